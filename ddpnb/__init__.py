@@ -1,0 +1,36 @@
+"""ddpnb: the debugger for PyTorch distributed training that lives in a notebook.
+
+Lazy (PEP 562): importing a sub-package on a rank must not pull the notebook's stack.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ddpnb.run import Run
+    from ddpnb.verdict import Verdict, diagnose
+    from ddpnb.world import World, launch
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "launch": "ddpnb.world",
+    "World": "ddpnb.world",
+    "Run": "ddpnb.run",
+    "Verdict": "ddpnb.verdict",
+    "diagnose": "ddpnb.verdict",
+}
+
+__all__ = ["Run", "Verdict", "World", "diagnose", "launch"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'ddpnb' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

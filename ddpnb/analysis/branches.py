@@ -1,0 +1,116 @@
+"""What the user's source says about two lines: branches of one decision, or steps of one path?
+
+Two ranks that stand in different calls may have taken different branches (then each call stands
+for the other), or one may have skipped what the other waits in. The syntax tree tells.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from typing import Literal
+
+Relation = Literal["same", "exclusive", "sequence", "unknown"]
+
+
+@lru_cache(maxsize=64)
+def _tree(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _path(source: str, line: int) -> list[tuple[ast.AST, str]]:
+    """The statements around ``line``, outermost first, each with the arm of it that holds the line."""
+    node: ast.AST | None = _tree(source)
+    found: list[tuple[ast.AST, str]] = []
+    while node is not None:
+        inner = None
+        for name, value in ast.iter_fields(node):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+                    first, last = _span(child)
+                    if first <= line <= last:
+                        found.append((node, name if not isinstance(child, ast.match_case) else str(id(child))))
+                        inner = child
+        node = inner
+        if inner is not None and not any(True for _ in _children(inner)):
+            found.append((inner, ""))
+    return found
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    return [n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.stmt, ast.ExceptHandler, ast.match_case))]
+
+
+def _span(node: ast.AST) -> tuple[int, int]:
+    if isinstance(node, ast.match_case):
+        return node.pattern.lineno, node.body[-1].end_lineno or node.body[-1].lineno
+    first = node.lineno  # type: ignore[attr-defined]
+    decorators = getattr(node, "decorator_list", [])
+    if decorators:
+        first = min(first, *(d.lineno for d in decorators))
+    return first, getattr(node, "end_lineno", None) or first
+
+
+def relation(source: str, one: int, other: int) -> Relation:
+    """How two lines of one file stand to each other.
+
+    ``exclusive``: no run of the function passes both (two arms of an ``if`` or ``match``);
+    ``sequence``: a run can pass both; ``unknown``: other functions, or no readable source.
+    """
+    if one == other:
+        return "same"
+    paths = _path(source, one), _path(source, other)
+    if not paths[0] or not paths[1]:
+        return "unknown"
+    function = None
+    for (node_a, arm_a), (node_b, arm_b) in zip(*paths, strict=False):
+        if node_a is not node_b:
+            break
+        if isinstance(node_a, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            function = node_a
+        if arm_a != arm_b:
+            return "exclusive" if isinstance(node_a, (ast.If, ast.Match)) else "sequence"
+    own = [_function_of(path) for path in paths]
+    return "sequence" if own[0] is own[1] is function or own[0] is own[1] else "unknown"
+
+
+def _function_of(path: list[tuple[ast.AST, str]]) -> ast.AST | None:
+    return next((n for n, _ in reversed(path) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+
+
+def loop_around(source: str, line: int) -> tuple[int, int] | None:
+    """First and last line of the innermost loop around ``line`` in its function."""
+    for node, arm in reversed(_path(source, line)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None
+        if isinstance(node, (ast.For, ast.While, ast.AsyncFor)) and arm == "body":
+            return _span(node)
+    return None
+
+
+def loop_returns(source: str, line: int) -> int | None:
+    """The line of a ``return`` inside the loops around ``line`` (a way to leave early), if any."""
+    loops = [
+        node
+        for node, arm in _path(source, line)
+        if isinstance(node, (ast.For, ast.While, ast.AsyncFor)) and arm == "body"
+    ]
+    for loop in loops[::-1]:
+        for node in ast.walk(loop):
+            if isinstance(node, ast.Return):
+                return node.lineno
+    return None
+
+
+def guard_of(source: str, line: int) -> tuple[int, str] | None:
+    """The innermost ``if`` around ``line`` in its function: its line and its condition as text."""
+    for node, arm in reversed(_path(source, line)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None
+        if isinstance(node, ast.If):
+            text = ast.unparse(node.test)
+            return node.lineno, text if arm == "body" else f"not ({text})"
+    return None

@@ -1,0 +1,148 @@
+"""From a Recording to the diagnosis: the root cause first, consequences left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ddpnb.analysis import endings, mismatch, missing, phrases
+from ddpnb.analysis.standing import Kind, Standing, standings
+from ddpnb.analysis.waits import Wait, stuck, waits
+from ddpnb.model.findings import Diagnosis, Finding, Outcome
+from ddpnb.model.recording import Recording
+
+PATIENCE = 10.0
+# All ranks idle and nobody waiting in a collective is far weaker evidence than a rank that others
+# wait for: a download on every rank looks the same. It takes this many times the patience.
+_NOBODY_WAITS = 3
+
+
+def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
+    """What is wrong, who did it, and why we are sure.
+
+    Args:
+        recording: live, loaded or written by hand.
+        patience: seconds that a rank may be blocked outside of collectives without computing.
+    """
+    standing = standings(recording)
+    found_waits = waits(recording, standing)
+    held = stuck(found_waits, standing, patience)
+    findings = _findings(recording, standing, found_waits, held, patience)
+    ended = all(s.kind is Kind.ENDED for s in standing.values())
+    errors = [finding for finding in findings if finding.severity == "error"]
+    return Diagnosis(
+        outcome=_outcome(recording, errors),
+        findings=tuple(findings),
+        settled=ended or bool(held) or any(f.code in ("DDP313", "DDP314") for f in errors),
+        world_size=recording.world_size,
+        exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
+    )
+
+
+def _exit_code(standing: Standing) -> int | None:
+    ending = standing.record.ending
+    return None if ending is None else ending.code
+
+
+def _findings(
+    recording: Recording,
+    standing: dict[int, Standing],
+    found_waits: dict[int, Wait],
+    held: frozenset[int],
+    patience: float,
+) -> list[Finding]:
+    odd = mismatch.first_disagreement(recording)
+    if odd is not None and odd.harmful:
+        return [mismatch.explain(recording, odd)]
+    failures = endings.find(recording, found_waits)
+    if not failures:
+        lost = {rank for rank, record in recording.ranks.items() if endings.is_consequence(record)}
+        if lost:
+            failures = _why_lost(recording, standing, lost, patience)
+    if not failures:
+        failures = missing.find(recording, standing, found_waits, held)
+    if odd is not None:  # it went through unnoticed, with wrong numbers
+        failures = [*failures, mismatch.explain(recording, odd)]
+    if not failures:
+        failures = _all_idle(standing, found_waits, patience)
+    return failures or _stragglers(standing, found_waits)
+
+
+def _why_lost(
+    recording: Recording, standing: dict[int, Standing], lost: set[int], patience: float
+) -> list[Finding]:
+    """All that failed failed for another's sake: ask what they waited for when they did."""
+    then = dict(standing)
+    for rank in lost:
+        record = recording.ranks[rank]
+        failed = [call for call in record.calls if call.state.name == "FAILED"]
+        phases = [p for p in record.phases if p.state == "failed" and p.name in ("init_process_group", "new_group")]
+        if failed:
+            then[rank] = replace(standing[rank], kind=Kind.CALL, call=failed[-1], site=failed[-1].site)
+        elif phases:
+            kind = Kind.START if phases[-1].name == "init_process_group" else Kind.NEW_GROUP
+            then[rank] = replace(standing[rank], kind=kind, phase=phases[-1])
+    for rank, one in then.items():  # whoever stood outside when the others gave up is the reason
+        if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
+            process = replace(one.record.process, idle_s=max(one.idle_s, patience), wakes_in_s=None)
+            then[rank] = replace(one, record=replace(one.record, process=process))
+    found_waits = waits(recording, then)
+    return missing.find(recording, then, found_waits, stuck(found_waits, then, patience))
+
+
+def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patience: float) -> list[Finding]:
+    """Every rank that has not ended stands idle outside of collectives, with a group alive."""
+    open_ranks = [rank for rank, s in standing.items() if s.kind is not Kind.ENDED]
+    if not open_ranks or len(standing) < 2 or found_waits:
+        return []
+    for rank in open_ranks:
+        one = standing[rank]
+        phases = [p.name for p in one.record.phases if p.state == "done"]
+        alive = phases.count("init_process_group") > phases.count("destroy_process_group")
+        if not alive or not one.expired(_NOBODY_WAITS * patience):
+            return []
+    frozen = [rank for rank in open_ranks if standing[rank].kind is Kind.FROZEN]
+    return [missing.away_finding(standing, "DDP314" if frozen else "DDP313", frozen or sorted(open_ranks), [], None)]
+
+
+def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> list[Finding]:
+    """A note on who is late, while others wait and nothing is wrong."""
+    late = sorted(
+        {
+            rank
+            for wait in found_waits.values()
+            for rank in wait.missing
+            if rank in standing and standing[rank].kind in (Kind.COMPUTING, Kind.ELSEWHERE)
+        }
+    )
+    if not late:
+        return []
+    waiting = sorted(rank for rank, wait in found_waits.items() if wait.missing & set(late))
+    call = found_waits[waiting[0]].standing.call
+    return [
+        Finding(
+            "DDP315",
+            f"{phrases.ranks(late, True)} {phrases.verb(late, 'is', 'are')} late"
+            f"{phrases.at(standing[late[0]].site)}; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for it.",
+            tuple(late),
+            tuple(waiting),
+            call,
+            tuple((rank, standing[rank].site) for rank in [*late, *waiting]),
+            tuple(f"Rank {rank} is {standing[rank].kind.value}." for rank in late[:8]),
+            "Nothing is wrong yet: look at what the late rank does that the others do not.",
+            severity="note",
+        )
+    ]
+
+
+def _outcome(recording: Recording, errors: list[Finding]) -> Outcome:
+    own_failure = any(
+        r.ending is not None and not r.ending.well and not endings.is_fence_stop(r.ending)
+        for r in recording.ranks.values()
+    )
+    fenced = any(endings.is_fence_stop(r.ending) for r in recording.ranks.values())
+    if own_failure and not fenced:
+        return "crash"
+    complete = all(r.ending is not None and r.ending.well for r in recording.ranks.values())
+    if errors and complete:
+        return "divergence"
+    return "hang" if errors or fenced else "ok"

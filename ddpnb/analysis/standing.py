@@ -1,0 +1,136 @@
+"""Where does each rank stand? In a collective, at start-up, at its end, elsewhere, or computing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ddpnb.model.calls import NO_SITE, Call, CallState, Site
+from ddpnb.model.recording import Phase, RankRecord, Recording
+from ddpnb.model.stacks import Stack
+
+
+class Kind(Enum):
+    """What a rank is doing; the value is how a person would say it."""
+
+    CALL = "waiting"
+    START = "starting"
+    NEW_GROUP = "making a group"
+    ENDED = "ended"
+    ELSEWHERE = "blocked elsewhere"
+    FROZEN = "frozen"
+    COMPUTING = "computing"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One rank's place. ``site`` is the innermost line of the user's code where it is."""
+
+    rank: int
+    kind: Kind
+    record: RankRecord
+    call: Call | None = None
+    phase: Phase | None = None
+    site: Site = NO_SITE
+
+    @property
+    def idle_s(self) -> float:
+        return self.record.process.idle_s
+
+    def expired(self, patience: float) -> bool:
+        """Whether a rank outside of collectives has stood there for longer than patience.
+
+        One that sleeps until a known moment not far away will come back by itself.
+        """
+        if self.kind not in (Kind.ELSEWHERE, Kind.FROZEN) or self.idle_s < patience:
+            return False
+        wakes = self.record.process.wakes_in_s
+        return wakes is None or wakes > 2 * patience
+
+
+def standings(recording: Recording) -> dict[int, Standing]:
+    return {rank: _standing(record) for rank, record in recording.ranks.items()}
+
+
+def _standing(record: RankRecord) -> Standing:
+    rank, process = record.rank, record.process
+    if record.ending is not None:
+        return Standing(rank, Kind.ENDED, record, site=last_site(record))
+    if process.activity == "gone":
+        return Standing(rank, Kind.UNKNOWN, record)
+    if process.activity == "stopped":
+        return Standing(rank, Kind.FROZEN, record, site=last_site(record))
+    call = _waited_for(record)
+    if call is not None:
+        return Standing(rank, Kind.CALL, record, call=call, site=_call_site(record, call))
+    waiting = [p for p in record.open_phases if p.name in ("init_process_group", "new_group")]
+    if waiting and process.activity != "computing":
+        phase = waiting[-1]
+        kind = Kind.START if phase.name == "init_process_group" else Kind.NEW_GROUP
+        return Standing(rank, kind, record, phase=phase, site=_phase_site(phase))
+    if process.activity == "idle":
+        kind = Kind.ELSEWHERE if process.answered else Kind.FROZEN
+        return Standing(rank, kind, record, site=last_site(record))
+    kind = Kind.COMPUTING if process.activity == "computing" else Kind.UNKNOWN
+    return Standing(rank, kind, record, site=last_site(record))
+
+
+# Where torch waits in C++ for calls that nobody waits for in Python: DDP's reducer, FSDP, coalesced
+# broadcasts. The data loader is part of torch too, but waits for something else.
+_WAITS_IN_TORCH = ("/torch/distributed/", "/torch/nn/", "/torch/autograd/", "/torch/_", "/torch/optim/")
+
+
+def _waited_for(record: RankRecord) -> Call | None:
+    """The call that the rank is blocked in, if it is blocked in one."""
+    in_flight = record.in_flight
+    if not in_flight:
+        return None
+    main = record.main_stack
+    held = [call for call in in_flight if call.state in (CallState.WAITING, CallState.ENTERED)]
+    on_main = [call for call in held if main is None or call.thread == main.native_id]
+    if on_main:
+        return on_main[-1]
+    idle = record.process.activity == "idle"
+    if held and idle:
+        return held[-1]  # the main thread waits for a thread that waits for the call
+    inside = main.innermost if main is not None else None
+    if inside is not None and not inside.user and any(part in inside.file for part in _WAITS_IN_TORCH) and idle:
+        return in_flight[0]
+    # On a CUDA device nothing waits in Python: the thread stands, spinning or not, at whatever
+    # needs the result.
+    on_device = [call for call in in_flight if call.signature.device == "cuda"]
+    if on_device and record.process.still_s >= 2.0:
+        return on_device[0]
+    return None
+
+
+def _call_site(record: RankRecord, call: Call) -> Site:
+    main = record.main_stack
+    frame = main.innermost_user if main is not None and call.thread == main.native_id else None
+    return frame.site if frame is not None else call.site
+
+
+def _phase_site(phase: Phase) -> Site:
+    if "file" not in phase.facts:
+        return NO_SITE
+    return Site.from_json(dict(phase.facts))
+
+
+def last_site(record: RankRecord) -> Site:
+    """The innermost line of the user's code where the rank is, or was last seen."""
+    if record.ending is not None:
+        frame = record.ending.innermost_user
+        if frame is not None:
+            return frame.site
+    else:
+        stack: Stack | None = record.main_stack
+        frame = stack.innermost_user if stack is not None else None
+        if frame is not None:
+            return frame.site
+    if record.calls:
+        return record.calls[-1].site
+    for phase in reversed(record.phases):
+        if "file" in phase.facts:
+            return _phase_site(phase)
+    return NO_SITE

@@ -1,0 +1,190 @@
+"""The wait-for graph: who waits for whom, and who can never go on.
+
+A deadlock is proven, not timed: a rank that waits is *live* as long as all that it certainly needs
+are live; what is left over when nothing more can be made live is stuck, for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddpnb.analysis.standing import Kind, Standing
+from ddpnb.model.calls import Call
+from ddpnb.model.recording import Phase, RankRecord, Recording
+
+_FROM_ROOT = frozenset({"broadcast", "scatter"})
+_TO_ROOT = frozenset({"gather", "reduce"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What one rank waits for: the ranks that are ``missing``, of which it needs ``certain`` ones.
+
+    The others it may need, depending on the backend's algorithm: a leaf of a broadcast needs the
+    root for certain and its siblings perhaps.
+    """
+
+    standing: Standing
+    missing: frozenset[int]
+    certain: frozenset[int]
+    finite: bool = False  # an explicit wait(timeout): it comes back by itself
+
+
+def waits(recording: Recording, standings: dict[int, Standing]) -> dict[int, Wait]:
+    """The wait of every rank that waits for other ranks."""
+    found: dict[int, Wait] = {}
+    for rank, standing in standings.items():
+        if standing.call is not None:
+            found[rank] = _wait_in_call(recording, standing, standing.call)
+        elif standing.kind is Kind.START:
+            found[rank] = _wait_at_start(recording, standing)
+        elif standing.kind is Kind.NEW_GROUP:
+            found[rank] = _wait_for_group(recording, standing)
+    return found
+
+
+def stuck(found: dict[int, Wait], standings: dict[int, Standing], patience: float) -> frozenset[int]:
+    """The waiting ranks that can never go on.
+
+    Ranks that compute, or that have been elsewhere or frozen for less than ``patience`` seconds,
+    may come; ended ranks never will.
+    """
+    live = {
+        rank
+        for rank, standing in standings.items()
+        if rank not in found and standing.kind is not Kind.ENDED and not standing.expired(patience)
+    }
+    changed = True
+    while changed:
+        changed = False
+        for rank, wait in found.items():
+            if rank in live:
+                continue
+            possible = wait.missing - wait.certain
+            may_come = wait.certain <= live and (not possible or bool(wait.certain) or bool(possible & live))
+            if not wait.missing or wait.finite or may_come:
+                live.add(rank)
+                changed = True
+    return frozenset(found) - live
+
+
+def arrived(record: RankRecord | None, call: Call) -> bool:
+    """Whether this rank has handed the same collective of the group to its backend."""
+    if record is None:
+        return False
+    for other in reversed(record.calls):
+        if other.seq and other.group.key == call.group.key:
+            if other.seq == call.seq:
+                return other.state.seen_by_peers
+            if other.seq < call.seq:
+                return False
+            if not any(c.seq == call.seq and c.group.key == call.group.key for c in record.calls):
+                return True  # later ones are in the ring and this one has left it
+    return False
+
+
+def _wait_in_call(recording: Recording, standing: Standing, call: Call) -> Wait:
+    rank = standing.rank
+    finite = call.timeout_ms > 0
+    if call.is_p2p:
+        return _wait_in_p2p(recording, standing, call)
+    others = [member for member in call.group.ranks if member != rank]
+    missing = frozenset(m for m in others if not arrived(recording.ranks.get(m), call))
+    root = call.signature.root
+    root_rank = call.group.ranks[root] if root is not None and 0 <= root < len(call.group.ranks) else None
+    certain = missing
+    if call.op in _FROM_ROOT:
+        certain = missing & {root_rank} if root_rank is not None else missing
+    elif call.op in _TO_ROOT and rank != root_rank:
+        certain = frozenset()
+    return Wait(standing, missing, certain, finite)  # type: ignore[arg-type]
+
+
+def _wait_in_p2p(recording: Recording, standing: Standing, call: Call) -> Wait:
+    me, finite = standing.rank, call.timeout_ms > 0
+    if call.op == "recv_any_source":
+        others = frozenset(member for member in call.group.ranks if member != me)
+        senders = frozenset(
+            other
+            for other in others
+            if _count(recording.ranks.get(other), "send", me, call) > _received_from(recording.ranks[me], other, call)
+        )
+        return Wait(standing, frozenset() if senders else others, frozenset(), finite)
+    place = sum(1 for c in recording.ranks[me].calls if c.number <= call.number and _same_channel(c, call))
+    record = recording.ranks.get(call.peer)
+    if call.op == "recv":
+        matched = _count(record, "send", me, call) >= place
+    else:
+        matched = _count(record, "recv", me, call) + _count(record, "recv_any_source", -1, call) >= place
+    missing = frozenset() if matched else frozenset({call.peer})
+    return Wait(standing, missing, missing, finite)
+
+
+def _same_channel(one: Call, other: Call) -> bool:
+    return (one.op, one.peer, one.tag, one.group.key) == (other.op, other.peer, other.tag, other.group.key)
+
+
+def _count(record: RankRecord | None, op: str, peer: int, call: Call) -> int:
+    """How many calls ``op`` with ``peer`` this rank has made, on the group and tag of ``call``."""
+    if record is None:
+        return 0
+    return sum(
+        1
+        for other in record.calls
+        if other.op == op and other.peer == peer and other.tag == call.tag and other.group.key == call.group.key
+    )
+
+
+def _received_from(record: RankRecord, source: int, call: Call) -> int:
+    return _count(record, "recv", source, call)
+
+
+def _wait_at_start(recording: Recording, standing: Standing) -> Wait:
+    """A rank in init_process_group waits for all that have not come there as often as it has."""
+    phase = standing.phase
+    assert phase is not None
+    size = as_int(phase.facts.get("world_size")) or recording.world_size
+    turn = _turns(standing.record, "init_process_group")
+    missing = frozenset(
+        other
+        for other in range(min(size, 1 << 16))
+        if other != standing.rank
+        and (other not in recording.ranks or _turns(recording.ranks[other], "init_process_group") < turn)
+    )
+    return Wait(standing, missing, missing)
+
+
+def _wait_for_group(recording: Recording, standing: Standing) -> Wait:
+    """A rank in new_group waits for the members that have not come to the same new_group."""
+    phase = standing.phase
+    assert phase is not None
+    missing = frozenset(
+        member
+        for member in (int(m) for m in phase.facts.get("ranks", ()))
+        if member != standing.rank and not _came_to(recording.ranks.get(member), standing.record, phase)
+    )
+    return Wait(standing, missing, missing)
+
+
+def _came_to(record: RankRecord | None, mine: RankRecord, phase: Phase) -> bool:
+    """Torch pairs the ranks of a new group by its members and its name, which counts all groups."""
+    if record is None:
+        return False
+
+    def alike(p: Phase) -> bool:
+        return p.name == "new_group" and p.facts.get("ranks") == phase.facts.get("ranks")
+
+    if phase.facts.get("local"):  # named by its members alone
+        return sum(map(alike, record.phases)) >= sum(map(alike, mine.phases))
+    return any(alike(p) and p.facts.get("name") == phase.facts.get("name") for p in record.phases)
+
+
+def _turns(record: RankRecord, name: str) -> int:
+    return sum(1 for phase in record.phases if phase.name == name)
+
+
+def as_int(value: object) -> int | None:
+    try:
+        return int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return None

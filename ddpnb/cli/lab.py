@@ -1,0 +1,28 @@
+"""``ddpnb lab``: JupyterLab on the tour notebook."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+HELP = "open JupyterLab on the tour notebook"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("args", nargs=argparse.REMAINDER, metavar="ARGS", help="passed on to jupyter lab")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replace this process by JupyterLab."""
+    try:
+        import jupyterlab  # noqa: F401
+    except ImportError:
+        print("ddpnb: JupyterLab is not installed. Install it: pip install ddpnb", file=sys.stderr)
+        return 2
+    tour = os.path.join("notebooks", "tour.ipynb")
+    command = [sys.executable, "-m", "jupyterlab"]
+    if os.path.exists(tour):
+        command.append(tour)
+    sys.stdout.flush()
+    os.execv(command[0], [*command, *arguments.args])

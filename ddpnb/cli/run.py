@@ -1,0 +1,92 @@
+"""``ddpnb run``: a torchrun script on all ranks, watched; says why when it hangs or crashes."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+from ddpnb.errors import DdpnbError, UsageError
+
+HELP = "run a torchrun script on N local ranks and be told why it hangs"
+STATUS_INTERRUPTED = 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "ddpnb run [options] SCRIPT [ARGS...]"
+    parser.epilog = (
+        "exit status: 0 all ranks ended well; the script's own if it crashed; 3 a hang or mismatch; "
+        "4 completed, but the ranks did not agree; 2 wrong use"
+    )
+    parser.add_argument("-n", "--nproc", type=int, default=None, metavar="N", help="ranks (default: one per GPU, else 2)")
+    parser.add_argument("--backend", metavar="B", help="nccl or gloo (default: DDP_BACKEND, else nccl with GPUs)")
+    parser.add_argument(
+        "--patience", type=float, default=10.0, metavar="S",
+        help="seconds that a rank may be blocked outside of collectives (default: 10)",
+    )  # fmt: skip
+    parser.add_argument("--fence", choices=("raise", "warn", "off"), default="raise", help="on mismatching calls")
+    parser.add_argument("--debug", action="store_true", help="set the debugging variables that are safe")
+    parser.add_argument("--log-dir", metavar="DIR", help="keep each rank's output whole, in DIR/rank0.log ...")
+    parser.add_argument("--json", metavar="FILE", help="write the verdict file")
+    parser.add_argument("script", metavar="SCRIPT", help="the training script, as for torchrun")
+    parser.add_argument("args", nargs=argparse.REMAINDER, metavar="ARGS", help="its arguments")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the script; returns the exit status of the design."""
+    previous = {number: signal.signal(number, _terminate) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        return _run(arguments)
+    except DdpnbError as error:
+        print(f"ddpnb: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
+        return STATUS_INTERRUPTED
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    """Leave by the ordinary way, so that every rank is stopped."""
+    raise SystemExit(128 + number)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    # Asked before anything starts: a wrong path should not cost four seconds.
+    from ddpnb.cluster.devices import count_gpus
+    from ddpnb.render import text
+    from ddpnb.world import check_script, launch
+
+    check_script(arguments.script)
+    n = arguments.nproc if arguments.nproc is not None else (count_gpus() or 2)
+    if arguments.json is not None:
+        _check_writable(arguments.json)
+    with launch(
+        n, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience, debug=arguments.debug
+    ) as world:
+        going = world.run(arguments.script, *arguments.args, log_dir=arguments.log_dir, leave_after_crash=True)
+        try:
+            going.wait()
+        except KeyboardInterrupt:
+            text.show(going.diagnosis)
+            if arguments.json is not None:
+                going.diagnosis.save(arguments.json)
+            raise
+        found = going.diagnosis
+        if found.outcome != "ok" or found.findings:
+            text.show(found)
+        if arguments.json is not None:
+            found.save(arguments.json)
+        return going.exit_status
+
+
+def _check_writable(path: str) -> None:
+    try:
+        with open(path, "a"):
+            pass
+    except OSError as error:
+        raise UsageError(f"cannot write the verdict to {path}: {error.strerror}.", "Choose another --json file.") from None

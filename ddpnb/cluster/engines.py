@@ -1,0 +1,272 @@
+"""The processes of a world: one controller and one engine per rank, addressed in rank order.
+
+Each rank is an engine set of its own (``rank0``, ``rank1`` ...): that gives each its environment
+before torch is imported, and lets one be replaced without the others. Controller and engines start
+at the same time; the engines have torch imported when the controller is there.
+
+Nannies are off: what they do (signals, prompt notice of a death) the launcher does here by itself,
+and four of them would cost 110 MB and half a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+import psutil
+from ipyparallel import Client, Cluster
+from ipyparallel.cluster.launcher import LocalEngineLauncher
+
+from ddpnb.engine.wire import PARENT
+from ddpnb.errors import LaunchError, WorldError
+
+_CHILD = [sys.executable, "-m", "ddpnb.cluster.child"]
+_ENGINE_ARGS = [
+    "--IPEngine.enable_nanny=False",
+    "--IPEngine.timeout=60",
+    "--IPEngine.wait_for_url_file=60",
+    "--IPEngine.startup_command=import ddpnb.engine.rank as _r; _r.attach(); del _r",
+]
+_CONTROLLER_ARGS = [
+    "--IPController.use_threads=True",
+    "--ip=127.0.0.1",
+    "--HeartMonitor.period=100",  # an engine counts as there after its first beat
+    "--HeartMonitor.max_heartmonitor_misses=1000000",  # a stopped rank must not be forgotten
+]
+
+
+class RankLauncher(LocalEngineLauncher):
+    """Starts the engine of one rank."""
+
+    def start(self, n: int = 1) -> None:
+        super().start()
+
+
+class Engines:
+    """Controller, engines and client of one world.
+
+    Args:
+        folder: the world's own folder.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.client: Client | None = None
+        #: called with (ready, wanted) while engines come up
+        self.progress: Callable[[int, int], None] = lambda ready, wanted: None
+        self._ids: dict[int, int] = {}  # rank -> engine id
+        self._pids: dict[int, int] = {}
+        self._exits: dict[int, int | None] = {}
+        self._environments: dict[int, dict[str, str]] = {}
+        log = logging.getLogger("ddpnb.cluster")
+        log.addHandler(logging.NullHandler())
+        log.propagate = False
+        self._cluster = Cluster(
+            n=0,
+            profile_dir=os.path.join(folder, "cluster"),
+            cluster_id="world",
+            cluster_file="",
+            delay=0,
+            engines=RankLauncher,
+            controller_args=_CONTROLLER_ARGS,
+            send_engines_connection_env=False,
+            shutdown_atexit=False,
+            log=log,
+        )
+        # One thread starts everything: on Linux a child is told of the death of the *thread* that
+        # started it, so this one lives as long as the world.
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="ddpnb cluster", daemon=True)
+        self._thread.start()
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    # -- start
+
+    def start(self, environments: dict[int, dict[str, str]], timeout: float) -> None:
+        """Start controller and engines, and wait until every rank is there.
+
+        Raises:
+            LaunchError: a process died, or did not come up within ``timeout`` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        self._do(self._start_controller()).result()
+        for rank, environment in environments.items():
+            self._start_engine(rank, environment)
+        connecting = self._do(self._cluster.connect_client())
+        while not connecting.done():
+            self._check_alive(environments, deadline, "the controller did not come up")
+            time.sleep(0.02)
+        try:
+            self.client = connecting.result()
+        except Exception as error:
+            raise LaunchError(f"the controller did not come up: {error}.", self._log_of_controller()) from None
+        self._wait_for(list(environments), deadline)
+
+    async def _start_controller(self) -> None:
+        os.environ[PARENT] = str(os.getpid())
+        await self._cluster.start_controller(controller_cmd=[*_CHILD, "controller"])
+
+    def _start_engine(self, rank: int, environment: dict[str, str]) -> None:
+        self._environments[rank] = environment
+        self._exits.pop(rank, None)
+
+        async def start() -> None:
+            await self._cluster.start_engines(
+                n=1,
+                engine_set_id=f"rank{rank}",
+                environment={**environment, PARENT: str(os.getpid())},
+                engine_cmd=[*_CHILD, "engine"],
+                engine_args=_ENGINE_ARGS,
+            )
+            launcher = self._cluster.engines[f"rank{rank}"]
+            launcher.on_stop(lambda data: self._exits.setdefault(rank, data.get("exit_code")))
+            self._pids[rank] = launcher.pid
+
+        self._do(start()).result()
+
+    def _wait_for(self, ranks: Iterable[int], deadline: float) -> None:
+        """Wait for the engines of these ranks and learn which engine is which."""
+        assert self.client is not None
+        missing = {self._pids[rank]: rank for rank in ranks}
+        asked: dict[int, Any] = {}
+        known = set(self._ids.values())
+        wanted = len(missing)
+        while missing:
+            for engine in set(self.client.ids) - known - set(asked):
+                asked[engine] = self.client[engine].apply_async(os.getpid)
+            for engine, answer in list(asked.items()):
+                if answer.ready():
+                    del asked[engine]
+                    known.add(engine)
+                    rank = missing.pop(answer.get(), None)
+                    if rank is not None:
+                        self._ids[rank] = engine
+                        self.progress(wanted - len(missing), wanted)
+            if missing:
+                self._check_alive(missing.values(), deadline, "did not register")
+                time.sleep(0.01)
+
+    def _check_alive(self, ranks: Iterable[int], deadline: float, what: str) -> None:
+        for rank in ranks:
+            if rank in self._exits:
+                raise LaunchError(
+                    f"the engine of rank {rank} ended with status {self._exits[rank]} before it was ready.",
+                    self._log_of(rank),
+                )
+        if not self.controller_alive:
+            raise LaunchError("the controller died while the world was starting.", self._log_of_controller())
+        if time.monotonic() > deadline:
+            late = ", ".join(str(rank) for rank in ranks)
+            raise LaunchError(
+                f"rank {late}: {what} in time.", "Is the machine very busy? Give launch() a longer timeout=."
+            )
+
+    # -- looks
+
+    @property
+    def controller_alive(self) -> bool:
+        controller = self._cluster.controller
+        return controller is not None and bool(controller.running)
+
+    def pid(self, rank: int) -> int:
+        return self._pids[rank]
+
+    def exit_status(self, rank: int) -> int | None:
+        """None while the rank's process lives; negative: the signal that killed it."""
+        if rank not in self._exits:
+            return None
+        status = self._exits[rank]
+        return status if isinstance(status, int) else -int(signal.SIGKILL)
+
+    def _log_of(self, rank: int) -> str:
+        return self._tail(self._cluster.engines.get(f"rank{rank}"))
+
+    def _log_of_controller(self) -> str:
+        return self._tail(self._cluster.controller)
+
+    @staticmethod
+    def _tail(launcher: Any) -> str:
+        try:
+            with open(launcher.output_file, errors="replace") as file:
+                lines = file.read()[-4000:].splitlines()[-12:]
+        except (OSError, AttributeError):
+            return ""
+        return "Its last lines:\n    " + "\n    ".join(lines) if lines else ""
+
+    # -- calls
+
+    def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Any:
+        """Call an importable function on the main thread of ``rank``; an AsyncResult."""
+        if self.client is None or not self.controller_alive:
+            raise WorldError("the controller of this world has died.", "Close the world and launch a new one.")
+        return self.client[self._ids[rank]].apply_async(function, *args)
+
+    def engine_id(self, rank: int) -> int:
+        return self._ids[rank]
+
+    # -- stop
+
+    def kill(self, rank: int) -> None:
+        """End the process of ``rank`` and all that it started."""
+        pid = self._pids.get(rank)
+        if pid is None:
+            return
+        family: list[psutil.Process] = []
+        try:
+            family = psutil.Process(pid).children(recursive=True) if rank not in self._exits else []
+        except psutil.Error:
+            pass
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        for process in family:
+            try:
+                process.kill()
+            except psutil.Error:
+                pass
+
+    def replace(self, ranks: Iterable[int], environments: dict[int, dict[str, str]], timeout: float) -> None:
+        """Kill the engines of these ranks and start new ones with the same rank numbers."""
+        ranks = list(ranks)
+        for rank in ranks:
+            self.kill(rank)
+        for rank in ranks:
+            self._do(self._cluster.stop_engines(f"rank{rank}")).result(timeout=20)
+            self._start_engine(rank, environments[rank])
+        self._wait_for(ranks, time.monotonic() + timeout)
+
+    def stop(self) -> None:
+        """End everything that was started. Safe to call twice, and at any moment of a start."""
+        if self._loop.is_closed():
+            return
+        for rank in list(self._pids):
+            self.kill(rank)
+        if self.client is not None:
+            self.client.close(linger=0)
+        try:
+            self._do(self._stop_cluster()).result(timeout=30)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout=5)
+            if not self._loop.is_running():
+                self._loop.close()
+
+    async def _stop_cluster(self) -> None:
+        controller = self._cluster.controller
+        if controller is not None and controller.running:
+            os.killpg(controller.pid, signal.SIGKILL)  # with its heart monitor
+        await self._cluster.stop_cluster()
+        # A launch that was interrupted may have started an engine that nobody noted.
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()

@@ -1,0 +1,75 @@
+"""The environment of a rank, as torchrun would give it."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from ddpnb.errors import UsageError
+
+LOOPBACK = "127.0.0.1"
+
+
+def torchrun_environment(rank: int, n: int, port: int, run_id: str = "none") -> dict[str, str]:
+    """The variables that ``torchrun --standalone --nproc-per-node n`` sets for ``rank``.
+
+    TORCHELASTIC_USE_AGENT_STORE is left out on purpose: there is no agent, rank 0 hosts the store.
+    """
+    variables = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": n,
+        "LOCAL_WORLD_SIZE": n,
+        "GROUP_RANK": 0,
+        "GROUP_WORLD_SIZE": 1,
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": n,
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": LOOPBACK,
+        "MASTER_PORT": port,
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        "TORCHELASTIC_MAX_RESTARTS": 0,
+        "TORCHELASTIC_RUN_ID": run_id,
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
+    }
+    found = {name: str(value) for name, value in variables.items()}
+    # torchrun's own default: n processes with one thread per core each would fight for the cores.
+    found["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1" if n > 1 else str(os.cpu_count() or 1))
+    return found
+
+
+def debug_environment(backend: str) -> dict[str, str]:
+    """Debugging variables that are safe for the backend.
+
+    TORCH_DISTRIBUTED_DEBUG=DETAIL is not among them: with DistributedDataParallel on gloo it is a
+    segmentation fault in torch 2.13. What the user has set stays.
+    """
+    wanted = {"TORCH_DISTRIBUTED_DEBUG": "INFO", "TORCH_CPP_LOG_LEVEL": "INFO", "TORCH_SHOW_CPP_STACKTRACES": "1"}
+    if backend == "nccl":
+        wanted |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,COLL", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"}
+    return {name: value for name, value in wanted.items() if name not in os.environ}
+
+
+class ReservedPort:
+    """A TCP port on the loopback that no other world will choose, until ``release``.
+
+    The socket is bound but does not listen, so the rank that hosts the store can bind it too.
+    """
+
+    def __init__(self, port: int | None = None) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((LOOPBACK, port or 0))
+            if port:
+                with socket.socket() as probe:
+                    probe.settimeout(0.5)
+                    if probe.connect_ex((LOOPBACK, port)) == 0:
+                        raise OSError("something listens there")
+        except (OSError, OverflowError) as error:
+            self._socket.close()
+            raise UsageError(f"port {port} cannot be used: {error}.", "Choose another, or leave it out.") from None
+        self.port: int = self._socket.getsockname()[1]
+
+    def release(self) -> None:
+        self._socket.close()

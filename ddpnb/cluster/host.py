@@ -1,0 +1,162 @@
+"""What the host tells of a rank's process from outside: does it compute, is it stopped, where is it?
+
+Nothing here asks the rank: /proc (through psutil) and py-spy, from this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from ddpnb.engine.sites import is_user_file
+from ddpnb.model.recording import Activity
+from ddpnb.model.stacks import Frame, Stack
+
+BUSY_SHARE = 0.05  # of one core, over the process and its children: above it somebody computes
+BUSY_BYTES = 64 << 10  # read or written per second: above it somebody works on files
+SHORT_S, LONG_S = 0.2, 1.0  # windows: to say what it does now, and to say that it did something
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A process and all that descends from it, at one moment."""
+
+    status: str = "gone"  # the kernel's letter, or "gone"
+    cpu_s: float = 0.0
+    moved: float = 0.0  # bytes read and written
+
+
+def sample(pids: Iterable[int]) -> dict[int, Sample]:
+    """One look at these processes and their descendants, in one pass over /proc."""
+    table = _process_table()
+    children: dict[int, list[int]] = defaultdict(list)
+    for pid, (parent, _, _) in table.items():
+        children[parent].append(pid)
+    found = {}
+    for pid in pids:
+        if pid not in table or table[pid][1] in "ZX":
+            found[pid] = Sample()
+            continue
+        family, cpu, moved = [pid], 0.0, 0.0
+        for member in family:
+            family += children.get(member, ())
+            cpu += table[member][2]
+            moved += _bytes_moved(member)
+        found[pid] = Sample(table[pid][1], cpu, moved)
+    return found
+
+
+_TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_LETTERS = {psutil.STATUS_STOPPED: "T", psutil.STATUS_TRACING_STOP: "t", psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_DISK_SLEEP: "D"}
+
+
+def _process_table() -> dict[int, tuple[int, str, float]]:
+    """pid -> (parent, status letter, CPU seconds), of every process that we may see."""
+    table: dict[int, tuple[int, str, float]] = {}
+    if not os.path.isdir("/proc/self"):
+        for process in psutil.process_iter(["ppid", "status", "cpu_times"]):
+            times = process.info["cpu_times"]
+            if times is not None:
+                letter = _LETTERS.get(process.info["status"], "S")
+                table[process.pid] = (process.info["ppid"], letter, times.user + times.system)
+        return table
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            table[int(name)] = (int(fields[1]), fields[0].decode(), (int(fields[11]) + int(fields[12])) / _TICK)
+    return table
+
+
+def _bytes_moved(pid: int) -> float:
+    try:
+        with open(f"/proc/{pid}/io", "rb") as file:
+            lines = file.read().split()
+        return float(int(lines[1]) + int(lines[3]))
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+class Watch:
+    """Follows one process. Give it a sample every 0.05 s or more rarely."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, Sample]] = deque()
+        self.idle_since = time.monotonic()
+        self.activity: Activity = "computing"
+
+    def take(self, new: Sample) -> None:
+        now = time.monotonic()
+        self._samples.append((now, new))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= LONG_S:
+            self._samples.popleft()
+        if new.status == "gone":
+            self.activity = "gone"
+        elif self._busy(LONG_S, now):
+            self.idle_since = now
+        if new.status in ("T", "t"):
+            self.activity = "stopped"
+        elif new.status == "D":  # waiting for a disk is work in progress
+            self.activity, self.idle_since = "computing", now
+        elif new.status != "gone":
+            self.activity = "computing" if self._busy(SHORT_S, now) else "idle"
+
+    def _busy(self, window: float, now: float) -> bool:
+        """Whether the process did something in the last ``window`` seconds, as far as is known."""
+        newest = self._samples[-1][1]
+        at, old = next(((t, s) for t, s in reversed(self._samples) if now - t >= window), self._samples[0])
+        span = now - at
+        if span < SHORT_S / 2:
+            return True
+        # A child that ended takes its past with it: less than before is activity too. One tick of
+        # the clock, which answering us may cost, is none.
+        cpu = newest.cpu_s - old.cpu_s
+        busy = cpu < 0 or cpu > max(BUSY_SHARE * span, 1.5 / _TICK)
+        return busy or (newest.moved - old.moved) / span > BUSY_BYTES
+
+    @property
+    def idle_s(self) -> float:
+        return time.monotonic() - self.idle_since
+
+
+def py_spy_stacks(pid: int, timeout: float = 3.0) -> tuple[Stack, ...]:
+    """The stacks of a process that does not answer, by ``py-spy dump``. Empty if that fails too."""
+    command = shutil.which("py-spy", path=sysconfig.get_path("scripts")) or shutil.which("py-spy")
+    if command is None:
+        return ()
+    try:
+        done = subprocess.run(
+            [command, "dump", "--json", "--nonblocking", "--pid", str(pid)],
+            capture_output=True, text=True, timeout=timeout, check=True,
+        )  # fmt: skip
+        threads = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ()
+    return tuple(_stack(thread) for thread in threads if isinstance(thread, dict))
+
+
+def _stack(thread: dict[str, Any]) -> Stack:
+    frames = [
+        Frame(
+            str(frame.get("filename", "?")),
+            int(frame.get("line") or 0),
+            str(frame.get("name", "?")),
+            is_user_file(str(frame.get("filename", "?"))),
+        )
+        for frame in reversed(thread.get("frames", []))
+    ]
+    name = str(thread.get("thread_name") or "?")
+    return Stack(name, tuple(frames), 0, name == "MainThread")

@@ -1,0 +1,37 @@
+"""The client end of the hotline. The one place that touches a private name of ipyparallel."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ddpnb.cluster.engines import Engines
+from ddpnb.engine.wire import REQUEST
+
+
+def ask(engines: Engines, ranks: list[int], content: dict[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
+    """Ask these ranks on their control channels; the answers of those that answered in time.
+
+    The control channel is served by a thread of its own, so a rank that hangs answers too.
+    """
+    client = engines.client
+    if client is None or not engines.controller_alive:
+        return {}
+    pending = {
+        rank: client._send_control_request([engines.engine_id(rank)], REQUEST, content, False) for rank in ranks
+    }
+    deadline = time.monotonic() + timeout
+    answers: dict[int, dict[str, Any]] = {}
+    while pending:
+        for rank, future in list(pending.items()):
+            if future.done():
+                del pending[rank]
+                if future.exception() is None:
+                    replies = future.result()
+                    reply = replies[0] if isinstance(replies, list) else replies
+                    answers[rank] = dict(reply.get("content", {}))
+        if pending:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.001)
+    return answers

@@ -1,0 +1,1 @@
+"""What runs on a rank: the door, the black box, the fence, the hotline. Needs torch alone."""

@@ -1,0 +1,128 @@
+"""Writes the black box of this rank (the format is in model.blackbox)."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+import threading
+import time
+from itertools import count
+from typing import Any
+
+from ddpnb.model import blackbox as layout
+
+_STRING_LIMIT = 16 << 10
+
+
+class BlackBox:
+    """A memory-mapped file that survives ``kill -9`` and is readable by other processes.
+
+    Records are written without a lock: numbers come from atomic counters, and a record belongs to
+    the thread that began it. Only the table of strings, which grows rarely, takes a lock.
+    """
+
+    def __init__(self, path: str, rank: int) -> None:
+        self.path = path
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(fd, layout.BOX_SIZE)
+            self.memory = mmap.mmap(fd, layout.BOX_SIZE)
+        finally:
+            os.close(fd)
+        self._lock = threading.Lock()
+        self._interned: dict[str, int] = {}
+        self._string_count = 0
+        self._strings_used = 0
+        self._phase_count = 0
+        self._run = 0
+        self._run_state = layout.RUN_IDLE
+        self._steps = 0
+        self._first = (0, 0)  # call and phase with which the run began
+        self.next_call = count().__next__
+        layout.IDENTITY.pack_into(
+            self.memory, 0, layout.MAGIC, 1, rank, os.getpid(), (threading.main_thread().ident or 0) >> 6 & 0xFFFFFFFF
+        )
+        self.intern({})  # string 0: nothing
+
+    def intern(self, value: dict[str, Any]) -> int:
+        """The number of this JSON text in the table; 0 when the table is full."""
+        text = json.dumps(value, sort_keys=True, default=str)
+        number = self._interned.get(text)
+        if number is not None:
+            return number
+        data = text.encode("utf-8", "replace")
+        if len(data) > _STRING_LIMIT:
+            data = json.dumps({"truncated": text[:1000]}).encode()
+        with self._lock:
+            if text in self._interned:
+                return self._interned[text]
+            if self._strings_used + 4 + len(data) > layout.STRINGS_SIZE:
+                return 0
+            at = layout.STRINGS_AT + self._strings_used
+            self.memory[at + 4 : at + 4 + len(data)] = data
+            struct.pack_into("<I", self.memory, at, len(data))
+            number = self._string_count
+            self._string_count += 1
+            self._strings_used += 4 + len(data)
+            self._write_status()
+            self._interned[text] = number
+        return number
+
+    def _write_status(self) -> None:
+        layout.STATUS.pack_into(
+            self.memory,
+            layout.STATUS_AT,
+            self._strings_used,
+            self._phase_count,
+            self._run,
+            self._run_state,
+            self._steps,
+            *self._first,
+        )
+
+    def begin_phase(self, name: str, facts: dict[str, Any]) -> int:
+        """Open a phase; returns its number, to be given to end_phase."""
+        name_at, facts_at = self.intern({"phase": name}), self.intern(facts)
+        with self._lock:
+            number = self._phase_count
+            at = layout.PHASES_AT + (number % layout.PHASES) * layout.PHASE_SIZE
+            now = time.monotonic_ns()
+            layout.PHASE.pack_into(self.memory, at, number + 1, name_at, facts_at, 0, 0, now, 0)
+            self._phase_count += 1
+            self._write_status()
+            self._touch(now)
+        return number
+
+    def end_phase(self, number: int, failed: bool = False, facts: dict[str, Any] | None = None) -> None:
+        end_facts = self.intern(facts) if facts else 0
+        at = layout.PHASES_AT + (number % layout.PHASES) * layout.PHASE_SIZE
+        with self._lock:
+            fields = layout.PHASE.unpack_from(self.memory, at)
+            if fields[0] != number + 1:
+                return  # overwritten since
+            now = time.monotonic_ns()
+            layout.PHASE.pack_into(self.memory, at, *fields[:3], 1 + failed, end_facts, fields[5], now)
+            self._touch(now)
+
+    def event(self, name: str, facts: dict[str, Any]) -> None:
+        """A phase that is over as soon as it begins."""
+        self.end_phase(self.begin_phase(name, facts))
+
+    def set_run(self, run: int, state: int) -> None:
+        with self._lock:
+            if state == layout.RUN_ACTIVE:
+                calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
+                self._first, self._steps = (calls, self._phase_count), 0
+            self._run, self._run_state = run, state
+            self._write_status()
+            self._touch(time.monotonic_ns())
+
+    def step(self) -> None:
+        self._steps += 1
+        self._write_status()
+
+    def _touch(self, now: int) -> None:
+        calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
+        layout.PROGRESS.pack_into(self.memory, layout.PROGRESS_AT, calls, now)

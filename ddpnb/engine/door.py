@@ -1,0 +1,331 @@
+"""The door: one Python kernel on every ``c10d::`` operator, where each collective of a process passes.
+
+Registered at the dispatch key ``BackendSelect``, which ``inference_mode`` does not bypass; user
+calls, DDP's C++ reducer, FSDP, functional collectives, compiled code and point-to-point all come
+through. At the door a call is recorded and fenced, then goes on to the backend unchanged.
+
+The user's training comes first: an error of the door itself takes the door away and is said once.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
+from _thread import get_ident
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import ProcessGroup, Work
+
+from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.fence import Board, board_path
+from ddpnb.engine.signatures import OPS, OpSpec, Signatures
+from ddpnb.engine.sites import calling_frame
+from ddpnb.errors import CollectiveMismatch
+from ddpnb.model import blackbox as layout
+from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.calls import Call, CallState, Group
+
+_AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+_BEGIN = layout.CALL.pack_into
+_PROGRESS = layout.PROGRESS.pack_into
+_ENTERED, _ISSUED, _WAITING, _COMPLETED, _FAILED, _FENCED, _REFUSED = map(int, CallState)
+_CALLS_AT, _CALLS, _CALL_SIZE = layout.CALLS_AT, layout.CALLS, layout.CALL_SIZE
+_STATE_AT, _DONE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.CALL_DONE_AT, layout.PROGRESS_AT
+_put_time = struct.Struct("<Q").pack_into
+_put_timeout = struct.Struct("<I").pack_into
+_get_time = struct.Struct("<Q").unpack_from
+
+FENCES = ("raise", "warn", "off")
+
+
+class _KnownGroup:
+    """What the door keeps of a process group, from its first call on."""
+
+    __slots__ = ("board", "key", "next_seq", "ranks", "string")
+
+    def __init__(self, string: int, group: Group, board: Board | None) -> None:
+        self.string = string
+        self.key = group.key
+        self.ranks = group.ranks
+        self.board = board
+        self.next_seq = count(1).__next__
+
+
+class Door:
+    """Records and fences every collective of this process.
+
+    Args:
+        box: where to record.
+        folder: where the world's shared files lie (other ranks' boxes, the fence).
+        fence: ``raise``, ``warn`` or ``off``.
+    """
+
+    def __init__(self, box: BlackBox, folder: str, fence: str = "raise") -> None:
+        self.box = box
+        self.folder = folder
+        self.fence = fence
+        self._signatures = Signatures(box.intern)
+        self._sites: dict[tuple[int, int], tuple[int, Any]] = {}
+        self._groups: dict[Any, _KnownGroup] = {}
+        self._made: dict[tuple[int, ...], int] = {}  # how many groups with these members came
+        self._run = 0
+        # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
+        # CPU waited for leaves at the end of the wait, and others as soon as they are complete.
+        self._pending: dict[Any, tuple[int, int, bool]] = {}
+        self._lock = threading.Lock()
+        self._library: torch.library.Library | None = None
+        self._wait: Callable[..., Any] | None = None
+
+    # -- life
+
+    def open(self) -> None:
+        """Register the kernels and watch ``Work.wait``."""
+        library = torch.library.Library("c10d", "IMPL")
+        for name, spec in OPS.items():
+            packet = getattr(torch.ops.c10d, name, None)
+            if packet is not None:
+                library.impl(name, self._kernel(packet.default, spec), "BackendSelect", with_keyset=True)
+        self._library = library
+        self._wait = Work.wait
+        Work.wait = self._watched_wait(Work.wait)  # type: ignore[method-assign]
+
+    def close(self) -> None:
+        """Take the hooks away; calls go down as if we had never been here."""
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+        if self._wait is not None:
+            Work.wait = self._wait  # type: ignore[method-assign]
+            self._wait = None
+        self._pending.clear()
+
+    def new_run(self, run: int, fence: str) -> None:
+        """Forget the groups and calls of the run before."""
+        self._run, self.fence = run, fence
+        self._groups.clear()
+        self._made.clear()
+        self._pending.clear()
+
+    def detach(self) -> None:
+        """Our own hook failed: say so once and get out of the way of the training."""
+        self.close()
+        self.box.event("hooks detached", {"error": traceback.format_exc(limit=4)[-2000:]})
+        print(
+            "ddpnb: a hook failed and has been taken away; the run goes on unwatched on this rank.\n"
+            + traceback.format_exc(limit=4),
+            file=sys.stderr,
+        )
+
+    # -- groups
+
+    def group(self, group: Any) -> _KnownGroup:
+        """What is known of this process group; its identity is settled at its first sight."""
+        known = self._groups.get(group)
+        if known is None:
+            with self._lock:
+                known = self._groups.get(group)
+                if known is None:
+                    known = self._groups[group] = self._introduce(group)
+        return known
+
+    def _introduce(self, group: Any) -> _KnownGroup:
+        try:
+            ranks = tuple(dist.get_process_group_ranks(group))
+        except (KeyError, ValueError, RuntimeError):
+            ranks = tuple(range(group.size()))
+        ordinal = self._made.get(ranks, 0)
+        self._made[ranks] = ordinal + 1
+        name = str(getattr(group, "group_name", "") or "")
+        described = str(getattr(group, "group_desc", "") or "")
+        label = described if described and described != "undefined" else ""
+        identity = Group(ranks, ordinal, name, label)
+        string = self.box.intern({"ranks": list(ranks), "ordinal": ordinal, "name": name, "label": label})
+        board = None
+        if self.fence != "off" and len(ranks) > 1 and group.rank() >= 0 and os.path.isdir(self.folder):
+            board = Board(board_path(self.folder, self._run, identity.key), len(ranks), group.rank())
+        return _KnownGroup(string, identity, board)
+
+    # -- calls
+
+    def _kernel(self, op: Any, spec: OpSpec) -> Callable[..., Any]:
+        """The kernel of one operator: record, fence, go on.
+
+        Every collective of the training pays for what stands here, so it is flat and looks
+        nothing up twice: what does not change during the life of the door is a local name.
+        """
+        redispatch = op.redispatch
+        pair = len(op._schema.returns) == 2  # (tensors, Work); otherwise the Work itself
+        returns_work = spec.name != "monitored_barrier"
+        group_at, p2p = spec.group, spec.p2p
+        pending, groups, sites = self._pending, self._groups, self._sites
+        memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.of
+        unbox_group, unbox_work, monotonic_ns = ProcessGroup.unbox, Work.unbox, time.monotonic_ns
+
+        def kernel(keyset: Any, *args: Any) -> Any:
+            try:
+                if pending:
+                    self.poll(2)
+                unboxed = unbox_group(args[group_at])
+                group = groups.get(unboxed) or self.group(unboxed)
+                signature = signature_of(spec, args)
+                frame = calling_frame(2)
+                if frame is None:
+                    site = 0
+                else:
+                    known = sites.get((id(frame.f_code), frame.f_lasti))
+                    site = self._new_site(frame) if known is None else known[0]
+                peer, tag, seq = self._p2p(spec, group, args) if p2p else (-1, 0, group.next_seq())
+                number = next_call()
+                at = _CALLS_AT + number % _CALLS * _CALL_SIZE
+                now = monotonic_ns()
+                _BEGIN(
+                    memory, at, number + 1, group.string, seq & 0xFFFFFFFF, signature.string, site,
+                    _ENTERED, get_ident() >> 6 & 0xFFFFFFFF, peer, tag, 0, now, 0, 0,
+                )  # fmt: skip
+                _PROGRESS(memory, _PROGRESS_AT, number + 1, now)
+                entry = (at, number, signature.on_cpu)
+                board = group.board
+                if seq and board is not None:
+                    disagreeing = board.announce(seq, signature.agreed)
+                    if disagreeing:
+                        self._mismatch(group, seq, entry, disagreeing)
+            except CollectiveMismatch:
+                raise
+            except Exception:
+                self.detach()
+                return redispatch(keyset & _AFTER, *args)
+            try:
+                result = redispatch(keyset & _AFTER, *args)
+            except BaseException:
+                self._finish(entry, _REFUSED if returns_work else _FAILED)
+                raise
+            if returns_work:
+                memory[at + _STATE_AT] = _ISSUED
+                pending[unbox_work(result[1] if pair else result)] = entry
+            else:
+                self._finish(entry, _COMPLETED)
+            return result
+
+        return kernel
+
+    def _p2p(self, spec: OpSpec, group: _KnownGroup, args: tuple[Any, ...]) -> tuple[int, int, int]:
+        """Peer (as a rank of the world, -1 for any), tag, and no sequence number."""
+        tag = args[spec.tag] & 0x7FFFFFFF  # type: ignore[index]
+        if spec.peer is None:
+            return -1, tag, 0
+        place = args[spec.peer]
+        return group.ranks[place] if 0 <= place < len(group.ranks) else -1, tag, 0
+
+    def _finish(self, entry: tuple[int, int, bool], state: int) -> None:
+        """The call is over: its state and the time, unless its record has been used again."""
+        at, number, _ = entry
+        memory = self.box.memory
+        if _get_time(memory, at)[0] == number + 1:
+            now = time.monotonic_ns()
+            memory[at + _STATE_AT] = state
+            _put_time(memory, at + _DONE_AT, now)
+            _put_time(memory, _PROGRESS_AT + 8, now)
+
+    def _new_site(self, frame: Any) -> int:
+        code = frame.f_code
+        site = self.box.intern(
+            {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+        )
+        if len(self._sites) < 20_000:
+            self._sites[id(code), frame.f_lasti] = (site, code)  # the code: its id must stay its own
+        return site
+
+    def _mismatch(
+        self, group: _KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]
+    ) -> None:
+        """Peers announced another call for the same place in the sequence: stop, or warn."""
+        number = entry[1]
+        peers = [group.ranks[place] for place in places]
+        mine = next((c for c in BoxReader(self.box.memory).calls(64) if c.number == number), None)
+        lines = []
+        for rank in peers[:8]:
+            theirs = self._peer_call(rank, group.key, seq)
+            if theirs is not None:
+                lines.append(f"rank {rank} called {theirs.signature} at {theirs.site}")
+        me = f"rank {dist.get_rank()} called {mine.signature} at {mine.site}" if mine else "this rank"
+        what = f"the ranks disagree on collective #{seq} of {list(group.ranks)}: " + "; ".join([me, *lines])
+        self.box.event("fence", {"call": number, "peers": peers, "seq": seq, "fence": self.fence})
+        if self.fence == "warn":
+            print(f"ddpnb: fence: {what}", file=sys.stderr, flush=True)
+            return
+        self._finish(entry, _FENCED)
+        raise CollectiveMismatch(what, "All ranks must make the same call here (set the fence to 'off' to let it through).")
+
+    def _peer_call(self, rank: int, key: str, seq: int) -> Call | None:
+        try:
+            with open(os.path.join(self.folder, f"rank{rank}.box"), "rb") as file:
+                calls = BoxReader(file.read()).calls(1024)
+        except (OSError, ValueError):
+            return None
+        return next((c for c in reversed(calls) if c.seq == seq and c.group.key == key), None)
+
+    def _watched_wait(self, wait: Callable[..., Any]) -> Callable[..., Any]:
+        pending, memory, finish = self._pending, self.box.memory, self._finish
+
+        def watched_wait(work: Any, timeout: timedelta | None = None) -> Any:
+            entry = pending.get(work)
+            if entry is None:
+                return wait(work) if timeout is None else wait(work, timeout)
+            at = entry[0]
+            if timeout is not None:
+                milliseconds = max(1, int(timeout.total_seconds() * 1000)) & 0x7FFFFFFF
+                _put_timeout(memory, at + layout.CALL_TIMEOUT_AT, milliseconds)
+            memory[at + _STATE_AT] = _WAITING
+            try:
+                result = wait(work) if timeout is None else wait(work, timeout)
+            except BaseException:
+                pending.pop(work, None)
+                finish(entry, _FAILED)
+                raise
+            # On a CUDA device wait() only orders streams: the call may still be in flight.
+            if entry[2] or work.is_completed():
+                pending.pop(work, None)
+                finish(entry, _COMPLETED)
+            else:
+                memory[at + _STATE_AT] = _ISSUED
+            return result
+
+        watched_wait.__doc__ = wait.__doc__
+        return watched_wait
+
+    def poll(self, most: int = 1 << 30) -> None:
+        """Mark pending calls that have completed, oldest first.
+
+        A bounded poll (at the door) stops at the first that is still in flight.
+        """
+        pending = self._pending
+        for work in list(pending)[:most] if most > 8 else _first(pending, most):
+            entry = pending.get(work)
+            if entry is None:
+                continue
+            if work.is_completed():
+                pending.pop(work, None)
+                self._finish(entry, _COMPLETED)
+            elif most <= 8:
+                return
+
+
+def _first(pending: dict[Any, Any], most: int) -> list[Any]:
+    found = []
+    try:
+        for work in pending:
+            found.append(work)
+            if len(found) == most:
+                break
+    except RuntimeError:  # another thread added a call meanwhile
+        pass
+    return found

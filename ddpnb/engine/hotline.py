@@ -1,0 +1,57 @@
+"""The hotline: answers on the engine's control channel while the main thread hangs.
+
+ipykernel serves the control channel from a thread of its own, so a rank that is deaf in a
+collective still answers here, within milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ddpnb.engine import threads
+from ddpnb.engine.door import Door
+from ddpnb.engine.wire import REPLY, REQUEST
+
+
+class Hotline:
+    """The verbs that a rank obeys. Content in and out is plain JSON."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "snapshot": self._snapshot,
+            "ping": lambda _: {},
+        }
+
+    def answer(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Carry out one request; an error of ours becomes part of the answer."""
+        verb = self._verbs.get(str(content.get("verb")))
+        if verb is None:
+            return {"status": "error", "error": f"no such verb: {str(content.get('verb'))[:80]}"}
+        try:
+            return {"status": "ok", "pid": os.getpid(), **verb(content)}
+        except Exception as error:
+            return {"status": "error", "error": f"{type(error).__name__}: {error}"[:500]}
+
+    def _snapshot(self, content: dict[str, Any]) -> dict[str, Any]:
+        # Polling here makes the in-flight state right for calls that nobody in Python waits for.
+        self._door.poll()
+        words, wakes = threads.waits_on()
+        return {
+            "stacks": threads.stacks(bool(content.get("locals", True))),
+            "waits_on": words,
+            "wakes_in_s": wakes,
+            "monotonic_ns": time.monotonic_ns(),
+        }
+
+    def register(self, kernel: Any) -> None:
+        """Answer on the control channel of this IPython kernel."""
+
+        async def handle(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+            reply = self.answer(parent.get("content", {}))
+            kernel.session.send(stream, REPLY, content=reply, parent=parent, ident=ident)
+
+        kernel.control_handlers[REQUEST] = handle

@@ -1,0 +1,173 @@
+"""Phase events: what happens on a rank without passing the door.
+
+The store, ``init_process_group``, ``new_group``, the wrapping of a model, optimizer steps and
+``destroy_process_group`` are Python functions of torch; they are wrapped so that a phase opens
+before and closes after. A wrapper forwards arguments, results and exceptions untouched.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.door import Door
+from ddpnb.engine.sites import calling_frame
+from ddpnb.engine.wire import DEVICE
+
+ENVIRONMENT = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "GLOO_SOCKET_IFNAME",
+)  # fmt: skip
+
+
+class Phases:
+    """Wraps the functions of torch that are phases; ``remove`` puts the originals back."""
+
+    def __init__(self, box: BlackBox, door: Door) -> None:
+        self.box = box
+        self._door = door
+        self._undo: list[Callable[[], None]] = []
+
+    def install(self) -> None:
+        for module in (c10d, dist):
+            self._replace(module, "init_process_group", self._init)
+            self._replace(module, "new_group", self._new_group)
+            self._replace(module, "destroy_process_group", self._destroy)
+        self._replace(c10d, "rendezvous", self._rendezvous)
+        self._replace(DistributedDataParallel, "__init__", self._wrap_model)
+        hook = register_optimizer_step_post_hook(lambda *_: self.box.step())
+        self._undo.append(hook.remove)
+
+    def remove(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _replace(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        original = getattr(owner, name)
+        setattr(owner, name, functools.wraps(original)(make(original)))
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def environment(self) -> None:
+        """Record the environment and the device that this rank was given."""
+        self.box.event("environment", {name: os.environ.get(name) for name in ENVIRONMENT})
+        cuda = torch.cuda.is_initialized()
+        device = f"cuda:{torch.cuda.current_device()}" if cuda else os.environ.get(DEVICE, "cpu")
+        self.box.event("device", {"device": device, "torch": torch.__version__})
+
+    def _introduce(self, group: Any) -> None:
+        """Let the door see a group when it is made: identities count groups in this order."""
+        try:
+            self._door.group(group)
+        except Exception:
+            self._fail()
+
+    def _fail(self) -> None:
+        self._door.detach()
+        self.remove()
+
+    # -- wrappers: each opens a phase, calls the original, closes the phase
+
+    def _init(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            def argument(place: int, name: str, variable: str = "") -> Any:
+                value = args[place] if len(args) > place else kwargs.get(name)
+                return os.environ.get(variable) if value in (None, -1) else value
+
+            facts = {
+                "backend": str(argument(0, "backend") or ""),
+                "init_method": str(argument(1, "init_method") or "env://"),
+                "world_size": argument(3, "world_size", "WORLD_SIZE"),
+                "rank": argument(4, "rank", "RANK"),
+            }
+            with _Span(self, "init_process_group", facts) as span:
+                result = original(*args, **kwargs)
+                self._introduce(dist.group.WORLD)
+                span.learned = {"size": dist.get_world_size(), "as_rank": dist.get_rank()}
+            return result
+
+        return init_process_group
+
+    def _rendezvous(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def rendezvous(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            found = iter(original(*args, **kwargs))
+            while True:
+                with _Span(self, "store", {"url": str(args[0]) if args else ""}):
+                    one = next(found, None)
+                if one is None:
+                    return
+                yield one
+
+        return rendezvous
+
+    def _new_group(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+            try:
+                members = sorted(ranks) if ranks is not None else list(range(dist.get_world_size()))
+            except (TypeError, ValueError, RuntimeError):
+                members = []  # torch will say what is wrong with them
+            facts = {
+                "ranks": members,
+                "local": bool(kwargs.get("use_local_synchronization", False)),
+                "name": str(getattr(c10d._world, "group_count", "")),
+            }
+            with _Span(self, "new_group", facts):
+                group = original(ranks, *args, **kwargs)
+                if isinstance(group, dist.ProcessGroup):
+                    self._introduce(group)
+            return group
+
+        return new_group
+
+    def _destroy(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+            with _Span(self, "destroy_process_group", {}):
+                return original(*args, **kwargs)
+
+        return destroy_process_group
+
+    def _wrap_model(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def __init__(model: Any, *args: Any, **kwargs: Any) -> None:
+            with _Span(self, "model wrapped", {"wrapper": type(model).__name__}) as span:
+                original(model, *args, **kwargs)
+                span.learned = {"parameters": sum(1 for _ in model.parameters())}
+
+        return __init__
+
+
+class _Span:
+    """One phase from begin to end. Failing to record must not keep the user's call from being made."""
+
+    def __init__(self, phases: Phases, name: str, facts: dict[str, Any]) -> None:
+        self._phases, self._name, self._facts = phases, name, facts
+        self._number = -1
+        self.learned: dict[str, Any] = {}
+
+    def __enter__(self) -> _Span:
+        try:
+            frame = calling_frame(2)
+            if frame is not None:
+                code = frame.f_code
+                self._facts |= {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+            self._number = self._phases.box.begin_phase(self._name, self._facts)
+        except Exception:
+            self._phases._fail()
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self._number < 0:
+            return
+        try:
+            if error is not None:
+                self.learned["error"] = f"{type(error).__name__}: {error}"[:500]
+            self._phases.box.end_phase(self._number, error is not None, self.learned)
+        except Exception:
+            self._phases._fail()

@@ -1,0 +1,93 @@
+"""This process as a rank: its door, black box and hotline, and the runs that it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+
+from ddpnb.engine import script
+from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.door import Door
+from ddpnb.engine.hotline import Hotline
+from ddpnb.engine.phases import Phases
+from ddpnb.engine.wire import FOLDER
+from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
+
+
+class Rank:
+    """The hooks of this process. There is one, made by ``start``."""
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self.folder = folder
+        self.rank = rank
+        self.box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
+        self.door = Door(self.box, folder)
+        self.phases = Phases(self.box, self.door)
+        self.hotline = Hotline(self.door)
+        self.door.open()
+        self.phases.install()
+        # A forked child (a data loader's worker) shares the box's memory: it must not write there.
+        os.register_at_fork(after_in_child=self._leave)
+
+    def _leave(self) -> None:
+        self.door.close()
+        self.phases.remove()
+
+    def run(self, order: dict[str, Any], function: Callable[..., Any] | None, args: tuple[Any, ...]) -> Any:
+        """Run one script or function as the main program; returns the function's result.
+
+        ``order``: run (number), fence, log, directory, environment, outcome (file for the ending)
+        and, without a function, script and arguments. How it ended is written to the outcome file
+        before the box says that the run is over, so whoever sees the second finds the first.
+        """
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        self.door.new_run(order["run"], order["fence"])
+        self.box.set_run(order["run"], RUN_ACTIVE)
+        if function is None:
+            code = script.script(order["script"], list(order["arguments"]))
+        else:
+            code = lambda: function(*args)  # noqa: E731
+        with script.like_a_process(order["log"], order["directory"], order["environment"]):
+            self.phases.environment()
+            ended = script.run(code)
+        self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
+        partial = order["outcome"] + ".part"
+        with open(partial, "w") as file:
+            json.dump(ended.ending, file)
+        os.replace(partial, order["outcome"])
+        self.box.set_run(order["run"], RUN_ENDED)
+        return ended.result
+
+
+current: Rank | None = None
+
+
+def start() -> Rank:
+    """Install the hooks in this process, as the environment of the launcher says."""
+    global current
+    if current is None:
+        current = Rank(os.environ[FOLDER], int(os.environ["RANK"]))
+    return current
+
+
+def attach() -> None:
+    """Called in the engine's kernel once it exists: from here on the hotline answers."""
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    start().hotline.register(shell.kernel)
+
+
+def run(order: dict[str, Any], payload: bytes | None = None) -> Any:
+    """Run what a launcher ordered; ``payload`` is a function and its arguments, by cloudpickle."""
+    function, args = None, ()
+    if payload is not None:
+        import cloudpickle
+
+        function, args = cloudpickle.loads(payload)  # from our own client, over a signed channel
+    return start().run(order, function, args)

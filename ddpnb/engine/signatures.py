@@ -1,0 +1,150 @@
+"""What a call is, read from the arguments of each ``c10d::`` operator.
+
+The schemas are those of torch 2.13 (``torch.ops.c10d.<op>.default._schema``); an operator that is
+not in the table is passed through unseen.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+REDUCE_OPS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """Where an operator keeps what matters. Positions are indices of its arguments.
+
+    ``same``: what all ranks must give alike: ``"elements"`` (counts and types), ``"dtype"`` or
+    ``"nothing"``.
+    """
+
+    name: str
+    group: int
+    tensors: int | None = 0
+    reduce_op: int | None = None
+    root: int | None = None
+    same: str = "elements"
+    peer: int | None = None
+    tag: int | None = None
+    splits: tuple[int, int] | None = None  # positions of output and input splits
+    nested: bool = False  # tensors lie in a list of lists
+
+    @property
+    def p2p(self) -> bool:
+        return self.name in ("send", "recv", "recv_any_source")
+
+
+OPS: dict[str, OpSpec] = {
+    "allreduce_": OpSpec("all_reduce", 1, reduce_op=2),
+    "allreduce_coalesced_": OpSpec("all_reduce_coalesced", 1, reduce_op=2),
+    "broadcast_": OpSpec("broadcast", 1, root=2),
+    "reduce_": OpSpec("reduce", 1, reduce_op=2, root=3),
+    "allgather_": OpSpec("all_gather", 2, tensors=1),
+    "_allgather_base_": OpSpec("all_gather_into_tensor", 2, tensors=1),
+    "allgather_coalesced_": OpSpec("all_gather_coalesced", 2, tensors=1),
+    "allgather_into_tensor_coalesced_": OpSpec("all_gather_into_tensor_coalesced", 2, tensors=1),
+    "gather_": OpSpec("gather", 2, tensors=1, root=3),
+    "scatter_": OpSpec("scatter", 2, tensors=0, root=3),
+    "reduce_scatter_": OpSpec("reduce_scatter", 2, reduce_op=3),
+    "_reduce_scatter_base_": OpSpec("reduce_scatter_tensor", 2, reduce_op=3),
+    "reduce_scatter_tensor_coalesced_": OpSpec("reduce_scatter_tensor_coalesced", 2, reduce_op=3),
+    "alltoall_": OpSpec("all_to_all", 2, tensors=1, same="dtype"),
+    "alltoall_base_": OpSpec("all_to_all_single", 2, tensors=1, same="dtype", splits=(3, 4)),
+    "barrier": OpSpec("barrier", 1, tensors=None),
+    "monitored_barrier_": OpSpec("monitored_barrier", 1, tensors=None),
+    "send": OpSpec("send", 1, same="nothing", peer=2, tag=3),
+    "recv_": OpSpec("recv", 1, same="nothing", peer=2, tag=3),
+    "recv_any_source_": OpSpec("recv_any_source", 1, same="nothing", tag=2),
+}
+
+# NCCL turns an uneven all_gather into broadcasts: legal there, so only types must agree.
+_UNEVEN_ON_CUDA = frozenset({"all_gather", "reduce_scatter"})
+
+
+@dataclass(frozen=True)
+class Interned:
+    """A signature as the door needs it: its string in the box and the hash that the fence compares."""
+
+    string: int
+    agreed: int
+    on_cpu: bool
+
+
+class Signatures:
+    """Turns arguments into interned signatures; a signature seen before costs one look-up."""
+
+    def __init__(self, intern: Callable[[dict[str, Any]], int]) -> None:
+        self._intern = intern
+        self._known: dict[Any, Interned] = {}
+
+    def of(self, spec: OpSpec, args: Sequence[Any]) -> Interned:
+        tensors = args[spec.tensors] if spec.tensors is not None else ()
+        if isinstance(tensors, torch.Tensor):
+            tensors = (tensors,)
+        reduce_op = args[spec.reduce_op].op() if spec.reduce_op is not None else None
+        root = args[spec.root] if spec.root is not None else None
+        splits = spec.splits and (tuple(args[spec.splits[0]]), tuple(args[spec.splits[1]]))
+        if len(tensors) == 1 and not (only := tensors[0]).is_sparse and only.is_contiguous():
+            key = (spec.name, only.shape, only.dtype, reduce_op, root, splits)
+        else:
+            key = (spec.name, tuple((t.shape, t.dtype, _layout(t)) for t in tensors), reduce_op, root, splits)
+        known = self._known.get(key)
+        if known is None:
+            known = self._describe(spec, tensors, reduce_op, root, splits)
+            if len(self._known) < 10_000:
+                self._known[key] = known
+        return known
+
+    def _describe(
+        self,
+        spec: OpSpec,
+        tensors: Sequence[torch.Tensor],
+        reduce_op: int | None,
+        root: int | None,
+        splits: tuple[tuple[int, ...], tuple[int, ...]] | None,
+    ) -> Interned:
+        on_cpu = all(tensor.device.type == "cpu" for tensor in tensors)
+        dtypes = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors[:64]]
+        layouts = {_layout(tensor) for tensor in tensors}
+        same = "dtype" if spec.name in _UNEVEN_ON_CUDA and not on_cpu else spec.same
+        agreed = [spec.name]
+        if same == "elements":
+            agreed += [f"{t.numel()} {t.dtype} {_layout(t)}" for t in tensors]
+        elif same == "dtype":
+            agreed += sorted({str(tensor.dtype) for tensor in tensors})
+        reduction = None
+        if reduce_op is not None:
+            reduction = REDUCE_OPS[reduce_op] if 0 <= reduce_op < len(REDUCE_OPS) else f"op {reduce_op}"
+            agreed.append(reduction)
+        if root is not None:
+            agreed.append(f"root {root}")
+        text = "|".join(agreed)
+        value: dict[str, Any] = {
+            "op": spec.name,
+            "shapes": [list(tensor.shape) for tensor in tensors[:64]],
+            "dtypes": dtypes,
+            "agreed": text if len(text) < 400 else f"{text[:300]}|{zlib.crc32(text.encode())}",
+            "device": tensors[0].device.type if len(tensors) else "cpu",
+        }
+        if reduction is not None:
+            value["reduce_op"] = reduction
+        if root is not None:
+            value["root"] = root
+        if layouts - {""}:
+            value["layout"] = " ".join(sorted(layouts - {""}))
+        if splits is not None:
+            value["out_splits"], value["in_splits"] = list(splits[0]), list(splits[1])
+        return Interned(self._intern(value), zlib.crc32(text.encode()), on_cpu)
+
+
+def _layout(tensor: torch.Tensor) -> str:
+    """Empty for the ordinary layout; elements of other layouts meet in another order."""
+    if tensor.is_sparse:
+        return "sparse"
+    return "" if tensor.is_contiguous() else f"strides {list(tensor.stride())}"

@@ -1,0 +1,80 @@
+"""Where in the user's code are we? Frames of libraries, torch and ddpnb do not count."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+import threading
+from importlib.util import find_spec
+from functools import lru_cache
+from types import CodeType, FrameType
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def _folder_of(package: str) -> str:
+    """Where a package lies, without importing it: a launcher asks too, and needs no torch."""
+    spec = find_spec(package)
+    return os.path.dirname(os.path.abspath(spec.origin)) + os.sep if spec and spec.origin else f"<no {package}>"
+
+
+_TORCH = _folder_of("torch")
+
+
+def _library_folders() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {sysconfig.get_path(name) for name in names}
+    folders.update(site.getsitepackages())
+    folders.add(site.getusersitepackages())
+    return tuple({os.path.realpath(f) + os.sep for f in folders if f} | {f + os.sep for f in folders if f})
+
+
+_LIBRARIES = (_HERE, _TORCH, *_library_folders())
+
+
+@lru_cache(maxsize=4096)
+def is_user_file(path: str) -> bool:
+    """Whether ``path`` is the user's own: not installed, not the standard library, not ddpnb."""
+    return not (path.startswith("<frozen") or path.startswith(_LIBRARIES))
+
+
+@lru_cache(maxsize=4096)
+def is_torch_file(path: str) -> bool:
+    return path.startswith((_TORCH, _HERE, "<frozen"))
+
+
+# By the id of a code object (hashing one costs more than the walk): 0 torch or ddpnb, 1 library,
+# 2 user. The code object is kept with it, so that the id stays its own.
+_kinds: dict[int, tuple[int, CodeType]] = {}
+
+
+def _kind(code: CodeType) -> tuple[int, CodeType]:
+    path = code.co_filename
+    kind = 0 if is_torch_file(path) else 2 if is_user_file(path) else 1
+    if len(_kinds) < 20_000:
+        _kinds[id(code)] = (kind, code)
+    return kind, code
+
+
+def calling_frame(depth: int = 1) -> FrameType | None:
+    """The innermost frame of the user's code, else the innermost outside torch, else nothing.
+
+    A collective that DDP starts from autograd's own thread has no Python caller there: the main
+    thread's frame, which sits in ``backward()``, is the answer then.
+    """
+    frame: FrameType | None = sys._getframe(depth)
+    outside: FrameType | None = None
+    kinds = _kinds
+    while frame is not None:
+        code = frame.f_code
+        kind = (kinds.get(id(code)) or _kind(code))[0]
+        if kind == 2:
+            return frame
+        if kind == 1 and outside is None:
+            outside = frame
+        frame = frame.f_back
+    if outside is None and threading.current_thread() is not threading.main_thread():
+        return sys._current_frames().get(threading.main_thread().ident or 0)
+    return outside

@@ -1,0 +1,188 @@
+"""Stacks of this process's threads, and what its main thread waits on, read from inside.
+
+Everything that leaves the rank is bounded: frames, locals, lengths. A ``repr`` of the user's that
+raises is shown as such; a tensor is described by shape, type and device, never by its values on a
+device (that would wait for the device).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import reprlib
+import struct
+import sys
+import threading
+import time
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from ddpnb.engine.sites import is_user_file
+
+MAX_FRAMES, MAX_LOCALS, MAX_THREADS, MAX_TEXT = 64, 40, 64, 160
+
+_SYSCALLS = {
+    "x86_64": {
+        0: "read", 1: "write", 7: "poll", 23: "select", 34: "pause", 35: "nanosleep", 43: "accept",
+        42: "connect", 45: "recvfrom", 47: "recvmsg", 61: "wait4", 72: "fcntl", 73: "flock",
+        202: "futex", 230: "clock_nanosleep", 232: "epoll_wait", 247: "waitid", 270: "select",
+        271: "poll", 281: "epoll_wait", 288: "accept",
+    },
+    "aarch64": {
+        63: "read", 64: "write", 72: "select", 73: "poll", 101: "nanosleep", 115: "clock_nanosleep",
+        98: "futex", 32: "flock", 25: "fcntl", 202: "accept", 203: "connect", 207: "recvfrom",
+        212: "recvmsg", 22: "epoll_wait", 260: "wait4", 95: "waitid",
+    },
+}.get(os.uname().machine, {})  # fmt: skip
+
+_WORDS = {
+    "futex": "a lock", "flock": "a file lock", "fcntl": "a file lock", "wait4": "a child process",
+    "waitid": "a child process", "accept": "a connection", "connect": "a connection",
+    "recvfrom": "a socket", "recvmsg": "a socket", "poll": "a file or socket",
+    "select": "a file or socket", "epoll_wait": "a file or socket", "pause": "a signal",
+    "nanosleep": "sleep()", "clock_nanosleep": "sleep()",
+}  # fmt: skip
+
+
+# Types whose repr runs no code of the user's. Any other could take a lock that the hanging main
+# thread holds, and the hotline would hang with it.
+_PLAIN = (
+    type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, list, tuple, set,
+    frozenset, dict, torch.dtype, torch.device, torch.Size,
+)  # fmt: skip
+
+
+class _Bounded(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = MAX_TEXT
+        self.maxlevel = 3
+
+    def repr1(self, x: Any, level: int) -> str:
+        kind = type(x)
+        if kind in _PLAIN:
+            text = super().repr1(x, level)
+        elif isinstance(x, torch.Tensor):
+            text = _describe_tensor(x)
+        elif isinstance(x, BaseException):
+            text = f"{kind.__name__}({', '.join(str(a) for a in x.args if type(a) in (str, int))})"
+        elif hasattr(kind, "dtype") and hasattr(kind, "shape"):
+            text = f"<{kind.__name__} {getattr(x, 'shape', '')} {getattr(x, 'dtype', '')}>"
+        else:
+            text = f"<{kind.__module__}.{kind.__qualname__}>"
+        return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+
+
+def _describe_tensor(tensor: torch.Tensor) -> str:
+    text = f"tensor{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')} {tensor.device}"
+    if tensor.device.type == "cpu" and tensor.numel() == 1 and type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        text += f" = {tensor.detach().item():.6g}"
+    return text
+
+
+def describe_locals(frame: FrameType) -> dict[str, str]:
+    """The frame's own variables as short text; modules, functions and classes are left out."""
+    bounded = _Bounded()
+    found: dict[str, str] = {}
+    for name, value in list(frame.f_locals.items()):
+        if name.startswith("__") or isinstance(value, (ModuleType, FunctionType, BuiltinFunctionType, type)):
+            continue
+        try:
+            found[name[:80]] = bounded.repr1(value, bounded.maxlevel)
+        except Exception as error:
+            found[name[:80]] = f"<{type(value).__name__}: {type(error).__name__}>"
+        if len(found) == MAX_LOCALS:
+            break
+    return found
+
+
+def frames_of(frame: FrameType | None, with_locals: bool) -> list[dict[str, Any]]:
+    """The frames of one thread, outermost first."""
+    found: list[dict[str, Any]] = []
+    while frame is not None and len(found) < MAX_FRAMES:
+        code = frame.f_code
+        user = is_user_file(code.co_filename)
+        entry: dict[str, Any] = {
+            "file": code.co_filename,
+            "line": frame.f_lineno or 0,
+            "function": code.co_name,
+            "user": user,
+        }
+        if user and with_locals:
+            entry["locals"] = describe_locals(frame)
+        found.append(entry)
+        frame = frame.f_back
+    return found[::-1]
+
+
+def stacks(with_locals: bool = True) -> list[dict[str, Any]]:
+    """All threads but the one that asks."""
+    named = {thread.ident: thread for thread in threading.enumerate()}
+    main = threading.main_thread().ident
+    asking = threading.get_ident()
+    frames = sys._current_frames()
+    order = sorted(frames, key=lambda ident: ident != main)
+    found = []
+    for ident in order[:MAX_THREADS]:
+        if ident == asking:
+            continue
+        thread = named.get(ident)
+        found.append(
+            {
+                "thread": thread.name if thread else f"thread {ident}",
+                "native_id": ident >> 6 & 0xFFFFFFFF,
+                "main": ident == main,
+                "frames": frames_of(frames[ident], with_locals),
+            }
+        )
+    return found
+
+
+def waits_on() -> tuple[str, float | None]:
+    """What the main thread waits for in the kernel, in words, and in how many seconds it wakes.
+
+    The second is known for ``time.sleep`` alone: its deadline lies in this process's own memory.
+    Empty where the system does not tell (not Linux, or the thread is running).
+    """
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/syscall") as file:
+            fields = file.read().split()
+        number, *args = [int(field, 0) for field in fields[:7]]
+    except (OSError, ValueError):
+        return "", None
+    name = _SYSCALLS.get(number, "")
+    words = _WORDS.get(name, "")
+    if name in ("read", "write", "flock", "fcntl", "accept", "recvfrom", "recvmsg", "connect") and args:
+        words = f"{words or name + '()'}{_target(args[0])}"
+    wakes = _sleep_left(args) if name == "clock_nanosleep" and len(args) >= 3 else None
+    return words, wakes
+
+
+def _target(fd: int) -> str:
+    try:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
+    if fd == 0 or path.startswith("/dev/"):
+        return f" on {path}" + (" (standard input)" if fd == 0 else "")
+    return f" on {path}" if path.startswith("/") else f" ({path.split(':')[0]})"
+
+
+def _sleep_left(args: list[int]) -> float | None:
+    clock, absolute, address = args[:3]
+    if clock != time.CLOCK_MONOTONIC or absolute != 1:
+        return None
+    buffer = ctypes.create_string_buffer(16)
+
+    class _Span(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    # A read by the kernel fails politely where a plain access to a stale address would not.
+    here, there = _Span(ctypes.addressof(buffer), 16), _Span(address, 16)
+    read = ctypes.CDLL(None).process_vm_readv
+    if read(os.getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0) != 16:
+        return None
+    seconds, nanoseconds = struct.unpack("<qq", buffer.raw)
+    return seconds + nanoseconds * 1e-9 - time.monotonic()

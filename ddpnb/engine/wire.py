@@ -1,0 +1,18 @@
+"""What a rank and its launcher agree on: names of variables and messages, and the entry of a run.
+
+Standard library only, so that a launcher can import it without torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+REQUEST, REPLY = "ddpnb_request", "ddpnb_reply"  # on the engine's control channel
+FOLDER, PARENT, DEVICE = "DDPNB_FOLDER", "DDPNB_PARENT", "DDPNB_DEVICE"
+
+
+def run(order: dict[str, Any], payload: bytes | None = None) -> Any:
+    """What a launcher calls on an engine: see ``engine.rank.Rank.run``."""
+    from ddpnb.engine import rank
+
+    return rank.run(order, payload)

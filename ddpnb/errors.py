@@ -1,0 +1,48 @@
+"""The family of errors that ddpnb raises: each says what happened and what to do next."""
+
+from __future__ import annotations
+
+
+class DdpnbError(Exception):
+    """Root of the family.
+
+    Args:
+        what: what happened, one sentence.
+        hint: what the reader should do next.
+    """
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  {self.hint}" if self.hint else self.what
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython's hook: wrong use is answered with the message, not with our frames."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class UsageError(DdpnbError, ValueError):
+    """A call that cannot be carried out as it was asked for."""
+
+
+class ScriptNotFound(UsageError, FileNotFoundError):
+    """The script to run does not exist or cannot be read."""
+
+
+class DeviceError(UsageError):
+    """The ranks that were asked for do not fit the devices of this machine."""
+
+
+class LaunchError(DdpnbError, RuntimeError):
+    """The world did not come up; everything that was started has been stopped."""
+
+
+class WorldError(DdpnbError, RuntimeError):
+    """The world is not in a state in which it can do this (closed, busy, a rank gone)."""
+
+
+class CollectiveMismatch(DdpnbError, RuntimeError):
+    """Raised by the fence on a rank, in place of a call that its peers did not make alike."""

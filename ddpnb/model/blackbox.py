@@ -1,0 +1,175 @@
+"""The black box: one memory-mapped file per rank, written at the door, readable by anyone on the host.
+
+Layout (little-endian): a header, a table of strings that only grows, and two rings, one of calls
+and one of phases. A record refers to strings (JSON texts: groups, signatures, sites, facts) by
+their number. The writer never waits for a reader; a reader drops what was being written.
+
+Nothing in a box is trusted: sizes are bounded, JSON is the only decoder, and whatever does not
+parse is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
+from ddpnb.model.recording import Phase
+
+MAGIC = b"ddpnbBB1"
+HEADER_SIZE = 4096
+STRINGS_SIZE = 4 << 20
+CALLS = 4096  # records in the ring of calls
+PHASES = 512
+
+# magic, version, rank, pid, main thread (its identifier >> 6, as in the records)
+IDENTITY = struct.Struct("<8sIIII")
+# number of calls begun, time of the last change; kept apart so that one small write updates both
+PROGRESS = struct.Struct("<QQ")
+PROGRESS_AT = 32
+# bytes of strings used, number of phases begun, run number, run state, optimizer steps, and the
+# first call and phase of the run
+STATUS = struct.Struct("<QQIIQQQ")
+STATUS_AT = 64
+RUN_IDLE, RUN_ACTIVE, RUN_ENDED = 0, 1, 2
+
+# number + 1, group string, seq, signature string, site string, state, thread, peer, tag,
+# timeout in ms, entered, issued, done
+CALL = struct.Struct("<QIIIIIIiiIQQQ")
+CALL_SIZE = 72
+CALL_STATE_AT = 24  # within a record: state, timeout, issued and done times
+CALL_TIMEOUT_AT = 40
+CALL_ISSUED_AT = 52
+CALL_DONE_AT = 60
+# number + 1, name string, facts string, state, end-facts string, began, ended
+PHASE = struct.Struct("<QIIIIQQ")
+PHASE_SIZE = 40
+PHASE_STATES = ("open", "done", "failed")
+
+STRINGS_AT = HEADER_SIZE
+CALLS_AT = STRINGS_AT + STRINGS_SIZE
+PHASES_AT = CALLS_AT + CALLS * CALL_SIZE
+BOX_SIZE = PHASES_AT + PHASES * PHASE_SIZE
+
+assert CALL.size <= CALL_SIZE and PHASE.size <= PHASE_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The status vector: a few numbers that tell whether a rank moves, at the price of one read."""
+
+    pid: int = 0
+    main_thread: int = 0
+    calls: int = 0
+    progress_ns: int = 0
+    phases: int = 0
+    run: int = 0
+    run_state: int = RUN_IDLE
+    steps: int = 0
+    first_call: int = 0
+    first_phase: int = 0
+
+
+class BoxReader:
+    """Reads one box. ``buffer`` is anything with the buffer protocol (an mmap, bytes).
+
+    Raises:
+        ValueError: the buffer is not a black box.
+    """
+
+    def __init__(self, buffer: Any) -> None:
+        self._buffer = memoryview(buffer)
+        if len(self._buffer) < BOX_SIZE or bytes(self._buffer[:8]) != MAGIC:
+            raise ValueError("not a black box of ddpnb")
+        self._strings: list[Any] = []
+        self._strings_at = 0
+        self._decoded: dict[tuple[type, int], Any] = {}
+
+    def close(self) -> None:
+        self._buffer.release()
+
+    @property
+    def status(self) -> Status:
+        _, _, _, pid, main = IDENTITY.unpack_from(self._buffer, 0)
+        calls, progress_ns = PROGRESS.unpack_from(self._buffer, PROGRESS_AT)
+        _, phases, run, run_state, steps, *first = STATUS.unpack_from(self._buffer, STATUS_AT)
+        return Status(pid, main, calls, progress_ns, phases, run, run_state, steps, *first)
+
+    def _read_strings(self) -> None:
+        used = min(STATUS.unpack_from(self._buffer, STATUS_AT)[0], STRINGS_SIZE)
+        while self._strings_at + 4 <= used:
+            start = STRINGS_AT + self._strings_at + 4
+            (length,) = struct.unpack_from("<I", self._buffer, start - 4)
+            if self._strings_at + 4 + length > used:
+                break
+            try:
+                self._strings.append(json.loads(bytes(self._buffer[start : start + length])))
+            except ValueError:
+                self._strings.append(None)
+            self._strings_at += 4 + length
+
+    def _string(self, number: int, kind: Any, default: Any) -> Any:
+        """String ``number`` decoded as ``kind`` (a class with from_json), once."""
+        key = (kind, number)
+        if key not in self._decoded:
+            value = self._strings[number] if 0 <= number < len(self._strings) else None
+            if not isinstance(value, Mapping):
+                return default
+            try:
+                self._decoded[key] = kind.from_json(value)
+            except (TypeError, ValueError, KeyError):
+                return default
+        return self._decoded[key]
+
+    def calls(self, last: int = CALLS) -> tuple[Call, ...]:
+        """The last calls of the current run, oldest first, at most ``last`` of them."""
+        self._read_strings()
+        status = self.status
+        total = status.calls
+        found: list[Call] = []
+        for number in range(max(status.first_call, total - min(last, CALLS)), total):
+            fields = CALL.unpack_from(self._buffer, CALLS_AT + (number % CALLS) * CALL_SIZE)
+            stamp, group, seq, signature, site, state, thread, peer, tag, timeout, *times = fields
+            if stamp != number + 1 or not 1 <= state <= len(CallState):
+                continue  # being overwritten
+            found.append(
+                Call(
+                    number,
+                    self._string(group, Group, Group(())),
+                    seq,
+                    self._string(signature, Signature, Signature("?")),
+                    self._string(site, Site, NO_SITE),
+                    CallState(state),
+                    thread,
+                    peer,
+                    tag,
+                    times[0],
+                    times[1],
+                    times[2],
+                    timeout,
+                )
+            )
+        return tuple(found)
+
+    def _facts(self, number: int) -> dict[str, Any]:
+        value = self._strings[number] if 0 < number < len(self._strings) else None
+        return dict(value) if isinstance(value, Mapping) else {}
+
+    def phases(self) -> tuple[Phase, ...]:
+        """The last phases of the current run, in the order in which they began."""
+        self._read_strings()
+        status = self.status
+        total = status.phases
+        found: list[Phase] = []
+        for number in range(max(status.first_phase, total - PHASES), total):
+            fields = PHASE.unpack_from(self._buffer, PHASES_AT + (number % PHASES) * PHASE_SIZE)
+            stamp, name, facts, state, end_facts, began, ended = fields
+            if stamp != number + 1 or state >= len(PHASE_STATES):
+                continue
+            title = str(self._facts(name).get("phase", "?"))
+            merged = self._facts(facts) | self._facts(end_facts)
+            found.append(Phase(title, PHASE_STATES[state], began, ended, merged))  # type: ignore[arg-type]
+        return tuple(found)

@@ -1,0 +1,177 @@
+"""A call as it crossed the door: which operation, on which group, from which line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+
+class CallState(IntEnum):
+    """How far a call has come. The order is the order of a call's life."""
+
+    ENTERED = 1  # in the door or in the backend's synchronous part
+    ISSUED = 2  # handed to the backend; the rank went on
+    WAITING = 3  # a thread of the rank waits for it
+    COMPLETED = 4
+    FAILED = 5  # the backend raised
+    FENCED = 6  # the fence stopped it before the backend saw it
+    REFUSED = 7  # the backend refused its arguments: no peer has seen it
+
+    @property
+    def in_flight(self) -> bool:
+        return self in (CallState.ENTERED, CallState.ISSUED, CallState.WAITING)
+
+    @property
+    def seen_by_peers(self) -> bool:
+        return self not in (CallState.FENCED, CallState.REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the user's code made a call."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Site:
+        return cls(str(value.get("file", "?")), int(value.get("line", 0)), str(value.get("function", "?")))
+
+
+NO_SITE = Site("?", 0, "?")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a call is, apart from its values.
+
+    ``shapes`` and ``dtypes`` describe the tensors that the rank contributes (for a receive, those
+    it fills); ``agreed`` is the part that every rank of the group must give alike, as text.
+    """
+
+    op: str
+    shapes: tuple[tuple[int, ...], ...] = ()
+    dtypes: tuple[str, ...] = ()
+    reduce_op: str | None = None
+    root: int | None = None
+    layout: str | None = None
+    in_splits: tuple[int, ...] | None = None
+    out_splits: tuple[int, ...] | None = None
+    agreed: str = ""
+    device: str = "cpu"
+
+    @property
+    def elements(self) -> tuple[int, ...]:
+        counts = []
+        for shape in self.shapes:
+            count = 1
+            for size in shape:
+                count *= size
+            counts.append(count)
+        return tuple(counts)
+
+    def __str__(self) -> str:
+        tensors = ", ".join(
+            f"{dtype} {list(shape)}" for shape, dtype in zip(self.shapes, self.dtypes, strict=False)
+        )
+        more = [text for text in (tensors, self.layout) if text]
+        if self.reduce_op:
+            more.append(self.reduce_op)
+        if self.root is not None:
+            more.append(f"root {self.root}")
+        return f"{self.op}({', '.join(more)})"
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Signature:
+        def splits(name: str) -> tuple[int, ...] | None:
+            return tuple(value[name]) if value.get(name) is not None else None
+
+        return cls(
+            op=str(value.get("op", "?")),
+            shapes=tuple(tuple(shape) for shape in value.get("shapes", ())),
+            dtypes=tuple(value.get("dtypes", ())),
+            reduce_op=value.get("reduce_op"),
+            root=value.get("root"),
+            layout=value.get("layout"),
+            in_splits=splits("in_splits"),
+            out_splits=splits("out_splits"),
+            agreed=str(value.get("agreed", "")),
+            device=str(value.get("device", "cpu")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group. Its identity is its members and how many with these members came before."""
+
+    ranks: tuple[int, ...]
+    ordinal: int = 0
+    name: str = field(default="", compare=False)  # local to a rank
+    label: str = field(default="", compare=False)
+
+    @property
+    def key(self) -> str:
+        return f"{','.join(map(str, self.ranks))}#{self.ordinal}"
+
+    def __str__(self) -> str:
+        if self.label:
+            return self.label
+        return f"group {list(self.ranks)}" + (f" #{self.ordinal + 1}" if self.ordinal else "")
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Group:
+        return cls(
+            tuple(int(rank) for rank in value.get("ranks", ())),
+            int(value.get("ordinal", 0)),
+            str(value.get("name", "")),
+            str(value.get("label", "")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One crossing of the door.
+
+    ``number`` counts the calls of the rank from 0; ``seq`` counts the collectives of one group
+    from 1 and is 0 for point-to-point calls. Times are nanoseconds of the host's monotonic clock.
+    """
+
+    number: int
+    group: Group
+    seq: int
+    signature: Signature
+    site: Site
+    state: CallState
+    thread: int = 0
+    peer: int = -1  # point-to-point only: the other rank, -1 for any source
+    tag: int = 0
+    entered_ns: int = 0
+    issued_ns: int = 0
+    done_ns: int = 0
+    timeout_ms: int = 0  # an explicit wait(timeout); 0 for the group's own
+
+    @property
+    def op(self) -> str:
+        return self.signature.op
+
+    @property
+    def is_p2p(self) -> bool:
+        return self.op in P2P_OPS
+
+    @property
+    def title(self) -> str:
+        """``all_reduce #57``, ``recv from 1``: the call as a person would name it."""
+        if self.op == "send":
+            return f"send to {self.peer}" + (f" (tag {self.tag})" if self.tag else "")
+        if self.op in ("recv", "recv_any_source"):
+            source = f"from {self.peer}" if self.peer >= 0 else "from any rank"
+            return f"recv {source}" + (f" (tag {self.tag})" if self.tag else "")
+        return f"{self.op} #{self.seq}"
+
+
+P2P_OPS = frozenset({"send", "recv", "recv_any_source"})

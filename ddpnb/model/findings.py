@@ -1,0 +1,106 @@
+"""Findings and the diagnosis: what an analysis says, and the public JSON of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ddpnb.model.calls import Call, Site
+
+Severity = Literal["error", "warning", "note"]
+Outcome = Literal["ok", "hang", "crash", "divergence"]
+
+NAMES = {
+    "DDP102": "world-incomplete",
+    "DDP108": "subgroup-mismatch",
+    "DDP301": "collective-missing",
+    "DDP302": "op-mismatch",
+    "DDP303": "shape-mismatch",
+    "DDP304": "dtype-mismatch",
+    "DDP305": "argument-mismatch",
+    "DDP306": "group-order",
+    "DDP307": "p2p-deadlock",
+    "DDP308": "uneven-iterations",
+    "DDP311": "rank-dead",
+    "DDP312": "rank-raised",
+    "DDP313": "blocked-elsewhere",
+    "DDP314": "rank-frozen",
+    "DDP315": "straggler",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong (or worth a note), who did it, where, and what to change.
+
+    ``where`` gives, for culprits and for waiting ranks, the innermost line of the user's code.
+    """
+
+    code: str
+    summary: str
+    culprits: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    collective: Call | None = None
+    where: tuple[tuple[int, Site], ...] = ()
+    evidence: tuple[str, ...] = ()
+    remedy: str = ""
+    severity: Severity = "error"
+    tensors: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return NAMES.get(self.code, "unknown")
+
+    def to_json(self) -> dict[str, Any]:
+        call = self.collective
+        return {
+            "code": self.code,
+            "name": self.name,
+            "severity": self.severity,
+            "summary": self.summary,
+            "culprits": list(self.culprits),
+            "waiting": list(self.waiting),
+            "collective": None
+            if call is None
+            else {
+                "op": call.op,
+                "group": str(call.group),
+                "seq": call.seq,
+                "shapes": [list(shape) for shape in call.signature.shapes],
+                "dtypes": list(call.signature.dtypes),
+            },
+            "where": [
+                {"rank": rank, "file": site.file, "line": site.line, "function": site.function}
+                for rank, site in self.where
+            ],
+            "tensors": list(self.tensors),
+            "evidence": list(self.evidence),
+            "remedy": self.remedy,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The findings, root cause first. ``settled``: it will not change by waiting longer."""
+
+    outcome: Outcome = "ok"
+    findings: tuple[Finding, ...] = ()
+    settled: bool = False
+    world_size: int = 0
+    exit_codes: dict[int, int | None] = field(default_factory=dict)
+    timing: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict, schema 1 (the public contract: add, never rename)."""
+        return {
+            "schema": 1,
+            "outcome": self.outcome,
+            "world_size": self.world_size,
+            "exit_codes": {str(rank): code for rank, code in sorted(self.exit_codes.items())},
+            "findings": [finding.to_json() for finding in self.findings],
+            "timing": {name: round(value, 4) for name, value in self.timing.items()},
+        }

@@ -1,0 +1,135 @@
+"""The Recording: the waist of the hour-glass.
+
+It is the same thing whether it was taken live, read from the black boxes of dead processes or
+written by hand in a test. Nothing that works on it knows which.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ddpnb.model.calls import Call
+from ddpnb.model.stacks import Frame, Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Something that does not pass the door: start-up, a new group, a wrapped model, an exit."""
+
+    name: str
+    state: Literal["open", "done", "failed"]
+    began_ns: int = 0
+    ended_ns: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the script ended on a rank."""
+
+    how: Literal["finished", "raised", "exited", "died"]
+    code: int = 0  # exit status; negative: the signal that killed the process
+    exception: str = ""  # the class's name
+    message: str = ""
+    frames: tuple[Frame, ...] = ()  # of the exception, outermost first
+    traceback: str = ""
+    at_ns: int = 0
+
+    @property
+    def well(self) -> bool:
+        return self.how != "raised" and self.code == 0
+
+    @property
+    def signal_name(self) -> str:
+        try:
+            return signal.Signals(-self.code).name if self.code < 0 else ""
+        except ValueError:
+            return f"signal {-self.code}"
+
+    @property
+    def innermost_user(self) -> Frame | None:
+        frames = [frame for frame in self.frames if frame.user]
+        return frames[-1] if frames else None
+
+    def __str__(self) -> str:
+        if self.how == "raised":
+            return f"{self.exception}: {self.message}" if self.message else self.exception
+        if self.how == "died":
+            return f"killed by {self.signal_name}" if self.code < 0 else f"exit status {self.code}"
+        return "finished" if self.well else f"exit status {self.code}"
+
+
+Activity = Literal["computing", "idle", "stopped", "gone", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What the host tells of a rank's process (and of its children) between two looks.
+
+    ``idle_s`` is for how long neither the process nor its children computed or read or wrote;
+    ``wakes_in_s`` is set when the main thread sleeps until a known moment; ``waits_on`` is the
+    system call and what it waits for, in words.
+    """
+
+    activity: Activity = "unknown"
+    idle_s: float = 0.0
+    wakes_in_s: float | None = None
+    waits_on: str = ""
+    answered: bool = True  # the hotline
+    still_s: float = 0.0  # for how long the main thread has stood at the same place
+
+
+@dataclass(frozen=True, slots=True)
+class RankRecord:
+    """Everything known of one rank. ``calls`` and ``phases`` are in the order in which they began."""
+
+    rank: int
+    pid: int = 0
+    calls: tuple[Call, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    stacks: tuple[Stack, ...] = ()
+    process: Process = field(default_factory=Process)
+    ending: Ending | None = None
+    steps: int = 0
+
+    @property
+    def main_stack(self) -> Stack | None:
+        return next((stack for stack in self.stacks if stack.main), None)
+
+    @property
+    def open_phases(self) -> tuple[Phase, ...]:
+        return tuple(phase for phase in self.phases if phase.state == "open")
+
+    @property
+    def in_flight(self) -> tuple[Call, ...]:
+        return tuple(call for call in self.calls if call.state.in_flight)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What all ranks did, at one moment.
+
+    ``sources`` holds the text of the user's files that occur in it, so that the analysis can tell
+    two branches of one ``if`` from two steps of one path without touching a disk.
+    """
+
+    world_size: int
+    ranks: Mapping[int, RankRecord]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    taken_ns: int = 0
+
+    @property
+    def last_progress_ns(self) -> int:
+        """When the last rank did the last thing that was recorded."""
+        latest = 0
+        for record in self.ranks.values():
+            for call in record.calls[-64:]:
+                latest = max(latest, call.entered_ns, call.issued_ns, call.done_ns)
+            for phase in record.phases[-8:]:
+                latest = max(latest, phase.began_ns, phase.ended_ns)
+            if record.ending is not None:
+                latest = max(latest, record.ending.at_ns)
+        return latest

@@ -1,0 +1,66 @@
+"""Stacks of threads, with the locals of the user's frames as bounded text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddpnb.model.calls import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame. ``user`` is true for code that is neither a library nor ddpnb."""
+
+    file: str
+    line: int
+    function: str
+    user: bool = True
+    locals: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def site(self) -> Site:
+        return Site(self.file, self.line, self.function)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Frame:
+        return cls(
+            str(value.get("file", "?")),
+            int(value.get("line", 0) or 0),
+            str(value.get("function", "?")),
+            bool(value.get("user", True)),
+            {str(k): str(v) for k, v in (value.get("locals") or {}).items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A thread's frames, outermost first."""
+
+    thread: str
+    frames: tuple[Frame, ...]
+    native_id: int = 0
+    main: bool = False
+
+    @property
+    def user_frames(self) -> tuple[Frame, ...]:
+        return tuple(frame for frame in self.frames if frame.user)
+
+    @property
+    def innermost(self) -> Frame | None:
+        return self.frames[-1] if self.frames else None
+
+    @property
+    def innermost_user(self) -> Frame | None:
+        frames = self.user_frames
+        return frames[-1] if frames else None
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Stack:
+        return cls(
+            str(value.get("thread", "?")),
+            tuple(Frame.from_json(frame) for frame in value.get("frames", ())),
+            int(value.get("native_id", 0) or 0),
+            bool(value.get("main", False)),
+        )

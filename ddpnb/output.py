@@ -1,0 +1,87 @@
+"""The ranks' output: kept whole in one file per rank, streamed with a prefix as it comes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from ddpnb.render.palette import RANK_ANSI
+from ddpnb.render.text import wants_colour
+
+_BLOCK = 1 << 20
+_LONGEST_LINE = 64 << 10
+
+
+@dataclass
+class _Tail:
+    offset: int = 0
+    rest: bytes = b""  # a line that has not ended yet
+
+
+class Stream:
+    """Copies what the ranks write to ``target``, line by line, each with its rank.
+
+    The ranks write to files, so a slow reader never holds up a rank, and nothing is lost.
+
+    Args:
+        logs: the file of each rank.
+        target: where to copy to; None to keep the files only.
+        limit: bytes after which the copy stops with a notice (a notebook must stay usable), or None.
+    """
+
+    def __init__(self, logs: Mapping[int, str], target: TextIO | None, limit: int | None = None) -> None:
+        self._logs = logs
+        self._target = target
+        self._left = limit
+        self._tails = {rank: _Tail() for rank in logs}
+        colour = target is not None and wants_colour(target)
+        self._prefix = {rank: _prefix(rank, max(logs, default=0), colour) for rank in logs}
+
+    def pump(self, last: bool = False) -> None:
+        """Copy what has come since. ``last``: end unfinished lines too."""
+        for rank, tail in self._tails.items():
+            while self._target is not None and (block := self._read(rank, tail)):
+                lines = (tail.rest + block).split(b"\n")
+                tail.rest = lines.pop()
+                if len(tail.rest) > _LONGEST_LINE:
+                    lines.append(tail.rest)
+                    tail.rest = b""
+                self._write(rank, lines)
+            if last and tail.rest:
+                self._write(rank, [tail.rest])
+                tail.rest = b""
+
+    def _read(self, rank: int, tail: _Tail) -> bytes:
+        try:
+            with open(self._logs[rank], "rb") as file:
+                file.seek(tail.offset)
+                block = file.read(_BLOCK)
+        except OSError:
+            return b""
+        tail.offset += len(block)
+        return block
+
+    def _write(self, rank: int, lines: list[bytes]) -> None:
+        target = self._target
+        if target is None or not lines:
+            return
+        prefix = self._prefix[rank]
+        text = "".join(f"{prefix}{line.decode('utf-8', 'replace')}\n" for line in lines)
+        if self._left is not None:
+            self._left -= len(text)
+            if self._left < 0:
+                self._target = None
+                folder = os.path.dirname(self._logs[rank])
+                text = text[: max(0, len(text) + self._left)] + f"\nddpnb: more than is shown here: see {folder}\n"
+        try:
+            target.write(text)
+            target.flush()
+        except (OSError, ValueError):  # the reader has gone (a closed pipe): the files stay
+            self._target = None
+
+
+def _prefix(rank: int, highest: int, colour: bool) -> str:
+    text = f"[rank {rank:>{len(str(highest))}}] "
+    return f"\x1b[{RANK_ANSI[rank % len(RANK_ANSI)]}m{text}\x1b[0m" if colour else text

@@ -1,0 +1,1 @@
+"""How it reads: palette, text for terminals, HTML for notebooks."""

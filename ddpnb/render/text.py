@@ -1,0 +1,84 @@
+"""The diagnosis as plain text: a paragraph per finding, wrapped, coloured only on a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import textwrap
+from typing import TextIO
+
+from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.render.palette import ANSI
+
+HEADLINES = {
+    "ok": "ok: the script ended well on all ranks",
+    "hang": "hang: the ranks can never go on",
+    "crash": "crash: a rank failed",
+    "divergence": "divergence: it completed, but the ranks did not agree",
+}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Text from a rank without control characters: it must not drive the reader's terminal."""
+    return _CONTROL.sub("�", text.replace("\r", ""))
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Colours on a terminal that has them, and unless NO_COLOR says otherwise (no-color.org)."""
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def relative(text: str) -> str:
+    """Paths below the working directory without it: what an editor and a reader want."""
+    here = os.getcwd()
+    return text.replace(here + os.sep, "") if len(here) > 1 else text
+
+
+def diagnosis(found: Diagnosis, *, colour: bool = False, width: int | None = None) -> str:
+    """The whole diagnosis; ends without a newline."""
+    width = width or min(100, shutil.get_terminal_size((100, 24)).columns)
+    role = "ok" if found.outcome == "ok" else "error"
+    headline = HEADLINES[found.outcome]
+    seconds = found.timing.get("diagnosis_s")
+    if found.outcome == "hang" and seconds is not None:
+        headline += f", known {seconds:.1f} s after the last rank stopped"
+    if not found.settled and found.outcome == "ok":
+        headline = "running: nothing is wrong so far"
+    parts = [_paint(f"ddpnb: {headline}", colour, ANSI[role], ANSI["bold"])]
+    parts += [finding(one, colour=colour, width=width) for one in found.findings]
+    return relative(printable("\n\n".join(parts)) if not colour else "\n\n".join(parts))
+
+
+def finding(one: Finding, *, colour: bool = False, width: int = 100) -> str:
+    """One finding: what happened, why we are sure, where, what to change."""
+
+    def wrapped(text: str, first: str, rest: str) -> str:
+        return textwrap.fill(
+            relative(printable(text)), width, initial_indent=first, subsequent_indent=rest,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+
+    title = wrapped(one.summary, "", "")
+    lines = [_paint(title, colour, ANSI["bold"])]
+    lines[0] += _paint(f"  [{one.code} {one.name}]", colour, ANSI[one.severity])
+    lines += [wrapped(text, "  - ", "    ") for text in one.evidence]
+    places = [f"rank {rank}: {site}" for rank, site in one.where[:8]]
+    if places:
+        more = f", and {len(one.where) - 8} more" if len(one.where) > 8 else ""
+        lines.append(wrapped("where: " + ", ".join(places) + more, "  ", "    "))
+    if one.remedy:
+        lines.append(wrapped("mend it: " + one.remedy, "  ", "    "))
+    return "\n".join(lines)
+
+
+def _paint(text: str, colour: bool, *codes: str) -> str:
+    return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if colour else text
+
+
+def show(found: Diagnosis, stream: TextIO | None = None) -> None:
+    """Print the diagnosis, coloured if the stream is a terminal."""
+    stream = stream or sys.stderr
+    print(diagnosis(found, colour=wants_colour(stream)), file=stream, flush=True)

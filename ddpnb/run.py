@@ -1,0 +1,250 @@
+"""A run: one script or function on all ranks, watched until it ends or it is known that it never will."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.cluster.engines import Engines
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Ending, Recording
+from ddpnb.output import Stream
+from ddpnb.verdict import Verdict
+from ddpnb.watch import Observer
+
+_TICK_S = 0.05
+_STILL_S = 0.12  # unchanged for this long: look closer
+_LOOK_AT_MOST_S = 1.0  # between two close looks at ranks that stand still
+
+
+class Run:
+    """One script or function on all ranks. Made by ``World.run``.
+
+    ``wait()`` returns when the run has ended or it is known that it never will; ``outcome`` is then
+    ``ok``, ``hang``, ``crash`` or ``divergence``. A hang stays in the live world: its ranks can be
+    looked at (``World.snapshot``).
+    """
+
+    def __init__(
+        self,
+        engines: Engines,
+        folder: str,
+        number: int,
+        log_dir: str,
+        ranks: Sequence[int],
+        *,
+        patience: float,
+        stream: TextIO | None,
+        stream_limit: int | None,
+        launch_s: float,
+        leave_after_crash: bool = False,
+    ) -> None:
+        self.number = number
+        self.log_dir = log_dir
+        self.patience = patience
+        self._engines = engines
+        self._ranks = list(ranks)
+        self._logs = {rank: os.path.join(log_dir, f"rank{rank}.log") for rank in ranks}
+        self._outcomes = {rank: os.path.join(folder, f"run{number}-rank{rank}.json") for rank in ranks}
+        self.observer = Observer(engines, folder, self._outcomes, number)
+        self._stream = Stream(self._logs, stream, stream_limit)
+        self._answers: dict[int, Any] = {}
+        self._known = threading.Event()
+        self._stopping = threading.Event()
+        self._verdict: Verdict | None = None
+        self._recording: Recording | None = None
+        self._launch_s = launch_s
+        self._leave_after_crash = leave_after_crash
+        self._began = time.monotonic()
+        self._thread = threading.Thread(target=self._follow, name=f"ddpnb run {number}", daemon=True)
+
+    def start(self, order: Mapping[str, Any], payload: bytes | None, entry: Callable[..., Any]) -> None:
+        """Send the order to every rank and begin to watch."""
+        for rank in self._ranks:
+            own = {**order, "run": self.number, "log": self._logs[rank], "outcome": self._outcomes[rank]}
+            self._answers[rank] = self._engines.call(rank, entry, own, payload)
+        self._thread.start()
+
+    # -- what a user asks
+
+    def wait(self, timeout: float | None = None) -> Run:
+        """Wait until the run has ended or it is known that it never will.
+
+        Args:
+            timeout: seconds to wait at most; None: no limit. ``done`` tells whether it was enough.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        # Short waits: a wait without end cannot be interrupted on some systems.
+        while not self._known.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))):
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        return self
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._known.is_set()
+
+    @property
+    def diagnosis(self) -> Verdict:
+        """The findings; of this moment, as long as the run goes on."""
+        if self._verdict is not None:
+            return self._verdict
+        return self._timed(diagnose(self.observer.record(), self.patience))
+
+    @property
+    def outcome(self) -> str:
+        """``running``, ``ok``, ``hang``, ``crash`` or ``divergence``."""
+        return self._verdict.outcome if self._verdict is not None else "running"
+
+    @property
+    def recording(self) -> Recording | None:
+        """The Recording on which the verdict stands; None while the run goes on."""
+        return self._recording
+
+    @property
+    def endings(self) -> dict[int, Ending | None]:
+        """How the script ended on each rank; None where it has not."""
+        return {rank: self.observer.ending(rank) for rank in self._ranks}
+
+    @property
+    def results(self) -> list[Any]:
+        """What the function returned on each rank, in rank order; None where it did not return."""
+        found: list[Any] = []
+        for rank in self._ranks:
+            ending = self.observer.ending(rank)
+            returned = ending is not None and ending.how == "finished"
+            found.append(self._answers[rank].get(timeout=30) if returned and rank in self._answers else None)
+        return found
+
+    def log(self, rank: int) -> str:
+        """All that this rank has written, standard output and error, as it came."""
+        try:
+            with open(self._logs[rank], encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+    @property
+    def exit_status(self) -> int:
+        """What ``ddpnb run`` exits with: 0, the script's own status, 3 (hang) or 4 (divergence)."""
+        if self.outcome == "crash":
+            codes = [e.code for e in self._in_order() if not e.well]
+            first = codes[0] if codes else 1
+            return 128 - first if first < 0 else first or 1
+        return {"ok": 0, "hang": 3, "divergence": 4}.get(self.outcome, 1)
+
+    def _in_order(self) -> list[Ending]:
+        """The endings, those of the root cause first."""
+        culprits = {rank for finding in self.diagnosis.errors[:1] for rank in finding.culprits}
+        ended = [(rank, e) for rank, e in self.endings.items() if e is not None]
+        return [e for rank, e in sorted(ended, key=lambda one: (one[0] not in culprits, one[1].at_ns))]
+
+    def __repr__(self) -> str:
+        return f"<Run {self.number}: {self.outcome}, {len(self._ranks)} ranks, logs in {self.log_dir}>"
+
+    # -- the watcher's thread
+
+    def settle(self) -> None:
+        """Fix the verdict as it is now: ranks of this run are about to be replaced."""
+        self.stop_watching()
+        if self._verdict is None:
+            self._conclude(self.observer.record())
+
+    def stop_watching(self) -> None:
+        """End the watcher; the ranks are not touched."""
+        self._stopping.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout=10)
+        self._known.set()
+
+    def _follow(self) -> None:
+        try:
+            self._watch()
+        except Exception as error:  # the observer is expendable: say it once, leave the ranks alone
+            print(f"ddpnb: the watcher of run {self.number} failed and has stopped: {error!r}")
+        finally:
+            self._stream.pump(last=True)
+            self._known.set()
+
+    def _watch(self) -> None:
+        statuses = self.observer.statuses()
+        changed = dict.fromkeys(self._ranks, time.monotonic())
+        next_look, pause, still_before = 0.0, _STILL_S, frozenset()
+        crashed_at: float | None = None
+        while not self._stopping.wait(_TICK_S):
+            self._stream.pump()
+            now = time.monotonic()
+            fresh = self.observer.statuses()
+            changed |= {rank: now for rank in self._ranks if fresh[rank] != statuses[rank]}
+            statuses = fresh
+            activities = self.observer.look()
+            if not activities:
+                self._conclude(self.observer.record(ask=False))
+                return
+            if crashed_at is None and any(e is not None and not e.well for e in self.endings.values()):
+                crashed_at = now
+            self._check_orders(activities)
+            if self._leave_after_crash and crashed_at is not None and now - crashed_at > self.patience:
+                self._conclude(self.observer.record())
+                return
+            still = frozenset(
+                rank
+                for rank, activity in activities.items()
+                if now - changed[rank] >= _STILL_S and (activity != "computing" or self.observer.waits(rank))
+            )
+            if still != still_before:
+                still_before, pause = still, _STILL_S
+                next_look = min(next_look, now)
+            if not still or now < next_look:
+                continue
+            recording = self._prove()
+            if recording is not None:
+                self._conclude(recording)
+                return
+            pause = min(_LOOK_AT_MOST_S, pause * 1.5)
+            next_look = time.monotonic() + pause
+
+    def _prove(self) -> Recording | None:
+        """A Recording that shows that the run can never go on; None if it may.
+
+        It must hold twice, with nothing having moved on the ranks concerned in between: a look at
+        several processes is not one moment.
+        """
+        before = self.observer.statuses()
+        first = diagnose(self.observer.record(), self.patience)
+        if not first.settled or not first.errors:
+            return None
+        time.sleep(_STILL_S / 2)
+        recording = self.observer.record()
+        second = diagnose(recording, self.patience)
+        if not second.settled or not second.errors:
+            return None
+        concerned = {rank for finding in second.errors for rank in (*finding.culprits, *finding.waiting)}
+        after = self.observer.statuses()
+        if any(before[rank] != after[rank] for rank in concerned if rank in before):
+            return None
+        same = [(f.code, f.culprits) for f in first.errors] == [(f.code, f.culprits) for f in second.errors]
+        return recording if same else None
+
+    def _check_orders(self, activities: Mapping[int, str]) -> None:
+        """An order that failed on the engine before the script began is an error of ours or of the host."""
+        for rank in activities:
+            answer = self._answers.get(rank)
+            if answer is not None and answer.ready() and not answer.successful() and self.observer.ending(rank) is None:
+                raise RuntimeError(f"rank {rank} could not start the run: {answer.exception()}")
+
+    def _conclude(self, recording: Recording) -> None:
+        self._recording = recording
+        self._verdict = self._timed(diagnose(recording, self.patience))
+
+    def _timed(self, found: Diagnosis) -> Verdict:
+        recording = self._recording
+        timing = {"launch_s": self._launch_s, "run_s": time.monotonic() - self._began}
+        stopped = recording.last_progress_ns if recording is not None else 0
+        timing["diagnosis_s"] = max(0.0, time.monotonic() - stopped * 1e-9) if stopped else 0.0
+        return Verdict.of(found, timing=timing)

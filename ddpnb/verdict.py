@@ -1,0 +1,59 @@
+"""The diagnosis as it is shown: rich in a notebook, plain in a terminal, JSON in a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Any
+
+from ddpnb.analysis import diagnosis as analysis
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
+from ddpnb.render import html, text
+
+
+class Verdict(Diagnosis):
+    """A diagnosis that knows how to show itself."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, found: Diagnosis, **changes: Any) -> Verdict:
+        fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(Diagnosis)}
+        return cls(**(fields | changes))
+
+    def __str__(self) -> str:
+        return text.diagnosis(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html.diagnosis(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict file's content; files below the working directory are named from there."""
+        shown = tuple(
+            dataclasses.replace(
+                finding,
+                summary=text.relative(finding.summary),
+                evidence=tuple(map(text.relative, finding.evidence)),
+                where=tuple((rank, dataclasses.replace(site, file=text.relative(site.file))) for rank, site in finding.where),
+            )
+            for finding in self.findings
+        )
+        return Diagnosis.to_json(dataclasses.replace(self, findings=shown))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the verdict file, all at once: a reader never sees half of it."""
+        partial = f"{os.fspath(path)}.part"
+        with open(partial, "w", encoding="utf-8") as file:
+            json.dump(self.to_json(), file, indent=1)
+            file.write("\n")
+        os.replace(partial, path)
+
+
+def diagnose(recording: Recording, patience: float = analysis.PATIENCE) -> Verdict:
+    """What is wrong in this Recording: see ``analysis.diagnosis.diagnose``."""
+    return Verdict.of(analysis.diagnose(recording, patience))

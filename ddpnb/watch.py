@@ -1,0 +1,193 @@
+"""The watcher: follows the ranks of a run from outside, and takes the Recording when they stand still.
+
+Watching costs the ranks nothing: progress is read from the status vectors of their black boxes in
+shared memory. Only when a rank stands still are the ranks asked on the hotline for their stacks.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddpnb.cluster import hotline
+from ddpnb.cluster.engines import Engines
+from ddpnb.cluster.host import Watch, py_spy_stacks, sample
+from ddpnb.model.blackbox import BoxReader, Status
+from ddpnb.model.calls import CallState
+from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.model.stacks import Frame, Stack
+
+ANSWER_S = 1.0  # how long a rank may take to answer on the hotline
+_SOURCE_LIMIT = 1 << 20
+_HISTORY = 1024  # calls of a rank that a Recording taken live goes back
+
+
+@dataclass
+class _Seen:
+    """What is kept of a rank between two looks."""
+
+    watch: Watch = field(default_factory=Watch)
+    reader: BoxReader | None = None
+    ending: Ending | None = None
+    silent: bool = False
+    wakes_at: float | None = None  # the moment until which it sleeps, and since when that is known
+    wakes_known: float = 0.0
+    stacks: tuple[Stack, ...] = ()
+    place: object = None  # of the main thread, and since when it is there
+    still_since: float = field(default_factory=time.monotonic)
+
+
+class Observer:
+    """Looks at the ranks of one run.
+
+    Args:
+        engines: the processes.
+        folder: where the boxes lie.
+        outcomes: for each rank the file that says how the script ended there.
+        run: number of the run.
+    """
+
+    def __init__(self, engines: Engines, folder: str, outcomes: Mapping[int, str], run: int) -> None:
+        self._engines = engines
+        self._folder = folder
+        self._outcomes = outcomes
+        self._run = run
+        self._seen = {rank: _Seen() for rank in outcomes}
+        self._sources: dict[str, str] = {}
+
+    # -- cheap looks
+
+    def status(self, rank: int) -> Status:
+        seen = self._seen[rank]
+        if seen.reader is None:
+            try:
+                with open(os.path.join(self._folder, f"rank{rank}.box"), "rb") as file:
+                    seen.reader = BoxReader(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            except (OSError, ValueError):
+                return Status()
+        return seen.reader.status
+
+    def statuses(self) -> dict[int, Status]:
+        return {rank: self.status(rank) for rank in self._seen}
+
+    def waits(self, rank: int) -> bool:
+        """Whether, by its box, a thread of the rank waits in a call."""
+        reader = self._seen[rank].reader
+        return reader is not None and any(
+            call.state in (CallState.WAITING, CallState.ENTERED) for call in reader.calls(4)
+        )
+
+    def ending(self, rank: int) -> Ending | None:
+        """How the script ended on this rank; None while it runs."""
+        seen = self._seen[rank]
+        if seen.ending is None:
+            seen.ending = self._read_outcome(rank)
+        if seen.ending is None:
+            code = self._engines.exit_status(rank)
+            if code is not None:
+                seen.ending = self._read_outcome(rank) or Ending("died", code, at_ns=time.monotonic_ns())
+        return seen.ending
+
+    def _read_outcome(self, rank: int) -> Ending | None:
+        try:
+            with open(self._outcomes[rank]) as file:
+                value = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return Ending(
+            value["how"],
+            int(value["code"]),
+            str(value.get("exception", "")),
+            str(value.get("message", "")),
+            tuple(Frame.from_json(frame) for frame in value.get("frames", ())),
+            str(value.get("traceback", "")),
+            int(value["at_ns"]),
+        )
+
+    def look(self) -> dict[int, str]:
+        """What the ranks that still run are doing, as the host sees it."""
+        running = [rank for rank in self._seen if self.ending(rank) is None]
+        samples = sample(self._engines.pid(rank) for rank in running)
+        for rank in running:
+            self._seen[rank].watch.take(samples[self._engines.pid(rank)])
+        return {rank: self._seen[rank].watch.activity for rank in running}
+
+    # -- the whole picture
+
+    def record(self, ask: bool = True, with_locals: bool = True) -> Recording:
+        """A Recording of this moment. Ranks that do not answer are looked at from outside."""
+        running = [rank for rank in self._seen if self.ending(rank) is None]
+        answers: dict[int, dict[str, Any]] = {}
+        if ask and running:
+            content = {"verb": "snapshot", "locals": with_locals}
+            asked = [rank for rank in running if not self._seen[rank].silent] or running
+            answers = hotline.ask(self._engines, asked, content, ANSWER_S)
+            for rank in asked:
+                self._seen[rank].silent = rank not in answers
+            for rank in running:
+                if rank in answers:
+                    self._seen[rank].stacks = tuple(Stack.from_json(s) for s in answers[rank].get("stacks", ()))
+                elif self._engines.exit_status(rank) is None:
+                    self._seen[rank].stacks = py_spy_stacks(self._engines.pid(rank))
+        records = {rank: self._record_of(rank, answers.get(rank)) for rank in self._seen}
+        recording = Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns())
+        return recording
+
+    def _record_of(self, rank: int, answer: dict[str, Any] | None) -> RankRecord:
+        seen = self._seen[rank]
+        status = self.status(rank)
+        ending = self.ending(rank)
+        current = seen.reader is not None and status.run == self._run
+        return RankRecord(
+            rank=rank,
+            pid=self._engines.pid(rank),
+            calls=seen.reader.calls(_HISTORY) if seen.reader is not None and current else (),
+            phases=seen.reader.phases() if seen.reader is not None and current else (),
+            stacks=seen.stacks if ending is None else (),
+            process=self._process_of(seen, answer) if ending is None else Process("gone"),
+            ending=ending,
+            steps=status.steps,
+        )
+
+    def _process_of(self, seen: _Seen, answer: dict[str, Any] | None) -> Process:
+        now = time.monotonic()
+        wakes = answer.get("wakes_in_s") if answer else None
+        if isinstance(wakes, (int, float)):
+            # The same sleep as last time? A loop of short sleeps always wakes soon and never ends.
+            if seen.wakes_at is None or abs(seen.wakes_at - (now + wakes)) > 0.05:
+                seen.wakes_at, seen.wakes_known = now + wakes, now
+        else:
+            seen.wakes_at = None
+        place = (seen.stacks[0].frames and seen.stacks[0].innermost, seen.reader.status.calls if seen.reader is not None else 0) if seen.stacks else None
+        if place != seen.place:
+            seen.place, seen.still_since = place, now
+        long_sleep = seen.wakes_at is not None and now - seen.wakes_known > 1.0
+        return Process(
+            seen.watch.activity,
+            seen.watch.idle_s,
+            max(0.0, seen.wakes_at - now) if long_sleep and seen.wakes_at is not None else None,
+            str(answer.get("waits_on", ""))[:200] if answer else "",
+            answered=not seen.silent,
+            still_s=now - seen.still_since,
+        )
+
+    def _sources_of(self, records: Mapping[int, RankRecord]) -> dict[str, str]:
+        """The text of the user's files that the current stacks and last calls lie in."""
+        wanted: set[str] = set()
+        for record in records.values():
+            wanted.update(frame.file for stack in record.stacks if stack.main for frame in stack.user_frames)
+            wanted.update(call.site.file for call in record.calls[-4:])
+            if record.ending is not None:
+                wanted.update(frame.file for frame in record.ending.frames if frame.user)
+        for path in wanted - set(self._sources):
+            try:
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    self._sources[path] = file.read(_SOURCE_LIMIT)
+            except OSError:
+                self._sources[path] = ""
+        return dict(self._sources)

@@ -1,0 +1,362 @@
+"""The headless facade: launch a world of ranks, run scripts on them, look at them, end it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, TextIO
+
+from ddpnb.analysis.diagnosis import PATIENCE
+from ddpnb.cluster import devices as device_plan
+from ddpnb.cluster.engines import Engines
+from ddpnb.cluster.environment import ReservedPort, debug_environment, torchrun_environment
+from ddpnb.engine import wire
+from ddpnb.errors import LaunchError, ScriptNotFound, UsageError, WorldError
+from ddpnb.model.recording import Recording
+from ddpnb.progress import Progress
+from ddpnb.run import Run
+from ddpnb.watch import Observer
+
+FENCES = ("raise", "warn", "off")
+_NOTEBOOK_OUTPUT = 1 << 20  # bytes of output that a run shows in a notebook; the files hold all
+
+
+def launch(
+    n: int,
+    *,
+    backend: str | None = None,
+    devices: Sequence[int] | None = None,
+    fence: str = "raise",
+    patience: float = PATIENCE,
+    debug: bool = False,
+    port: int | None = None,
+    timeout: float = 60.0,
+    quiet: bool = False,
+) -> World:
+    """Launch ``n`` ranks: engines bound to devices, with the environment that torchrun gives.
+
+    Args:
+        n: number of ranks.
+        backend: ``nccl`` or ``gloo``; by default DDP_BACKEND, else NCCL where there are GPUs.
+        devices: CUDA devices to use, in rank order.
+        fence: what to do with a call that its peers made differently: ``raise``, ``warn``, ``off``.
+        patience: seconds that a rank may be blocked outside of collectives before that is a finding.
+        debug: set the debugging variables of torch and NCCL that are safe for the backend.
+        port: MASTER_PORT; by default a free one, another for each run.
+        timeout: seconds for the world to come up.
+        quiet: show no progress.
+
+    Raises:
+        UsageError, DeviceError: the world that was asked for cannot be; nothing was started.
+        LaunchError: it did not come up; everything that was started has been stopped.
+    """
+    if fence not in FENCES:
+        raise UsageError(f"unknown fence {fence!r}.", f"Choose one of: {', '.join(FENCES)}.")
+    if not patience > 0:
+        raise UsageError(f"patience must be a positive number of seconds, not {patience!r}.")
+    plan = device_plan.plan(n, backend, devices)
+    if port is not None:
+        ReservedPort(port).release()
+    for warning in plan.warnings:
+        print(f"ddpnb: warning: {warning}", file=sys.stderr)
+    world = World(plan, fence=fence, patience=patience, debug=debug, port=port, quiet=quiet)
+    world._start(timeout)
+    return world
+
+
+class World:
+    """Live ranks. Use it as a context manager, or call ``close()``."""
+
+    def __init__(
+        self, plan: device_plan.Plan, *, fence: str, patience: float, debug: bool, port: int | None, quiet: bool
+    ) -> None:
+        self.plan = plan
+        self.fence = fence
+        self.patience = patience
+        self.size = len(plan.devices)
+        self.launch_s = 0.0
+        self._debug = debug_environment(plan.backend) if debug else {}
+        self._port = port
+        self._ports: list[ReservedPort] = []
+        self._quiet = quiet
+        self._folder = _make_folder()
+        self._engines = Engines(self._folder)
+        self._runs: list[Run] = []
+        self._lock = threading.RLock()
+        self._closed = False
+        _open_worlds.add(self)
+
+    # -- life
+
+    def _start(self, timeout: float) -> None:
+        began = time.monotonic()
+        try:
+            with Progress(f"starting {self.plan.description}", self.size, self._quiet) as progress:
+                self._engines.progress = progress.update
+                port = self._new_port()
+                self._engines.start({rank: self._environment(rank, port) for rank in range(self.size)}, timeout)
+        except BaseException:
+            self.close()
+            raise
+        self.launch_s = time.monotonic() - began
+
+    def _environment(self, rank: int, port: int) -> dict[str, str]:
+        return {
+            **torchrun_environment(rank, self.size, port),
+            **self.plan.environment,
+            **self._debug,
+            "DDP_BACKEND": self.plan.backend,
+            wire.FOLDER: self._folder,
+            wire.DEVICE: self.plan.devices[rank],
+        }
+
+    def _new_port(self) -> int:
+        for reserved in self._ports:
+            reserved.release()
+        self._ports = []
+        if self._port is not None:
+            return self._port
+        self._ports = [ReservedPort()]
+        return self._ports[0].port
+
+    def close(self) -> None:
+        """End all ranks and the controller, and remove the world's files. Logs in log_dir= stay."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        for run in self._runs:
+            run.stop_watching()
+        self._engines.stop()
+        for reserved in self._ports:
+            reserved.release()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        _open_worlds.discard(self)
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else self._runs[-1].outcome if self._runs else "idle"
+        return f"<World of {self.plan.description}: {state}>"
+
+    # -- runs
+
+    def run(
+        self,
+        target: str | os.PathLike[str] | Callable[..., Any],
+        *args: Any,
+        log_dir: str | os.PathLike[str] | None = None,
+        stream: TextIO | None | bool = True,
+        leave_after_crash: bool = False,
+    ) -> Run:
+        """Run a torchrun script, unmodified, or a function, on all ranks; returns at once.
+
+        Args:
+            target: path of a script, or a function.
+            args: the script's arguments (taken as text), or the function's.
+            log_dir: where each rank's output is kept whole (``rank0.log`` ...); by default with the
+                world, for as long as it lives.
+            stream: where to show the output, each line with its rank: True for standard output,
+                False or None for nowhere.
+            leave_after_crash: once a rank has failed, give the others no longer than ``patience``
+                before the outcome is settled, as a launcher would that is about to end them.
+
+        Raises:
+            ScriptNotFound: there is no such script.
+            WorldError: the world is closed, or ranks are still in an earlier run.
+        """
+        order, payload = self._order(target, args)
+        with self._lock:
+            self._check_open()
+            self._make_room()
+            number = len(self._runs) + 1
+            folder = os.path.abspath(log_dir) if log_dir is not None else os.path.join(self._folder, f"run{number}")
+            try:
+                os.makedirs(folder, exist_ok=True)
+            except OSError as error:
+                raise UsageError(f"cannot write logs to {folder}: {error.strerror}.", "Choose another log_dir.") from None
+            for rank in range(self.size):
+                open(os.path.join(folder, f"rank{rank}.log"), "w").close()
+            shown = sys.stdout if stream is True else (stream or None)
+            run = Run(
+                self._engines,
+                self._folder,
+                number,
+                folder,
+                range(self.size),
+                patience=self.patience,
+                stream=shown,
+                stream_limit=_NOTEBOOK_OUTPUT if _in_notebook() else None,
+                launch_s=self.launch_s,
+                leave_after_crash=leave_after_crash,
+            )
+            order |= {"environment": {"MASTER_PORT": str(self._new_port())}}
+            run.start(order, payload, wire.run)
+            self._runs.append(run)
+        return run
+
+    def _order(self, target: Any, args: tuple[Any, ...]) -> tuple[dict[str, Any], bytes | None]:
+        order: dict[str, Any] = {"fence": self.fence, "directory": os.getcwd()}
+        if isinstance(target, (str, os.PathLike)):
+            check_script(target)
+            return order | {"script": os.fspath(target), "arguments": [str(arg) for arg in args]}, None
+        if not callable(target):
+            raise UsageError(f"run() takes the path of a script or a function, not {type(target).__name__}.")
+        import cloudpickle
+
+        try:
+            return order, cloudpickle.dumps((target, args))
+        except Exception as error:
+            raise UsageError(
+                f"{getattr(target, '__name__', target)!r} cannot be sent to the ranks: {error}.",
+                "Open files, locks and process groups must be made inside the function.",
+            ) from None
+
+    def _make_room(self) -> None:
+        """Before a run: no rank may be in an earlier one; ranks that an earlier one spoilt are replaced."""
+        if not self._runs:
+            return
+        last = self._runs[-1]
+        busy = [rank for rank, ending in last.endings.items() if ending is None]
+        if busy:
+            raise WorldError(
+                f"rank{'s' * (len(busy) > 1)} {', '.join(map(str, busy))} "
+                f"{'are' if len(busy) > 1 else 'is'} still in run {last.number} ({last.outcome}).",
+                "Look at it with world.snapshot(); world.restart() replaces these ranks and frees the world.",
+            )
+        last.wait(10)
+        spoilt = [rank for rank, ending in last.endings.items() if ending is None or ending.how == "died"]
+        recording = last.recording
+        if recording is not None:
+            # A call that never completed would block the end of its process group.
+            spoilt += [r for r, record in recording.ranks.items() if record.in_flight or last.outcome != "ok"]
+        if spoilt:
+            self.restart(sorted(set(spoilt)))
+
+    def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = 60.0) -> None:
+        """Replace the processes of these ranks (by default of all that are dead or in a run).
+
+        The rank keeps its number, and gets a fresh process.
+        """
+        with self._lock:
+            self._check_open()
+            if ranks is None:
+                last = self._runs[-1] if self._runs else None
+                wanted = [r for r in range(self.size) if self._engines.exit_status(r) is not None]
+                if last is not None:
+                    wanted += [r for r, e in last.endings.items() if e is None or e.how == "died" or last.outcome != "ok"]
+            else:
+                wanted = [ranks] if isinstance(ranks, int) else list(ranks)
+            unknown = [rank for rank in wanted if not 0 <= rank < self.size]
+            if unknown:
+                raise UsageError(f"there is no rank {unknown[0]} in a world of {self.size}.")
+            for run in self._runs[-1:]:
+                run.settle()
+            chosen = sorted(set(wanted))
+            if not chosen:
+                return
+            port = self._new_port()
+            with Progress(f"restarting rank {', '.join(map(str, chosen))}", len(chosen), self._quiet) as progress:
+                self._engines.progress = progress.update
+                self._engines.replace(chosen, {rank: self._environment(rank, port) for rank in chosen}, timeout)
+
+    def snapshot(self) -> Recording:
+        """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""
+        with self._lock:
+            self._check_open()
+            if self._runs:
+                return self._runs[-1].observer.record()
+        return Observer(self._engines, self._folder, {rank: "" for rank in range(self.size)}, 0).record()
+
+    def pids(self) -> list[int]:
+        """The process of each rank, in rank order."""
+        return [self._engines.pid(rank) for rank in range(self.size)]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
+        if not self._engines.controller_alive:
+            raise WorldError(
+                "the controller of this world has died; its ranks cannot be reached.",
+                "Close the world (world.close()) and launch a new one.",
+            )
+
+
+def check_script(path: str | os.PathLike[str]) -> None:
+    """Refuse what cannot be run as a script.
+
+    Raises:
+        ScriptNotFound: it does not exist, is a folder, or cannot be read.
+    """
+    name = os.fspath(path)
+    hint = f"It was looked for from {os.getcwd()}."
+    if not os.path.isfile(name):
+        what = "is a folder" if os.path.isdir(name) else "does not exist"
+        raise ScriptNotFound(f"the script {name!r} {what}.", hint)
+    if not os.access(name, os.R_OK):
+        raise ScriptNotFound(f"the script {name!r} cannot be read.", "Check its permissions.")
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+
+
+# -- folders: in memory where possible (the boxes are written at every call), swept when left behind
+
+_PREFIX = "ddpnb-"
+
+
+def _make_folder() -> str:
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) and _free("/dev/shm") > (256 << 20) else tempfile.gettempdir()
+    _sweep(base)
+    try:
+        folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base)
+    except OSError as error:
+        raise LaunchError(f"no folder for the world in {base}: {error.strerror}.", "Set TMPDIR to a writable folder.") from None
+    return folder
+
+
+def _free(path: str) -> int:
+    return shutil.disk_usage(path).free
+
+
+def _sweep(base: str) -> None:
+    """Remove the folders of launchers that were killed before they could."""
+    for name in os.listdir(base):
+        owner = name.removeprefix(_PREFIX).split("-")[0]
+        if name.startswith(_PREFIX) and owner.isdigit() and not _exists(int(owner)):
+            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+_open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for world in list(_open_worlds):
+        world.close()
