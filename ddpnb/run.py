@@ -121,6 +121,15 @@ class Run:
             found.append(self._answers[rank].get(timeout=30) if returned and rank in self._answers else None)
         return found
 
+    def left_clean(self, rank: int) -> bool:
+        """Whether the rank's process ended the run alive, with no call left in flight."""
+        ending, recording = self.observer.ending(rank), self._recording
+        return (
+            ending is not None
+            and ending.how != "died"
+            and (recording is None or not recording.ranks[rank].in_flight)
+        )
+
     def log(self, rank: int) -> str:
         """All that this rank has written, standard output and error, as it came."""
         try:

@@ -90,6 +90,7 @@ class World:
         self._folder = _make_folder()
         self._engines = Engines(self._folder)
         self._runs: list[Run] = []
+        self._in_run: dict[int, Run] = {}  # the run that each rank's process was last in
         self._lock = threading.RLock()
         self._closed = False
         _open_worlds.add(self)
@@ -207,6 +208,7 @@ class World:
             order |= {"environment": {"MASTER_PORT": str(self._new_port())}}
             run.start(order, payload, wire.run)
             self._runs.append(run)
+            self._in_run = dict.fromkeys(range(self.size), run)
         return run
 
     def _order(self, target: Any, args: tuple[Any, ...]) -> tuple[dict[str, Any], bytes | None]:
@@ -228,57 +230,58 @@ class World:
 
     def _make_room(self) -> None:
         """Before a run: no rank may be in an earlier one; ranks that an earlier one spoilt are replaced."""
-        if not self._runs:
-            return
-        last = self._runs[-1]
-        busy = [rank for rank, ending in last.endings.items() if ending is None]
+        busy = [rank for rank, run in self._in_run.items() if run.endings[rank] is None]
         if busy:
+            run = self._in_run[busy[0]]
             raise WorldError(
                 f"rank{'s' * (len(busy) > 1)} {', '.join(map(str, busy))} "
-                f"{'are' if len(busy) > 1 else 'is'} still in run {last.number} ({last.outcome}).",
+                f"{'are' if len(busy) > 1 else 'is'} still in run {run.number} ({run.outcome}).",
                 "Look at it with world.snapshot(); world.restart() replaces these ranks and frees the world.",
             )
-        last.wait(10)
-        spoilt = [rank for rank, ending in last.endings.items() if ending is None or ending.how == "died"]
-        recording = last.recording
-        if recording is not None:
-            # A call that never completed would block the end of its process group.
-            spoilt += [r for r, record in recording.ranks.items() if record.in_flight or last.outcome != "ok"]
-        if spoilt:
-            self.restart(sorted(set(spoilt)))
+        for run in set(self._in_run.values()):
+            run.wait(10)
+        self.restart()
+
+    def _spoilt(self) -> list[int]:
+        """Ranks that cannot serve another run: dead, still in one, or left over from one that failed.
+
+        A call that never completed would block the end of its process group.
+        """
+        return [
+            rank
+            for rank in range(self.size)
+            if self._engines.exit_status(rank) is not None
+            or ((run := self._in_run.get(rank)) is not None and not (run.outcome == "ok" and run.left_clean(rank)))
+        ]
 
     def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = 60.0) -> None:
-        """Replace the processes of these ranks (by default of all that are dead or in a run).
+        """Replace the processes of these ranks (by default of all that are dead, hang, or are left from a failed run).
 
         The rank keeps its number, and gets a fresh process.
         """
         with self._lock:
             self._check_open()
-            if ranks is None:
-                last = self._runs[-1] if self._runs else None
-                wanted = [r for r in range(self.size) if self._engines.exit_status(r) is not None]
-                if last is not None:
-                    wanted += [r for r, e in last.endings.items() if e is None or e.how == "died" or last.outcome != "ok"]
-            else:
-                wanted = [ranks] if isinstance(ranks, int) else list(ranks)
+            wanted = self._spoilt() if ranks is None else [ranks] if isinstance(ranks, int) else list(ranks)
             unknown = [rank for rank in wanted if not 0 <= rank < self.size]
             if unknown:
                 raise UsageError(f"there is no rank {unknown[0]} in a world of {self.size}.")
-            for run in self._runs[-1:]:
-                run.settle()
             chosen = sorted(set(wanted))
             if not chosen:
                 return
+            for run in {self._in_run[rank] for rank in chosen if rank in self._in_run}:
+                run.settle()
             port = self._new_port()
             with Progress(f"restarting rank {', '.join(map(str, chosen))}", len(chosen), self._quiet) as progress:
                 self._engines.progress = progress.update
                 self._engines.replace(chosen, {rank: self._environment(rank, port) for rank in chosen}, timeout)
+            for rank in chosen:
+                self._in_run.pop(rank, None)
 
     def snapshot(self) -> Recording:
         """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""
         with self._lock:
             self._check_open()
-            if self._runs:
+            if self._in_run:
                 return self._runs[-1].observer.record()
         return Observer(self._engines, self._folder, {rank: "" for rank in range(self.size)}, 0).record()
 

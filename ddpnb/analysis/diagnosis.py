@@ -74,7 +74,7 @@ def _why_lost(
     then = dict(standing)
     for rank in lost:
         record = recording.ranks[rank]
-        failed = [call for call in record.calls if call.state.name == "FAILED"]
+        failed = [call for call in record.calls if call.state.name == "FAILED"] or list(record.in_flight[:1])
         phases = [p for p in record.phases if p.state == "failed" and p.name in ("init_process_group", "new_group")]
         if failed:
             then[rank] = replace(standing[rank], kind=Kind.CALL, call=failed[-1], site=failed[-1].site)

@@ -31,7 +31,8 @@ def is_consequence(record: RankRecord) -> bool:
     if ending.exception not in ("RuntimeError", "TimeoutError", "ConnectionError", "ConnectionResetError"):
         return False
     last = record.calls[-1] if record.calls else None
-    in_collective = last is not None and last.state.name in ("FAILED", "REFUSED")
+    # DDP waits in C++: its calls are left in flight when the wait fails.
+    in_collective = bool(record.in_flight) or (last is not None and last.state.name in ("FAILED", "REFUSED"))
     at_start = any(phase.state == "failed" for phase in record.phases)
     return (in_collective or at_start) and _CONSEQUENCE.search(ending.message) is not None
 
@@ -77,9 +78,9 @@ def _finding(recording: Recording, ranks: list[int], waits: dict[int, Wait]) -> 
             f"{phrases.ranks(held, True)} {phrases.verb(held, 'waits', 'wait')} in {phrases.in_call(call)}{phrases.at(call.site)}."
         )
     if lost:
-        evidence.append(f"{phrases.ranks(lost, True)} lost the connection to it: a consequence.")
+        evidence.append(f"{phrases.ranks(lost, True)} lost the connection: a consequence.")
     summary = f"{phrases.ranks(ranks, True)} {_what(ending)}"
-    summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for it." if waiting else "."
+    summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}." if waiting else "."
     return Finding(
         "DDP311" if died else "DDP312",
         summary,

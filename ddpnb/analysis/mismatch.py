@@ -185,9 +185,9 @@ def _where(found: Disagreement, order: tuple[int, ...]) -> tuple[tuple[int, Site
 def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Finding:
     reference, odd = found.sides[0], found.sides[-1]
     source = recording.sources.get(where.one.file, "")
-    left = _left_loop(recording, found, source, where)
+    left = _left_loop(recording, found, where)
     if left is not None:
-        return _uneven(recording, found, left, source)
+        return _uneven(recording, found, left)
     culprits, waiting = odd, reference
     if len(odd) == len(reference) and _passed_by(recording, found, where):
         culprits, waiting = reference, odd
@@ -231,26 +231,26 @@ def _count(record: RankRecord, call: Call) -> int:
 
 
 def _left_loop(
-    recording: Recording, found: Disagreement, source: str, where: Parting
+    recording: Recording, found: Disagreement, where: Parting
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """(ranks that have left a loop, ranks still in it), if one side did and had been in it."""
     odd, reference = found.sides[-1], found.sides[0]
-    for gone, inside, gone_at, inside_at in (
-        (odd, reference, where.one, where.other),
-        (reference, odd, where.other, where.one),
+    for gone, inside, gone_at, rest in (
+        (odd, reference, where.one, where.other_rest),
+        (reference, odd, where.other, where.one_rest),
     ):
-        loop = loop_around(source, inside_at.line)
-        if loop is None or loop[0] <= gone_at.line <= loop[1] or gone_at.line < loop[0]:
-            continue
         been = found.calls[inside[0]].site
-        if any(call.site == been for call in recording.ranks[gone[0]].calls):
-            return gone, inside
+        if not any(call.site == been for call in recording.ranks[gone[0]].calls):
+            continue
+        for depth, site in enumerate(rest):
+            loop = loop_around(recording.sources.get(site.file, ""), site.line)
+            # Deeper frames are ones that the other rank has returned from.
+            if loop is not None and (depth > 0 and gone_at.line > rest[0].line or gone_at.line > loop[1]):
+                return gone, inside
     return None
 
 
-def _uneven(
-    recording: Recording, found: Disagreement, sides: tuple[tuple[int, ...], tuple[int, ...]], source: str
-) -> Finding:
+def _uneven(recording: Recording, found: Disagreement, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> Finding:
     gone, inside = sides
     mine, theirs = found.calls[gone[0]], found.calls[inside[0]]
     rounds = [sum(1 for c in recording.ranks[side[0]].calls if c.site == theirs.site) for side in (gone, inside)]
@@ -261,7 +261,7 @@ def _uneven(
         _where(found, (*gone, *inside)),
         [
             f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
-            f"for the {rounds[1]}th time.",
+            f"call number {rounds[1]} from there.",
             f"{phrases.ranks(gone, True)} made {rounds[0]} calls there, left the loop and "
             f"{phrases.verb(gone, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
         ],

@@ -126,10 +126,11 @@ def away_finding(
     process = first.record.process
     stopped = process.activity == "stopped"
     if code == "DDP314":
-        what = "is stopped (SIGSTOP)" if stopped else "does not react: native code holds the interpreter lock"
+        is_, does = phrases.verb(culprits, "is", "are"), phrases.verb(culprits, "does", "do")
+        what = f"{is_} stopped (SIGSTOP)" if stopped else f"{does} not react: native code holds the interpreter lock"
         remedy = "Continue it (kill -CONT)." if stopped else "Look at the native frames (py-spy dump --native)."
     else:
-        what = f"is blocked outside of collectives, waiting for {process.waits_on or 'something'}"
+        what = f"{phrases.verb(culprits, 'is', 'are')} blocked outside of collectives, waiting for {process.waits_on or 'something'}"
         remedy = "Mend what it waits for there; no other rank can go on before it comes back."
     evidence = []
     for rank in culprits[:8]:
@@ -144,7 +145,7 @@ def away_finding(
         elif standings[rank].phase is not None:
             evidence.append(f"Rank {rank} waits in {standings[rank].phase.name}{phrases.at(standings[rank].site)}.")  # type: ignore[union-attr]
     summary = f"{phrases.ranks(culprits, True)} {what}{phrases.at(first.site)}"
-    summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for it." if waiting else "."
+    summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(culprits, 'it', 'them')}." if waiting else "."
     return Finding(
         code, summary, tuple(culprits), tuple(waiting), call, _where(standings, [*culprits, *waiting]), tuple(evidence), remedy
     )
@@ -155,18 +156,19 @@ def _group_not_made(
 ) -> Finding:
     absent = sorted({m for rank in grouping for m in waits[rank].missing})
     others = [rank for rank in absent if rank not in grouping]
-    culprits = others or _fewer(grouping, lambda r: tuple(standings[r].phase.facts.get("ranks", ())))  # type: ignore[union-attr]
+    culprits = _unlike_lists(standings) or others or grouping
     held = [rank for rank in waiting if rank not in culprits]
     evidence = []
     for rank in sorted(set(grouping) | set(culprits))[:8]:
         made = [p for p in standings[rank].record.phases if p.name == "new_group"] if rank in standings else []
         lists = ", ".join(str(list(p.facts.get("ranks", ()))) for p in made[-4:]) or "none"
         evidence.append(f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}.")
-    phase = standings[grouping[0]].phase
+    makers = [rank for rank in grouping if rank not in culprits] or grouping
+    phase = standings[makers[0]].phase
     members = list(phase.facts.get("ranks", ())) if phase is not None else []
     return Finding(
         "DDP108",
-        f"{phrases.ranks(grouping, True)} {phrases.verb(grouping, 'is', 'are')} making a group of {members}, "
+        f"{phrases.ranks(makers, True)} {phrases.verb(makers, 'is', 'are')} making a group of {members}, "
         f"but {phrases.ranks(culprits)} {phrases.verb(culprits, 'does', 'do')} not make the same one.",
         tuple(culprits),
         tuple(held),
@@ -262,10 +264,11 @@ def _crossed(
         call = calls[rank]
         culprits = tuple(sorted(r for r in waits[rank].missing if calls.get(r) and calls[r].site == calls[culprit].site))
         waiting = tuple(r for r in sorted(calls) if r not in culprits)
+        inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
         return Finding(
             "DDP301",
-            f"{phrases.ranks(culprits, True)} will never make the {call.op} that {phrases.ranks(waiting)} "
-            f"{phrases.verb(waiting, 'is', 'are')} waiting in{phrases.at(call.site)}.",
+            f"{phrases.ranks(culprits, True)} will never make the {call.op} that {phrases.ranks(inside)} "
+            f"{phrases.verb(inside, 'is', 'are')} waiting in{phrases.at(call.site)}.",
             culprits,
             waiting,
             call,
@@ -273,16 +276,17 @@ def _crossed(
             tuple(f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}." for r, c in sorted(calls.items())[:8]),
             "Let every member of a group make every call of that group.",
         )
-    culprits = tuple(sorted(calls))
+    culprits = _cycle(waits, calls)
+    waiting = tuple(rank for rank in sorted(calls) if rank not in culprits)
     return Finding(
         "DDP306",
         f"{phrases.ranks(culprits, True)} wait for each other in different groups: "
-        + ", ".join(f"{rank} in {call.title} of {call.group}" for rank, call in sorted(calls.items())[:6])
+        + ", ".join(f"{rank} in {call.title} of {call.group}" for rank in culprits[:6] for call in [calls[rank]])
         + ".",
         culprits,
-        (),
+        waiting,
         calls[culprits[0]],
-        _where(standings, list(culprits)),
+        _where(standings, [*culprits, *waiting]),
         tuple(f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}." for r, c in sorted(calls.items())[:8]),
         "Make the calls of several groups in the same order on all ranks.",
     )
@@ -307,12 +311,36 @@ def _skipped_in_cycle(
     return None
 
 
-def _fewer(ranks: list[int], key) -> list[int]:  # noqa: ANN001
-    sides: dict[object, list[int]] = {}
-    for rank in ranks:
-        sides.setdefault(key(rank), []).append(rank)
-    ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
-    return ordered[-1] if len(ordered) > 1 else ranks
+def _cycle(waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, ...]:
+    """The ranks that, over any number of waits, wait for themselves."""
+
+    def reach(start: int) -> set[int]:
+        seen: set[int] = set()
+        front = {start}
+        while front:
+            front = {m for rank in front for m in waits[rank].missing if m in calls} - seen
+            seen |= front
+        return seen
+
+    found = tuple(rank for rank in sorted(calls) if rank in reach(rank))
+    return found or tuple(sorted(calls))
+
+
+def _unlike_lists(standings: dict[int, Standing]) -> list[int]:
+    """The ranks whose lists for new_group are unlike those of the others, at the first such call."""
+    made = {
+        rank: [tuple(p.facts.get("ranks", ())) for p in s.record.phases if p.name == "new_group" and not p.facts.get("local")]
+        for rank, s in standings.items()
+    }
+    for turn in range(max(map(len, made.values()), default=0)):
+        sides: dict[tuple[int, ...], list[int]] = {}
+        for rank in sorted(made):
+            if turn < len(made[rank]):
+                sides.setdefault(made[rank][turn], []).append(rank)
+        if len(sides) > 1:
+            ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+            return sorted(rank for side in ordered[1:] for rank in side)
+    return []
 
 
 def _where(standings: dict[int, Standing], ranks: list[int]) -> tuple[tuple[int, Site], ...]:

@@ -33,6 +33,8 @@ class Parting:
     one: Site
     other: Site
     relation: Relation
+    one_rest: tuple[Site, ...] = ()  # the paths from there on
+    other_rest: tuple[Site, ...] = ()
 
 
 def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]) -> Parting:
@@ -41,10 +43,11 @@ def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]
     Same lines all the way are ``same``; a path that goes on into another function or file from the
     same line was told apart by something else than this program's text: ``exclusive``.
     """
-    for a, b in zip(one, other, strict=False):
+    for depth, (a, b) in enumerate(zip(one, other, strict=False)):
         if a == b:
             continue
+        rest = one[depth:], other[depth:]
         if a.file == b.file and (a.function == b.function or len(one) == len(other) == 1):
-            return Parting(a, b, relation(recording.sources.get(a.file, ""), a.line, b.line))
-        return Parting(a, b, "exclusive" if len(one) > 1 and len(other) > 1 else "unknown")
+            return Parting(a, b, relation(recording.sources.get(a.file, ""), a.line, b.line), *rest)
+        return Parting(a, b, "exclusive" if len(one) > 1 and len(other) > 1 else "unknown", *rest)
     return Parting(one[-1], other[-1], "same" if one[-1] == other[-1] else "unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -25,7 +26,11 @@ class BlackBox:
 
     def __init__(self, path: str, rank: int) -> None:
         self.path = path
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        # The box of a process that was here before under this rank stays as it is for whoever has
+        # it mapped: a new file takes its name.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             os.ftruncate(fd, layout.BOX_SIZE)
             self.memory = mmap.mmap(fd, layout.BOX_SIZE)

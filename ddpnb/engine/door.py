@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
@@ -81,6 +82,9 @@ class Door:
         # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
         # CPU waited for leaves at the end of the wait, and others as soon as they are complete.
         self._pending: dict[Any, tuple[int, int, bool]] = {}
+        # Gloo's sends and receives never say that they are complete unless waited for, so they are
+        # not held: dropping such a Work ends it.
+        self._p2p_works: weakref.WeakKeyDictionary[Any, tuple[int, int, bool]] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self._library: torch.library.Library | None = None
         self._wait: Callable[..., Any] | None = None
@@ -210,7 +214,12 @@ class Door:
                 raise
             if returns_work:
                 memory[at + _STATE_AT] = _ISSUED
-                pending[unbox_work(result[1] if pair else result)] = entry
+                work = unbox_work(result[1] if pair else result)
+                if p2p:
+                    self._p2p_works[work] = entry
+                    weakref.finalize(work, self._finish, entry, _COMPLETED).atexit = False
+                else:
+                    pending[work] = entry
             else:
                 self._finish(entry, _COMPLETED)
             return result
@@ -226,10 +235,10 @@ class Door:
         return group.ranks[place] if 0 <= place < len(group.ranks) else -1, tag, 0
 
     def _finish(self, entry: tuple[int, int, bool], state: int) -> None:
-        """The call is over: its state and the time, unless its record has been used again."""
+        """The call is over: its state and the time, unless that was said or its record used again."""
         at, number, _ = entry
         memory = self.box.memory
-        if _get_time(memory, at)[0] == number + 1:
+        if _get_time(memory, at)[0] == number + 1 and memory[at + _STATE_AT] < _COMPLETED:
             now = time.monotonic_ns()
             memory[at + _STATE_AT] = state
             _put_time(memory, at + _DONE_AT, now)
@@ -274,10 +283,11 @@ class Door:
         return next((c for c in reversed(calls) if c.seq == seq and c.group.key == key), None)
 
     def _watched_wait(self, wait: Callable[..., Any]) -> Callable[..., Any]:
+        p2p_works = self._p2p_works
         pending, memory, finish = self._pending, self.box.memory, self._finish
 
         def watched_wait(work: Any, timeout: timedelta | None = None) -> Any:
-            entry = pending.get(work)
+            entry = pending.get(work) or p2p_works.get(work)
             if entry is None:
                 return wait(work) if timeout is None else wait(work, timeout)
             at = entry[0]

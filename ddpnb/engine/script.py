@@ -40,12 +40,13 @@ class Ended:
 def run(code: Callable[[], Any]) -> Ended:
     """Call ``code`` as the main program and say how it ended. Never raises."""
     pid = os.getpid()
-    result, how, status, failure = None, "finished", 0, None
+    result, how, status, failure, left = None, "finished", 0, None, None
     try:
         result = code()
     except SystemExit as error:
         status = _status_of(error)
         how = "exited"
+        left = error
     except BaseException as error:  # KeyboardInterrupt is the user's own here
         failure = error
         how, status = "raised", 1
@@ -55,6 +56,8 @@ def run(code: Callable[[], Any]) -> Ended:
     if failure is not None:
         ending |= _describe(failure)
         print(ending["traceback"], end="", file=sys.stderr)
+    elif left is not None and status:
+        ending["frames"] = _frames(_skip_own(left.__traceback__))
     return Ended(ending, result)
 
 
@@ -79,12 +82,7 @@ def _leave_child(status: int, failure: BaseException | None) -> None:
 def _describe(error: BaseException) -> dict[str, Any]:
     """The exception with the user's frames; ours, which called the script, are left out."""
     trace = _skip_own(error.__traceback__)
-    frames = []
-    for frame, line in traceback.walk_tb(trace):
-        path = frame.f_code.co_filename
-        frames.append(
-            {"file": path, "line": line, "function": frame.f_code.co_name, "user": is_user_file(path)}
-        )
+    frames = _frames(trace)
     if isinstance(error, SyntaxError) and error.filename:
         frames.append({"file": error.filename, "line": error.lineno or 0, "function": "<module>", "user": True})
     text = "".join(traceback.format_exception(type(error), error, trace))
@@ -94,6 +92,14 @@ def _describe(error: BaseException) -> dict[str, Any]:
         "frames": frames[-64:],
         "traceback": text if len(text) < 40_000 else text[:10_000] + "\n[...]\n" + text[-30_000:],
     }
+
+
+def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
+    found = []
+    for frame, line in traceback.walk_tb(trace):
+        path = frame.f_code.co_filename
+        found.append({"file": path, "line": line, "function": frame.f_code.co_name, "user": is_user_file(path)})
+    return found
 
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from ddpnb.engine import script
 from ddpnb.engine.sites import is_user_file
 
 MAX_FRAMES, MAX_LOCALS, MAX_THREADS, MAX_TEXT = 64, 40, 64, 160
@@ -99,9 +100,9 @@ def describe_locals(frame: FrameType) -> dict[str, str]:
 
 
 def frames_of(frame: FrameType | None, with_locals: bool) -> list[dict[str, Any]]:
-    """The frames of one thread, outermost first."""
+    """The frames of one thread, outermost first; those that lead to the user's script are left out."""
     found: list[dict[str, Any]] = []
-    while frame is not None and len(found) < MAX_FRAMES:
+    while frame is not None and len(found) < MAX_FRAMES and frame.f_code.co_filename != script.__file__:
         code = frame.f_code
         user = is_user_file(code.co_filename)
         entry: dict[str, Any] = {
