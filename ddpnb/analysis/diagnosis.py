@@ -24,7 +24,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         patience: seconds that a rank may be blocked outside of collectives without computing.
     """
     standing = standings(recording)
-    found_waits = waits(recording, standing)
+    found_waits = waits(recording, standing, patience)
     held = stuck(found_waits, standing, patience)
     findings = _findings(recording, standing, found_waits, held, patience)
     ended = all(s.kind is Kind.ENDED for s in standing.values())
@@ -85,7 +85,7 @@ def _why_lost(
         if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
             process = replace(one.record.process, idle_s=max(one.idle_s, patience), wakes_in_s=None)
             then[rank] = replace(one, record=replace(one.record, process=process))
-    found_waits = waits(recording, then)
+    found_waits = waits(recording, then, patience)
     return missing.find(recording, then, found_waits, stuck(found_waits, then, patience))
 
 

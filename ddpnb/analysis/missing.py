@@ -8,7 +8,7 @@ from ddpnb.analysis.mismatch import uneven_iterations
 from ddpnb.analysis.paths import parting, path_to
 from ddpnb.analysis.standing import Kind, Standing
 from ddpnb.analysis.waits import Wait, as_int
-from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.calls import NO_SITE, Call, CallState, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
@@ -67,7 +67,7 @@ def _explain(
         return _group_not_made(standings, waits, grouping, waiting, ended)
     calls = {rank: call for rank in waiting if (call := standings[rank].call) is not None}
     if any(call.is_p2p for call in calls.values()):
-        return _p2p(standings, waits, calls, ended)
+        return _p2p(recording, standings, waits, calls, ended)
     if ended:
         return _left(recording, standings, calls, ended)
     return _crossed(recording, standings, waits, calls)
@@ -180,7 +180,7 @@ def _group_not_made(
 
 
 def _p2p(
-    standings: dict[int, Standing], waits: dict[int, Wait], calls: dict[int, Call], ended: list[int]
+    recording: Recording, standings: dict[int, Standing], waits: dict[int, Wait], calls: dict[int, Call], ended: list[int]
 ) -> Finding:
     p2p = {rank: call for rank, call in calls.items() if call.is_p2p}
     rest = sorted(set(calls) - set(p2p))
@@ -198,6 +198,17 @@ def _p2p(
             f"but {phrases.ranks(peers)} will never make the {partner} that matches it."
         )
         remedy = "Give every receive a send with the same peer and tag, and every send a receive."
+        dropped = [
+            (peer, call)
+            for peer in peers
+            for call in (recording.ranks[peer].calls if peer in recording.ranks else ())
+            if call.state is CallState.DROPPED and call.peer in p2p
+        ]
+        if dropped:
+            peer, call = dropped[-1]
+            evidence.append(f"Rank {peer} made a {call.title}{phrases.at(call.site)}, but threw its Work away: that ends it.")
+            summary = f"{phrases.ranks(sorted(p2p), True)} {phrases.verb(set(p2p), 'waits', 'wait')} for a send of rank {peer} whose Work was thrown away."
+            remedy = "Keep what isend returns, and wait() for it."
     else:
         culprits, waiting = sorted(p2p), rest
         summary = f"{phrases.ranks(culprits, True)} wait for each other in point-to-point calls: " + ", ".join(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ddpnb.analysis.standing import Kind, Standing
-from ddpnb.model.calls import Call
+from ddpnb.model.calls import Call, CallState
 from ddpnb.model.recording import Phase, RankRecord, Recording
 
 _FROM_ROOT = frozenset({"broadcast", "scatter"})
@@ -30,12 +30,12 @@ class Wait:
     finite: bool = False  # an explicit wait(timeout): it comes back by itself
 
 
-def waits(recording: Recording, standings: dict[int, Standing]) -> dict[int, Wait]:
+def waits(recording: Recording, standings: dict[int, Standing], patience: float) -> dict[int, Wait]:
     """The wait of every rank that waits for other ranks."""
     found: dict[int, Wait] = {}
     for rank, standing in standings.items():
         if standing.call is not None:
-            found[rank] = _wait_in_call(recording, standing, standing.call)
+            found[rank] = _wait_in_call(recording, standing, standing.call, patience)
         elif standing.kind is Kind.START:
             found[rank] = _wait_at_start(recording, standing)
         elif standing.kind is Kind.NEW_GROUP:
@@ -83,11 +83,11 @@ def arrived(record: RankRecord | None, call: Call) -> bool:
     return False
 
 
-def _wait_in_call(recording: Recording, standing: Standing, call: Call) -> Wait:
+def _wait_in_call(recording: Recording, standing: Standing, call: Call, patience: float) -> Wait:
     rank = standing.rank
     finite = call.timeout_ms > 0
     if call.is_p2p:
-        return _wait_in_p2p(recording, standing, call)
+        return _wait_in_p2p(recording, standing, call, patience)
     others = [member for member in call.group.ranks if member != rank]
     missing = frozenset(m for m in others if not arrived(recording.ranks.get(m), call))
     root = call.signature.root
@@ -100,8 +100,10 @@ def _wait_in_call(recording: Recording, standing: Standing, call: Call) -> Wait:
     return Wait(standing, missing, certain, finite)  # type: ignore[arg-type]
 
 
-def _wait_in_p2p(recording: Recording, standing: Standing, call: Call) -> Wait:
+def _wait_in_p2p(recording: Recording, standing: Standing, call: Call, patience: float) -> Wait:
     me, finite = standing.rank, call.timeout_ms > 0
+    # A send whose Work was thrown away may have arrived or not: patience decides.
+    doubtful = standing.idle_s < patience
     if call.op == "recv_any_source":
         others = frozenset(member for member in call.group.ranks if member != me)
         senders = frozenset(
@@ -113,7 +115,7 @@ def _wait_in_p2p(recording: Recording, standing: Standing, call: Call) -> Wait:
     place = sum(1 for c in recording.ranks[me].calls if c.number <= call.number and _same_channel(c, call))
     record = recording.ranks.get(call.peer)
     if call.op == "recv":
-        matched = _count(record, "send", me, call) >= place
+        matched = _count(record, "send", me, call, doubtful) >= place
     else:
         matched = _count(record, "recv", me, call) + _count(record, "recv_any_source", -1, call) >= place
     missing = frozenset() if matched else frozenset({call.peer})
@@ -124,7 +126,7 @@ def _same_channel(one: Call, other: Call) -> bool:
     return (one.op, one.peer, one.tag, one.group.key) == (other.op, other.peer, other.tag, other.group.key)
 
 
-def _count(record: RankRecord | None, op: str, peer: int, call: Call) -> int:
+def _count(record: RankRecord | None, op: str, peer: int, call: Call, dropped: bool = True) -> int:
     """How many calls ``op`` with ``peer`` this rank has made, on the group and tag of ``call``."""
     if record is None:
         return 0
@@ -132,6 +134,7 @@ def _count(record: RankRecord | None, op: str, peer: int, call: Call) -> int:
         1
         for other in record.calls
         if other.op == op and other.peer == peer and other.tag == call.tag and other.group.key == call.group.key
+        and (dropped or other.state is not CallState.DROPPED)
     )
 
 

@@ -38,7 +38,7 @@ from ddpnb.model.calls import Call, CallState, Group
 _AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 _BEGIN = layout.CALL.pack_into
 _PROGRESS = layout.PROGRESS.pack_into
-_ENTERED, _ISSUED, _WAITING, _COMPLETED, _FAILED, _FENCED, _REFUSED = map(int, CallState)
+_ENTERED, _ISSUED, _WAITING, _COMPLETED, _FAILED, _FENCED, _REFUSED, _DROPPED = map(int, CallState)
 _CALLS_AT, _CALLS, _CALL_SIZE = layout.CALLS_AT, layout.CALLS, layout.CALL_SIZE
 _STATE_AT, _DONE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.CALL_DONE_AT, layout.PROGRESS_AT
 _put_time = struct.Struct("<Q").pack_into
@@ -82,8 +82,9 @@ class Door:
         # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
         # CPU waited for leaves at the end of the wait, and others as soon as they are complete.
         self._pending: dict[Any, tuple[int, int, bool]] = {}
-        # Gloo's sends and receives never say that they are complete unless waited for, so they are
-        # not held: dropping such a Work ends it.
+        # A send or receive of gloo ends when its Work is dropped, and never says that it is complete
+        # unless waited for: it is held only until the caller surely has it, then weakly.
+        self._fresh: list[tuple[Any, tuple[int, int, bool]]] = []
         self._p2p_works: weakref.WeakKeyDictionary[Any, tuple[int, int, bool]] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self._library: torch.library.Library | None = None
@@ -170,13 +171,14 @@ class Door:
         pair = len(op._schema.returns) == 2  # (tensors, Work); otherwise the Work itself
         returns_work = spec.name != "monitored_barrier"
         group_at, p2p = spec.group, spec.p2p
+        fresh = self._fresh
         pending, groups, sites = self._pending, self._groups, self._sites
         memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.of
         unbox_group, unbox_work, monotonic_ns = ProcessGroup.unbox, Work.unbox, time.monotonic_ns
 
         def kernel(keyset: Any, *args: Any) -> Any:
             try:
-                if pending:
+                if pending or fresh:
                     self.poll(2)
                 unboxed = unbox_group(args[group_at])
                 group = groups.get(unboxed) or self.group(unboxed)
@@ -216,8 +218,7 @@ class Door:
                 memory[at + _STATE_AT] = _ISSUED
                 work = unbox_work(result[1] if pair else result)
                 if p2p:
-                    self._p2p_works[work] = entry
-                    weakref.finalize(work, self._finish, entry, _COMPLETED).atexit = False
+                    fresh.append((work, entry))
                 else:
                     pending[work] = entry
             else:
@@ -283,10 +284,12 @@ class Door:
         return next((c for c in reversed(calls) if c.seq == seq and c.group.key == key), None)
 
     def _watched_wait(self, wait: Callable[..., Any]) -> Callable[..., Any]:
-        p2p_works = self._p2p_works
+        p2p_works, fresh = self._p2p_works, self._fresh
         pending, memory, finish = self._pending, self.box.memory, self._finish
 
         def watched_wait(work: Any, timeout: timedelta | None = None) -> Any:
+            if fresh:
+                self._loosen()
             entry = pending.get(work) or p2p_works.get(work)
             if entry is None:
                 return wait(work) if timeout is None else wait(work, timeout)
@@ -312,11 +315,19 @@ class Door:
         watched_wait.__doc__ = wait.__doc__
         return watched_wait
 
+    def _loosen(self) -> None:
+        """Let go of sends and receives: from now on their callers alone hold them."""
+        while self._fresh:
+            work, entry = self._fresh.pop()
+            self._p2p_works[work] = entry
+            weakref.finalize(work, self._finish, entry, _DROPPED).atexit = False
+
     def poll(self, most: int = 1 << 30) -> None:
         """Mark pending calls that have completed, oldest first.
 
         A bounded poll (at the door) stops at the first that is still in flight.
         """
+        self._loosen()
         pending = self._pending
         for work in list(pending)[:most] if most > 8 else _first(pending, most):
             entry = pending.get(work)

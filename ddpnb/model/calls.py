@@ -17,6 +17,7 @@ class CallState(IntEnum):
     FAILED = 5  # the backend raised
     FENCED = 6  # the fence stopped it before the backend saw it
     REFUSED = 7  # the backend refused its arguments: no peer has seen it
+    DROPPED = 8  # a send or receive whose Work was thrown away before anybody waited for it
 
     @property
     def in_flight(self) -> bool:

@@ -196,12 +196,15 @@ def poll_until_done(rank):
     work.wait()
 
 
-def send_and_forget(rank):
+def isend_kept(rank):
+    works = []
     for step in range(20):
         if rank == 0:
-            dist.isend(torch.ones(4), dst=1)
+            works.append(dist.isend(torch.ones(4), dst=1))
         elif rank == 1:
-            dist.recv(torch.zeros(4), src=0)
+            works.append(dist.irecv(torch.zeros(4), src=0))
+    for work in works:
+        work.wait()
     dist.barrier()
 
 

@@ -34,6 +34,17 @@ def never_sent(rank):
         dist.recv(torch.zeros(2), src=0)  # waiting: never_sent
 
 
+def thrown_away(rank):
+    import time
+
+    if rank == 0:
+        dist.isend(torch.ones(4), dst=1)
+        dist.isend(torch.ones(4), dst=2)
+    elif rank == 1:
+        time.sleep(0.5)
+        dist.recv(torch.zeros(4), src=0)  # waiting: thrown_away
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     globals()[sys.argv[1]](dist.get_rank())
