@@ -125,9 +125,7 @@ class Run:
         """Whether the rank's process ended the run alive, with no call left in flight."""
         ending, recording = self.observer.ending(rank), self._recording
         return (
-            ending is not None
-            and ending.how != "died"
-            and (recording is None or not recording.ranks[rank].in_flight)
+            ending is not None and ending.how != "died" and (recording is None or not recording.ranks[rank].in_flight)
         )
 
     def log(self, rank: int) -> str:

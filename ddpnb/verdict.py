@@ -8,7 +8,6 @@ import os
 from typing import Any
 
 from ddpnb.analysis import diagnosis as analysis
-from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render import html, text
@@ -39,7 +38,9 @@ class Verdict(Diagnosis):
                 finding,
                 summary=text.relative(finding.summary),
                 evidence=tuple(map(text.relative, finding.evidence)),
-                where=tuple((rank, dataclasses.replace(site, file=text.relative(site.file))) for rank, site in finding.where),
+                where=tuple(
+                    (rank, dataclasses.replace(site, file=text.relative(site.file))) for rank, site in finding.where
+                ),
             )
             for finding in self.findings
         )

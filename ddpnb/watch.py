@@ -135,8 +135,7 @@ class Observer:
                 elif self._engines.exit_status(rank) is None:
                     self._seen[rank].stacks = py_spy_stacks(self._engines.pid(rank))
         records = {rank: self._record_of(rank, answers.get(rank)) for rank in self._seen}
-        recording = Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns())
-        return recording
+        return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns())
 
     def _record_of(self, rank: int, answer: dict[str, Any] | None) -> RankRecord:
         seen = self._seen[rank]
@@ -163,7 +162,14 @@ class Observer:
                 seen.wakes_at, seen.wakes_known = now + wakes, now
         else:
             seen.wakes_at = None
-        place = (seen.stacks[0].frames and seen.stacks[0].innermost, seen.reader.status.calls if seen.reader is not None else 0) if seen.stacks else None
+        place = (
+            (
+                seen.stacks[0].frames and seen.stacks[0].innermost,
+                seen.reader.status.calls if seen.reader is not None else 0,
+            )
+            if seen.stacks
+            else None
+        )
         if place != seen.place:
             seen.place, seen.still_since = place, now
         long_sleep = seen.wakes_at is not None and now - seen.wakes_known > 1.0

@@ -161,7 +161,7 @@ class World:
         target: str | os.PathLike[str] | Callable[..., Any],
         *args: Any,
         log_dir: str | os.PathLike[str] | None = None,
-        stream: TextIO | None | bool = True,
+        stream: TextIO | bool | None = True,
         leave_after_crash: bool = False,
     ) -> Run:
         """Run a torchrun script, unmodified, or a function, on all ranks; returns at once.
@@ -189,7 +189,9 @@ class World:
             try:
                 os.makedirs(folder, exist_ok=True)
             except OSError as error:
-                raise UsageError(f"cannot write logs to {folder}: {error.strerror}.", "Choose another log_dir.") from None
+                raise UsageError(
+                    f"cannot write logs to {folder}: {error.strerror}.", "Choose another log_dir."
+                ) from None
             for rank in range(self.size):
                 open(os.path.join(folder, f"rank{rank}.log"), "w").close()
             shown = sys.stdout if stream is True else (stream or None)
@@ -283,7 +285,7 @@ class World:
             self._check_open()
             if self._in_run:
                 return self._runs[-1].observer.record()
-        return Observer(self._engines, self._folder, {rank: "" for rank in range(self.size)}, 0).record()
+        return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0).record()
 
     def pids(self) -> list[int]:
         """The process of each rank, in rank order."""
@@ -330,7 +332,9 @@ def _make_folder() -> str:
     try:
         folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base)
     except OSError as error:
-        raise LaunchError(f"no folder for the world in {base}: {error.strerror}.", "Set TMPDIR to a writable folder.") from None
+        raise LaunchError(
+            f"no folder for the world in {base}: {error.strerror}.", "Set TMPDIR to a writable folder."
+        ) from None
     return folder
 
 

@@ -67,9 +67,7 @@ def _findings(
     return failures or _stragglers(standing, found_waits)
 
 
-def _why_lost(
-    recording: Recording, standing: dict[int, Standing], lost: set[int], patience: float
-) -> list[Finding]:
+def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int], patience: float) -> list[Finding]:
     """All that failed failed for another's sake: ask what they waited for when they did."""
     then = dict(standing)
     for rank in lost:

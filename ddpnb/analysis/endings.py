@@ -80,7 +80,11 @@ def _finding(recording: Recording, ranks: list[int], waits: dict[int, Wait]) -> 
     if lost:
         evidence.append(f"{phrases.ranks(lost, True)} lost the connection: a consequence.")
     summary = f"{phrases.ranks(ranks, True)} {_what(ending)}"
-    summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}." if waiting else "."
+    summary += (
+        f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}."
+        if waiting
+        else "."
+    )
     return Finding(
         "DDP311" if died else "DDP312",
         summary,

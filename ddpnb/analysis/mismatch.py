@@ -27,7 +27,10 @@ class Disagreement:
     @property
     def harmful(self) -> bool:
         """Whether it stopped anybody: a call of it was fenced, failed or is still in flight."""
-        return any(not call.state.seen_by_peers or call.state.in_flight or call.state.name == "FAILED" for call in self.calls.values())
+        return any(
+            not call.state.seen_by_peers or call.state.in_flight or call.state.name == "FAILED"
+            for call in self.calls.values()
+        )
 
 
 def first_disagreement(recording: Recording) -> Disagreement | None:
@@ -245,7 +248,7 @@ def _left_loop(
         for depth, site in enumerate(rest):
             loop = loop_around(recording.sources.get(site.file, ""), site.line)
             # Deeper frames are ones that the other rank has returned from.
-            if loop is not None and (depth > 0 and gone_at.line > rest[0].line or gone_at.line > loop[1]):
+            if loop is not None and ((depth > 0 and gone_at.line > rest[0].line) or gone_at.line > loop[1]):
                 return gone, inside
     return None
 

@@ -58,13 +58,13 @@ def _explain(
         return _world_too_large(standings, starting, absent)
     away = [rank for rank in present if standings[rank].kind in (Kind.ELSEWHERE, Kind.FROZEN)]
     if away:
-        return _away(standings, waits, waiting, away)
+        return _away(standings, waiting, away)
     ended = [rank for rank in present if standings[rank].kind is Kind.ENDED]
     if starting and ended:
         return _never_joined(standings, starting, ended)
     grouping = [rank for rank in waiting if standings[rank].kind is Kind.NEW_GROUP]
     if grouping:
-        return _group_not_made(standings, waits, grouping, waiting, ended)
+        return _group_not_made(standings, waits, grouping, waiting)
     calls = {rank: call for rank in waiting if (call := standings[rank].call) is not None}
     if any(call.is_p2p for call in calls.values()):
         return _p2p(recording, standings, waits, calls, ended)
@@ -89,7 +89,10 @@ def _world_too_large(standings: dict[int, Standing], starting: list[int], absent
         tuple(rank for rank in starting if rank not in wrong),
         None,
         _where(standings, starting),
-        tuple(f"Rank {rank} is in init_process_group with world_size={sizes[rank]}{phrases.at(standings[rank].site)}." for rank in starting[:8]),
+        tuple(
+            f"Rank {rank} is in init_process_group with world_size={sizes[rank]}{phrases.at(standings[rank].site)}."
+            for rank in starting[:8]
+        ),
         "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
     )
 
@@ -104,14 +107,16 @@ def _never_joined(standings: dict[int, Standing], starting: list[int], ended: li
         None,
         _where(standings, [*ended, *starting]),
         tuple(
-            [f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}."]
+            [
+                f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}."
+            ]
             + [f"Rank {rank}: {standings[rank].record.ending}, and never called it." for rank in ended[:8]]
         ),
         "Every rank that was launched must call init_process_group.",
     )
 
 
-def _away(standings: dict[int, Standing], waits: dict[int, Wait], waiting: list[int], away: list[int]) -> Finding:
+def _away(standings: dict[int, Standing], waiting: list[int], away: list[int]) -> Finding:
     frozen = [rank for rank in away if standings[rank].kind is Kind.FROZEN]
     if frozen:
         return away_finding(standings, "DDP314", frozen, waiting, standings[waiting[0]].call)
@@ -140,19 +145,31 @@ def away_finding(
         if standing.record.process.waits_on:
             evidence.append(f"Rank {rank} waits in the kernel for {standing.record.process.waits_on}.")
     for rank in waiting[:8]:
-        if standings[rank].call is not None:
-            evidence.append(f"Rank {rank} waits in {phrases.in_call(standings[rank].call)}{phrases.at(standings[rank].site)}.")  # type: ignore[arg-type]
+        held = standings[rank].call
+        if held is not None:
+            evidence.append(f"Rank {rank} waits in {phrases.in_call(held)}{phrases.at(standings[rank].site)}.")
         elif standings[rank].phase is not None:
             evidence.append(f"Rank {rank} waits in {standings[rank].phase.name}{phrases.at(standings[rank].site)}.")  # type: ignore[union-attr]
     summary = f"{phrases.ranks(culprits, True)} {what}{phrases.at(first.site)}"
-    summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(culprits, 'it', 'them')}." if waiting else "."
+    summary += (
+        f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(culprits, 'it', 'them')}."
+        if waiting
+        else "."
+    )
     return Finding(
-        code, summary, tuple(culprits), tuple(waiting), call, _where(standings, [*culprits, *waiting]), tuple(evidence), remedy
+        code,
+        summary,
+        tuple(culprits),
+        tuple(waiting),
+        call,
+        _where(standings, [*culprits, *waiting]),
+        tuple(evidence),
+        remedy,
     )
 
 
 def _group_not_made(
-    standings: dict[int, Standing], waits: dict[int, Wait], grouping: list[int], waiting: list[int], ended: list[int]
+    standings: dict[int, Standing], waits: dict[int, Wait], grouping: list[int], waiting: list[int]
 ) -> Finding:
     absent = sorted({m for rank in grouping for m in waits[rank].missing})
     others = [rank for rank in absent if rank not in grouping]
@@ -162,7 +179,9 @@ def _group_not_made(
     for rank in sorted(set(grouping) | set(culprits))[:8]:
         made = [p for p in standings[rank].record.phases if p.name == "new_group"] if rank in standings else []
         lists = ", ".join(str(list(p.facts.get("ranks", ()))) for p in made[-4:]) or "none"
-        evidence.append(f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}.")
+        evidence.append(
+            f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
+        )
     makers = [rank for rank in grouping if rank not in culprits] or grouping
     phase = standings[makers[0]].phase
     members = list(phase.facts.get("ranks", ())) if phase is not None else []
@@ -180,15 +199,23 @@ def _group_not_made(
 
 
 def _p2p(
-    recording: Recording, standings: dict[int, Standing], waits: dict[int, Wait], calls: dict[int, Call], ended: list[int]
+    recording: Recording,
+    standings: dict[int, Standing],
+    waits: dict[int, Wait],
+    calls: dict[int, Call],
+    ended: list[int],
 ) -> Finding:
     p2p = {rank: call for rank, call in calls.items() if call.is_p2p}
     rest = sorted(set(calls) - set(p2p))
     peers = sorted({peer for rank in p2p for peer in waits[rank].missing if peer not in p2p})
-    evidence = [f"Rank {rank} is in {call.title}{phrases.at(standings[rank].site)}." for rank, call in sorted(p2p.items())[:8]]
-    evidence += [f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}." for rank in rest[:8]]
+    evidence = [
+        f"Rank {rank} is in {call.title}{phrases.at(standings[rank].site)}." for rank, call in sorted(p2p.items())[:8]
+    ]
+    evidence += [
+        f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}." for rank in rest[:8]
+    ]
     evidence += [f"Rank {rank} has ended{phrases.at(standings[rank].site)}." for rank in ended[:8]]
-    first_rank, first = next(iter(sorted(p2p.items())))
+    first = p2p[min(p2p)]
     if peers:
         culprits, waiting = peers, sorted(set(p2p) | set(rest) - set(peers))
         waiting = [rank for rank in waiting if rank not in peers]
@@ -206,31 +233,45 @@ def _p2p(
         ]
         if dropped:
             peer, call = dropped[-1]
-            evidence.append(f"Rank {peer} made a {call.title}{phrases.at(call.site)}, but threw its Work away: that ends it.")
+            evidence.append(
+                f"Rank {peer} made a {call.title}{phrases.at(call.site)}, but threw its Work away: that ends it."
+            )
             summary = f"{phrases.ranks(sorted(p2p), True)} {phrases.verb(set(p2p), 'waits', 'wait')} for a send of rank {peer} whose Work was thrown away."
             remedy = "Keep what isend returns, and wait() for it."
     else:
         culprits, waiting = sorted(p2p), rest
-        summary = f"{phrases.ranks(culprits, True)} wait for each other in point-to-point calls: " + ", ".join(
-            f"{rank} in {call.title}" for rank, call in sorted(p2p.items())[:8]
-        ) + "."
+        summary = (
+            f"{phrases.ranks(culprits, True)} wait for each other in point-to-point calls: "
+            + ", ".join(f"{rank} in {call.title}" for rank, call in sorted(p2p.items())[:8])
+            + "."
+        )
         remedy = "Let one side send while the other receives, or post all with batch_isend_irecv; check peers and tags."
     return Finding(
-        "DDP307", summary, tuple(culprits), tuple(waiting), first, _where(standings, [*culprits, *waiting]), tuple(evidence), remedy
+        "DDP307",
+        summary,
+        tuple(culprits),
+        tuple(waiting),
+        first,
+        _where(standings, [*culprits, *waiting]),
+        tuple(evidence),
+        remedy,
     )
 
 
-def _left(
-    recording: Recording, standings: dict[int, Standing], calls: dict[int, Call], ended: list[int]
-) -> Finding:
+def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int, Call], ended: list[int]) -> Finding:
     """Ranks that ended well while others wait for them: a loop that was shorter, or a missing call."""
     waiting = sorted(calls)
     first = min((r for r in waiting if any(e in calls[r].group.ranks for e in ended)), default=waiting[0])
     call = calls[first]
     missing = [rank for rank in ended if rank in call.group.ranks] or ended
     source = recording.sources.get(call.site.file, "")
-    been = {rank: sum(1 for c in recording.ranks[rank].calls if c.site == call.site and c.group.key == call.group.key) for rank in missing}
-    made = {rank: sum(1 for c in recording.ranks[rank].calls if c.group.key == call.group.key and c.seq) for rank in missing}
+    been = {
+        rank: sum(1 for c in recording.ranks[rank].calls if c.site == call.site and c.group.key == call.group.key)
+        for rank in missing
+    }
+    made = {
+        rank: sum(1 for c in recording.ranks[rank].calls if c.group.key == call.group.key and c.seq) for rank in missing
+    }
     where = _where(standings, [*missing, *waiting])
     evidence = [
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(standings[first].site)}.",
@@ -273,7 +314,9 @@ def _crossed(
     if skipped is not None:
         culprit, rank = skipped
         call = calls[rank]
-        culprits = tuple(sorted(r for r in waits[rank].missing if calls.get(r) and calls[r].site == calls[culprit].site))
+        culprits = tuple(
+            sorted(r for r in waits[rank].missing if calls.get(r) and calls[r].site == calls[culprit].site)
+        )
         waiting = tuple(r for r in sorted(calls) if r not in culprits)
         inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
         return Finding(
@@ -284,7 +327,10 @@ def _crossed(
             waiting,
             call,
             _where(standings, [*culprits, *waiting]),
-            tuple(f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}." for r, c in sorted(calls.items())[:8]),
+            tuple(
+                f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}."
+                for r, c in sorted(calls.items())[:8]
+            ),
             "Let every member of a group make every call of that group.",
         )
     culprits = _cycle(waits, calls)
@@ -298,14 +344,14 @@ def _crossed(
         waiting,
         calls[culprits[0]],
         _where(standings, [*culprits, *waiting]),
-        tuple(f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}." for r, c in sorted(calls.items())[:8]),
+        tuple(
+            f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}." for r, c in sorted(calls.items())[:8]
+        ),
         "Make the calls of several groups in the same order on all ranks.",
     )
 
 
-def _skipped_in_cycle(
-    recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]
-) -> tuple[int, int] | None:
+def _skipped_in_cycle(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:
     """(a rank that has passed a call without making it, a rank that waits in that call)."""
     for rank in sorted(calls):
         for other in sorted(waits[rank].missing & set(calls)):
@@ -340,7 +386,11 @@ def _cycle(waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, ...]:
 def _unlike_lists(standings: dict[int, Standing]) -> list[int]:
     """The ranks whose lists for new_group are unlike those of the others, at the first such call."""
     made = {
-        rank: [tuple(p.facts.get("ranks", ())) for p in s.record.phases if p.name == "new_group" and not p.facts.get("local")]
+        rank: [
+            tuple(p.facts.get("ranks", ()))
+            for p in s.record.phases
+            if p.name == "new_group" and not p.facts.get("local")
+        ]
         for rank, s in standings.items()
     }
     for turn in range(max(map(len, made.values()), default=0)):
@@ -355,4 +405,6 @@ def _unlike_lists(standings: dict[int, Standing]) -> list[int]:
 
 
 def _where(standings: dict[int, Standing], ranks: list[int]) -> tuple[tuple[int, Site], ...]:
-    return tuple((rank, standings[rank].site) for rank in ranks if rank in standings and standings[rank].site != NO_SITE)
+    return tuple(
+        (rank, standings[rank].site) for rank in ranks if rank in standings and standings[rank].site != NO_SITE
+    )

@@ -25,7 +25,11 @@ def verb(numbers: Sequence[int] | frozenset[int] | set[int], one: str, many: str
 
 
 def at(site: Site) -> str:
-    return "" if site == NO_SITE else f" at {site}" + (f" in {site.function}" if site.function not in ("?", "<module>") else "")
+    return (
+        ""
+        if site == NO_SITE
+        else f" at {site}" + (f" in {site.function}" if site.function not in ("?", "<module>") else "")
+    )
 
 
 def tensors(call: Call) -> str:

@@ -133,7 +133,10 @@ def _count(record: RankRecord | None, op: str, peer: int, call: Call, dropped: b
     return sum(
         1
         for other in record.calls
-        if other.op == op and other.peer == peer and other.tag == call.tag and other.group.key == call.group.key
+        if other.op == op
+        and other.peer == peer
+        and other.tag == call.tag
+        and other.group.key == call.group.key
         and (dropped or other.state is not CallState.DROPPED)
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 
 HELP = "open JupyterLab on the tour notebook"
@@ -14,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replace this process by JupyterLab."""
+    """Start JupyterLab and wait for it."""
     try:
         import jupyterlab  # noqa: F401
     except ImportError:
@@ -24,5 +25,4 @@ def run(arguments: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "jupyterlab"]
     if os.path.exists(tour):
         command.append(tour)
-    sys.stdout.flush()
-    os.execv(command[0], [*command, *arguments.args])
+    return subprocess.call([*command, *arguments.args])

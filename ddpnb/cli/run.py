@@ -20,7 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "exit status: 0 all ranks ended well; the script's own if it crashed; 3 a hang or mismatch; "
         "4 completed, but the ranks did not agree; 2 wrong use"
     )
-    parser.add_argument("-n", "--nproc", type=int, default=None, metavar="N", help="ranks (default: one per GPU, else 2)")
+    parser.add_argument(
+        "-n", "--nproc", type=int, default=None, metavar="N", help="ranks (default: one per GPU, else 2)"
+    )
     parser.add_argument("--backend", metavar="B", help="nccl or gloo (default: DDP_BACKEND, else nccl with GPUs)")
     parser.add_argument(
         "--patience", type=float, default=10.0, metavar="S",
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
             signal.signal(number, handler)
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
     """Leave by the ordinary way, so that every rank is stopped."""
     raise SystemExit(128 + number)
 
@@ -89,4 +91,6 @@ def _check_writable(path: str) -> None:
         with open(path, "a"):
             pass
     except OSError as error:
-        raise UsageError(f"cannot write the verdict to {path}: {error.strerror}.", "Choose another --json file.") from None
+        raise UsageError(
+            f"cannot write the verdict to {path}: {error.strerror}.", "Choose another --json file."
+        ) from None

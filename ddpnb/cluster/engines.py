@@ -46,7 +46,7 @@ _CONTROLLER_ARGS = [
 class RankLauncher(LocalEngineLauncher):
     """Starts the engine of one rank."""
 
-    def start(self, n: int = 1) -> None:
+    def start(self, n: int = 1) -> None:  # noqa: ARG002 (a launcher of one)
         super().start()
 
 

@@ -57,7 +57,12 @@ def sample(pids: Iterable[int]) -> dict[int, Sample]:
 
 
 _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-_LETTERS = {psutil.STATUS_STOPPED: "T", psutil.STATUS_TRACING_STOP: "t", psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_DISK_SLEEP: "D"}
+_LETTERS = {
+    psutil.STATUS_STOPPED: "T",
+    psutil.STATUS_TRACING_STOP: "t",
+    psutil.STATUS_ZOMBIE: "Z",
+    psutil.STATUS_DISK_SLEEP: "D",
+}
 
 
 def _process_table() -> dict[int, tuple[int, str, float]]:

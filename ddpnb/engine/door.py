@@ -16,10 +16,10 @@ import threading
 import time
 import traceback
 import weakref
+from _thread import get_ident
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
-from _thread import get_ident
 from typing import Any
 
 import torch
@@ -247,16 +247,12 @@ class Door:
 
     def _new_site(self, frame: Any) -> int:
         code = frame.f_code
-        site = self.box.intern(
-            {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
-        )
+        site = self.box.intern({"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name})
         if len(self._sites) < 20_000:
             self._sites[id(code), frame.f_lasti] = (site, code)  # the code: its id must stay its own
         return site
 
-    def _mismatch(
-        self, group: _KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]
-    ) -> None:
+    def _mismatch(self, group: _KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]) -> None:
         """Peers announced another call for the same place in the sequence: stop, or warn."""
         number = entry[1]
         peers = [group.ranks[place] for place in places]
@@ -273,7 +269,9 @@ class Door:
             print(f"ddpnb: fence: {what}", file=sys.stderr, flush=True)
             return
         self._finish(entry, _FENCED)
-        raise CollectiveMismatch(what, "All ranks must make the same call here (set the fence to 'off' to let it through).")
+        raise CollectiveMismatch(
+            what, "All ranks must make the same call here (set the fence to 'off' to let it through)."
+        )
 
     def _peer_call(self, rank: int, key: str, seq: int) -> Call | None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch.distributed as dist
@@ -48,10 +49,9 @@ class Rank:
             dist.destroy_process_group()
         self.door.new_run(order["run"], order["fence"])
         self.box.set_run(order["run"], RUN_ACTIVE)
-        if function is None:
-            code = script.script(order["script"], list(order["arguments"]))
-        else:
-            code = lambda: function(*args)  # noqa: E731
+        code: Callable[[], Any] = (
+            partial(function, *args) if function is not None else script.script(order["script"], order["arguments"])
+        )
         with script.like_a_process(order["log"], order["directory"], order["environment"]):
             self.phases.environment()
             ended = script.run(code)

@@ -7,8 +7,8 @@ import site
 import sys
 import sysconfig
 import threading
-from importlib.util import find_spec
 from functools import lru_cache
+from importlib.util import find_spec
 from types import CodeType, FrameType
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

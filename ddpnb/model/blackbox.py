@@ -156,7 +156,7 @@ class BoxReader:
 
     def _facts(self, number: int) -> dict[str, Any]:
         value = self._strings[number] if 0 < number < len(self._strings) else None
-        return dict(value) if isinstance(value, Mapping) else {}
+        return dict[str, Any](value) if isinstance(value, dict) else {}
 
     def phases(self) -> tuple[Phase, ...]:
         """The last phases of the current run, in the order in which they began."""

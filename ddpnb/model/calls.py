@@ -68,7 +68,7 @@ class Signature:
 
     @property
     def elements(self) -> tuple[int, ...]:
-        counts = []
+        counts: list[int] = []
         for shape in self.shapes:
             count = 1
             for size in shape:
@@ -77,9 +77,7 @@ class Signature:
         return tuple(counts)
 
     def __str__(self) -> str:
-        tensors = ", ".join(
-            f"{dtype} {list(shape)}" for shape, dtype in zip(self.shapes, self.dtypes, strict=False)
-        )
+        tensors = ", ".join(f"{dtype} {list(shape)}" for shape, dtype in zip(self.shapes, self.dtypes, strict=False))
         more = [text for text in (tensors, self.layout) if text]
         if self.reduce_op:
             more.append(self.reduce_op)

@@ -87,8 +87,8 @@ class Diagnosis:
     findings: tuple[Finding, ...] = ()
     settled: bool = False
     world_size: int = 0
-    exit_codes: dict[int, int | None] = field(default_factory=dict)
-    timing: dict[str, float] = field(default_factory=dict)
+    exit_codes: dict[int, int | None] = field(default_factory=dict[int, "int | None"])
+    timing: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -23,7 +23,7 @@ class Phase:
     state: Literal["open", "done", "failed"]
     began_ns: int = 0
     ended_ns: int = 0
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Recording:
 
     world_size: int
     ranks: Mapping[int, RankRecord]
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
     taken_ns: int = 0
 
     @property

@@ -17,7 +17,7 @@ class Frame:
     line: int
     function: str
     user: bool = True
-    locals: Mapping[str, str] = field(default_factory=dict)
+    locals: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def site(self) -> Site:
@@ -30,8 +30,12 @@ class Frame:
             int(value.get("line", 0) or 0),
             str(value.get("function", "?")),
             bool(value.get("user", True)),
-            {str(k): str(v) for k, v in (value.get("locals") or {}).items()},
+            _texts(value.get("locals")),
         )
+
+
+def _texts(value: Any) -> dict[str, str]:
+    return {str(name): str(text) for name, text in dict[Any, Any](value or {}).items()}
 
 
 @dataclass(frozen=True, slots=True)

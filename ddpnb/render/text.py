@@ -80,5 +80,5 @@ def _paint(text: str, colour: bool, *codes: str) -> str:
 
 def show(found: Diagnosis, stream: TextIO | None = None) -> None:
     """Print the diagnosis, coloured if the stream is a terminal."""
-    stream = stream or sys.stderr
-    print(diagnosis(found, colour=wants_colour(stream)), file=stream, flush=True)
+    out: TextIO = sys.stderr if stream is None else stream
+    print(diagnosis(found, colour=wants_colour(out)), file=out, flush=True)
