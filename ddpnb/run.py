@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from ddpnb.analysis.diagnosis import diagnose
 from ddpnb.cluster.engines import Engines
+from ddpnb.errors import WorldError
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Ending, Recording
 from ddpnb.output import Stream
@@ -58,6 +59,7 @@ class Run:
         self._verdict: Verdict | None = None
         self._recording: Recording | None = None
         self._launch_s = launch_s
+        self._failure: Exception | None = None
         self._leave_after_crash = leave_after_crash
         self._began = time.monotonic()
         self._thread = threading.Thread(target=self._follow, name=f"ddpnb run {number}", daemon=True)
@@ -76,12 +78,19 @@ class Run:
 
         Args:
             timeout: seconds to wait at most; None: no limit. ``done`` tells whether it was enough.
+
+        Raises:
+            WorldError: it cannot be known: a rank could not start, or the watcher failed.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         # Short waits: a wait without end cannot be interrupted on some systems.
         while not self._known.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))):
             if deadline is not None and time.monotonic() >= deadline:
                 break
+        if self._failure is not None:
+            raise WorldError(
+                f"run {self.number} is not watched any more: {self._failure}.", "Its logs are in " + self.log_dir
+            )
         return self
 
     @property
@@ -172,8 +181,8 @@ class Run:
     def _follow(self) -> None:
         try:
             self._watch()
-        except Exception as error:  # the observer is expendable: say it once, leave the ranks alone
-            print(f"ddpnb: the watcher of run {self.number} failed and has stopped: {error!r}")
+        except Exception as error:  # the observer is expendable: the ranks are left alone
+            self._failure = error
         finally:
             self._stream.pump(last=True)
             self._known.set()

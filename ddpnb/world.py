@@ -223,7 +223,7 @@ class World:
         import cloudpickle
 
         try:
-            return order, cloudpickle.dumps((target, args))
+            return order | {"path": list(sys.path)}, cloudpickle.dumps((target, args))
         except Exception as error:
             raise UsageError(
                 f"{getattr(target, '__name__', target)!r} cannot be sent to the ranks: {error}.",

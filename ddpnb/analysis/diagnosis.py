@@ -32,9 +32,24 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     return Diagnosis(
         outcome=_outcome(recording, errors),
         findings=tuple(findings),
-        settled=ended or bool(held) or any(f.code in ("DDP313", "DDP314") for f in errors),
+        settled=ended
+        or bool(held)
+        or any(f.code in ("DDP313", "DDP314") for f in errors)
+        or any(_stands_in(standing, f, patience) for f in errors if f.code in _MISMATCHES),
         world_size=recording.world_size,
         exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
+    )
+
+
+_MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
+_MISMATCH_S = 2.0
+
+
+def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
+    """Whether ranks stand still in a mismatch: all have come, but the backend makes nothing of it."""
+    return any(
+        rank in standing and standing[rank].call is not None and standing[rank].idle_s >= min(_MISMATCH_S, patience)
+        for rank in (*finding.culprits, *finding.waiting)
     )
 
 

@@ -17,7 +17,9 @@ def ask(engines: Engines, ranks: list[int], content: dict[str, Any], timeout: fl
     client = engines.client
     if client is None or not engines.controller_alive:
         return {}
-    pending = {rank: client._send_control_request([engines.engine_id(rank)], REQUEST, content, False) for rank in ranks}
+    pending: dict[int, Any] = {
+        rank: client._send_control_request([engines.engine_id(rank)], REQUEST, content, False) for rank in ranks
+    }
     deadline = time.monotonic() + timeout
     answers: dict[int, dict[str, Any]] = {}
     while pending:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import sys
 from functools import partial
 from typing import Any
 
@@ -38,28 +38,27 @@ class Rank:
         self.door.close()
         self.phases.remove()
 
-    def run(self, order: dict[str, Any], function: Callable[..., Any] | None, args: tuple[Any, ...]) -> Any:
+    def run(self, order: dict[str, Any], payload: bytes | None) -> Any:
         """Run one script or function as the main program; returns the function's result.
 
         ``order``: run (number), fence, log, directory, environment, outcome (file for the ending)
-        and, without a function, script and arguments. How it ended is written to the outcome file
-        before the box says that the run is over, so whoever sees the second finds the first.
+        and script and arguments, or the path on which a function's modules are found. How it ended
+        is written to the outcome file before the box says that the run is over, so whoever sees the
+        second finds the first.
         """
         if dist.is_initialized():
             dist.destroy_process_group()
         self.door.new_run(order["run"], order["fence"])
         self.box.set_run(order["run"], RUN_ACTIVE)
-        code: Callable[[], Any] = (
-            partial(function, *args) if function is not None else script.script(order["script"], order["arguments"])
-        )
+        code = script.script(order["script"], order["arguments"]) if payload is None else partial(_call, payload, order)
         with script.like_a_process(order["log"], order["directory"], order["environment"]):
             self.phases.environment()
             ended = script.run(code)
         self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
-        partial = order["outcome"] + ".part"
-        with open(partial, "w") as file:
+        unfinished = order["outcome"] + ".part"
+        with open(unfinished, "w") as file:
             json.dump(ended.ending, file)
-        os.replace(partial, order["outcome"])
+        os.replace(unfinished, order["outcome"])
         self.box.set_run(order["run"], RUN_ENDED)
         return ended.result
 
@@ -83,11 +82,15 @@ def attach() -> None:
     start().hotline.register(shell.kernel)
 
 
+def _call(payload: bytes, order: dict[str, Any]) -> Any:
+    """Call a function that our own client sent over its signed channel."""
+    import cloudpickle
+
+    sys.path[:] = [*order["path"], *(folder for folder in sys.path if folder not in order["path"])]
+    function, args = cloudpickle.loads(payload)
+    return function(*args)
+
+
 def run(order: dict[str, Any], payload: bytes | None = None) -> Any:
     """Run what a launcher ordered; ``payload`` is a function and its arguments, by cloudpickle."""
-    function, args = None, ()
-    if payload is not None:
-        import cloudpickle
-
-        function, args = cloudpickle.loads(payload)  # from our own client, over a signed channel
-    return start().run(order, function, args)
+    return start().run(order, payload)

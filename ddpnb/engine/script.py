@@ -244,16 +244,13 @@ def _own_atexit() -> Iterator[None]:
         atexit.register, atexit.unregister = register, unregister
 
 
-_first_state: Any = None
-
-
 def _fresh_randomness() -> None:
-    """torch's generator as at the start of a process, the same on all ranks; Python's from the OS."""
-    global _first_state
-    if _first_state is None:
-        _first_state = torch.random.get_rng_state()
-    torch.random.set_rng_state(_first_state)
+    """Random numbers as at the start of a process: each rank's own, until the script seeds them."""
+    torch.seed()
     random.seed()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
 
 
 def _forget_user_modules() -> None:

@@ -14,7 +14,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import Phase
@@ -156,7 +156,7 @@ class BoxReader:
 
     def _facts(self, number: int) -> dict[str, Any]:
         value = self._strings[number] if 0 < number < len(self._strings) else None
-        return dict[str, Any](value) if isinstance(value, dict) else {}
+        return cast("dict[str, Any]", dict(value)) if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
 
     def phases(self) -> tuple[Phase, ...]:
         """The last phases of the current run, in the order in which they began."""

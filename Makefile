@@ -1,0 +1,40 @@
+# Two commands: `make lab` and `make test`. Both create the environment first if it is not there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: lab test check browser clean
+
+lab: $(VENV)/.installed
+	$(BIN)/ddpnb lab
+
+test: $(VENV)/.tested browser check
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.tested
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/pyright
+
+# The browser of the tests: Debian's package where we may install it, otherwise Playwright's own.
+browser: $(VENV)/.tested
+	@command -v chromium >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
+	else $(BIN)/playwright install chromium; fi
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/pip pyproject.toml tests/constraints.txt
+	$(BIN)/pip install -q -c tests/constraints.txt -e .
+	touch $@
+
+$(VENV)/.tested: $(VENV)/.installed
+	$(BIN)/pip install -q -c tests/constraints.txt -e ".[test]"
+	touch $@
+
+clean:
+	rm -rf $(VENV)

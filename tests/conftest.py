@@ -1,0 +1,52 @@
+"""One world of four ranks for all tests that can share it: a launch costs seconds."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import ddpnb
+
+VICTIMS = Path(__file__).parent / "victims"
+
+
+@pytest.fixture(scope="session")
+def shared_world():
+    with ddpnb.launch(4, patience=3.0, quiet=True) as world:
+        yield world
+
+
+@pytest.fixture
+def world(shared_world):
+    """The shared world, every rank alive and free."""
+    shared_world.restart()
+    return shared_world
+
+
+@pytest.fixture
+def victims() -> Path:
+    return VICTIMS
+
+
+def marked_lines(script: Path, mark: str, case: str) -> set[int]:
+    """Lines of a victim that carry ``# mark`` or ``# mark: case``."""
+    pattern = re.compile(rf"# {mark}(: {case}\b|\s*$)")
+    return {number for number, line in enumerate(script.read_text().splitlines(), 1) if pattern.search(line)}
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch):
+    for name in ("DDP_BACKEND", "RANK", "WORLD_SIZE", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")

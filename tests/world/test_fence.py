@@ -1,0 +1,45 @@
+"""The fence in its three positions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ddpnb.world import FENCES
+
+
+def disagree_quietly(rank_with_max):
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    x = torch.ones(4) * (dist.get_rank() + 1)
+    dist.all_reduce(x, op=dist.ReduceOp.MAX if dist.get_rank() == rank_with_max else dist.ReduceOp.SUM)
+    return float(x[0])
+
+
+@pytest.fixture
+def fence(world, request):
+    before, world.fence = world.fence, request.param
+    yield request.param
+    world.fence = before
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("fence", FENCES, indirect=True)
+def test_reduce_operations_differ(world, fence):
+    """Plain PyTorch says nothing here and mixes the numbers."""
+    run = world.run(disagree_quietly, 2, stream=None).wait(30)
+    assert run.outcome == ("hang" if fence == "raise" else "divergence")
+    assert [f.code for f in run.diagnosis.errors] == ["DDP305"]
+    assert run.diagnosis.errors[0].culprits == (2,)
+    assert run.exit_status == (3 if fence == "raise" else 4)
+    assert ("ddpnb: fence" in "".join(run.log(rank) for rank in range(4))) == (fence == "warn")
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("fence", ["off"], indirect=True)
+def test_without_it_gloo_aborts_and_the_cause_is_still_named(world, fence, victims):
+    run = world.run(victims / "mismatch.py", "shape", stream=None).wait(30)
+    assert run.outcome in ("crash", "hang")
+    assert run.diagnosis.errors[0].code == "DDP303"
+    assert run.diagnosis.errors[0].culprits == (3,)

@@ -1,0 +1,28 @@
+"""Scripts that are slow, uneven but legal, or unusual: nothing may be found."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.conftest import VICTIMS
+
+CASES = re.findall(r"^def (\w+)\(rank\)", (VICTIMS / "healthy.py").read_text(), re.MULTILINE)
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("case", CASES)
+def test_silent(world, case):
+    run = world.run(VICTIMS / "healthy.py", case, stream=None).wait(60)
+    assert run.done
+    assert run.outcome == "ok", str(run.diagnosis)
+    assert run.diagnosis.findings == ()
+    assert run.exit_status == 0
+
+
+@pytest.mark.world
+def test_no_distributed_code(world):
+    run = world.run(VICTIMS / "alone.py", "0.5", stream=None).wait(30)
+    assert run.outcome == "ok"
+    assert "hello" in run.log(3)
