@@ -114,3 +114,40 @@ def guard_of(source: str, line: int) -> tuple[int, str] | None:
             text = ast.unparse(node.test)
             return node.lineno, text if arm == "body" else f"not ({text})"
     return None
+
+
+def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
+    """Statements that can keep a rank from reaching ``line``: (their line, the word, the condition).
+
+    They are the ``continue``, ``break``, ``return`` and ``raise`` that stand before it in its loop
+    (or function) under an ``if`` that does not hold the line itself.
+    """
+    path = _path(source, line)
+    for node, arm in reversed(path):
+        if (
+            isinstance(node, (ast.For, ast.While, ast.AsyncFor, ast.FunctionDef, ast.AsyncFunctionDef))
+            and arm == "body"
+        ):
+            break
+    else:
+        return []
+    found: list[tuple[int, str, str]] = []
+    words = {ast.Continue: "continue", ast.Break: "break", ast.Return: "return", ast.Raise: "raise"}
+
+    def visit(statements: list[ast.stmt], condition: str) -> None:
+        for statement in statements:
+            if statement.lineno >= line or isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                continue
+            word = words.get(type(statement))
+            if word is not None and condition:
+                found.append((statement.lineno, word, condition))
+            if isinstance(statement, ast.If):
+                test = ast.unparse(statement.test)
+                holds = _span(statement)[1] >= line
+                visit(statement.body, condition if holds else test)
+                visit(statement.orelse, condition if holds else f"not ({test})")
+            elif isinstance(statement, (ast.With, ast.AsyncWith, ast.Try)):
+                visit(statement.body, condition)
+
+    visit(node.body, "")
+    return found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
+from ddpnb.analysis.paths import Parting
 from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.recording import RankRecord, Recording
 
 
 def ranks(numbers: Iterable[int], capital: bool = False) -> str:
@@ -42,3 +45,31 @@ def tensors(call: Call) -> str:
 def in_call(call: Call) -> str:
     """``all_reduce #57 of default_pg (float32 [1024])``"""
     return f"{call.title} of {call.group}{tensors(call)}"
+
+
+def different_locals(
+    recording: Recording, where: Parting, culprits: Sequence[int], waiting: Sequence[int], conditions: str
+) -> list[str]:
+    """Variables of these conditions in which the culprits differ from the waiting ranks.
+
+    Looked up in the frame in which the ranks' paths part: it is the one that took the decision.
+    """
+    values = {rank: _locals_of(recording.ranks[rank], where) for rank in (*culprits, *waiting)}
+    found: list[str] = []
+    names = set(re.findall(r"\w+", conditions))
+    for name in (name for name in values[culprits[0]] if name in names):
+        mine = {values[rank].get(name) for rank in culprits}
+        theirs = {values[rank].get(name) for rank in waiting}
+        if len(mine) == len(theirs) == 1 and mine != theirs and None not in mine | theirs:
+            found.append(f"{name} is {mine.pop()} on {ranks(culprits)}, {theirs.pop()} on {ranks(waiting)}.")
+    return found[:3]
+
+
+def _locals_of(record: RankRecord, where: Parting) -> dict[str, str]:
+    frames = [frame for stack in record.stacks for frame in stack.frames]
+    if record.ending is not None:
+        frames += record.ending.frames
+    for frame in frames:
+        if frame.site in (where.one, where.other):
+            return dict(frame.locals)
+    return {}

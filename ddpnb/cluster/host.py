@@ -150,10 +150,10 @@ def py_spy_stacks(pid: int, timeout: float = 3.0) -> tuple[Stack, ...]:
         threads = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
         return ()
-    return tuple(_stack(thread) for thread in threads if isinstance(thread, dict))
+    return tuple(_stack(thread, pid) for thread in threads if isinstance(thread, dict))
 
 
-def _stack(thread: dict[str, Any]) -> Stack:
+def _stack(thread: dict[str, Any], pid: int) -> Stack:
     frames = [
         Frame(
             str(frame.get("filename", "?")),
@@ -163,5 +163,6 @@ def _stack(thread: dict[str, Any]) -> Stack:
         )
         for frame in reversed(thread.get("frames", []))
     ]
-    name = str(thread.get("thread_name") or "?")
-    return Stack(name, tuple(frames), 0, name == "MainThread")
+    main = thread.get("os_thread_id") in (pid, None) and thread.get("thread_name") in ("MainThread", None)
+    name = str(thread.get("thread_name") or ("MainThread" if main else "?"))
+    return Stack(name, tuple(frames), int(thread.get("thread_id") or 0) >> 6 & 0xFFFFFFFF, main)

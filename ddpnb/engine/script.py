@@ -26,7 +26,9 @@ from typing import Any
 
 import torch
 
+from ddpnb.engine.locals import describe_locals
 from ddpnb.engine.sites import is_user_file
+from ddpnb.errors import CollectiveMismatch
 
 
 @dataclass
@@ -85,7 +87,12 @@ def _describe(error: BaseException) -> dict[str, Any]:
     frames = _frames(trace)
     if isinstance(error, SyntaxError) and error.filename:
         frames.append({"file": error.filename, "line": error.lineno or 0, "function": "<module>", "user": True})
-    text = "".join(traceback.format_exception(type(error), error, trace))
+    told = traceback.TracebackException(type(error), error, trace)
+    # The user's traceback is shown as the user's: our frames are left out.
+    told.stack = traceback.StackSummary.from_list(f for f in told.stack if not f.filename.startswith(_OWN))
+    # Where the fence stopped a call, the diagnosis tells the rest.
+    fenced = isinstance(error, CollectiveMismatch)
+    text = f"ddpnb: fence: {error.what}\n" if fenced else "".join(told.format())
     return {
         "exception": type(error).__name__,
         "message": str(error)[:4000],
@@ -98,7 +105,15 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
     found = []
     for frame, line in traceback.walk_tb(trace):
         path = frame.f_code.co_filename
-        found.append({"file": path, "line": line, "function": frame.f_code.co_name, "user": is_user_file(path)})
+        entry: dict[str, Any] = {
+            "file": path,
+            "line": line,
+            "function": frame.f_code.co_name,
+            "user": is_user_file(path),
+        }
+        if entry["user"]:
+            entry["locals"] = describe_locals(frame)
+        found.append(entry)
     return found
 
 

@@ -1,28 +1,24 @@
 """Stacks of this process's threads, and what its main thread waits on, read from inside.
 
-Everything that leaves the rank is bounded: frames, locals, lengths. A ``repr`` of the user's that
-raises is shown as such; a tensor is described by shape, type and device, never by its values on a
-device (that would wait for the device).
+Everything that leaves the rank is bounded.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import reprlib
 import struct
 import sys
 import threading
 import time
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
+from types import FrameType
 from typing import Any
 
-import torch
-
 from ddpnb.engine import script
+from ddpnb.engine.locals import describe_locals
 from ddpnb.engine.sites import is_user_file
 
-MAX_FRAMES, MAX_LOCALS, MAX_THREADS, MAX_TEXT = 64, 40, 64, 160
+MAX_FRAMES, MAX_THREADS = 64, 64
 
 _SYSCALLS = {
     "x86_64": {
@@ -45,58 +41,6 @@ _WORDS = {
     "select": "a file or socket", "epoll_wait": "a file or socket", "pause": "a signal",
     "nanosleep": "sleep()", "clock_nanosleep": "sleep()",
 }  # fmt: skip
-
-
-# Types whose repr runs no code of the user's. Any other could take a lock that the hanging main
-# thread holds, and the hotline would hang with it.
-_PLAIN = (
-    type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, list, tuple, set,
-    frozenset, dict, torch.dtype, torch.device, torch.Size,
-)  # fmt: skip
-
-
-class _Bounded(reprlib.Repr):
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxstring = self.maxother = self.maxlong = MAX_TEXT
-        self.maxlevel = 3
-
-    def repr1(self, x: Any, level: int) -> str:
-        kind = type(x)
-        if kind in _PLAIN:
-            text = super().repr1(x, level)
-        elif isinstance(x, torch.Tensor):
-            text = _describe_tensor(x)
-        elif isinstance(x, BaseException):
-            text = f"{kind.__name__}({', '.join(str(a) for a in x.args if type(a) in (str, int))})"
-        elif hasattr(kind, "dtype") and hasattr(kind, "shape"):
-            text = f"<{kind.__name__} {getattr(x, 'shape', '')} {getattr(x, 'dtype', '')}>"
-        else:
-            text = f"<{kind.__module__}.{kind.__qualname__}>"
-        return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
-
-
-def _describe_tensor(tensor: torch.Tensor) -> str:
-    text = f"tensor{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')} {tensor.device}"
-    if tensor.device.type == "cpu" and tensor.numel() == 1 and type(tensor) in (torch.Tensor, torch.nn.Parameter):
-        text += f" = {tensor.detach().item():.6g}"
-    return text
-
-
-def describe_locals(frame: FrameType) -> dict[str, str]:
-    """The frame's own variables as short text; modules, functions and classes are left out."""
-    bounded = _Bounded()
-    found: dict[str, str] = {}
-    for name, value in list(frame.f_locals.items()):
-        if name.startswith("__") or isinstance(value, (ModuleType, FunctionType, BuiltinFunctionType, type)):
-            continue
-        try:
-            found[name[:80]] = bounded.repr1(value, bounded.maxlevel)
-        except Exception as error:
-            found[name[:80]] = f"<{type(value).__name__}: {type(error).__name__}>"
-        if len(found) == MAX_LOCALS:
-            break
-    return found
 
 
 def frames_of(frame: FrameType | None, with_locals: bool) -> list[dict[str, Any]]:

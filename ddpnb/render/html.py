@@ -25,7 +25,7 @@ _STYLE = """
 .ddpnb code,.ddpnb .k{font-family:var(--jp-code-font-family,ui-monospace,monospace);font-size:12px;background:none}
 .ddpnb ul{margin:8px 0 8px 18px;padding:0}.ddpnb .fix{border-top:1px solid var(--jp-border-color1,#d8dee4);padding-top:8px;margin-top:8px}
 .ddpnb .c{color:var(--c);font-weight:600}.ddpnb svg{width:12px;height:12px;fill:currentColor;vertical-align:-1px;margin-right:5px}
-.ddpnb a{color:var(--jp-content-link-color,#0072B2)}
+.ddpnb a,.ddpnb a code{color:var(--jp-content-link-color,#0072B2);text-decoration:underline}
 [data-jp-theme-light="false"] .ddpnb{--e:%s;--w:%s;--n:%s;--o:%s}
 """
 

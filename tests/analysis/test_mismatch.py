@@ -28,7 +28,9 @@ def sides(recording: Recording) -> tuple[tuple[int, ...], ...]:
 
 
 def test_ranks_that_agree():
-    assert first_disagreement(record(*(Rank(r).calls("all_reduce", line(3)).calls("barrier") for r in range(4)))) is None
+    assert (
+        first_disagreement(record(*(Rank(r).calls("all_reduce", line(3)).calls("barrier") for r in range(4)))) is None
+    )
 
 
 def test_a_rank_that_is_behind_does_not_disagree():
@@ -198,11 +200,11 @@ def test_splits_that_do_not_fit_name_the_rank_in_most_broken_pairs():
 
 def test_splits_of_wrong_length_never_raise():
     recording = record(
-        Rank(0, 3).calls("all_to_all_single", in_splits=(1,), out_splits=()),
-        Rank(1, 3).calls("all_to_all_single", in_splits=(9, 9, 9, 9), out_splits=(9,)),
+        Rank(0, 3).calls("all_to_all_single", in_splits=(1,), out_splits=(2,)),
+        Rank(1, 3).calls("all_to_all_single", in_splits=(9, 9, 9, 9), out_splits=()),
         Rank(2, 3).calls("all_to_all_single"),
     )
-    assert finding(recording).code == "DDP305"
+    assert (finding(recording).code, finding(recording).culprits) == ("DDP305", (0,))
 
 
 def test_three_kinds_of_calls_are_all_named():
@@ -278,17 +280,24 @@ ROUNDS = Script(
 )
 
 
-def test_in_a_loop_the_rank_that_made_its_own_call_more_often_has_skipped():
-    def round_of(rank: Rank) -> Rank:
-        return rank.calls("all_reduce", ROUNDS.at("reduce")).calls("barrier", ROUNDS.at("barrier"))
-
-    recording = record(
-        round_of(Rank(0, 2)).waits("all_reduce", ROUNDS.at("reduce")),
-        round_of(Rank(1, 2)).calls("barrier", ROUNDS.at("barrier"), state=FENCED),
-        script=ROUNDS,
-    )
-    found = finding(recording)
-    assert (found.code, found.culprits, found.waiting) == ("DDP301", (1,), (0,))
+@pytest.mark.parametrize("culprit", [0, 1])
+@pytest.mark.parametrize(
+    ("skipped", "before", "instead"),
+    [("reduce", ["reduce", "barrier"], "barrier"), ("barrier", ["reduce", "barrier", "reduce"], "reduce")],
+)
+def test_of_two_ranks_in_a_loop_the_one_that_left_out_a_call_of_the_round(culprit, skipped, before, instead):
+    """Both did the same until here; what comes next in the loop after that is what both should be in."""
+    ops = {"reduce": "all_reduce", "barrier": "barrier"}
+    ranks = []
+    for number in (0, 1):
+        rank = Rank(number, 2)
+        for mark in before:
+            rank.calls(ops[mark], ROUNDS.at(mark))
+        mark = instead if number == culprit else skipped
+        ranks.append(rank.waits(ops[mark], ROUNDS.at(mark)))
+    found = finding(record(*ranks, script=ROUNDS))
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (culprit,), (1 - culprit,))
+    assert found.collective.op == ops[skipped]
 
 
 BROKEN_OFF = Script(
@@ -330,7 +339,5 @@ def test_a_rank_that_never_was_in_the_loop_has_skipped_the_call():
 
 
 def test_without_a_source_the_calls_are_merely_unlike():
-    recording = record(
-        Rank(0, 2).waits("all_reduce", line(5)), Rank(1, 2).calls("barrier", line(9), state=FENCED)
-    )
+    recording = record(Rank(0, 2).waits("all_reduce", line(5)), Rank(1, 2).calls("barrier", line(9), state=FENCED))
     assert (finding(recording).code, finding(recording).culprits) == ("DDP302", (1,))

@@ -1,0 +1,132 @@
+"""What the door costs: per collective on a fake backend, and per DDP step on gloo.
+
+Four rows in one run: plain, a bare crossing into Python and back, the door with record and fence,
+and ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` (where torch survives it).
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROUNDS, CALLS = 15, 4000
+
+
+def per_call() -> None:
+    import torch
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import FakeWork
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    from ddpnb.engine.blackbox import BlackBox
+    from ddpnb.engine.door import Door
+
+    dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    x = torch.ones(4)
+
+    def once() -> float:
+        began = time.perf_counter()
+        for _ in range(CALLS):
+            dist.all_reduce(x)
+        return (time.perf_counter() - began) / CALLS * 1e6
+
+    after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+    op = torch.ops.c10d.allreduce_.default
+    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    door = Door(BlackBox(os.path.join(folder, "rank0.box"), 0), folder)
+    plain_wait = FakeWork.wait
+    times: dict[str, list[float]] = {"plain": [], "bare crossing": [], "door": []}
+    once()
+    for _ in range(ROUNDS):  # in turn, so that a drift of the machine meets all alike
+        times["plain"].append(once())
+        library = torch.library.Library("c10d", "IMPL")
+        library.impl(
+            "allreduce_", lambda keys, *args: op.redispatch(keys & after, *args), "BackendSelect", with_keyset=True
+        )
+        times["bare crossing"].append(once())
+        library._destroy()
+        door.open()
+        FakeWork.wait = door._watched_wait(plain_wait)
+        times["door"].append(once())
+        door.close()
+        FakeWork.wait = plain_wait
+    plain = statistics.median(times["plain"])
+    print(f"all_reduce of 4 floats, fake backend, 4 ranks, {ROUNDS} rounds of {CALLS}: median us per call")
+    for name, values in times.items():
+        middle = statistics.median(values)
+        print(f"  {name:<16}{middle:8.2f}   adds {middle - plain:6.2f}   x{middle / plain:.2f}")
+
+
+STEP = """
+import os, statistics, sys, tempfile, time
+import torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+kind = sys.argv[1]
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(0)
+model = DDP(nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)]))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.randn(256, 512)
+def steps(n):
+    times = []
+    for _ in range(n):
+        began = time.perf_counter()
+        model(data).square().mean().backward()
+        optimizer.step(); optimizer.zero_grad()
+        times.append(time.perf_counter() - began)
+    return times
+steps(5)
+if kind == "detail":
+    out = {"detail": steps(60)}
+else:
+    from ddpnb.engine.blackbox import BlackBox
+    from ddpnb.engine.door import Door
+    from ddpnb.engine.phases import Phases
+    folder = os.environ["BENCH_FOLDER"]
+    box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
+    door = Door(box, folder); phases = Phases(box, door)
+    out = {"plain": [], "door": []}
+    for _ in range(12):
+        dist.barrier(); out["plain"] += steps(10)
+        dist.barrier(); door.open(); phases.install()
+        out["door"] += steps(10)
+        dist.barrier(); door.close(); phases.remove()
+if rank == 0:
+    for name, values in out.items():
+        print("RESULT", name, statistics.median(values) * 1e3, flush=True)
+dist.barrier()
+os._exit(0)
+"""
+
+
+def per_step() -> None:
+    torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
+    print("a DDP step (8 x Linear(512), batch 256), gloo, 2 ranks: median ms on rank 0")
+    medians = {}
+    for kind, more in (("door", {}), ("detail", {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})):
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+            script = os.path.join(folder, "step.py")
+            with open(script, "w") as file:
+                file.write(STEP)
+            environment = {**os.environ, "BENCH_FOLDER": folder, "OMP_NUM_THREADS": "1", **more}
+            done = subprocess.run(
+                [torchrun, "--nproc-per-node", "2", script, kind],
+                capture_output=True, text=True, env=environment, timeout=300,
+            )  # fmt: skip
+        rows = [line.split() for line in done.stdout.splitlines() if line.startswith("RESULT")]
+        medians |= {name: float(value) for _, name, value in rows}
+        if not rows:
+            print(f"  {kind}: no result (exit status {done.returncode}): {'Signal 11' in done.stderr and 'segmentation fault'}")
+    for name, value in medians.items():
+        print(f"  {name:<8}{value:8.2f}   x{value / medians['plain']:.4f}")
+
+
+if __name__ == "__main__":
+    per_call()
+    per_step()

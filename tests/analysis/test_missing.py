@@ -1,0 +1,365 @@
+"""Waits that the graph proves to be for ever, as the diagnosis of a whole Recording gives them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.model.calls import CallState
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from tests.analysis.recordings import Rank, Script, group, line, record, world_group
+
+
+def only_finding(recording: Recording) -> Finding:
+    found = diagnose(recording)
+    assert found.outcome == "hang"
+    assert found.settled
+    assert len(found.findings) == 1, [one.summary for one in found.findings]
+    return found.findings[0]
+
+
+# -- DDP301: a rank will never make the call
+
+GUARDED = Script(
+    """
+    def main(rank):
+        all_reduce(x)  # reduce
+        if rank == 0:
+            barrier()  # barrier
+    """
+)
+
+
+def test_a_barrier_on_rank_0_only():
+    recording = record(
+        Rank(0).calls("all_reduce", GUARDED.at("reduce")).waits("barrier", GUARDED.at("barrier")),
+        *(Rank(rank).calls("all_reduce", GUARDED.at("reduce")).finishes() for rank in (1, 2, 3)),
+        script=GUARDED,
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (1, 2, 3), (0,))
+    assert (found.collective.op, found.collective.seq) == ("barrier", 2)
+    assert (0, GUARDED.at("barrier")) in found.where
+    assert any("if rank == 0" in text for text in found.evidence)
+
+
+def test_a_rank_that_returned_early():
+    recording = record(*(Rank(r).finishes() if r == 1 else Rank(r).waits("all_reduce", line(7)) for r in range(4)))
+    found = only_finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (1,), (0, 2, 3))
+
+
+def test_a_rank_that_left_by_sys_exit_0_is_the_culprit_too():
+    recording = record(Rank(0, 2).waits("all_reduce", line(7)), Rank(1, 2).exits(0))
+    assert only_finding(recording).culprits == (1,)
+
+
+def test_one_asynchronous_call_less():
+    """The ranks stand at wait(), not at the calls."""
+    ranks = []
+    for number in range(4):
+        rank = Rank(number).calls("all_reduce", line(5)).calls("all_reduce", line(5))
+        ranks.append(rank.finishes() if number == 3 else rank.waits("all_reduce", line(5)).idles(0.5, line(8)))
+    found = only_finding(record(*ranks))
+    assert found.culprits == (3,)
+    assert (0, line(8)) in found.where
+
+
+def test_a_broadcast_that_its_root_never_makes():
+    recording = record(Rank(0).finishes(), *(Rank(rank).waits("broadcast", line(5), root=0) for rank in (1, 2, 3)))
+    found = only_finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (0,), (1, 2, 3))
+
+
+def test_a_leaf_that_skips_a_broadcast_is_no_matter_of_those_that_have_it():
+    recording = record(Rank(0, 3).calls("broadcast", root=0).computes(), Rank(1, 3).finishes(), Rank(2, 3).computes())
+    assert diagnose(recording).findings == ()
+
+
+def test_who_waits_behind_a_stuck_rank_is_a_waiting_rank():
+    """Rank 2 waits for rank 0, which waits for rank 1, which has ended."""
+    recording = record(
+        Rank(0, 3).waits("barrier", line(5), group=group(0, 1)),
+        Rank(1, 3).finishes(),
+        Rank(2, 3).waits("all_reduce", line(9), group=group(0, 2)),
+    )
+    found = only_finding(recording)
+    assert (found.culprits, found.waiting) == ((1,), (0, 2))
+    assert found.collective.op == "barrier"
+
+
+def test_two_deadlocks_that_have_nothing_to_do_with_each_other_are_two_findings():
+    recording = record(
+        Rank(0).waits("barrier", line(5), group=group(0, 1)),
+        Rank(1).finishes(),
+        Rank(2).waits("barrier", line(5), group=group(2, 3)),
+        Rank(3).finishes(),
+    )
+    found = diagnose(recording).findings
+    assert [(one.culprits, one.waiting) for one in found] == [((1,), (0,)), ((3,), (2,))]
+
+
+def test_a_member_that_goes_past_a_call_of_a_small_group():
+    script = Script(
+        """
+        def main(rank):
+            if rank == 1:
+                all_reduce(x, group=pair)  # pair
+            barrier()  # barrier
+        """
+    )
+    pair = group(0, 1)
+    recording = record(
+        *(
+            Rank(r).waits("all_reduce", script.at("pair"), group=pair) if r == 1 else Rank(r).waits("barrier", script.at("barrier"))
+            for r in range(4)
+        ),
+        script=script,
+    )  # fmt: skip
+    found = only_finding(recording)
+    assert found.code == "DDP301"
+    assert 0 in found.culprits
+    assert 1 in found.waiting
+    assert found.collective.group == pair
+
+
+# -- DDP308: a loop that ended earlier
+
+LOOP = Script(
+    """
+    def main(rank):
+        for batch in batches:
+            all_reduce(loss)  # looped
+    """
+)
+
+
+def test_a_rank_with_fewer_batches():
+    ranks = []
+    for number in range(4):
+        rank = Rank(number).calls("all_reduce", LOOP.at("looped")).calls("all_reduce", LOOP.at("looped"))
+        ranks.append(rank.finishes() if number == 2 else rank.waits("all_reduce", LOOP.at("looped")))
+    found = only_finding(record(*ranks, script=LOOP))
+    assert (found.code, found.name) == ("DDP308", "uneven-iterations")
+    assert (found.culprits, found.waiting) == ((2,), (0, 1, 3))
+    assert found.collective.site == LOOP.at("looped")
+
+
+def test_a_return_from_within_the_loop_is_no_uneven_loop():
+    script = Script(
+        """
+        def main(rank):
+            for batch in batches:
+                if bad(batch):
+                    return  # return
+                all_reduce(loss)  # looped
+        """
+    )
+    recording = record(
+        Rank(0, 2).calls("all_reduce", script.at("looped")).waits("all_reduce", script.at("looped")),
+        Rank(1, 2).calls("all_reduce", script.at("looped")).finishes(),
+        script=script,
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits) == ("DDP301", (1,))
+    assert any(f"Line {script.line('return')}" in text for text in found.evidence)
+
+
+# -- DDP306: calls of several groups, crossed
+
+
+def test_two_groups_in_two_orders():
+    one, other = group(0, 1), group(0, 1, ordinal=1)
+    recording = record(
+        Rank(0).waits("all_reduce", line(7), group=one),
+        Rank(1).waits("all_reduce", line(7), group=other),
+        Rank(2).finishes(),
+        Rank(3).finishes(),
+    )
+    found = only_finding(recording)
+    assert (found.code, found.name) == ("DDP306", "group-order")
+    assert set(found.culprits) == {0, 1}
+    assert set(found.where) == {(0, line(7)), (1, line(7))}
+
+
+def test_who_waits_for_a_cycle_is_not_in_it():
+    pair, world = group(0, 1), world_group(4)
+    recording = record(
+        Rank(0).waits("all_reduce", line(5), group=world),
+        Rank(1).waits("all_reduce", line(8), group=pair),
+        Rank(2).waits("all_reduce", line(9), group=world),
+        Rank(3).waits("all_reduce", line(9), group=world),
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP306", (0, 1), (2, 3))
+
+
+# -- DDP307: point to point
+
+
+def test_two_ranks_that_both_receive_first():
+    recording = record(
+        Rank(0).waits("recv", line(5), peer=1),
+        Rank(1).waits("recv", line(5), peer=0),
+        Rank(2).finishes(),
+        Rank(3).finishes(),
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP307", (0, 1), ())
+    assert set(found.where) == {(0, line(5)), (1, line(5))}
+
+
+def test_a_ring_of_receives():
+    recording = record(*(Rank(rank).waits("recv", line(5), peer=(rank - 1) % 4) for rank in range(4)))
+    assert only_finding(recording).culprits == (0, 1, 2, 3)
+
+
+def test_a_send_and_a_receive_with_unlike_tags():
+    recording = record(
+        Rank(0, 2).waits("send", line(5), peer=1, tag=5), Rank(1, 2).waits("recv", line(8), peer=0, tag=7)
+    )
+    found = only_finding(recording)
+    assert found.code == "DDP307"
+    assert any("tag 5" in text for text in found.evidence)
+    assert any("tag 7" in text for text in found.evidence)
+
+
+def test_a_receive_for_which_nobody_sends():
+    recording = record(
+        Rank(0).finishes(), Rank(1).finishes(), Rank(2).finishes(), Rank(3).waits("recv", line(5), peer=0)
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP307", (0,), (3,))
+
+
+def test_a_rank_that_waits_behind_a_receive_is_a_waiting_rank():
+    recording = record(
+        Rank(0, 3).finishes(),
+        Rank(1, 3).waits("recv", line(5), peer=0),
+        Rank(2, 3).waits("barrier", line(9), group=group(1, 2)),
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP307", (0,), (1, 2))
+
+
+def test_a_send_whose_work_was_thrown_away():
+    recording = record(
+        Rank(0, 2).sends(1, line(4), state=CallState.DROPPED).finishes(),
+        Rank(1, 2).waits("recv", line(9), peer=0, idle=20.0),
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP307", (0,), (1,))
+    assert "thrown away" in found.summary
+    assert any(str(line(4)) in text for text in found.evidence)
+
+
+@pytest.mark.parametrize("op", ["send", "recv"])
+def test_a_peer_that_is_not_in_the_group_is_no_culprit(op):
+    """The door writes -1 for it."""
+    found = diagnose(record(Rank(0, 2).waits(op, line(5), peer=-1), Rank(1, 2).finishes()))
+    assert all(rank in (0, 1) for one in found.findings for rank in (*one.culprits, *one.waiting))
+    assert not any("rank -1" in one.summary for one in found.findings)
+
+
+# -- DDP313, DDP314: blocked elsewhere, frozen
+
+
+def test_a_rank_that_is_blocked_elsewhere():
+    recording = record(
+        Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).idles(12.0, line(4), waits_on="a lock (futex)")
+    )
+    found = only_finding(recording)
+    assert (found.code, found.name) == ("DDP313", "blocked-elsewhere")
+    assert (found.culprits, found.waiting) == ((1,), (0,))
+    assert found.where == ((1, line(4)), (0, line(9)))
+    assert "a lock (futex)" in found.summary
+
+
+def test_a_stopped_process():
+    found = only_finding(record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).stops(12.0, line(4))))
+    assert (found.code, found.culprits, found.waiting) == ("DDP314", (1,), (0,))
+    assert "kill -CONT" in found.remedy
+
+
+def test_a_rank_that_holds_the_interpreter_lock_in_native_code():
+    recording = record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).idles(12.0, line(4), answered=False))
+    found = only_finding(recording)
+    assert (found.code, found.culprits) == ("DDP314", (1,))
+    assert "SIGSTOP" not in found.summary
+
+
+def test_a_rank_that_ended_is_to_blame_and_not_one_that_has_just_gone_elsewhere():
+    """Rank 1 has been elsewhere for a second, well within patience; rank 2 will never come."""
+    recording = record(Rank(0, 3).waits("all_reduce", line(9)), Rank(1, 3).idles(1.0, line(4)), Rank(2, 3).finishes())
+    assert only_finding(recording).culprits == (2,)
+
+
+def test_a_stuck_rank_does_not_blame_one_that_computes():
+    recording = record(Rank(0, 3).waits("all_reduce", line(9)), Rank(1, 3).computes(line(4)), Rank(2, 3).finishes())
+    assert only_finding(recording).culprits == (2,)
+
+
+# -- DDP102: a world that never is complete
+
+
+def test_a_rank_that_never_joins():
+    recording = record(*(Rank(rank).starts(line(3)) for rank in range(3)), Rank(3).absent().finishes())
+    found = only_finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP102", (3,), (0, 1, 2))
+    assert (0, line(3)) in found.where
+
+
+def test_a_world_that_is_larger_than_what_was_launched():
+    recording = record(*(Rank(rank, 2).starts(line(3), world_size=4) for rank in range(2)))
+    found = only_finding(recording)
+    assert (found.code, found.culprits) == ("DDP102", (0, 1))
+    assert "4" in found.summary
+    assert "2 were launched" in found.summary
+
+
+def test_the_one_rank_that_expects_another_world_is_the_culprit():
+    recording = record(
+        Rank(0, 3).starts(line(3), world_size=3),
+        Rank(1, 3).starts(line(3), world_size=5),
+        Rank(2, 3).starts(line(3), world_size=3),
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits) == ("DDP102", (1,))
+    assert "5" in found.summary
+
+
+# -- DDP108: groups that not all make
+
+
+def test_a_group_that_one_member_does_not_make():
+    recording = record(
+        *(Rank(r).finishes() if r == 2 else Rank(r).makes_group([0, 1, 2], line(6), state="open") for r in (0, 1, 2)),
+        Rank(3).makes_group([0, 1, 2], line(6)).finishes(),
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP108", (2,), (0, 1))
+    assert (0, line(6)) in found.where
+
+
+def test_a_group_with_other_members_on_one_rank():
+    """Torch lets those pass that are no members by their own list: they go on to the barrier."""
+    recording = record(
+        Rank(0).makes_group([0, 1], line(6), state="open"),
+        Rank(1).makes_group([1, 2], line(6), state="open"),
+        Rank(2).makes_group([0, 1], line(6)).waits("barrier", line(7)),
+        Rank(3).makes_group([0, 1], line(6)).waits("barrier", line(7)),
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits) == ("DDP108", (1,))
+    assert set(found.waiting) >= {0}
+
+
+def test_groups_made_in_another_order():
+    recording = record(
+        Rank(0, 3).makes_group([0, 1], line(6), state="open"),
+        Rank(1, 3).makes_group([1, 2], line(6), state="open"),
+        Rank(2, 3).makes_group([0, 1], line(6)).makes_group([1, 2], line(7), state="open"),
+    )
+    found = only_finding(recording)
+    assert (found.code, found.culprits) == ("DDP108", (1,))

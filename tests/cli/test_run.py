@@ -1,0 +1,125 @@
+"""``ddpnb run`` as a stranger types it: exit status, verdict file, messages, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from tests.conftest import VICTIMS, alive
+
+DDPNB = [sys.executable, "-m", "ddpnb"]
+
+
+def ddpnb(*args, cwd=None, timeout=60, **more):
+    return subprocess.run([*DDPNB, *map(str, args)], capture_output=True, text=True, timeout=timeout, cwd=cwd, **more)
+
+
+def test_hang(tmp_path):
+    done = ddpnb("run", "-n", 3, "--json", "v.json", VICTIMS / "missing.py", "early_return", cwd=tmp_path)
+    assert done.returncode == 3
+    verdict = json.loads((tmp_path / "v.json").read_text())
+    assert (verdict["schema"], verdict["outcome"], verdict["world_size"]) == (1, "hang", 3)
+    assert verdict["exit_codes"] == {"0": None, "1": 0, "2": None}
+    finding = verdict["findings"][0]
+    assert (finding["code"], finding["name"], finding["severity"]) == ("DDP301", "collective-missing", "error")
+    assert (finding["culprits"], finding["waiting"]) == ([1], [0, 2])
+    assert finding["collective"] == {
+        "op": "all_reduce", "group": "default_pg", "seq": 1, "shapes": [[8]], "dtypes": ["float32"],
+    }  # fmt: skip
+    assert {"rank", "file", "line", "function"} == set(finding["where"][0])
+    assert set(verdict["timing"]) == {"launch_s", "run_s", "diagnosis_s"}
+    assert verdict["timing"]["diagnosis_s"] > 0
+    assert "DDP301" in done.stderr and "\x1b" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_success_and_output(tmp_path):
+    done = ddpnb("run", "-n", 2, "--log-dir", "logs", VICTIMS / "alone.py", "0", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == [f"[rank {rank}] hello {VICTIMS / 'alone.py'} 0" for rank in range(2)]
+    assert sorted(os.listdir(tmp_path / "logs")) == ["rank0.log", "rank1.log"]
+
+
+def test_the_scripts_own_status(tmp_path):
+    script = tmp_path / "s.py"
+    script.write_text("import os, sys\nif os.environ['RANK'] == '1': sys.exit(9)\n")
+    done = ddpnb("run", "-n", 2, "--patience", 2, script)
+    assert done.returncode == 9
+    assert "sys.exit(9)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["run"], "SCRIPT"),
+        (["run", "nope.py"], "does not exist"),
+        (["run", "-n", "0", "x.py"], "at least one rank"),
+        (["run", "-n", "two", "x.py"], "invalid int"),
+        (["run", "--backend", "mpi", "x.py"], "unknown backend"),
+        (["run", "--patience", "0", "x.py"], "patience"),
+        (["run", "--json", "no/such/dir/v.json", "x.py"], "cannot write"),
+        (["run", "--log-dir", "x.py/logs", "x.py"], "cannot write"),
+        (["run", "--worldsize", "3", "x.py"], "unrecognized|required"),
+        (["frobnicate"], "invalid choice"),
+    ],
+)
+def test_wrong_use(args, says, tmp_path):
+    (tmp_path / "x.py").write_text("")
+    done = ddpnb(*args, cwd=tmp_path)
+    assert done.returncode == 2
+    assert any(word in done.stderr for word in says.split("|")), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_backend_from_the_environment(tmp_path):
+    done = ddpnb("run", "x.py", cwd=tmp_path, env={**os.environ, "DDP_BACKEND": "smoke"})
+    assert done.returncode == 2
+
+
+@pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a GPU: nothing to fall back from")
+def test_nccl_without_a_gpu_falls_back_and_says_so():
+    done = ddpnb("run", "-n", 2, "--backend", "nccl", VICTIMS / "healthy.py", "other_shapes_same_size")
+    assert done.returncode == 0
+    assert "falling back to gloo" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("after", [0.3, 1.5, 6.0], ids=["early", "starting", "running"])
+def test_interrupted(number, status, after):
+    """At any moment: the right status, no traceback, nothing left running."""
+    process = subprocess.Popen(
+        [*DDPNB, "run", "-n", "2", str(VICTIMS / "alone.py"), "600"], stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(after)
+    children = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    if after > 1:
+        assert process.returncode == status
+        assert "Traceback" not in said
+    deadline = time.monotonic() + 5
+    while any(map(alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, children))
+
+
+def test_reader_that_went_away():
+    """``ddpnb run ... | head -1`` ends well."""
+    command = (
+        f"{sys.executable} -m ddpnb run -n 2 {VICTIMS / 'alone.py'} 0.5 | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_stays_in_shared_memory(tmp_path):
+    before = set(os.listdir("/dev/shm"))
+    ddpnb("run", "-n", 2, VICTIMS / "missing.py", "early_return")
+    assert {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("ddpnb")} == set()

@@ -1,0 +1,76 @@
+"""Looks at real processes from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ddpnb.cluster.host import Watch, py_spy_stacks, sample
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def followed(code, seconds=1.6, before=lambda pid: None):
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        time.sleep(0.5)
+        before(process.pid)
+        watch = Watch()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            watch.take(sample([process.pid])[process.pid])
+            time.sleep(0.05)
+        return watch
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_computing():
+    watch = followed("while True: pass")
+    assert watch.activity == "computing" and watch.idle_s < 0.3
+
+
+def test_idle():
+    watch = followed("import time; time.sleep(60)")
+    assert watch.activity == "idle" and watch.idle_s > 1
+
+
+def test_a_computing_child_counts():
+    watch = followed("import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])")
+    assert watch.activity == "computing"
+
+
+def test_writing_counts():
+    """A checkpoint goes to a slow disk: little CPU, many bytes."""
+    code = "import os, time\nf = open('/dev/null', 'wb', buffering=0)\nwhile True: f.write(bytes(1 << 16)); time.sleep(0.02)"
+    assert followed(code).idle_s < 0.5
+
+
+def test_stopped():
+    assert (
+        followed("import time; time.sleep(60)", before=lambda pid: os.kill(pid, signal.SIGSTOP)).activity == "stopped"
+    )
+
+
+def test_gone():
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert sample([process.pid])[process.pid].status == "gone"
+
+
+def test_py_spy_tells_what_a_silent_process_does():
+    process = subprocess.Popen([sys.executable, "-c", "import time\ndef rest():\n    time.sleep(60)\nrest()"])
+    try:
+        time.sleep(0.5)
+        stacks = py_spy_stacks(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+    assert stacks[0].main and stacks[0].innermost.function == "rest"
+    assert py_spy_stacks(process.pid) == ()

@@ -1,0 +1,154 @@
+"""The door on a process group of one, in a process of its own: it changes nothing and gets out of the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+PREAMBLE = """
+import os, sys, json, tempfile, torch, torch.distributed as dist
+from datetime import timedelta
+from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.door import Door
+from ddpnb.engine.phases import Phases
+from ddpnb.model.blackbox import BoxReader
+folder = tempfile.mkdtemp()
+box = BlackBox(os.path.join(folder, "rank0.box"), 0)
+door = Door(box, folder)
+door.open()
+phases = Phases(box, door)
+phases.install()
+dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=0, world_size=1)
+def calls():
+    door.poll()
+    return [(c.op, c.seq, c.state.name) for c in BoxReader(box.memory).calls()]
+"""
+
+
+def run(body):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PREAMBLE) + textwrap.dedent(body)],
+        capture_output=True, text=True, timeout=100, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def test_every_way_passes():
+    """User calls, DDP's reducer, functional collectives, inference mode: all are seen and complete."""
+    found, _ = run("""
+        x = torch.ones(4)
+        dist.all_reduce(x)
+        with torch.inference_mode():
+            dist.all_reduce(torch.ones(2))
+        work = dist.all_reduce(x, async_op=True)
+        work.wait()
+        dist.broadcast(x, src=0)
+        dist.all_gather([torch.zeros(4)], x)
+        dist.all_gather_into_tensor(torch.zeros(4), x)
+        dist.reduce_scatter_tensor(torch.zeros(4), x)
+        dist.barrier()
+        dist.monitored_barrier()
+        import torch.distributed._functional_collectives as funcol
+        funcol.all_reduce(x, "sum", dist.group.WORLD).add(1)
+        print(json.dumps(calls()))
+    """)
+    ops = ["all_reduce"] * 3 + ["broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter_tensor"]
+    ops += ["barrier", "monitored_barrier", "all_reduce"]
+    assert [call[0] for call in found] == ops
+    assert [call[1] for call in found] == list(range(1, len(ops) + 1))
+    assert {call[2] for call in found} == {"COMPLETED"}
+
+
+def test_numbers_are_the_same():
+    """Training with and without the door gives the same bits."""
+    found, _ = run("""
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        def train():
+            torch.manual_seed(0)
+            model = DDP(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2)))
+            optimizer = torch.optim.Adam(model.parameters())
+            for _ in range(5):
+                model(torch.randn(6, 4)).square().sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            return [p.tolist() for p in model.parameters()]
+        with_door = train()
+        steps = BoxReader(box.memory).status.steps
+        door.close(); phases.remove()
+        print(json.dumps([with_door == train(), steps]))
+    """)
+    assert found == [True, 5]
+
+
+def test_a_failing_hook_detaches_itself_and_says_so_once():
+    found, said = run("""
+        door._signatures.of = lambda *args: 1 / 0
+        door.close(); door.open()
+        door._signatures = None
+        x = torch.ones(3) * 2
+        dist.all_reduce(x); dist.all_reduce(x)
+        print(json.dumps([x.tolist(), door._library is None]))
+    """)
+    assert found == [[2.0, 2.0, 2.0], True]
+    assert said.count("a hook failed") == 1
+
+
+def test_closed_leaves_no_trace():
+    found, _ = run("""
+        from torch._C._distributed_c10d import Work
+        door.close(); phases.remove()
+        dist.all_reduce(torch.ones(1))
+        print(json.dumps([calls(), Work.wait.__name__, dist.init_process_group.__module__]))
+    """)
+    assert found[0] == []
+    assert found[1] == "wait"
+
+
+def test_two_groups_with_the_same_ranks_are_told_apart():
+    found, _ = run("""
+        a, b = dist.new_group([0]), dist.new_group([0])
+        for group in (a, b, b):
+            dist.all_reduce(torch.ones(1), group=group)
+        print(json.dumps([(c.group.key, c.seq) for c in BoxReader(box.memory).calls()]))
+    """)
+    assert found == [["0#1", 1], ["0#2", 1], ["0#2", 2]]
+
+
+def test_no_tensor_is_kept_alive():
+    """After a wait the door holds nothing: memory use stays the user's own."""
+    found, _ = run("""
+        import gc, weakref
+        class Marked(torch.Tensor): pass
+        alive = []
+        for asynchronous in (False, True):
+            x = torch.ones(1000)
+            storage = weakref.ref(x.untyped_storage())
+            work = dist.all_reduce(x, async_op=asynchronous)
+            if work is not None: work.wait()
+            del x, work
+            gc.collect()
+            alive.append(storage() is not None)
+        print(json.dumps([alive, len(door._pending)]))
+    """)
+    assert found == [[False, False], 0]
+
+
+def test_a_forked_child_does_not_write_into_the_box():
+    found, _ = run("""
+        from ddpnb.engine import rank
+        before = len(calls())
+        os.environ["DDPNB_FOLDER"], os.environ["RANK"] = tempfile.mkdtemp(), "0"
+        door.close(); phases.remove()
+        own = rank.start()
+        child = os.fork()
+        if child == 0:
+            dist.destroy_process_group()
+            os._exit(own.door._library is not None)
+        _, status = os.waitpid(child, 0)
+        print(json.dumps([os.waitstatus_to_exitcode(status), own.door._library is not None]))
+    """)
+    assert found == [0, True]

@@ -1,0 +1,37 @@
+"""Diagnoses to be shown: a usual one, and one whose every text comes from a hostile rank."""
+
+from __future__ import annotations
+
+from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.findings import Diagnosis, Finding
+
+SITE = Site("/home/user/train.py", 91, "main")
+CALL = Call(
+    3,
+    Group((0, 1, 2, 3), label="default_pg"),
+    57,
+    Signature("all_reduce", ((1024,),), ("float32",)),
+    SITE,
+    CallState.WAITING,
+)
+USUAL = Finding(
+    "DDP301",
+    "Rank 1 will never make the all_reduce that ranks 0, 2 and 3 are waiting in.",
+    (1,),
+    (0, 2, 3),
+    CALL,
+    ((1, Site("/home/user/train.py", 95, "main")), (0, SITE)),
+    ("Ranks 0, 2 and 3 are in all_reduce #57.", "Line 90 decides: if rank != 1."),
+    "Let all ranks take the same path.",
+)
+
+
+def hang(*findings: Finding, **changes: object) -> Diagnosis:
+    return Diagnosis("hang", findings or (USUAL,), settled=True, world_size=4, **changes)
+
+
+def saying(text: str) -> Diagnosis:
+    """Every text that a rank has a say in is ``text``."""
+    site = Site(text, 7, text)
+    call = Call(1, Group((0, 1), label=text), 1, Signature(text, dtypes=(text,)), site, CallState.WAITING)
+    return hang(Finding("DDP312", text, (1,), (0,), call, ((1, site),), (text,), text))
