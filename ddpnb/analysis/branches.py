@@ -151,3 +151,15 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
 
     visit(node.body, "")
     return found
+
+
+def decisions(source: str, line: int, ended: bool = False) -> list[tuple[int, str]]:
+    """What can keep a rank from the call in ``line``: lines and, for each, the reason in words.
+
+    ``ended``: the rank has left the script, so going on with the next round is no explanation.
+    """
+    guard = guard_of(source, line)
+    if guard is not None:
+        return [(guard[0], f"Line {guard[0]} decides: if {guard[1]}.")]
+    ways = [way for way in ways_around(source, line) if not (ended and way[1] == "continue")]
+    return [(at, f"Line {at} can leave it out: {word}, if {condition}.") for at, word, condition in ways[:3]]

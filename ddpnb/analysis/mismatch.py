@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.branches import guard_of, loop_around, ways_around
+from ddpnb.analysis.branches import decisions, loop_around
 from ddpnb.analysis.paths import Parting, parting, path_to
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.findings import Finding
@@ -200,7 +200,7 @@ def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Findi
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}, "
         f"the same place in the sequence of {mine.group}.",
     ]
-    reasons = _why_skipped(source, where.other.line if culprits == odd else where.one.line)
+    reasons = [text for _, text in decisions(source, where.other.line if culprits == odd else where.one.line)]
     evidence += reasons
     evidence += phrases.different_locals(recording, where, culprits, waiting, " ".join(reasons))
     return Finding(
@@ -214,16 +214,6 @@ def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Findi
         tuple(evidence),
         "Let all ranks take the same path: decide together (reduce the flag first), then call on all ranks or on none.",
     )
-
-
-def _why_skipped(source: str, line: int) -> list[str]:
-    """What in the source can keep a rank from the call in ``line``."""
-    guard = guard_of(source, line)
-    if guard is not None:
-        return [f"Line {guard[0]} decides: if {guard[1]}."]
-    return [
-        f"Line {at} can leave it out: {word}, if {condition}." for at, word, condition in ways_around(source, line)[:3]
-    ]
 
 
 def _passed_by(recording: Recording, found: Disagreement, where: Parting) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ddpnb.analysis import phrases
-from ddpnb.analysis.branches import guard_of, loop_around, loop_returns
+from ddpnb.analysis.branches import decisions, loop_around, loop_returns
 from ddpnb.analysis.mismatch import uneven_iterations
 from ddpnb.analysis.paths import parting, path_to
 from ddpnb.analysis.standing import Kind, Standing
@@ -285,11 +287,11 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
     early = loop_returns(source, call.site.line) if source else None
     if all(been.values()) and in_loop and early is None:
         return uneven_iterations(tuple(missing), tuple(waiting), call, where, evidence)
-    if early is not None and all(been.values()):
-        evidence.append(f"Line {early} returns from inside the loop.")
-    guard = guard_of(source, call.site.line) if source else None
-    if guard is not None:
-        evidence.append(f"Line {guard[0]} decides: if {guard[1]}.")
+    decided = decisions(source, call.site.line, ended=True) if source else []
+    evidence += [text for _, text in decided]
+    if len(decided) == 1:  # a rank that has ended stands nowhere: show where it turned away
+        turned = replace(call.site, line=decided[0][0])
+        where = tuple((rank, turned if rank in missing else site) for rank, site in where)
     return Finding(
         "DDP301",
         f"{phrases.ranks(missing, True)} will never make the {call.op} that {phrases.ranks(waiting)} "
