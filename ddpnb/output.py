@@ -75,8 +75,9 @@ class Stream:
                 self._target = None
                 folder = os.path.dirname(self._logs[rank])
                 text = text[: max(0, len(text) + self._left)] + f"\nddpnb: more than is shown here: see {folder}\n"
+        encoding = getattr(target, "encoding", None) or "utf-8"
         try:
-            target.write(text)
+            target.write(text.encode(encoding, "backslashreplace").decode(encoding))
             target.flush()
         except (OSError, ValueError):  # the reader has gone (a closed pipe): the files stay
             self._target = None

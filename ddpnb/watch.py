@@ -142,15 +142,17 @@ class Observer:
         status = self.status(rank)
         ending = self.ending(rank)
         current = seen.reader is not None and status.run == self._run
+        calls = seen.reader.calls(_HISTORY) if seen.reader is not None and current else ()
         return RankRecord(
             rank=rank,
             pid=self._engines.pid(rank),
-            calls=seen.reader.calls(_HISTORY) if seen.reader is not None and current else (),
+            calls=calls,
             phases=seen.reader.phases() if seen.reader is not None and current else (),
             stacks=seen.stacks if ending is None else (),
             process=self._process_of(seen, answer) if ending is None else Process("gone"),
             ending=ending,
             steps=status.steps,
+            forgotten=calls[0].number - status.first_call if calls else 0,
         )
 
     def _process_of(self, seen: _Seen, answer: dict[str, Any] | None) -> Process:

@@ -7,6 +7,7 @@ for the other), or one may have skipped what the other waits in. The syntax tree
 from __future__ import annotations
 
 import ast
+import warnings
 from functools import lru_cache
 from typing import Literal
 
@@ -16,32 +17,40 @@ Relation = Literal["same", "exclusive", "sequence", "unknown"]
 @lru_cache(maxsize=64)
 def _tree(source: str) -> ast.Module | None:
     try:
-        return ast.parse(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what the compiler thinks of the user's text is not ours to say
+            return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-def _path(source: str, line: int) -> list[tuple[ast.AST, str]]:
-    """The statements around ``line``, outermost first, each with the arm of it that holds the line."""
+Path = list[tuple[ast.AST, str]]
+_LOOPS = (ast.For, ast.While, ast.AsyncFor)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _path(source: str, line: int) -> Path:
+    """The statements around ``line``, outermost first, each with the arm of it that holds the line.
+
+    The arm of the last one is empty: the line is that statement itself, or its header.
+    """
     node: ast.AST | None = _tree(source)
-    found: list[tuple[ast.AST, str]] = []
+    found: Path = []
     while node is not None:
-        inner = None
+        arm, inner = "", None
         for name, value in ast.iter_fields(node):
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
                     first, last = _span(child)
                     if first <= line <= last:
-                        found.append((node, name if not isinstance(child, ast.match_case) else str(id(child))))
+                        # Each handler and each case is an arm of its own.
+                        arm = name if isinstance(child, ast.stmt) else f"{name} {first}"
                         inner = child
+        if inner is None and isinstance(node, ast.Module):
+            return []
+        found.append((node, arm))
         node = inner
-        if inner is not None and not any(True for _ in _children(inner)):
-            found.append((inner, ""))
     return found
-
-
-def _children(node: ast.AST) -> list[ast.AST]:
-    return [n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.stmt, ast.ExceptHandler, ast.match_case))]
 
 
 def _span(node: ast.AST) -> tuple[int, int]:
@@ -65,52 +74,67 @@ def relation(source: str, one: int, other: int) -> Relation:
     paths = _path(source, one), _path(source, other)
     if not paths[0] or not paths[1]:
         return "unknown"
-    function = None
+    own = [_function_of(path) for path in paths]
+    if own[0] is not own[1]:
+        return "unknown"
     for (node_a, arm_a), (node_b, arm_b) in zip(*paths, strict=False):
         if node_a is not node_b:
             break
-        if isinstance(node_a, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            function = node_a
         if arm_a != arm_b:
-            return "exclusive" if isinstance(node_a, (ast.If, ast.Match)) else "sequence"
-    own = [_function_of(path) for path in paths]
-    return "sequence" if own[0] is own[1] is function or own[0] is own[1] else "unknown"
+            return "exclusive" if _excludes(node_a, arm_a, arm_b) else "sequence"
+    return "sequence"
 
 
-def _function_of(path: list[tuple[ast.AST, str]]) -> ast.AST | None:
-    return next((n for n, _ in reversed(path) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+def _excludes(node: ast.AST, one: str, other: str) -> bool:
+    """Whether no run passes both of these arms of a statement."""
+    if not one or not other:  # the header comes before every arm
+        return False
+    if isinstance(node, (ast.If, ast.Match)):
+        return True
+    past_the_body = [arm.startswith("handlers") or arm == "orelse" for arm in (one, other)]
+    return isinstance(node, (ast.Try, ast.TryStar)) and all(past_the_body)
+
+
+def _function_of(path: Path) -> ast.AST | None:
+    return next((n for n, arm in reversed(path) if isinstance(n, _FUNCTIONS) and arm == "body"), None)
+
+
+def _loops(source: str, line: int) -> list[ast.AST]:
+    """The loops around ``line`` in its function, innermost first; a ``while`` holds its condition."""
+    found: list[ast.AST] = []
+    for node, arm in reversed(_path(source, line)):
+        if isinstance(node, _FUNCTIONS) and arm == "body":
+            break
+        if isinstance(node, _LOOPS) and (arm == "body" or (isinstance(node, ast.While) and not arm)):
+            found.append(node)
+    return found
 
 
 def loop_around(source: str, line: int) -> tuple[int, int] | None:
     """First and last line of the innermost loop around ``line`` in its function."""
-    for node, arm in reversed(_path(source, line)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return None
-        if isinstance(node, (ast.For, ast.While, ast.AsyncFor)) and arm == "body":
-            return _span(node)
-    return None
+    loops = _loops(source, line)
+    return _span(loops[0]) if loops else None
 
 
 def loop_returns(source: str, line: int) -> int | None:
     """The line of a ``return`` inside the loops around ``line`` (a way to leave early), if any."""
-    loops = [
-        node
-        for node, arm in _path(source, line)
-        if isinstance(node, (ast.For, ast.While, ast.AsyncFor)) and arm == "body"
-    ]
-    for loop in loops[::-1]:
-        for node in ast.walk(loop):
+    for loop in _loops(source, line):
+        waiting = list(ast.iter_child_nodes(loop))
+        while waiting:
+            node = waiting.pop()
             if isinstance(node, ast.Return):
                 return node.lineno
+            if not isinstance(node, (*_FUNCTIONS, ast.Lambda, ast.ClassDef)):
+                waiting += ast.iter_child_nodes(node)
     return None
 
 
 def guard_of(source: str, line: int) -> tuple[int, str] | None:
     """The innermost ``if`` around ``line`` in its function: its line and its condition as text."""
     for node, arm in reversed(_path(source, line)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(node, _FUNCTIONS) and arm == "body":
             return None
-        if isinstance(node, ast.If):
+        if isinstance(node, ast.If) and arm:
             text = ast.unparse(node.test)
             return node.lineno, text if arm == "body" else f"not ({text})"
     return None
@@ -136,7 +160,7 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
 
     def visit(statements: list[ast.stmt], condition: str) -> None:
         for statement in statements:
-            if statement.lineno >= line or isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if statement.lineno >= line or isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
                 continue
             word = words.get(type(statement))
             if word is not None and condition:

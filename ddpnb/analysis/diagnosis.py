@@ -27,13 +27,14 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     found_waits = waits(recording, standing, patience)
     held = stuck(found_waits, standing, patience)
     findings = _findings(recording, standing, found_waits, held, patience)
-    ended = all(s.kind is Kind.ENDED for s in standing.values())
+    unknown = set(range(recording.world_size)) - set(standing)
+    ended = not unknown and all(s.kind is Kind.ENDED for s in standing.values())
     errors = [finding for finding in findings if finding.severity == "error"]
     return Diagnosis(
         outcome=_outcome(recording, errors),
         findings=tuple(findings),
         settled=ended
-        or bool(held)
+        or (bool(held) and bool(errors))
         or any(f.code in ("DDP313", "DDP314") for f in errors)
         or any(_stands_in(standing, f, patience) for f in errors if f.code in _MISMATCHES),
         world_size=recording.world_size,
@@ -73,8 +74,9 @@ def _findings(
         lost = {rank for rank, record in recording.ranks.items() if endings.is_consequence(record)}
         if lost:
             failures = _why_lost(recording, standing, lost, patience)
+            failures = failures or endings.find(recording, found_waits, consequences=True)
     if not failures:
-        failures = missing.find(recording, standing, found_waits, held)
+        failures = missing.find(recording, standing, found_waits, held, patience)
     if odd is not None:  # it went through unnoticed, with wrong numbers
         failures = [*failures, mismatch.explain(recording, odd)]
     if not failures:
@@ -99,7 +101,7 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
             process = replace(one.record.process, idle_s=max(one.idle_s, patience), wakes_in_s=None)
             then[rank] = replace(one, record=replace(one.record, process=process))
     found_waits = waits(recording, then, patience)
-    return missing.find(recording, then, found_waits, stuck(found_waits, then, patience))
+    return missing.find(recording, then, found_waits, stuck(found_waits, then, patience), patience)
 
 
 def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patience: float) -> list[Finding]:

@@ -26,6 +26,9 @@ def is_consequence(record: RankRecord) -> bool:
     ending = record.ending
     if ending is None or ending.how != "raised":
         return False
+    inside = ending.frames[-1] if ending.frames else None
+    if inside is not None and not inside.user and not re.search(r"[/\\](torch|ddpnb)[/\\]", inside.file):
+        return False  # another library's connection, not the ranks' own
     if ending.exception in _NETWORK_ERRORS:
         return _CONSEQUENCE.search(ending.message) is not None and "EADDRINUSE" not in ending.message
     if ending.exception not in ("RuntimeError", "TimeoutError", "ConnectionError", "ConnectionResetError"):
@@ -41,14 +44,14 @@ def is_fence_stop(ending: Ending | None) -> bool:
     return ending is not None and ending.exception == "CollectiveMismatch"
 
 
-def find(recording: Recording, waits: dict[int, Wait]) -> list[Finding]:
-    """A finding per independent failure, the earliest first; consequences are left out."""
+def find(recording: Recording, waits: dict[int, Wait], consequences: bool = False) -> list[Finding]:
+    """A finding per independent failure, the earliest first; consequences are left out unless asked for."""
     roots = {
         rank: record.ending
         for rank, record in recording.ranks.items()
         if record.ending is not None
         and not record.ending.well
-        and not is_consequence(record)
+        and (consequences or not is_consequence(record))
         and not is_fence_stop(record.ending)
     }
     groups: dict[tuple[object, ...], list[int]] = {}
@@ -65,7 +68,7 @@ def _finding(recording: Recording, ranks: list[int], waits: dict[int, Wait]) -> 
     ending = record.ending
     assert ending is not None
     waiting = [rank for rank, wait in sorted(waits.items()) if wait.missing & set(ranks)]
-    lost = [r for r, other in sorted(recording.ranks.items()) if is_consequence(other)]
+    lost = [r for r, other in sorted(recording.ranks.items()) if is_consequence(other) and r not in ranks]
     waiting = sorted(set(waiting) | set(lost))
     call = waits[waiting[0]].standing.call if waiting and waiting[0] in waits else None
     where = [(rank, last_site(recording.ranks[rank])) for rank in ranks]

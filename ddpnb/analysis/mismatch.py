@@ -221,11 +221,15 @@ def _passed_by(recording: Recording, found: Disagreement, where: Parting) -> boo
     odd, reference = found.calls[found.sides[-1][0]], found.calls[found.sides[0][0]]
     loops = loop_around(recording.sources.get(where.one.file, ""), where.one.line)
     if loops is not None and loops[0] <= where.other.line <= loops[1]:
-        # In a loop the earlier line may be the next round: who made its own call more often than
-        # the other's has skipped the other's.
-        record = recording.ranks[found.sides[0][0]]
-        return _count(record, reference) > _count(record, odd)
+        # In a loop the earlier line may be the next round's: count the rounds of each side.
+        reference_skipped = _rounds_ahead(recording.ranks[found.sides[0][0]], reference, odd)
+        return reference_skipped and not _rounds_ahead(recording.ranks[found.sides[-1][0]], odd, reference)
     return where.other.line > where.one.line
+
+
+def _rounds_ahead(record: RankRecord, own: Call, other: Call) -> bool:
+    """Whether this rank has come to its own call more often than to the other's, beyond their order."""
+    return _count(record, own) > _count(record, other) + (own.site.line < other.site.line)
 
 
 def _count(record: RankRecord, call: Call) -> int:

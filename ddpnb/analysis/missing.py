@@ -9,7 +9,7 @@ from ddpnb.analysis.branches import decisions, loop_around, loop_returns
 from ddpnb.analysis.mismatch import uneven_iterations
 from ddpnb.analysis.paths import parting, path_to
 from ddpnb.analysis.standing import Kind, Standing
-from ddpnb.analysis.waits import Wait, as_int
+from ddpnb.analysis.waits import Wait, as_int, members_of
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
@@ -20,12 +20,18 @@ def find(
     standings: dict[int, Standing],
     waits: dict[int, Wait],
     stuck: frozenset[int],
+    patience: float,
 ) -> list[Finding]:
     """One finding per independent knot of the wait-for graph."""
     found = []
     for knot in _knots(waits, stuck):
         waiting = sorted(knot & stuck)
-        gone = sorted(knot - stuck)
+        # Of those that are awaited, the ones that may still come are not to blame.
+        gone = [
+            rank
+            for rank in sorted(knot - stuck)
+            if rank not in standings or standings[rank].kind is Kind.ENDED or standings[rank].expired(patience)
+        ]
         finding = _explain(recording, standings, waits, waiting, gone)
         if finding is not None:
             found.append(finding)
@@ -180,13 +186,13 @@ def _group_not_made(
     evidence = []
     for rank in sorted(set(grouping) | set(culprits))[:8]:
         made = [p for p in standings[rank].record.phases if p.name == "new_group"] if rank in standings else []
-        lists = ", ".join(str(list(p.facts.get("ranks", ()))) for p in made[-4:]) or "none"
+        lists = ", ".join(str(members_of(p)) for p in made[-4:]) or "none"
         evidence.append(
             f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
         )
     makers = [rank for rank in grouping if rank not in culprits] or grouping
     phase = standings[makers[0]].phase
-    members = list(phase.facts.get("ranks", ())) if phase is not None else []
+    members = members_of(phase) if phase is not None else []
     return Finding(
         "DDP108",
         f"{phrases.ranks(makers, True)} {phrases.verb(makers, 'is', 'are')} making a group of {members}, "
@@ -209,7 +215,7 @@ def _p2p(
 ) -> Finding:
     p2p = {rank: call for rank, call in calls.items() if call.is_p2p}
     rest = sorted(set(calls) - set(p2p))
-    peers = sorted({peer for rank in p2p for peer in waits[rank].missing if peer not in p2p})
+    peers = sorted({peer for rank in p2p for peer in waits[rank].missing if peer not in p2p and peer in standings})
     evidence = [
         f"Rank {rank} is in {call.title}{phrases.at(standings[rank].site)}." for rank, call in sorted(p2p.items())[:8]
     ]
@@ -388,11 +394,7 @@ def _cycle(waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, ...]:
 def _unlike_lists(standings: dict[int, Standing]) -> list[int]:
     """The ranks whose lists for new_group are unlike those of the others, at the first such call."""
     made = {
-        rank: [
-            tuple(p.facts.get("ranks", ()))
-            for p in s.record.phases
-            if p.name == "new_group" and not p.facts.get("local")
-        ]
+        rank: [tuple(members_of(p)) for p in s.record.phases if p.name == "new_group" and not p.facts.get("local")]
         for rank, s in standings.items()
     }
     for turn in range(max(map(len, made.values()), default=0)):

@@ -6,6 +6,7 @@ are live; what is left over when nothing more can be made live is stuck, for eve
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ddpnb.analysis.standing import Kind, Standing
@@ -80,7 +81,7 @@ def arrived(record: RankRecord | None, call: Call) -> bool:
                 return False
             if not any(c.seq == call.seq and c.group.key == call.group.key for c in record.calls):
                 return True  # later ones are in the ring and this one has left it
-    return False
+    return record.forgotten > 0  # it may lie further back than what is recorded: the benefit of the doubt
 
 
 def _wait_in_call(recording: Recording, standing: Standing, call: Call, patience: float) -> Wait:
@@ -104,45 +105,49 @@ def _wait_in_p2p(recording: Recording, standing: Standing, call: Call, patience:
     me, finite = standing.rank, call.timeout_ms > 0
     # A send whose Work was thrown away may have arrived or not: patience decides.
     doubtful = standing.idle_s < patience
+    others = frozenset(member for member in call.group.ranks if member != me)
+    mine = recording.ranks[me]
+    # Sends to me that no finished receive of mine has taken; from whom a receive from any took is
+    # not recorded.
+    sent = sum(_made(recording.ranks.get(other), "send", me, call, doubtful) for other in others)
+    received = sum(
+        c.op in ("recv", "recv_any_source") and c.state is CallState.COMPLETED and _same_tag(c, call)
+        for c in mine.calls
+    )
+    left = sent - received if not mine.forgotten else sent
     if call.op == "recv_any_source":
-        others = frozenset(member for member in call.group.ranks if member != me)
-        senders = frozenset(
-            other
-            for other in others
-            if _count(recording.ranks.get(other), "send", me, call) > _received_from(recording.ranks[me], other, call)
-        )
-        return Wait(standing, frozenset() if senders else others, frozenset(), finite)
-    place = sum(1 for c in recording.ranks[me].calls if c.number <= call.number and _same_channel(c, call))
+        return Wait(standing, frozenset() if left > 0 else others, frozenset(), finite)
+    place = call.turn or sum(1 for c in mine.calls if c.number <= call.number and _same_channel(c, call))
     record = recording.ranks.get(call.peer)
     if call.op == "recv":
-        matched = _count(record, "send", me, call, doubtful) >= place
+        matched = left > 0 and _made(record, "send", me, call, doubtful) >= place
     else:
-        matched = _count(record, "recv", me, call) + _count(record, "recv_any_source", -1, call) >= place
+        matched = _made(record, "recv", me, call) + _made(record, "recv_any_source", -1, call) >= place
     missing = frozenset() if matched else frozenset({call.peer})
     return Wait(standing, missing, missing, finite)
 
 
+def _same_tag(one: Call, other: Call) -> bool:
+    return one.tag == other.tag and one.group.key == other.group.key
+
+
 def _same_channel(one: Call, other: Call) -> bool:
-    return (one.op, one.peer, one.tag, one.group.key) == (other.op, other.peer, other.tag, other.group.key)
+    return (one.op, one.peer) == (other.op, other.peer) and _same_tag(one, other)
 
 
-def _count(record: RankRecord | None, op: str, peer: int, call: Call, dropped: bool = True) -> int:
-    """How many calls ``op`` with ``peer`` this rank has made, on the group and tag of ``call``."""
+def _made(record: RankRecord | None, op: str, peer: int, call: Call, dropped: bool = True) -> float:
+    """How many calls ``op`` with ``peer`` this rank has made in all, on the group and tag of ``call``.
+
+    Infinite when none is recorded but older calls are forgotten: it cannot be known, so nobody is
+    said to wait in vain.
+    """
     if record is None:
         return 0
-    return sum(
-        1
-        for other in record.calls
-        if other.op == op
-        and other.peer == peer
-        and other.tag == call.tag
-        and other.group.key == call.group.key
-        and (dropped or other.state is not CallState.DROPPED)
-    )
-
-
-def _received_from(record: RankRecord, source: int, call: Call) -> int:
-    return _count(record, "recv", source, call)
+    channel = [c for c in record.calls if (c.op, c.peer) == (op, peer) and _same_tag(c, call) and c.state.seen_by_peers]
+    if not channel and record.forgotten:
+        return math.inf
+    lost = 0 if dropped else sum(c.state is CallState.DROPPED for c in channel)
+    return max((c.turn for c in channel), default=0) - lost if channel and channel[-1].turn else len(channel) - lost
 
 
 def _wait_at_start(recording: Recording, standing: Standing) -> Wait:
@@ -166,7 +171,7 @@ def _wait_for_group(recording: Recording, standing: Standing) -> Wait:
     assert phase is not None
     missing = frozenset(
         member
-        for member in (int(m) for m in phase.facts.get("ranks", ()))
+        for member in members_of(phase)
         if member != standing.rank and not _came_to(recording.ranks.get(member), standing.record, phase)
     )
     return Wait(standing, missing, missing)
@@ -189,8 +194,15 @@ def _turns(record: RankRecord, name: str) -> int:
     return sum(1 for phase in record.phases if phase.name == name)
 
 
+def members_of(phase: Phase) -> list[int]:
+    """The ranks that a new_group was asked for; empty when what was recorded makes no sense."""
+    ranks = phase.facts.get("ranks")
+    found = [as_int(rank) for rank in ranks] if isinstance(ranks, (list, tuple)) else []
+    return [rank for rank in found if rank is not None]
+
+
 def as_int(value: object) -> int | None:
     try:
         return int(value)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

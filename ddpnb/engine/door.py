@@ -51,7 +51,7 @@ FENCES = ("raise", "warn", "off")
 class _KnownGroup:
     """What the door keeps of a process group, from its first call on."""
 
-    __slots__ = ("board", "key", "next_seq", "ranks", "string")
+    __slots__ = ("board", "key", "next_seq", "ranks", "string", "turns")
 
     def __init__(self, string: int, group: Group, board: Board | None) -> None:
         self.string = string
@@ -59,6 +59,7 @@ class _KnownGroup:
         self.ranks = group.ranks
         self.board = board
         self.next_seq = count(1).__next__
+        self.turns: dict[tuple[str, int, int], int] = {}
 
 
 class Door:
@@ -189,13 +190,13 @@ class Door:
                 else:
                     known = sites.get((id(frame.f_code), frame.f_lasti))
                     site = self._new_site(frame) if known is None else known[0]
-                peer, tag, seq = self._p2p(spec, group, args) if p2p else (-1, 0, group.next_seq())
+                peer, tag, turn, seq = self._p2p(spec, group, args) if p2p else (-1, 0, 0, group.next_seq())
                 number = next_call()
                 at = _CALLS_AT + number % _CALLS * _CALL_SIZE
                 now = monotonic_ns()
                 _BEGIN(
                     memory, at, number + 1, group.string, seq & 0xFFFFFFFF, signature.string, site,
-                    _ENTERED, get_ident() >> 6 & 0xFFFFFFFF, peer, tag, 0, now, 0, 0,
+                    _ENTERED, get_ident() >> 6 & 0xFFFFFFFF, peer, tag, 0, turn, now, 0, 0,
                 )  # fmt: skip
                 _PROGRESS(memory, _PROGRESS_AT, number + 1, now)
                 entry = (at, number, signature.on_cpu)
@@ -227,13 +228,14 @@ class Door:
 
         return kernel
 
-    def _p2p(self, spec: OpSpec, group: _KnownGroup, args: tuple[Any, ...]) -> tuple[int, int, int]:
-        """Peer (as a rank of the world, -1 for any), tag, and no sequence number."""
+    def _p2p(self, spec: OpSpec, group: _KnownGroup, args: tuple[Any, ...]) -> tuple[int, int, int, int]:
+        """Peer (as a rank of the world, -1 for any), tag, turn in this channel, and no sequence number."""
         tag = args[spec.tag] & 0x7FFFFFFF  # type: ignore[index]
-        if spec.peer is None:
-            return -1, tag, 0
-        place = args[spec.peer]
-        return group.ranks[place] if 0 <= place < len(group.ranks) else -1, tag, 0
+        place = args[spec.peer] if spec.peer is not None else -1
+        peer = group.ranks[place] if 0 <= place < len(group.ranks) else -1
+        channel = (spec.name, peer, tag)
+        turn = group.turns[channel] = group.turns.get(channel, 0) + 1
+        return peer, tag, turn, 0
 
     def _finish(self, entry: tuple[int, int, bool], state: int) -> None:
         """The call is over: its state and the time, unless that was said or its record used again."""

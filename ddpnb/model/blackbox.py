@@ -37,13 +37,12 @@ STATUS_AT = 64
 RUN_IDLE, RUN_ACTIVE, RUN_ENDED = 0, 1, 2
 
 # number + 1, group string, seq, signature string, site string, state, thread, peer, tag,
-# timeout in ms, entered, issued, done
-CALL = struct.Struct("<QIIIIIIiiIQQQ")
+# timeout in ms, turn, entered, issued, done
+CALL = struct.Struct("<QIIIIIIiiIIQQQ")
 CALL_SIZE = 72
-CALL_STATE_AT = 24  # within a record: state, timeout, issued and done times
+CALL_STATE_AT = 24  # within a record: state, timeout, time when done
 CALL_TIMEOUT_AT = 40
-CALL_ISSUED_AT = 52
-CALL_DONE_AT = 60
+CALL_DONE_AT = 64
 # number + 1, name string, facts string, state, end-facts string, began, ended
 PHASE = struct.Struct("<QIIIIQQ")
 PHASE_SIZE = 40
@@ -107,7 +106,7 @@ class BoxReader:
                 break
             try:
                 self._strings.append(json.loads(bytes(self._buffer[start : start + length])))
-            except ValueError:
+            except (ValueError, RecursionError):
                 self._strings.append(None)
             self._strings_at += 4 + length
 
@@ -120,7 +119,7 @@ class BoxReader:
                 return default
             try:
                 self._decoded[key] = kind.from_json(value)
-            except (TypeError, ValueError, KeyError):
+            except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
                 return default
         return self._decoded[key]
 
@@ -132,7 +131,7 @@ class BoxReader:
         found: list[Call] = []
         for number in range(max(status.first_call, total - min(last, CALLS)), total):
             fields = CALL.unpack_from(self._buffer, CALLS_AT + (number % CALLS) * CALL_SIZE)
-            stamp, group, seq, signature, site, state, thread, peer, tag, timeout, *times = fields
+            stamp, group, seq, signature, site, state, thread, peer, tag, timeout, turn, *times = fields
             if stamp != number + 1 or not 1 <= state <= len(CallState):
                 continue  # being overwritten
             found.append(
@@ -150,6 +149,7 @@ class BoxReader:
                     times[1],
                     times[2],
                     timeout,
+                    turn,
                 )
             )
         return tuple(found)

@@ -27,6 +27,10 @@ class CallState(IntEnum):
     def seen_by_peers(self) -> bool:
         return self not in (CallState.FENCED, CallState.REFUSED)
 
+    @property
+    def broke(self) -> bool:
+        return self in (CallState.FAILED, CallState.REFUSED)
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -88,14 +92,14 @@ class Signature:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Signature:
         def splits(name: str) -> tuple[int, ...] | None:
-            return tuple(value[name]) if value.get(name) is not None else None
+            return tuple(int(count) for count in value[name]) if value.get(name) is not None else None
 
         return cls(
             op=str(value.get("op", "?")),
-            shapes=tuple(tuple(shape) for shape in value.get("shapes", ())),
-            dtypes=tuple(value.get("dtypes", ())),
+            shapes=tuple(tuple(int(size) for size in shape) for shape in value.get("shapes", ())),
+            dtypes=tuple(str(dtype) for dtype in value.get("dtypes", ())),
             reduce_op=value.get("reduce_op"),
-            root=value.get("root"),
+            root=int(value["root"]) if value.get("root") is not None else None,
             layout=value.get("layout"),
             in_splits=splits("in_splits"),
             out_splits=splits("out_splits"),
@@ -153,6 +157,7 @@ class Call:
     issued_ns: int = 0
     done_ns: int = 0
     timeout_ms: int = 0  # an explicit wait(timeout); 0 for the group's own
+    turn: int = 0  # point-to-point only: the how-manieth with this operation, peer and tag, from 1
 
     @property
     def op(self) -> str:

@@ -94,6 +94,7 @@ class RankRecord:
     process: Process = field(default_factory=Process)
     ending: Ending | None = None
     steps: int = 0
+    forgotten: int = 0  # calls of the run that are older than those recorded here
 
     @property
     def main_stack(self) -> Stack | None:

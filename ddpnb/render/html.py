@@ -78,4 +78,4 @@ def _link(site: Site) -> str:
     label = f"<code>{_text(shown)}:{site.line}</code>"
     if os.path.isabs(shown) or shown.startswith("<"):
         return label
-    return f'<a href="{escape(quote(shown))}#line={site.line}" target="_blank">{label}</a>'
+    return f'<a href="{escape(quote(shown, errors="replace"))}#line={site.line}" target="_blank">{label}</a>'

@@ -23,7 +23,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 
 def printable(text: str) -> str:
     """Text from a rank without control characters: it must not drive the reader's terminal."""
-    return _CONTROL.sub("�", text.replace("\r", ""))
+    shown = text.replace("\r", "").encode("utf-8", "replace").decode()  # lone surrogates of odd file names
+    return _CONTROL.sub("�", shown)
 
 
 def wants_colour(stream: TextIO) -> bool:

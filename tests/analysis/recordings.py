@@ -90,6 +90,7 @@ class Rank:
         self._process = Process("computing")
         self._ending: Ending | None = None
         self._steps = 0
+        self._forgotten = 0
         self.joins()
 
     # -- phases
@@ -140,9 +141,13 @@ class Rank:
             "issued_ns": self._now(),
             "done_ns": 0 if state.in_flight else self._now(),
         }
-        for name in ("peer", "tag", "timeout_ms"):
+        for name in ("peer", "tag", "timeout_ms", "turn"):
             if name in more:
                 fields[name] = more.pop(name)
+        if p2p:
+            channel = (op, fields.get("peer", -1), fields.get("tag", 0), members.key)
+            earlier = sum((c.op, c.peer, c.tag, c.group.key) == channel for c in self._calls)
+            fields.setdefault("turn", earlier + 1)
         described = more.pop("signature", None) or signature(op, **more)
         self._calls.append(Call(group=members, signature=described, site=at, state=state, **fields))
         return self
@@ -161,6 +166,11 @@ class Rank:
 
     def receives(self, peer: int, at: Site = NO_SITE, **more: Any) -> Rank:
         return self.calls("recv", at, peer=peer, **more)
+
+    def forgets(self, calls: int) -> Rank:
+        """So many calls are older than what is recorded."""
+        self._forgotten = calls
+        return self
 
     # -- what the rank does now
 
@@ -230,6 +240,7 @@ class Rank:
             tuple(self._stacks),
             self._process,
             self._ending,
+            forgotten=self._forgotten,
         )
 
 

@@ -150,6 +150,7 @@ def test_a_rank_that_left_by_sys_exit():
     (found,) = findings(Rank(0, 2).waits("barrier", line(5)), Rank(1, 2).exits(3))
     assert found.code == "DDP312"
     assert "sys.exit(3)" in found.summary
+    assert "leave with all the others" in found.remedy
 
 
 def test_ranks_that_lost_a_peer_are_waiting_ranks_not_culprits():

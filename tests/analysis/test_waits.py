@@ -75,6 +75,12 @@ def test_a_fenced_call_stays_unseen_though_later_ones_follow():
     assert not arrived(peer.record, third_call())
 
 
+def test_a_rank_that_has_forgotten_its_calls_of_a_group_has_the_benefit_of_the_doubt():
+    peer = Rank(1).calls("all_reduce", seq=5000).forgets(4999)
+    assert arrived(peer.record, third_call())
+    assert not arrived(peer.forgets(0).record, third_call())
+
+
 @pytest.mark.parametrize("other", [group(0, 1, ordinal=1), group(1, 2), world_group(4)])
 def test_calls_of_another_group_do_not_count(other):
     peer = Rank(1).calls("all_reduce", group=other, seq=3).calls("all_reduce", group=other, seq=4)
@@ -318,6 +324,21 @@ def test_a_dropped_send_may_have_arrived_until_patience_is_over(idle, held):
 def test_a_receive_from_a_rank_that_is_not_there_is_stuck_on_no_rank():
     recording = record(Rank(0, 2).waits("recv", peer=77), Rank(1, 2).computes())
     assert missing(recording, 0) == {77}
+
+
+def test_turns_count_calls_that_have_left_the_ring():
+    """Of 5000 sends and receives the last ones are recorded, on one rank more of them than on the other."""
+    sender = Rank(0, 2).forgets(4990)
+    for turn in range(4991, 5001):
+        sender.sends(1, turn=turn)
+    receiver = Rank(1, 2).forgets(4999).receives(0, turn=5000).waits("recv", peer=0, turn=5001)
+    assert missing(record(sender.computes(), receiver), 1) == {0}
+    assert missing(record(sender.sends(1, turn=5001).computes(), receiver), 1) == set()
+
+
+def test_a_peer_that_has_forgotten_its_calls_has_the_benefit_of_the_doubt():
+    sender = Rank(0, 2).forgets(5000).calls("barrier").finishes()
+    assert stuck_in(record(sender, Rank(1, 2).waits("recv", peer=0))) == set()
 
 
 # -- receives from any rank

@@ -30,7 +30,11 @@ def lab(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path / "config"), "JUPYTER_DATA_DIR": str(tmp_path / "data")}
+    environment = {
+        **os.environ,
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
+        "JUPYTER_DATA_DIR": str(tmp_path / "data"),
+    }
     settings = tmp_path / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
@@ -78,7 +82,9 @@ def test_run_all_cells(lab, theme):
         if folder:
             card.scroll_into_view_if_needed()
             page.screenshot(path=os.path.join(folder, f"tour-{theme.lower()}.png"))
-            page.get_by_role("group", name="diagnosis").first.screenshot(path=os.path.join(folder, f"card-{theme.lower()}.png"))
+            page.get_by_role("group", name="diagnosis").first.screenshot(
+                path=os.path.join(folder, f"card-{theme.lower()}.png")
+            )
         link = card.locator("a", has_text="train.py:").first
         link.click()
         expect(page.get_by_role("tab", name="train.py")).to_be_visible(timeout=15_000)

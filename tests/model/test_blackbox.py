@@ -40,7 +40,7 @@ class PackedBox:
         """Append a call; ``stamp`` other than the number + 1 is what a torn record has."""
         number = self.call_count
         value = dict.fromkeys(
-            ("group", "seq", "signature", "site", "thread", "tag", "timeout", "entered", "issued", "done"), 0
+            ("group", "seq", "signature", "site", "thread", "tag", "timeout", "turn", "entered", "issued", "done"), 0
         )
         value |= {"peer": -1, **fields}
         layout.CALL.pack_into(
@@ -49,7 +49,7 @@ class PackedBox:
             number + 1 if stamp is None else stamp,
             *(value[name] for name in ("group", "seq", "signature", "site")),
             state,
-            *(value[name] for name in ("thread", "peer", "tag", "timeout", "entered", "issued", "done")),
+            *(value[name] for name in ("thread", "peer", "tag", "timeout", "turn", "entered", "issued", "done")),
         )
         self.call_count += 1
         layout.PROGRESS.pack_into(self.memory, layout.PROGRESS_AT, self.call_count, value["entered"])
@@ -126,10 +126,10 @@ def test_splits_come_back_as_tuples(box):
 
 
 @pytest.mark.parametrize(("peer", "tag"), [(3, 9), (-1, 0)])
-def test_peer_and_tag_of_a_receive_come_back(box, peer, tag):
-    box.call(signature=box.string({"op": "recv"}), peer=peer, tag=tag)
+def test_peer_tag_and_turn_of_a_receive_come_back(box, peer, tag):
+    box.call(signature=box.string({"op": "recv"}), peer=peer, tag=tag, turn=6)
     (call,) = box.reader.calls()
-    assert (call.peer, call.tag, call.seq, call.is_p2p) == (peer, tag, 0, True)
+    assert (call.peer, call.tag, call.turn, call.seq, call.is_p2p) == (peer, tag, 6, 0, True)
 
 
 @pytest.mark.parametrize("state", list(CallState))
