@@ -117,12 +117,14 @@ def per_step() -> None:
             environment = {**os.environ, "BENCH_FOLDER": folder, "OMP_NUM_THREADS": "1", **more}
             done = subprocess.run(
                 [torchrun, "--nproc-per-node", "2", script, kind],
-                capture_output=True, text=True, env=environment, timeout=300,
+                capture_output=True, text=True, env=environment, timeout=300, check=False,
             )  # fmt: skip
         rows = [line.split() for line in done.stdout.splitlines() if line.startswith("RESULT")]
         medians |= {name: float(value) for _, name, value in rows}
         if not rows:
-            print(f"  {kind}: no result (exit status {done.returncode}): {'Signal 11' in done.stderr and 'segmentation fault'}")
+            print(
+                f"  {kind}: no result (exit status {done.returncode}): {'Signal 11' in done.stderr and 'segmentation fault'}"
+            )
     for name, value in medians.items():
         print(f"  {name:<8}{value:8.2f}   x{value / medians['plain']:.4f}")
 

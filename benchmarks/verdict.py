@@ -39,12 +39,16 @@ def main() -> None:
                     if n > 2 or run.outcome != "ok":
                         times.append(run.diagnosis.timing["diagnosis_s"])
             everything += times
-            print(f"  {n} ranks: median {statistics.median(times):.2f}  p95 {_p95(times):.2f}  max {max(times):.2f}  ({len(times)} hangs)")
+            print(
+                f"  {n} ranks: median {statistics.median(times):.2f}  p95 {_p95(times):.2f}  max {max(times):.2f}  ({len(times)} hangs)"
+            )
             if n == 4:
                 _snapshots(world)
                 _elsewhere(world)
     nccl = default_pg_nccl_timeout.total_seconds() if default_pg_nccl_timeout else 600
-    print(f"  all: p95 {_p95(everything):.2f}   PyTorch's own: {default_pg_timeout.total_seconds():.0f} s gloo, {nccl:.0f} s NCCL")
+    print(
+        f"  all: p95 {_p95(everything):.2f}   PyTorch's own: {default_pg_timeout.total_seconds():.0f} s gloo, {nccl:.0f} s NCCL"
+    )
 
 
 def _p95(values: list[float]) -> float:

@@ -160,6 +160,13 @@ class Door:
             board = Board(board_path(self.folder, self._run, identity.key), len(ranks), group.rank())
         return _KnownGroup(string, identity, board)
 
+    def forget(self, group: Any = None) -> None:
+        """Let go of a group, or of all, before it is destroyed: held, it would keep its connections."""
+        if group is None or group is dist.group.WORLD:
+            self._groups.clear()
+        else:
+            self._groups.pop(group, None)
+
     # -- calls
 
     def _kernel(self, op: Any, spec: OpSpec) -> Callable[..., Any]:

@@ -129,6 +129,7 @@ class Phases:
 
     def _destroy(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+            self._door.forget(args[0] if args else kwargs.get("group"))
             with _Span(self, "destroy_process_group", {}):
                 return original(*args, **kwargs)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.analysis.branches import guard_of, loop_around, loop_returns, relation
+from ddpnb.analysis.branches import decisions, guard_of, loop_around, loop_returns, relation, ways_around
 from tests.analysis.recordings import Script
 
 SCRIPT = Script(
@@ -270,3 +270,68 @@ def test_a_guard_around_a_function_does_not_guard_its_lines():
 
 def test_a_guard_around_a_loop_guards_its_lines():
     assert guard_of("if a:\n    for x in y:\n        call()\n", 3) == (1, "a")
+
+
+# -- ways around a call
+
+AROUND = Script(
+    """
+    def main(rank):
+        if rank == 9:
+            raise ValueError  # raise
+        for step in range(20):
+            if bad(step):
+                log()
+                continue  # continue
+            elif over(step):
+                pass
+            else:
+                with lock:
+                    break  # break
+            if rank == 0:
+                prepare()
+                call()  # call
+            def loss():
+                if x:
+                    return 0
+            if late(step):
+                return
+            last()  # last
+        after()  # after
+    """
+)
+
+
+def test_what_can_keep_a_rank_from_a_line_of_a_loop():
+    assert ways_around(AROUND.text, AROUND.line("call")) == [
+        (AROUND.line("continue"), "continue", "bad(step)"),
+        (AROUND.line("break"), "break", "not (over(step))"),
+    ]
+
+
+def test_what_can_keep_a_rank_from_a_line_after_the_loop():
+    assert ways_around(AROUND.text, AROUND.line("after")) == [(AROUND.line("raise"), "raise", "rank == 9")]
+
+
+def test_a_way_without_a_condition_is_no_decision():
+    assert ways_around("def f():\n    return\n    call()\n", 3) == []
+
+
+@pytest.mark.parametrize(("source", "line"), [("", 1), ("def f(:\n", 1), ("call()\n", 1), ("call()\n", 99)])
+def test_where_nothing_decides(source, line):
+    assert ways_around(source, line) == []
+    assert decisions(source, line) == []
+
+
+def test_the_guard_is_what_decides_if_there_is_one():
+    ((number, words),) = decisions(AROUND.text, AROUND.line("call"))
+    assert number == AROUND.line("call") - 2
+    assert "rank == 0" in words
+
+
+def test_a_rank_that_has_ended_did_not_merely_go_on_to_the_next_round():
+    running = [number for number, _ in decisions(AROUND.text, AROUND.line("last"))]
+    ended = [number for number, _ in decisions(AROUND.text, AROUND.line("last"), ended=True)]
+    assert AROUND.line("continue") in running
+    assert AROUND.line("continue") not in ended
+    assert AROUND.line("break") in ended

@@ -18,7 +18,9 @@ DDPNB = [sys.executable, "-m", "ddpnb"]
 
 
 def ddpnb(*args, cwd=None, timeout=60, **more):
-    return subprocess.run([*DDPNB, *map(str, args)], capture_output=True, text=True, timeout=timeout, cwd=cwd, **more)
+    return subprocess.run(
+        [*DDPNB, *map(str, args)], capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False, **more
+    )
 
 
 def test_hang(tmp_path):
@@ -115,7 +117,7 @@ def test_reader_that_went_away():
     command = (
         f"{sys.executable} -m ddpnb run -n 2 {VICTIMS / 'alone.py'} 0.5 | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
     )
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stderr
 
 

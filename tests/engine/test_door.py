@@ -27,11 +27,17 @@ def calls():
     return [(c.op, c.seq, c.state.name) for c in BoxReader(box.memory).calls()]
 """
 
+# Gloo's threads and the end of an interpreter do not go well together, with or without us.
+EPILOGUE = """
+sys.stdout.flush()
+os._exit(0)
+"""
+
 
 def run(body):
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PREAMBLE) + textwrap.dedent(body)],
-        capture_output=True, text=True, timeout=100, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-c", textwrap.dedent(PREAMBLE) + textwrap.dedent(body) + EPILOGUE],
+        capture_output=True, text=True, timeout=100, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
@@ -135,6 +141,24 @@ def test_no_tensor_is_kept_alive():
         print(json.dumps([alive, len(door._pending)]))
     """)
     assert found == [[False, False], 0]
+
+
+def test_a_destroyed_group_is_let_go():
+    """Held by the door, it would keep its connections, and peers would wait instead of being told."""
+    found, _ = run("""
+        import gc, weakref
+        one = dist.new_group([0])
+        dist.all_reduce(torch.ones(1), group=one); dist.all_reduce(torch.ones(1))
+        groups = [weakref.ref(one), weakref.ref(dist.group.WORLD)]
+        dist.destroy_process_group(one)
+        del one
+        gc.collect()
+        first = [group() is None for group in groups]
+        dist.destroy_process_group()
+        gc.collect()
+        print(json.dumps([first, [group() is None for group in groups]]))
+    """)
+    assert found == [[True, False], [True, True]]
 
 
 def test_a_forked_child_does_not_write_into_the_box():
