@@ -51,7 +51,7 @@ class Run:
         self._ranks = list(ranks)
         self._logs = {rank: os.path.join(log_dir, f"rank{rank}.log") for rank in ranks}
         self._outcomes = {rank: os.path.join(folder, f"run{number}-rank{rank}.json") for rank in ranks}
-        self.observer = Observer(engines, folder, self._outcomes, number)
+        self.observer = Observer(engines, folder, self._outcomes, number, self._logs)
         self._stream = Stream(self._logs, stream, stream_limit)
         self._answers: dict[int, Any] = {}
         self._known = threading.Event()

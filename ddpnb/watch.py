@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any
 from ddpnb.cluster import hotline
 from ddpnb.cluster.engines import Engines
 from ddpnb.cluster.host import Watch, py_spy_stacks, sample
+from ddpnb.engine.sites import is_user_file
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
 from ddpnb.model.recording import Ending, Process, RankRecord, Recording
@@ -35,6 +37,7 @@ class _Seen:
     reader: BoxReader | None = None
     ending: Ending | None = None
     silent: bool = False
+    progress_ns: int = 0
     wakes_at: float | None = None  # the moment until which it sleeps, and since when that is known
     wakes_known: float = 0.0
     stacks: tuple[Stack, ...] = ()
@@ -50,12 +53,21 @@ class Observer:
         folder: where the boxes lie.
         outcomes: for each rank the file that says how the script ended there.
         run: number of the run.
+        logs: for each rank the file that takes its output, with the last words of a crash.
     """
 
-    def __init__(self, engines: Engines, folder: str, outcomes: Mapping[int, str], run: int) -> None:
+    def __init__(
+        self,
+        engines: Engines,
+        folder: str,
+        outcomes: Mapping[int, str],
+        run: int,
+        logs: Mapping[int, str] | None = None,
+    ) -> None:
         self._engines = engines
         self._folder = folder
         self._outcomes = outcomes
+        self._logs = logs or {}
         self._run = run
         self._seen = {rank: _Seen() for rank in outcomes}
         self._sources: dict[str, str] = {}
@@ -90,7 +102,8 @@ class Observer:
         if seen.ending is None:
             code = self._engines.exit_status(rank)
             if code is not None:
-                seen.ending = self._read_outcome(rank) or Ending("died", code, at_ns=time.monotonic_ns())
+                frames = last_words(self._logs.get(rank, "")) if code else ()
+                seen.ending = self._read_outcome(rank) or Ending("died", code, frames=frames, at_ns=time.monotonic_ns())
         return seen.ending
 
     def _read_outcome(self, rank: int) -> Ending | None:
@@ -114,7 +127,10 @@ class Observer:
         running = [rank for rank in self._seen if self.ending(rank) is None]
         samples = sample(self._engines.pid(rank) for rank in running)
         for rank in running:
-            self._seen[rank].watch.take(samples[self._engines.pid(rank)])
+            seen, progress = self._seen[rank], self.status(rank).progress_ns
+            seen.watch.take(samples[self._engines.pid(rank)])
+            if progress != seen.progress_ns:  # a collective may cost less than counts as busy
+                seen.progress_ns, seen.watch.idle_since = progress, time.monotonic()
         return {rank: self._seen[rank].watch.activity for rank in running}
 
     # -- the whole picture
@@ -199,3 +215,24 @@ class Observer:
             except OSError:
                 self._sources[path] = ""
         return dict(self._sources)
+
+
+_LAST_FRAME = re.compile(r'  File "(.{1,500})", line (\d{1,7}) in (.{1,200})')
+
+
+def last_words(log: str) -> tuple[Frame, ...]:
+    """The frames that faulthandler wrote to the log of a process that crashed in native code."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.path.getsize(log) - (64 << 10)))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    _, fatal, told = text.rpartition("Fatal Python error: ")
+    _, _, current = told.partition("Current thread ")
+    if not fatal or not current:
+        return ()
+    lines = current.partition("\n")[2].split("\n\n")[0].splitlines()
+    found = [match for line in lines if (match := _LAST_FRAME.fullmatch(line))]
+    frames = [Frame(m[1], int(m[2]), m[3], is_user_file(m[1])) for m in found]
+    return tuple(reversed(frames))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ddpnb.analysis import endings, mismatch, missing, phrases
 from ddpnb.analysis.standing import Kind, Standing, standings
 from ddpnb.analysis.waits import Wait, stuck, waits
+from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.recording import Recording
 
@@ -67,9 +68,12 @@ def _findings(
     patience: float,
 ) -> list[Finding]:
     odd = mismatch.first_disagreement(recording)
-    if odd is not None and odd.harmful:
-        return [mismatch.explain(recording, odd)]
     failures = endings.find(recording, found_waits)
+    failed = {rank for failure in failures for rank in failure.culprits}
+    if odd is not None and odd.harmful:
+        # A rank that raised and then, on its way out, made another call than its peers.
+        raised = {rank for rank in failed & set(odd.calls) if standing[rank].record.ending.how == "raised"}  # type: ignore[union-attr]
+        return failures if raised else [mismatch.explain(recording, odd)]
     if not failures:
         lost = {rank for rank, record in recording.ranks.items() if endings.is_consequence(record)}
         if lost:
@@ -154,10 +158,18 @@ def _outcome(recording: Recording, errors: list[Finding]) -> Outcome:
         r.ending is not None and not r.ending.well and not endings.is_fence_stop(r.ending)
         for r in recording.ranks.values()
     )
-    fenced = any(endings.is_fence_stop(r.ending) for r in recording.ranks.values())
-    if own_failure and not fenced:
+    # A fence stop counts even if the script swallowed it; so does a mismatch that made ranks fail.
+    fenced = any(
+        endings.is_fence_stop(r.ending) or any(call.state is CallState.FENCED for call in r.calls)
+        for r in recording.ranks.values()
+    )
+    died = any(r.ending is not None and r.ending.how == "died" and r.ending.code for r in recording.ranks.values())
+    mismatched = bool(errors) and errors[0].code in _MISMATCHES and not died
+    if own_failure and not mismatched and not (fenced and errors and errors[0].code != "DDP312"):
         return "crash"
+    if fenced or (mismatched and own_failure):
+        return "hang"
     complete = all(r.ending is not None and r.ending.well for r in recording.ranks.values())
     if errors and complete:
         return "divergence"
-    return "hang" if errors or fenced else "ok"
+    return "hang" if errors else "ok"

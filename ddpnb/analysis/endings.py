@@ -29,6 +29,15 @@ def is_consequence(record: RankRecord) -> bool:
     inside = ending.frames[-1] if ending.frames else None
     if inside is not None and not inside.user and not re.search(r"[/\\](torch|ddpnb)[/\\]", inside.file):
         return False  # another library's connection, not the ranks' own
+    at_start = any(phase.state == "failed" for phase in record.phases)
+    if (
+        inside is not None
+        and inside.user
+        and not at_start
+        and not re.search(r"gloo|nccl", ending.message, re.IGNORECASE)
+    ):
+        # Raised by the user's own statement, or by torch's C++ called straight from it.
+        return ending.exception in _NETWORK_ERRORS and "EADDRINUSE" not in ending.message
     if ending.exception in _NETWORK_ERRORS:
         return _CONSEQUENCE.search(ending.message) is not None and "EADDRINUSE" not in ending.message
     if ending.exception not in ("RuntimeError", "TimeoutError", "ConnectionError", "ConnectionResetError"):
@@ -36,7 +45,6 @@ def is_consequence(record: RankRecord) -> bool:
     last = record.calls[-1] if record.calls else None
     # DDP waits in C++: its calls are left in flight when the wait fails.
     in_collective = bool(record.in_flight) or (last is not None and last.state.name in ("FAILED", "REFUSED"))
-    at_start = any(phase.state == "failed" for phase in record.phases)
     return (in_collective or at_start) and _CONSEQUENCE.search(ending.message) is not None
 
 
@@ -50,7 +58,7 @@ def find(recording: Recording, waits: dict[int, Wait], consequences: bool = Fals
         rank: record.ending
         for rank, record in recording.ranks.items()
         if record.ending is not None
-        and not record.ending.well
+        and (not record.ending.well or _left_others(recording, waits, rank))
         and (consequences or not is_consequence(record))
         and not is_fence_stop(record.ending)
     }
@@ -61,6 +69,15 @@ def find(recording: Recording, waits: dict[int, Wait], consequences: bool = Fals
         key = (ending.how, ending.code, ending.exception, frame and frame.site)
         groups.setdefault(key, []).append(rank)
     return [_finding(recording, sorted(ranks), waits) for ranks in groups.values()]
+
+
+def _left_others(recording: Recording, waits: dict[int, Wait], rank: int) -> bool:
+    """Whether a process ended itself with status 0 (``os._exit``) while others needed it."""
+    ending = recording.ranks[rank].ending
+    if ending is None or ending.how != "died":
+        return False
+    lost = any(is_consequence(record) for record in recording.ranks.values())
+    return lost or any(rank in wait.missing for wait in waits.values())
 
 
 def _finding(recording: Recording, ranks: list[int], waits: dict[int, Wait]) -> Finding:
@@ -109,14 +126,14 @@ def _what(ending: Ending) -> str:
         message = ending.message.strip().splitlines()[0][:200] if ending.message.strip() else ""
         return f"raised {ending.exception}" + (f": {message}" if message else "")
     if ending.how == "exited":
-        return f"called sys.exit({ending.code})"
+        return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({ending.code})"
     return f"was killed by {ending.signal_name}" if ending.code < 0 else f"ended its process with status {ending.code}"
 
 
 def _how(rank: int, record: RankRecord) -> str:
     ending = record.ending
     assert ending is not None
-    text = f"Rank {rank} {_what(ending)}{phrases.at(last_site(record))}."
+    text = f"Rank {rank} {_what(ending)}" + (phrases.at(last_site(record)) if ending.frames else "") + "."
     if ending.how == "died" and record.calls:
         text += f" Its last call was {record.calls[-1].title}{phrases.at(record.calls[-1].site)}."
     return text
@@ -130,5 +147,5 @@ def _remedy(ending: Ending) -> str:
     if ending.signal_name == "SIGKILL":
         return "Somebody killed it: most often the kernel, out of memory (see dmesg, or the container's memory limit)."
     if ending.signal_name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL"):
-        return "It crashed in native code: its log has the last words; run it again with PYTHONFAULTHANDLER=1."
+        return "It crashed in native code: the stack of every thread is at the end of its log."
     return "Look at the end of this rank's log."

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.branches import decisions, loop_around
+from ddpnb.analysis.branches import decisions, guard_of, loop_around
 from ddpnb.analysis.paths import Parting, parting, path_to
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
+
+_ON_RANK = re.compile(r"rank|is_(main|master|leader|chief)|main_process", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,13 @@ def explain(recording: Recording, found: Disagreement) -> Finding:
 # -- different calls on purpose: same line, or the branches of one decision
 
 _UNLIKE = {
-    "DDP302": ("operation", "Let all ranks call the same operation here, or give the branches different groups."),
-    "DDP303": ("shape", "Make the tensors equally large on all ranks (pad them, or exchange the sizes first)."),
-    "DDP304": ("element type", "Convert to one element type before the call, on every rank."),
-    "DDP305": ("arguments", "Give the same reduce operation, root, splits and memory layout on every rank."),
+    "DDP302": (
+        "another operation",
+        "Let all ranks call the same operation here, or give the branches different groups.",
+    ),
+    "DDP303": ("another shape", "Make the tensors equally large on all ranks (pad them, or exchange the sizes first)."),
+    "DDP304": ("another element type", "Convert to one element type before the call, on every rank."),
+    "DDP305": ("other arguments", "Give the same reduce operation, root, splits and memory layout on every rank."),
 }
 
 
@@ -134,7 +140,7 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
     if history:
         evidence.append(history)
     summary = (
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'gives', 'give')} another {what} than "
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'gives', 'give')} {what} than "
         f"{phrases.ranks(waiting)} in collective #{odd.seq} of {odd.group}: "
         f"{_short(odd, reference)} instead of {_short(reference, odd)}."
     )
@@ -163,6 +169,8 @@ def _short(call: Call, other: Call) -> str:
         return f"{one.op} with {one.reduce_op}"
     if one.root != two.root:
         return f"{one.op} with root {one.root}"
+    if one.in_splits or one.out_splits:
+        return f"{one.op} that sends {list(one.in_splits or ())} and expects {list(one.out_splits or ())}"
     return str(one)
 
 
@@ -248,6 +256,9 @@ def _left_loop(
         been = found.calls[inside[0]].site
         if not any(call.site == been for call in recording.ranks[gone[0]].calls):
             continue
+        guard = guard_of(recording.sources.get(gone_at.file, ""), gone_at.line)
+        if guard is not None and _ON_RANK.search(guard[1]):
+            continue  # a call that this rank alone makes, whatever the loops do
         for depth, site in enumerate(rest):
             loop = loop_around(recording.sources.get(site.file, ""), site.line)
             # Deeper frames are ones that the other rank has returned from.

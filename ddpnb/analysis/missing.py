@@ -9,7 +9,7 @@ from ddpnb.analysis.branches import decisions, loop_around, loop_returns
 from ddpnb.analysis.mismatch import uneven_iterations
 from ddpnb.analysis.paths import parting, path_to
 from ddpnb.analysis.standing import Kind, Standing
-from ddpnb.analysis.waits import Wait, as_int, members_of
+from ddpnb.analysis.waits import Wait, address_of, as_int, members_of
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
@@ -68,6 +68,8 @@ def _explain(
     if away:
         return _away(standings, waiting, away)
     ended = [rank for rank in present if standings[rank].kind is Kind.ENDED]
+    if starting and len({address_of(standings[rank].record) for rank in starting}) > 1:
+        return _apart(standings, starting)
     if starting and ended:
         return _never_joined(standings, starting, ended)
     grouping = [rank for rank in waiting if standings[rank].kind is Kind.NEW_GROUP]
@@ -102,6 +104,26 @@ def _world_too_large(standings: dict[int, Standing], starting: list[int], absent
             for rank in starting[:8]
         ),
         "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
+    )
+
+
+def _apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
+    sides: dict[str, list[int]] = {}
+    for rank in starting:
+        sides.setdefault(address_of(standings[rank].record), []).append(rank)
+    ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+    culprits = sorted(rank for side in ordered[1:] for rank in side)
+    waiting = ordered[0]
+    return Finding(
+        "DDP104",
+        f"The ranks look for each other in different places: {phrases.ranks(culprits)} not where {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')}.",
+        tuple(culprits),
+        tuple(waiting),
+        None,
+        _where(standings, [*culprits, *waiting]),
+        tuple(f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(sides.items())[:8]),
+        "Give every rank the same MASTER_ADDR and MASTER_PORT, or the same init_method.",
     )
 
 
@@ -229,7 +251,7 @@ def _p2p(
         waiting = [rank for rank in waiting if rank not in peers]
         partner = "receive" if first.op == "send" else "send"
         summary = (
-            f"{phrases.ranks(sorted(p2p), True)} {phrases.verb(set(p2p), 'waits', 'wait')} in {first.title}, "
+            "; ".join(f"Rank {rank} waits in {call.title}" for rank, call in sorted(p2p.items())[:6]) + ", "
             f"but {phrases.ranks(peers)} will never make the {partner} that matches it."
         )
         remedy = "Give every receive a send with the same peer and tag, and every send a receive."

@@ -50,4 +50,9 @@ def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]
         if a.file == b.file and (a.function == b.function or len(one) == len(other) == 1):
             return Parting(a, b, relation(recording.sources.get(a.file, ""), a.line, b.line), *rest)
         return Parting(a, b, "exclusive" if len(one) > 1 and len(other) > 1 else "unknown", *rest)
-    return Parting(one[-1], other[-1], "same" if one[-1] == other[-1] else "unknown")
+    if one[-1] == other[-1]:
+        return Parting(one[-1], other[-1], "same")
+    # One path goes on from a line that the other calls from: two calls within one statement.
+    return Parting(
+        one[-1], other[-1], "sequence" if len(one) != len(other) and min(len(one), len(other)) > 1 else "unknown"
+    )

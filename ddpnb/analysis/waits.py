@@ -36,7 +36,7 @@ def waits(recording: Recording, standings: dict[int, Standing], patience: float)
     found: dict[int, Wait] = {}
     for rank, standing in standings.items():
         if standing.call is not None:
-            found[rank] = _wait_in_call(recording, standing, standing.call, patience)
+            found[rank] = _wait_in_call(recording, standings, standing, standing.call, patience)
         elif standing.kind is Kind.START:
             found[rank] = _wait_at_start(recording, standing)
         elif standing.kind is Kind.NEW_GROUP:
@@ -84,13 +84,17 @@ def arrived(record: RankRecord | None, call: Call) -> bool:
     return record.forgotten > 0  # it may lie further back than what is recorded: the benefit of the doubt
 
 
-def _wait_in_call(recording: Recording, standing: Standing, call: Call, patience: float) -> Wait:
+def _wait_in_call(
+    recording: Recording, standings: dict[int, Standing], standing: Standing, call: Call, patience: float
+) -> Wait:
     rank = standing.rank
     finite = call.timeout_ms > 0
     if call.is_p2p:
         return _wait_in_p2p(recording, standing, call, patience)
     others = [member for member in call.group.ranks if member != rank]
-    missing = frozenset(m for m in others if not arrived(recording.ranks.get(m), call))
+    missing = frozenset(
+        m for m in others if not arrived(recording.ranks.get(m), call) or _stopped_inside(standings.get(m), call)
+    )
     root = call.signature.root
     root_rank = call.group.ranks[root] if root is not None and 0 <= root < len(call.group.ranks) else None
     certain = missing
@@ -99,6 +103,15 @@ def _wait_in_call(recording: Recording, standing: Standing, call: Call, patience
     elif call.op in _TO_ROOT and rank != root_rank:
         certain = frozenset()
     return Wait(standing, missing, certain, finite)  # type: ignore[arg-type]
+
+
+def _stopped_inside(standing: Standing | None, call: Call) -> bool:
+    """Whether a rank was stopped within this collective: its threads take no part in it."""
+    return (
+        standing is not None
+        and standing.record.process.activity == "stopped"
+        and any(c.seq == call.seq and c.group.key == call.group.key for c in standing.record.in_flight)
+    )
 
 
 def _wait_in_p2p(recording: Recording, standing: Standing, call: Call, patience: float) -> Wait:
@@ -160,7 +173,11 @@ def _wait_at_start(recording: Recording, standing: Standing) -> Wait:
         other
         for other in range(min(size, 1 << 16))
         if other != standing.rank
-        and (other not in recording.ranks or _turns(recording.ranks[other], "init_process_group") < turn)
+        and (
+            other not in recording.ranks
+            or _turns(recording.ranks[other], "init_process_group") < turn
+            or address_of(recording.ranks[other]) != address_of(standing.record)
+        )
     )
     return Wait(standing, missing, missing)
 
@@ -174,6 +191,18 @@ def _wait_for_group(recording: Recording, standing: Standing) -> Wait:
         for member in members_of(phase)
         if member != standing.rank and not _came_to(recording.ranks.get(member), standing.record, phase)
     )
+    # Torch counts all groups in their names: other lists under the name of mine never meet it.
+    name = phase.facts.get("name")
+    if name and not phase.facts.get("local"):
+        missing |= frozenset(
+            other
+            for other, record in recording.ranks.items()
+            for p in record.phases
+            if p.name == "new_group"
+            and not p.facts.get("local")
+            and p.facts.get("name") == name
+            and members_of(p) != members_of(phase)
+        )
     return Wait(standing, missing, missing)
 
 
@@ -192,6 +221,12 @@ def _came_to(record: RankRecord | None, mine: RankRecord, phase: Phase) -> bool:
 
 def _turns(record: RankRecord, name: str) -> int:
     return sum(1 for phase in record.phases if phase.name == name)
+
+
+def address_of(record: RankRecord) -> str:
+    """Where this rank looks for the others, at its last init_process_group."""
+    phases = [phase for phase in record.phases if phase.name == "init_process_group"]
+    return str(phases[-1].facts.get("address", "")) if phases else ""
 
 
 def members_of(phase: Phase) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from types import FrameType
@@ -73,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
         going = world.run(arguments.script, *arguments.args, log_dir=arguments.log_dir, leave_after_crash=True)
         try:
             going.wait()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or a signal: say what is known, then leave
             text.show(going.diagnosis)
             if arguments.json is not None:
                 going.diagnosis.save(arguments.json)
@@ -87,10 +88,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _check_writable(path: str) -> None:
-    try:
-        with open(path, "a"):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"cannot write the verdict to {path}: {error.strerror}.", "Choose another --json file."
-        ) from None
+    """Refuse a verdict file that could not be written in the end, without making one."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise UsageError(f"cannot write the verdict to {path}.", "Choose another --json file, in a folder that exists.")

@@ -51,7 +51,7 @@ FENCES = ("raise", "warn", "off")
 class _KnownGroup:
     """What the door keeps of a process group, from its first call on."""
 
-    __slots__ = ("board", "key", "next_seq", "ranks", "string", "turns")
+    __slots__ = ("board", "key", "next_seq", "ranks", "returned", "string", "turns")
 
     def __init__(self, string: int, group: Group, board: Board | None) -> None:
         self.string = string
@@ -59,6 +59,7 @@ class _KnownGroup:
         self.ranks = group.ranks
         self.board = board
         self.next_seq = count(1).__next__
+        self.returned: list[int] = []  # numbers of calls that the backend refused: no peer saw them
         self.turns: dict[tuple[str, int, int], int] = {}
 
 
@@ -197,7 +198,11 @@ class Door:
                 else:
                     known = sites.get((id(frame.f_code), frame.f_lasti))
                     site = self._new_site(frame) if known is None else known[0]
-                peer, tag, turn, seq = self._p2p(spec, group, args) if p2p else (-1, 0, 0, group.next_seq())
+                if p2p:
+                    peer, tag, turn, seq = self._p2p(spec, group, args)
+                else:
+                    peer, tag, turn = -1, 0, 0
+                    seq = group.returned.pop() if group.returned else group.next_seq()
                 number = next_call()
                 at = _CALLS_AT + number % _CALLS * _CALL_SIZE
                 now = monotonic_ns()
@@ -221,6 +226,10 @@ class Door:
                 result = redispatch(keyset & _AFTER, *args)
             except BaseException:
                 self._finish(entry, _REFUSED if returns_work else _FAILED)
+                if returns_work and seq:
+                    group.returned.append(seq)
+                    if board is not None:
+                        board.withdraw(seq)
                 raise
             if returns_work:
                 memory[at + _STATE_AT] = _ISSUED

@@ -49,6 +49,10 @@ class Board:
             return []
         return [place for place, other in enumerate(row) if other != word and other >> 32 == seq]
 
+    def withdraw(self, seq: int) -> None:
+        """Take the announcement of ``seq`` back: the call was never made."""
+        self._words[seq % ROWS * self._size + self._me] = 0
+
 
 def board_path(folder: str, run: int, key: str) -> str:
     """The file of the group with identity ``key``; each run begins with fresh ones."""

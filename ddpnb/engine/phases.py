@@ -84,7 +84,8 @@ class Phases:
 
             facts = {
                 "backend": str(argument(0, "backend") or ""),
-                "init_method": str(argument(1, "init_method") or "env://"),
+                "init_method": (method := str(argument(1, "init_method") or "env://")),
+                "address": _address(method),
                 "world_size": argument(3, "world_size", "WORLD_SIZE"),
                 "rank": argument(4, "rank", "RANK"),
             }
@@ -142,6 +143,13 @@ class Phases:
                 span.learned = {"parameters": sum(1 for _ in model.parameters())}
 
         return __init__
+
+
+def _address(method: str) -> str:
+    """Where the ranks are to meet, when that can be told."""
+    if method.startswith("env://"):
+        return f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    return method.split("?", maxsplit=1)[0]
 
 
 class _Span:

@@ -7,6 +7,7 @@ joined, what the script registered with ``atexit`` is called, files are flushed,
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import builtins
 import faulthandler
@@ -56,10 +57,11 @@ def run(code: Callable[[], Any]) -> Ended:
         _leave_child(status, failure)
     ending: dict[str, Any] = {"how": how, "code": status, "at_ns": time.monotonic_ns()}
     if failure is not None:
-        ending |= _describe(failure)
+        ending |= _describe(_first_cause(failure))
         print(ending["traceback"], end="", file=sys.stderr)
     elif left is not None and status:
         ending["frames"] = _frames(_skip_own(left.__traceback__))
+        ending["message"] = left.code[:4000] if isinstance(left.code, str) else ""
     return Ended(ending, result)
 
 
@@ -79,6 +81,13 @@ def _leave_child(status: int, failure: BaseException | None) -> None:
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     os._exit(status)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """A fence stop that came while another exception was on its way out tells of that one."""
+    while isinstance(error, CollectiveMismatch) and error.__context__ is not None:
+        error = error.__context__
+    return error
 
 
 def _describe(error: BaseException) -> dict[str, Any]:
@@ -157,6 +166,7 @@ def like_a_process(log: str, directory: str, environment: dict[str, str]) -> Ite
     with ExitStack() as stack:
         stack.enter_context(_output_to(log))
         stack.enter_context(_restored())
+        stack.enter_context(_no_event_loop())
         os.chdir(directory)
         os.environ.update(environment)
         _forget_user_modules()
@@ -221,6 +231,19 @@ def _restored() -> Iterator[None]:
             sys.modules["__main__"] = main_module
         if os.path.isdir(directory):
             os.chdir(directory)
+
+
+@contextmanager
+def _no_event_loop() -> Iterator[None]:
+    """The engine's kernel runs in an event loop on this thread; a script may want one of its own."""
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        if running is not None:
+            asyncio.set_event_loop(running)
+        asyncio._set_running_loop(running)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ Outcome = Literal["ok", "hang", "crash", "divergence"]
 
 NAMES = {
     "DDP102": "world-incomplete",
+    "DDP104": "rendezvous-unreachable",
     "DDP108": "subgroup-mismatch",
     "DDP301": "collective-missing",
     "DDP302": "op-mismatch",
