@@ -19,6 +19,7 @@ from ddpnb.watch import Observer
 
 _TICK_S = 0.05
 _STILL_S = 0.12  # unchanged for this long: look closer
+_SETTLE_S = 0.6  # that ranks which are just coming to stand still may take to be told of too
 _LOOK_AT_MOST_S = 1.0  # between two close looks at ranks that stand still
 
 
@@ -192,6 +193,7 @@ class Run:
         changed = dict.fromkeys(self._ranks, time.monotonic())
         next_look, pause, still_before = 0.0, _STILL_S, frozenset()
         crashed_at: float | None = None
+        proven_at: float | None = None
         while not self._stopping.wait(_TICK_S):
             self._stream.pump()
             now = time.monotonic()
@@ -220,8 +222,11 @@ class Run:
                 continue
             recording = self._prove()
             if recording is not None:
-                self._conclude(recording)
-                return
+                proven_at = proven_at or now
+                if self._complete(recording, activities) or now - proven_at > _SETTLE_S:
+                    self._conclude(recording)
+                    return
+                continue
             pause = min(_LOOK_AT_MOST_S, pause * 1.5)
             next_look = time.monotonic() + pause
 
@@ -246,6 +251,11 @@ class Run:
             return None
         same = [(f.code, f.culprits) for f in first.errors] == [(f.code, f.culprits) for f in second.errors]
         return recording if same else None
+
+    def _complete(self, recording: Recording, running: Mapping[int, str]) -> bool:
+        """Whether the findings tell of every rank that still runs."""
+        errors = diagnose(recording, self.patience).errors
+        return set(running) <= {rank for finding in errors for rank in (*finding.culprits, *finding.waiting)}
 
     def _check_orders(self, activities: Mapping[int, str]) -> None:
         """An order that failed on the engine before the script began is an error of ours or of the host."""
