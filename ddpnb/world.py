@@ -117,6 +117,7 @@ class World:
             "DDP_BACKEND": self.plan.backend,
             wire.FOLDER: self._folder,
             wire.DEVICE: self.plan.devices[rank],
+            **({wire.BACKEND: self.plan.backend} if self.plan.chosen else {}),
         }
 
     def _new_port(self) -> int:

@@ -25,6 +25,7 @@ class Plan:
     devices: tuple[str, ...]
     environment: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    chosen: bool = False  # by an argument or DDP_BACKEND: it overrides what a script asks for
 
     @property
     def description(self) -> str:
@@ -82,7 +83,7 @@ def plan(
         if asked not in BACKENDS:
             raise UsageError(f"unknown backend {asked!r}.", f"Choose one of: {', '.join(BACKENDS)}.")
     if asked == "gloo" and devices is None:
-        return Plan("gloo", ("cpu",) * n, {})
+        return Plan("gloo", ("cpu",) * n, {}, chosen=True)
     found = gpus()
     if found == 0:
         if devices is not None:
@@ -90,7 +91,7 @@ def plan(
         warnings = ()
         if asked == "nccl":
             warnings = ("NCCL needs a GPU and there is none here: falling back to gloo on the CPU.",)
-        return Plan("gloo", ("cpu",) * n, {}, warnings)
+        return Plan("gloo", ("cpu",) * n, {}, warnings, chosen=True)  # a script that asks for NCCL falls back
     return _on_gpus(n, asked, devices, found, nccl)
 
 
@@ -117,4 +118,10 @@ def _on_gpus(n: int, asked: str | None, devices: Sequence[int] | None, found: in
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         names = visible.split(",") if visible else [str(device) for device in range(found)]
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(names[device] for device in chosen[:n])
-    return Plan(backend, tuple(f"cuda:{rank % len(chosen)}" for rank in range(n)), environment, warnings)
+    return Plan(
+        backend,
+        tuple(f"cuda:{rank % len(chosen)}" for rank in range(n)),
+        environment,
+        warnings,
+        asked is not None or backend == "gloo",
+    )

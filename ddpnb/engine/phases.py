@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.door import Door
 from ddpnb.engine.sites import calling_frame
-from ddpnb.engine.wire import DEVICE
+from ddpnb.engine.wire import BACKEND, DEVICE
 
 ENVIRONMENT = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
@@ -78,6 +79,8 @@ class Phases:
 
     def _init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = _with_chosen_backend(args, kwargs)
+
             def argument(place: int, name: str, variable: str = "") -> Any:
                 value = args[place] if len(args) > place else kwargs.get(name)
                 return os.environ.get(variable) if value in (None, -1) else value
@@ -143,6 +146,19 @@ class Phases:
                 span.learned = {"parameters": sum(1 for _ in model.parameters())}
 
         return __init__
+
+
+def _with_chosen_backend(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with the backend that was chosen at launch, said once when it is another."""
+    chosen = os.environ.get(BACKEND)
+    asked = args[0] if args else kwargs.get("backend")
+    if not chosen or str(asked).lower() not in ("nccl", "gloo") or str(asked).lower() == chosen:
+        return args, kwargs
+    if os.environ.get("RANK") == "0":
+        print(f"ddpnb: warning: the script asks for {asked}; it runs on {chosen}.", file=sys.stderr, flush=True)
+    if args:
+        return (chosen, *args[1:]), kwargs
+    return args, {**kwargs, "backend": chosen}
 
 
 def _address(method: str) -> str:

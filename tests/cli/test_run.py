@@ -92,6 +92,15 @@ def test_nccl_without_a_gpu_falls_back_and_says_so():
     assert "falling back to gloo" in done.stderr
 
 
+@pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a GPU: nothing to fall back from")
+def test_a_script_that_asks_for_nccl_runs_on_gloo_and_is_told_so(tmp_path):
+    script = tmp_path / "s.py"
+    script.write_text("import torch.distributed as dist\ndist.init_process_group('nccl')\ndist.barrier()\n")
+    done = ddpnb("run", "-n", 2, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("the script asks for nccl; it runs on gloo") == 1
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("after", [0.3, 1.5, 6.0], ids=["early", "starting", "running"])
 def test_interrupted(number, status, after):
