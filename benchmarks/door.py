@@ -11,54 +11,52 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
-ROUNDS, CALLS = 15, 4000
+PROCESSES, ROUNDS, CALLS = 5, 7, 4000
+
+CALL = """
+import os, statistics, sys, tempfile, time
+import torch, torch.distributed as dist
+from torch._C._distributed_c10d import FakeWork
+from torch.testing._internal.distributed.fake_pg import FakeStore
+kind, rounds, calls = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+if kind == "bare crossing":
+    after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+    op = torch.ops.c10d.allreduce_.default
+    library = torch.library.Library("c10d", "IMPL")
+    library.impl("allreduce_", lambda keys, *args: op.redispatch(keys & after, *args), "BackendSelect", with_keyset=True)
+elif kind == "door":
+    from ddpnb.engine.blackbox import BlackBox
+    from ddpnb.engine.door import Door
+    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    door = Door(BlackBox(os.path.join(folder, "rank0.box"), 0), folder)
+    door.open()
+    FakeWork.wait = door._watched_wait(FakeWork.wait)
+x = torch.ones(4)
+times = []
+for _ in range(rounds + 1):
+    began = time.perf_counter()
+    for _ in range(calls):
+        dist.all_reduce(x)
+    times.append((time.perf_counter() - began) / calls * 1e6)
+print(statistics.median(times[1:]))
+"""
 
 
 def per_call() -> None:
-    import torch
-    import torch.distributed as dist
-    from torch._C._distributed_c10d import FakeWork
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    from ddpnb.engine.blackbox import BlackBox
-    from ddpnb.engine.door import Door
-
-    dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
-    x = torch.ones(4)
-
-    def once() -> float:
-        began = time.perf_counter()
-        for _ in range(CALLS):
-            dist.all_reduce(x)
-        return (time.perf_counter() - began) / CALLS * 1e6
-
-    after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
-    op = torch.ops.c10d.allreduce_.default
-    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-    door = Door(BlackBox(os.path.join(folder, "rank0.box"), 0), folder)
-    plain_wait = FakeWork.wait
-    times: dict[str, list[float]] = {"plain": [], "bare crossing": [], "door": []}
-    once()
-    for _ in range(ROUNDS):  # in turn, so that a drift of the machine meets all alike
-        times["plain"].append(once())
-        library = torch.library.Library("c10d", "IMPL")
-        library.impl(
-            "allreduce_", lambda keys, *args: op.redispatch(keys & after, *args), "BackendSelect", with_keyset=True
-        )
-        times["bare crossing"].append(once())
-        library._destroy()
-        door.open()
-        FakeWork.wait = door._watched_wait(plain_wait)
-        times["door"].append(once())
-        door.close()
-        FakeWork.wait = plain_wait
+    kinds = ("plain", "bare crossing", "door")
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(PROCESSES):  # in turn, so that a drift of the machine meets all alike
+        for kind in kinds:
+            command = [sys.executable, "-c", CALL, kind, str(ROUNDS), str(CALLS)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+            times[kind].append(float(done.stdout.split()[-1]))
     plain = statistics.median(times["plain"])
-    print(f"all_reduce of 4 floats, fake backend, 4 ranks, {ROUNDS} rounds of {CALLS}: median us per call")
-    for name, values in times.items():
+    print(f"all_reduce of 4 floats, fake backend, 4 ranks: us per call, median of {PROCESSES} processes")
+    for kind, values in times.items():
         middle = statistics.median(values)
-        print(f"  {name:<16}{middle:8.2f}   adds {middle - plain:6.2f}   x{middle / plain:.2f}")
+        print(f"  {kind:<16}{middle:8.2f}   adds {middle - plain:6.2f}   x{middle / plain:.2f}")
 
 
 STEP = """

@@ -18,6 +18,8 @@ _CONSEQUENCE = re.compile(
     r"|communicator was aborted|store.*(get|wait|recv)|no longer (alive|connected)",
     re.IGNORECASE,
 )
+# A peer that went away, in the words of the backend itself.
+_TRANSPORT = re.compile(r"gloo/transport/.*(closed|reset|timed? ?out)|ncclRemoteError", re.IGNORECASE | re.DOTALL)
 _NETWORK_ERRORS = frozenset({"DistNetworkError", "DistStoreError", "DistBackendError"})
 
 
@@ -42,6 +44,8 @@ def is_consequence(record: RankRecord) -> bool:
         return _CONSEQUENCE.search(ending.message) is not None and "EADDRINUSE" not in ending.message
     if ending.exception not in ("RuntimeError", "TimeoutError", "ConnectionError", "ConnectionResetError"):
         return False
+    if _TRANSPORT.search(ending.message):
+        return True
     last = record.calls[-1] if record.calls else None
     # DDP waits in C++: its calls are left in flight when the wait fails.
     in_collective = bool(record.in_flight) or (last is not None and last.state.name in ("FAILED", "REFUSED"))

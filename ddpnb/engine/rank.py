@@ -54,7 +54,8 @@ class Rank:
         with script.like_a_process(order["log"], order["directory"], order["environment"]):
             self.phases.environment()
             ended = script.run(code)
-            self.door.poll()  # what has completed meanwhile shall not look as if it were in flight
+            if ended.ending["how"] != "raised":  # then a call that failed would look completed
+                self.door.poll()
         self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
         unfinished = order["outcome"] + ".part"
         with open(unfinished, "w") as file:
