@@ -182,7 +182,7 @@ class Door:
         group_at, p2p = spec.group, spec.p2p
         fresh = self._fresh
         pending, groups, sites = self._pending, self._groups, self._sites
-        memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.of
+        memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.reader(spec)
         unbox_group, unbox_work, monotonic_ns = ProcessGroup.unbox, Work.unbox, time.monotonic_ns
 
         def kernel(keyset: Any, *args: Any) -> Any:
@@ -191,7 +191,7 @@ class Door:
                     self.poll(2)
                 unboxed = unbox_group(args[group_at])
                 group = groups.get(unboxed) or self.group(unboxed)
-                signature = signature_of(spec, args)
+                signature, agreed, on_cpu = signature_of(args)
                 frame = calling_frame(2)
                 if frame is None:
                     site = 0
@@ -207,14 +207,14 @@ class Door:
                 at = _CALLS_AT + number % _CALLS * _CALL_SIZE
                 now = monotonic_ns()
                 _BEGIN(
-                    memory, at, number + 1, group.string, seq & 0xFFFFFFFF, signature.string, site,
+                    memory, at, number + 1, group.string, seq & 0xFFFFFFFF, signature, site,
                     _ENTERED, get_ident() >> 6 & 0xFFFFFFFF, peer, tag, 0, turn, now, 0, 0,
                 )  # fmt: skip
                 _PROGRESS(memory, _PROGRESS_AT, number + 1, now)
-                entry = (at, number, signature.on_cpu)
+                entry = (at, number, on_cpu)
                 board = group.board
                 if seq and board is not None:
-                    disagreeing = board.announce(seq, signature.agreed)
+                    disagreeing = board.announce(seq, agreed)
                     if disagreeing:
                         self._mismatch(group, seq, entry, disagreeing)
             except CollectiveMismatch:
@@ -306,7 +306,7 @@ class Door:
         def watched_wait(work: Any, timeout: timedelta | None = None) -> Any:
             if fresh:
                 self._loosen()
-            entry = pending.get(work) or p2p_works.get(work)
+            entry = pending.pop(work, None) or p2p_works.get(work)
             if entry is None:
                 return wait(work) if timeout is None else wait(work, timeout)
             at = entry[0]
@@ -317,15 +317,14 @@ class Door:
             try:
                 result = wait(work) if timeout is None else wait(work, timeout)
             except BaseException:
-                pending.pop(work, None)
                 finish(entry, _FAILED)
                 raise
             # On a CUDA device wait() only orders streams: the call may still be in flight.
             if entry[2] or work.is_completed():
-                pending.pop(work, None)
                 finish(entry, _COMPLETED)
             else:
                 memory[at + _STATE_AT] = _ISSUED
+                pending[work] = entry
             return result
 
         watched_wait.__doc__ = wait.__doc__

@@ -47,7 +47,9 @@ class Board:
         row = words[start : start + self._size].tolist()
         if row.count(word) == self._size:
             return []
-        return [place for place, other in enumerate(row) if other != word and other >> 32 == seq]
+        if not [other for other in row if other >> 32 == seq and other != word]:
+            return []
+        return [place for place, other in enumerate(row) if other >> 32 == seq and other != word]
 
     def withdraw(self, seq: int) -> None:
         """Take the announcement of ``seq`` back: the call was never made."""

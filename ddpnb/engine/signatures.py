@@ -33,7 +33,6 @@ class OpSpec:
     peer: int | None = None
     tag: int | None = None
     splits: tuple[int, int] | None = None  # positions of output and input splits
-    nested: bool = False  # tensors lie in a list of lists
 
     @property
     def p2p(self) -> bool:
@@ -67,13 +66,9 @@ OPS: dict[str, OpSpec] = {
 _UNEVEN_ON_CUDA = frozenset({"all_gather", "reduce_scatter"})
 
 
-@dataclass(frozen=True)
-class Interned:
-    """A signature as the door needs it: its string in the box and the hash that the fence compares."""
-
-    string: int
-    agreed: int
-    on_cpu: bool
+# A signature as the door needs it: its string in the box, the hash that the fence compares, and
+# whether all its tensors lie on the CPU.
+Interned = tuple[int, int, bool]
 
 
 class Signatures:
@@ -81,25 +76,35 @@ class Signatures:
 
     def __init__(self, intern: Callable[[dict[str, Any]], int]) -> None:
         self._intern = intern
-        self._known: dict[Any, Interned] = {}
 
-    def of(self, spec: OpSpec, args: Sequence[Any]) -> Interned:
-        tensors = args[spec.tensors] if spec.tensors is not None else ()
-        if isinstance(tensors, torch.Tensor):
-            tensors = (tensors,)
-        reduce_op = args[spec.reduce_op].op() if spec.reduce_op is not None else None
-        root = args[spec.root] if spec.root is not None else None
-        splits = spec.splits and (tuple(args[spec.splits[0]]), tuple(args[spec.splits[1]]))
-        if len(tensors) == 1 and not (only := tensors[0]).is_sparse and only.is_contiguous():
-            key = (spec.name, only.shape, only.dtype, reduce_op, root, splits)
-        else:
-            key = (spec.name, tuple((t.shape, t.dtype, _layout(t)) for t in tensors), reduce_op, root, splits)
-        known = self._known.get(key)
-        if known is None:
-            known = self._describe(spec, tensors, reduce_op, root, splits)
-            if len(self._known) < 10_000:
-                self._known[key] = known
-        return known
+    def reader(self, spec: OpSpec) -> Callable[[Sequence[Any]], Interned]:
+        """A function from the arguments of ``spec``'s operator to the signature. It is on the hot path."""
+        known: dict[Any, Interned] = {}
+        tensors_at, reduce_op_at, root_at, splits_at = spec.tensors, spec.reduce_op, spec.root, spec.splits
+        describe = self._describe
+        tensor_type = torch.Tensor
+
+        def read(args: Sequence[Any]) -> Interned:
+            tensors = args[tensors_at] if tensors_at is not None else ()
+            if isinstance(tensors, tensor_type):
+                tensors = (tensors,)
+            # The operation lies in a ScriptObject: this call is the dearest of the door's own.
+            reduce_op = args[reduce_op_at]._get_method("op")() if reduce_op_at is not None else None
+            root = args[root_at] if root_at is not None else None
+            splits = None if splits_at is None else (tuple(args[splits_at[0]]), tuple(args[splits_at[1]]))
+            key: Any
+            if len(tensors) == 1 and not (only := tensors[0]).is_sparse and only.is_contiguous():
+                key = (only.shape, only.dtype, reduce_op, root, splits)
+            else:
+                key = (tuple((t.shape, t.dtype, _layout(t)) for t in tensors), reduce_op, root, splits)
+            found = known.get(key)
+            if found is None:
+                found = describe(spec, tensors, reduce_op, root, splits)
+                if len(known) < 10_000:
+                    known[key] = found
+            return found
+
+        return read
 
     def _describe(
         self,
@@ -140,7 +145,7 @@ class Signatures:
             value["layout"] = " ".join(sorted(layouts - {""}))
         if splits is not None:
             value["out_splits"], value["in_splits"] = list(splits[0]), list(splits[1])
-        return Interned(self._intern(value), zlib.crc32(text.encode()), on_cpu)
+        return self._intern(value), zlib.crc32(text.encode()), on_cpu
 
 
 def _layout(tensor: torch.Tensor) -> str:

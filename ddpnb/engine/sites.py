@@ -45,17 +45,20 @@ def is_torch_file(path: str) -> bool:
     return path.startswith((_TORCH, _HERE, "<frozen"))
 
 
-# By the id of a code object (hashing one costs more than the walk): 0 torch or ddpnb, 1 library,
-# 2 user. The code object is kept with it, so that the id stays its own.
-_kinds: dict[int, tuple[int, CodeType]] = {}
+# By the id of a code object (hashing one costs more than the walk): torch's and ours, a library's,
+# the user's. The code objects are kept, so that an id stays its own.
+_OURS, _LIBRARY, _USER = 1, 2, 3
+_kinds: dict[int, int] = {}
+_kept: list[CodeType] = []
 
 
-def _kind(code: CodeType) -> tuple[int, CodeType]:
+def _kind(code: CodeType) -> int:
     path = code.co_filename
-    kind = 0 if is_torch_file(path) else 2 if is_user_file(path) else 1
+    kind = _OURS if is_torch_file(path) else _USER if is_user_file(path) else _LIBRARY
     if len(_kinds) < 20_000:
-        _kinds[id(code)] = (kind, code)
-    return kind, code
+        _kinds[id(code)] = kind
+        _kept.append(code)
+    return kind
 
 
 def calling_frame(depth: int = 1) -> FrameType | None:
@@ -69,10 +72,10 @@ def calling_frame(depth: int = 1) -> FrameType | None:
     kinds = _kinds
     while frame is not None:
         code = frame.f_code
-        kind = (kinds.get(id(code)) or _kind(code))[0]
-        if kind == 2:
+        kind = kinds.get(id(code)) or _kind(code)
+        if kind == _USER:
             return frame
-        if kind == 1 and outside is None:
+        if kind == _LIBRARY and outside is None:
             outside = frame
         frame = frame.f_back
     if outside is None and threading.current_thread() is not threading.main_thread():

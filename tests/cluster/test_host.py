@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def followed(code, seconds=1.6, before=lambda pid: None):
-    process = subprocess.Popen([sys.executable, "-c", code])
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     try:
         time.sleep(0.5)
         before(process.pid)
@@ -27,7 +27,7 @@ def followed(code, seconds=1.6, before=lambda pid: None):
             time.sleep(0.05)
         return watch
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # with its children
         process.wait()
 
 
