@@ -12,12 +12,14 @@ import sys
 import tempfile
 import time
 
-PAIRS = 7
+PAIRS = 5
 SCRIPT = """
 import os, time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 dist.all_reduce(torch.ones(4))
 open(os.path.join(os.environ["BENCH_FOLDER"], os.environ["RANK"]), "w").write(str(time.time()))
+dist.barrier()
+dist.destroy_process_group()
 """
 OURS = """
 import os, sys, ddpnb
