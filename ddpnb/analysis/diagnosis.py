@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.analysis import endings, mismatch, missing, phrases
+from ddpnb.analysis import away, endings, mismatch, missing, phrases
 from ddpnb.analysis.standing import Kind, Standing, standings
 from ddpnb.analysis.waits import Wait, stuck, waits
 from ddpnb.model.calls import CallState
@@ -120,7 +120,7 @@ def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patie
         if not alive or not one.expired(_NOBODY_WAITS * patience):
             return []
     frozen = [rank for rank in open_ranks if standing[rank].kind is Kind.FROZEN]
-    return [missing.away_finding(standing, "DDP314" if frozen else "DDP313", frozen or sorted(open_ranks), [], None)]
+    return [away.finding(standing, "DDP314" if frozen else "DDP313", frozen or sorted(open_ranks), [], None)]
 
 
 def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -134,3 +135,10 @@ def last_site(record: RankRecord) -> Site:
         if "file" in phase.facts:
             return _phase_site(phase)
     return NO_SITE
+
+
+def where(standings: dict[int, Standing], ranks: Iterable[int]) -> tuple[tuple[int, Site], ...]:
+    """The places of these ranks, in this order, of those that have one."""
+    return tuple(
+        (rank, standings[rank].site) for rank in ranks if rank in standings and standings[rank].site != NO_SITE
+    )

@@ -1,0 +1,115 @@
+"""Ranks that wait at start-up, or to make a group, for ranks that never come there."""
+
+from __future__ import annotations
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.standing import Standing, where
+from ddpnb.analysis.waits import Wait, address_of, as_int, members_of
+from ddpnb.model.findings import Finding
+
+
+def world_too_large(standings: dict[int, Standing], starting: list[int], absent: list[int]) -> Finding:
+    sizes = {rank: as_int(standings[rank].phase.facts.get("world_size")) for rank in starting}  # type: ignore[union-attr]
+    launched = len(standings)
+    wrong = [rank for rank, size in sizes.items() if size != launched] or starting
+    size = max(size or 0 for size in sizes.values())
+    return Finding(
+        "DDP102",
+        f"{phrases.ranks(wrong, True)} {phrases.verb(wrong, 'expects', 'expect')} a world of {size} ranks, "
+        f"but {launched} were launched: {phrases.ranks(absent)} will never join.",
+        tuple(wrong),
+        tuple(rank for rank in starting if rank not in wrong),
+        None,
+        where(standings, starting),
+        tuple(
+            f"Rank {rank} is in init_process_group with world_size={sizes[rank]}{phrases.at(standings[rank].site)}."
+            for rank in starting[:8]
+        ),
+        "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
+    )
+
+
+def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
+    sides: dict[str, list[int]] = {}
+    for rank in starting:
+        sides.setdefault(address_of(standings[rank].record), []).append(rank)
+    ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+    culprits = sorted(rank for side in ordered[1:] for rank in side)
+    waiting = ordered[0]
+    return Finding(
+        "DDP104",
+        f"The ranks look for each other in different places: {phrases.ranks(culprits)} not where {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')}.",
+        tuple(culprits),
+        tuple(waiting),
+        None,
+        where(standings, [*culprits, *waiting]),
+        tuple(f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(sides.items())[:8]),
+        "Give every rank the same MASTER_ADDR and MASTER_PORT, or the same init_method.",
+    )
+
+
+def never_joined(standings: dict[int, Standing], starting: list[int], ended: list[int]) -> Finding:
+    return Finding(
+        "DDP102",
+        f"{phrases.ranks(ended, True)} {phrases.verb(ended, 'has', 'have')} ended without joining: "
+        f"{phrases.ranks(starting)} {phrases.verb(starting, 'waits', 'wait')} in init_process_group for ever.",
+        tuple(ended),
+        tuple(starting),
+        None,
+        where(standings, [*ended, *starting]),
+        tuple(
+            [
+                f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}."
+            ]
+            + [f"Rank {rank}: {standings[rank].record.ending}, and never called it." for rank in ended[:8]]
+        ),
+        "Every rank that was launched must call init_process_group.",
+    )
+
+
+def group_not_made(
+    standings: dict[int, Standing], waits: dict[int, Wait], grouping: list[int], waiting: list[int]
+) -> Finding:
+    absent = sorted({m for rank in grouping for m in waits[rank].missing})
+    others = [rank for rank in absent if rank not in grouping]
+    culprits = _unlike_lists(standings) or others or grouping
+    held = [rank for rank in waiting if rank not in culprits]
+    evidence = []
+    for rank in sorted(set(grouping) | set(culprits))[:8]:
+        made = [p for p in standings[rank].record.phases if p.name == "new_group"] if rank in standings else []
+        lists = ", ".join(str(members_of(p)) for p in made[-4:]) or "none"
+        evidence.append(
+            f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
+        )
+    makers = [rank for rank in grouping if rank not in culprits] or grouping
+    phase = standings[makers[0]].phase
+    members = members_of(phase) if phase is not None else []
+    return Finding(
+        "DDP108",
+        f"{phrases.ranks(makers, True)} {phrases.verb(makers, 'is', 'are')} making a group of {members}, "
+        f"but {phrases.ranks(culprits)} {phrases.verb(culprits, 'does', 'do')} not make the same one.",
+        tuple(culprits),
+        tuple(held),
+        None,
+        where(standings, [*culprits, *held]),
+        tuple(evidence),
+        "Call new_group on every rank, members or not, with the same lists in the same order.",
+    )
+
+
+def _unlike_lists(standings: dict[int, Standing]) -> list[int]:
+    """The ranks whose lists for new_group are unlike those of the others, at the first such call."""
+    made = {
+        rank: [tuple(members_of(p)) for p in s.record.phases if p.name == "new_group" and not p.facts.get("local")]
+        for rank, s in standings.items()
+    }
+    for turn in range(max(map(len, made.values()), default=0)):
+        sides: dict[tuple[int, ...], list[int]] = {}
+        for rank in sorted(made):
+            if turn < len(made[rank]):
+                sides.setdefault(made[rank][turn], []).append(rank)
+        if len(sides) > 1:
+            ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+            return sorted(rank for side in ordered[1:] for rank in side)
+    return []
