@@ -22,6 +22,9 @@ def main(runs: int) -> int:
             if run.outcome != "ok" or run.diagnosis.findings:
                 alarms += 1
                 print(f"run {number}, {case}: {run.outcome}\n{run.diagnosis}", flush=True)
+                for rank, ending in run.endings.items():
+                    if ending is not None and not ending.well:
+                        print(f"end of rank {rank}'s log:\n{run.log(rank)[-4000:]}", flush=True)
                 world.restart()
     print(f"{runs} healthy runs, {alarms} false alarms")
     return 1 if alarms else 0
