@@ -37,6 +37,8 @@ class BlackBox:
         finally:
             os.close(fd)
         self._lock = threading.Lock()
+        #: not empty in a forked child, which must leave the box alone (a list: the door keeps it at hand)
+        self.silent: list[bool] = []
         self._interned: dict[str, int] = {}
         self._string_count = 0
         self._strings_used = 0
@@ -89,6 +91,8 @@ class BlackBox:
 
     def begin_phase(self, name: str, facts: dict[str, Any]) -> int:
         """Open a phase; returns its number, to be given to end_phase."""
+        if self.silent:
+            return -1
         name_at, facts_at = self.intern({"phase": name}), self.intern(facts)
         with self._lock:
             number = self._phase_count
@@ -124,7 +128,13 @@ class BlackBox:
             self._write_status()
             self._touch(time.monotonic_ns())
 
+    def silence(self) -> None:
+        """From here on this process writes nothing."""
+        self.silent.append(True)
+
     def step(self) -> None:
+        if self.silent:
+            return
         self._steps += 1
         self._write_status()
 

@@ -180,12 +180,14 @@ class Door:
         pair = len(op._schema.returns) == 2  # (tensors, Work); otherwise the Work itself
         returns_work = spec.name != "monitored_barrier"
         group_at, p2p = spec.group, spec.p2p
-        fresh = self._fresh
+        fresh, silent = self._fresh, self.box.silent
         pending, groups, sites = self._pending, self._groups, self._sites
         memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.reader(spec)
         unbox_group, unbox_work, monotonic_ns = ProcessGroup.unbox, Work.unbox, time.monotonic_ns
 
         def kernel(keyset: Any, *args: Any) -> Any:
+            if silent:
+                return redispatch(keyset & _AFTER, *args)
             try:
                 if pending or fresh:
                     self.poll(2)
@@ -257,7 +259,7 @@ class Door:
         """The call is over: its state and the time, unless that was said or its record used again."""
         at, number, _ = entry
         memory = self.box.memory
-        if _get_time(memory, at)[0] == number + 1 and memory[at + _STATE_AT] < _COMPLETED:
+        if not self.box.silent and _get_time(memory, at)[0] == number + 1 and memory[at + _STATE_AT] < _COMPLETED:
             now = time.monotonic_ns()
             memory[at + _STATE_AT] = state
             _put_time(memory, at + _DONE_AT, now)
@@ -300,10 +302,12 @@ class Door:
         return next((c for c in reversed(calls) if c.seq == seq and c.group.key == key), None)
 
     def _watched_wait(self, wait: Callable[..., Any]) -> Callable[..., Any]:
-        p2p_works, fresh = self._p2p_works, self._fresh
+        p2p_works, fresh, silent = self._p2p_works, self._fresh, self.box.silent
         pending, memory, finish = self._pending, self.box.memory, self._finish
 
         def watched_wait(work: Any, timeout: timedelta | None = None) -> Any:
+            if silent:
+                return wait(work) if timeout is None else wait(work, timeout)
             if fresh:
                 self._loosen()
             entry = pending.pop(work, None) or p2p_works.get(work)

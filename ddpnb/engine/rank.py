@@ -32,11 +32,9 @@ class Rank:
         self.door.open()
         self.phases.install()
         # A forked child (a data loader's worker) shares the box's memory: it must not write there.
-        os.register_at_fork(after_in_child=self._leave)
-
-    def _leave(self) -> None:
-        self.door.close()
-        self.phases.remove()
+        # Nothing of torch may be touched in it, though: to drop a Work or to take a kernel away
+        # where the threads of the parent do not exist is a segmentation fault now and then.
+        os.register_at_fork(after_in_child=self.box.silence)
 
     def run(self, order: dict[str, Any], payload: bytes | None) -> Any:
         """Run one script or function as the main program; returns the function's result.
