@@ -86,15 +86,17 @@ def explain(recording: Recording, found: Disagreement) -> Finding:
     """The finding: which kind of disagreement, or that a rank skipped what the others are in."""
     reference = found.calls[found.sides[0][0]]
     odd = found.calls[found.sides[-1][0]]
-    odd_rank, reference_rank = found.sides[-1][0], found.sides[0][0]
-    where = parting(
-        recording,
-        path_to(recording.ranks[odd_rank], odd),
-        path_to(recording.ranks[reference_rank], reference),
-    )
+    where = parting(recording, _path(recording, found, -1), _path(recording, found, 0))
     if where.relation == "sequence" and len(found.sides) == 2:
         return _skipped(recording, found, where)
     return _unlike(recording, found, reference, odd)
+
+
+def _path(recording: Recording, found: Disagreement, side: int) -> tuple[Site, ...]:
+    """How a side came to its call: of its ranks at the first one's line, the one of whom most is known."""
+    site = found.calls[found.sides[side][0]].site
+    ranks = [rank for rank in found.sides[side] if found.calls[rank].site == site]
+    return max((path_to(recording.ranks[rank], found.calls[rank]) for rank in ranks), key=len)
 
 
 # -- different calls on purpose: same line, or the branches of one decision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -32,27 +33,19 @@ def test_environment_is_torchruns(world, tmp_path):
         import json, os, sys
         names = [n for n in os.environ if n.split("_")[0] in ("RANK", "LOCAL", "GROUP", "ROLE", "WORLD", "MASTER",
                  "TORCHELASTIC", "OMP")]
-        print(json.dumps({"argv": sys.argv, "main": __name__, "path": sys.path[0], "cwd": os.getcwd(),
-                          "file": __file__, **{n: os.environ[n] for n in names}}))
+        seen = {"argv": sys.argv, "main": __name__, "path": sys.path[0], "cwd": os.getcwd(), "file": __file__}
+        with open(__file__ + os.environ["RANK"], "w") as file:
+            json.dump(seen | {n: os.environ[n] for n in names}, file)
         """,
     )
     torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
-    done = subprocess.run(
-        [torchrun, "--nproc-per-node", "4", str(script), "a", "--b"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    theirs = {}
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            one = eval(line)  # written by the script above
-            theirs[one["RANK"]] = one
-    run = world.run(script, "a", "--b", stream=None).wait(30)
+    command = [torchrun, "--nproc-per-node", "4", str(script), "a", "--b"]
+    subprocess.run(command, capture_output=True, timeout=60, check=True)
+    theirs = [json.loads((tmp_path / f"show.py{rank}").read_text()) for rank in range(4)]
+    world.run(script, "a", "--b", stream=None).wait(30)
     for rank in range(4):
-        mine = eval(run.log(rank))
-        reference = theirs[str(rank)]
+        mine = json.loads((tmp_path / f"show.py{rank}").read_text())
+        reference = theirs[rank]
         skipped = {"MASTER_PORT", "MASTER_ADDR", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE",
                    "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_SIGNALS_TO_HANDLE"}  # fmt: skip
         for name in set(reference) - skipped:
