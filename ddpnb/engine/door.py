@@ -358,6 +358,14 @@ class Door:
             elif most <= 8:
                 return
 
+    def drain(self, seconds: float) -> None:
+        """Poll until nothing is in flight: gloo wakes who waits a moment before it says "complete"."""
+        deadline = time.monotonic() + seconds
+        self.poll()
+        while self._pending and time.monotonic() < deadline:
+            time.sleep(0.005)
+            self.poll()
+
 
 def _first(pending: dict[Any, Any], most: int) -> list[Any]:
     found = []

@@ -53,7 +53,7 @@ class Rank:
             self.phases.environment()
             ended = script.run(code)
             if ended.ending["how"] != "raised":  # then a call that failed would look completed
-                self.door.poll()
+                self.door.drain(0.1)
         self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
         unfinished = order["outcome"] + ".part"
         with open(unfinished, "w") as file:
