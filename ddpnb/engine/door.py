@@ -45,8 +45,6 @@ _put_time = struct.Struct("<Q").pack_into
 _put_timeout = struct.Struct("<I").pack_into
 _get_time = struct.Struct("<Q").unpack_from
 
-FENCES = ("raise", "warn", "off")
-
 
 class _KnownGroup:
     """What the door keeps of a process group, from its first call on."""

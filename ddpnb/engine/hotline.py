@@ -23,7 +23,6 @@ class Hotline:
         self._door = door
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "snapshot": self._snapshot,
-            "ping": lambda _: {},
         }
 
     def answer(self, content: dict[str, Any]) -> dict[str, Any]:

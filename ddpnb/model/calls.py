@@ -27,10 +27,6 @@ class CallState(IntEnum):
     def seen_by_peers(self) -> bool:
         return self not in (CallState.FENCED, CallState.REFUSED)
 
-    @property
-    def broke(self) -> bool:
-        return self in (CallState.FAILED, CallState.REFUSED)
-
 
 @dataclass(frozen=True, slots=True)
 class Site:
