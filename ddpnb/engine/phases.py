@@ -7,7 +7,6 @@ before and closes after. A wrapper forwards arguments, results and exceptions un
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.door import Door
-from ddpnb.engine.sites import calling_frame
+from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.wire import BACKEND, DEVICE
 
 ENVIRONMENT = (
@@ -30,32 +29,22 @@ ENVIRONMENT = (
 )  # fmt: skip
 
 
-class Phases:
-    """Wraps the functions of torch that are phases; ``remove`` puts the originals back."""
+class Phases(Hooks):
+    """The functions of torch that are phases of a rank's life."""
 
     def __init__(self, box: BlackBox, door: Door) -> None:
-        self.box = box
+        super().__init__(box)
         self._door = door
-        self._undo: list[Callable[[], None]] = []
 
     def install(self) -> None:
         for module in (c10d, dist):
-            self._replace(module, "init_process_group", self._init)
-            self._replace(module, "new_group", self._new_group)
-            self._replace(module, "destroy_process_group", self._destroy)
-        self._replace(c10d, "rendezvous", self._rendezvous)
-        self._replace(DistributedDataParallel, "__init__", self._wrap_model)
+            self.replace(module, "init_process_group", self._init)
+            self.replace(module, "new_group", self._new_group)
+            self.replace(module, "destroy_process_group", self._destroy)
+        self.replace(c10d, "rendezvous", self._rendezvous)
+        self.replace(DistributedDataParallel, "__init__", self._wrap_model)
         hook = register_optimizer_step_post_hook(lambda *_: self.box.step())
-        self._undo.append(hook.remove)
-
-    def remove(self) -> None:
-        while self._undo:
-            self._undo.pop()()
-
-    def _replace(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        original = getattr(owner, name)
-        setattr(owner, name, functools.wraps(original)(make(original)))
-        self._undo.append(lambda: setattr(owner, name, original))
+        self.on_removal(hook.remove)
 
     def environment(self) -> None:
         """Record the environment and the device that this rank was given."""
@@ -69,11 +58,7 @@ class Phases:
         try:
             self._door.group(group)
         except Exception:
-            self._fail()
-
-    def _fail(self) -> None:
-        self._door.detach()
-        self.remove()
+            self._door.detach()
 
     # -- wrappers: each opens a phase, calls the original, closes the phase
 
@@ -92,7 +77,7 @@ class Phases:
                 "world_size": argument(3, "world_size", "WORLD_SIZE"),
                 "rank": argument(4, "rank", "RANK"),
             }
-            with _Span(self, "init_process_group", facts) as span:
+            with self.span("init_process_group", facts) as span:
                 result = original(*args, **kwargs)
                 self._introduce(dist.group.WORLD)
                 span.learned = {"size": dist.get_world_size(), "as_rank": dist.get_rank()}
@@ -104,7 +89,7 @@ class Phases:
         def rendezvous(*args: Any, **kwargs: Any) -> Iterator[Any]:
             found = iter(original(*args, **kwargs))
             while True:
-                with _Span(self, "store", {"url": str(args[0]) if args else ""}):
+                with self.span("store", {"url": str(args[0]) if args else ""}):
                     one = next(found, None)
                 if one is None:
                     return
@@ -123,7 +108,7 @@ class Phases:
                 "local": bool(kwargs.get("use_local_synchronization", False)),
                 "name": str(getattr(c10d._world, "group_count", "")),
             }
-            with _Span(self, "new_group", facts):
+            with self.span("new_group", facts):
                 group = original(ranks, *args, **kwargs)
                 if isinstance(group, dist.ProcessGroup):
                     self._introduce(group)
@@ -134,14 +119,14 @@ class Phases:
     def _destroy(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
             self._door.forget(args[0] if args else kwargs.get("group"))
-            with _Span(self, "destroy_process_group", {}):
+            with self.span("destroy_process_group", {}):
                 return original(*args, **kwargs)
 
         return destroy_process_group
 
     def _wrap_model(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(model: Any, *args: Any, **kwargs: Any) -> None:
-            with _Span(self, "model wrapped", {"wrapper": type(model).__name__}) as span:
+            with self.span("model wrapped", {"wrapper": type(model).__name__}) as span:
                 original(model, *args, **kwargs)
                 span.learned = {"parameters": sum(1 for _ in model.parameters())}
 
@@ -166,33 +151,3 @@ def _address(method: str) -> str:
     if method.startswith("env://"):
         return f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     return method.split("?", maxsplit=1)[0]
-
-
-class _Span:
-    """One phase from begin to end. Failing to record must not keep the user's call from being made."""
-
-    def __init__(self, phases: Phases, name: str, facts: dict[str, Any]) -> None:
-        self._phases, self._name, self._facts = phases, name, facts
-        self._number = -1
-        self.learned: dict[str, Any] = {}
-
-    def __enter__(self) -> _Span:
-        try:
-            frame = calling_frame(2)
-            if frame is not None:
-                code = frame.f_code
-                self._facts |= {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
-            self._number = self._phases.box.begin_phase(self._name, self._facts)
-        except Exception:
-            self._phases._fail()
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if self._number < 0:
-            return
-        try:
-            if error is not None:
-                self.learned["error"] = f"{type(error).__name__}: {error}"[:500]
-            self._phases.box.end_phase(self._number, error is not None, self.learned)
-        except Exception:
-            self._phases._fail()

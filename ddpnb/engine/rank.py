@@ -13,6 +13,7 @@ import torch.distributed as dist
 from ddpnb.engine import script
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.door import Door
+from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.hotline import Hotline
 from ddpnb.engine.phases import Phases
 from ddpnb.engine.wire import FOLDER
@@ -28,9 +29,12 @@ class Rank:
         self.box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
         self.door = Door(self.box, folder)
         self.phases = Phases(self.box, self.door)
+        #: all that is watched outside of the door; each set of hooks falls alone when it fails
+        self.hooks: list[Hooks] = [self.phases]
         self.hotline = Hotline(self.door)
         self.door.open()
-        self.phases.install()
+        for hooks in self.hooks:
+            hooks.install()
         # A forked child (a data loader's worker) shares the box's memory: it must not write there.
         # Nothing of torch may be touched in it, though: to drop a Work or to take a kernel away
         # where the threads of the parent do not exist is a segmentation fault now and then.
@@ -47,6 +51,8 @@ class Rank:
         if dist.is_initialized():
             dist.destroy_process_group()
         self.door.new_run(order["run"], order["fence"])
+        for hooks in self.hooks:
+            hooks.new_run()
         self.box.set_run(order["run"], RUN_ACTIVE)
         code = script.script(order["script"], order["arguments"]) if payload is None else partial(_call, payload, order)
         with script.like_a_process(order["log"], order["directory"], order["environment"]):
