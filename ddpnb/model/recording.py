@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ddpnb.model.calls import Call
+from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.stacks import Frame, Stack
 
 
@@ -83,6 +84,20 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class Child:
+    """A process that a rank has started: a data loader's worker, an environment, a forked copy of it.
+
+    ``stacks`` are looked at only when the rank stands still and waits for it.
+    """
+
+    pid: int
+    command: str = ""
+    status: str = ""  # the kernel's letter: S sleeps, R runs, T stopped, Z ended and not yet waited for
+    idle_s: float = 0.0
+    stacks: tuple[Stack, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RankRecord:
     """Everything known of one rank. ``calls`` and ``phases`` are in the order in which they began."""
 
@@ -95,6 +110,10 @@ class RankRecord:
     ending: Ending | None = None
     steps: int = 0
     forgotten: int = 0  # calls of the run that are older than those recorded here
+    models: tuple[Model, ...] = ()
+    samples: tuple[Sample, ...] = ()  # of the replicas; where all ranks agreed only the last are kept
+    children: tuple[Child, ...] = ()
+    output: str = ""  # the end of what it wrote
 
     @property
     def main_stack(self) -> Stack | None:
@@ -121,6 +140,7 @@ class Recording:
     ranks: Mapping[int, RankRecord]
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     taken_ns: int = 0
+    host: Mapping[str, Any] = field(default_factory=dict[str, Any])  # facts of the machine that the ranks share
 
     @property
     def last_progress_ns(self) -> int:

@@ -1,0 +1,99 @@
+"""Replicas: what a wrapped model is made of, and digests of its state as training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddpnb.model.calls import NO_SITE, Site
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A parameter or buffer, apart from its values."""
+
+    name: str
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    device: str = "cpu"
+    trains: bool = True  # requires_grad
+    buffer: bool = False
+    kind: str = ""  # class of the module that holds it
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> TensorSpec:
+        return cls(
+            str(value.get("name", "?"))[:400],
+            tuple(int(size) for size in value.get("shape", ())),
+            str(value.get("dtype", "")),
+            str(value.get("device", "cpu")),
+            bool(value.get("trains", True)),
+            bool(value.get("buffer", False)),
+            str(value.get("kind", "")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model as it was wrapped: the ``number``-th of the rank, on a group, by a wrapper with options."""
+
+    number: int
+    wrapper: str = ""
+    module: str = ""
+    group: str = ""  # key of the group
+    ranks: tuple[int, ...] = ()
+    tensors: tuple[TensorSpec, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    site: Site = NO_SITE
+
+    @property
+    def parameters(self) -> tuple[TensorSpec, ...]:
+        return tuple(tensor for tensor in self.tensors if not tensor.buffer)
+
+    @property
+    def buffers(self) -> tuple[TensorSpec, ...]:
+        return tuple(tensor for tensor in self.tensors if tensor.buffer)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Model:
+        return cls(
+            int(value.get("number", 0)),
+            str(value.get("wrapper", "")),
+            str(value.get("module", "")),
+            str(value.get("group", "")),
+            tuple(int(rank) for rank in value.get("ranks", ())),
+            tuple(TensorSpec.from_json(tensor) for tensor in value.get("tensors", ())),
+            dict(value.get("options", {})),
+            Site.from_json(dict(value.get("site", {}))),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A tensor (or a part of one) at one moment: ``hash`` of its bytes, and its Euclidean ``norm`` if known."""
+
+    hash: int
+    norm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Digests of one model on one rank at one moment.
+
+    ``kind``: ``forward`` (parameters and buffers as the module sees them, and its inputs),
+    ``gradients`` (just before the optimizer's step), ``updated`` (parameters just after it),
+    ``backward`` (the loss), ``clip`` and ``scale`` (of gradients).
+    ``turn`` counts the samples of this kind and model from 1, sampled or not; ``step`` the optimizer
+    steps before it. ``digests`` may hold a part of the tensors: all ranks choose the same parts in the
+    same turn.
+    """
+
+    model: int
+    kind: str
+    turn: int
+    step: int = 0
+    at_ns: int = 0
+    site: Site = NO_SITE
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    digests: Mapping[str, Digest] = field(default_factory=dict[str, Digest])
