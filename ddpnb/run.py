@@ -18,6 +18,7 @@ from ddpnb.verdict import Verdict
 from ddpnb.watch import Observer
 
 _TICK_S = 0.05
+_FOLLOW_S = 0.25  # between two looks at the digests of the replicas
 _STILL_S = 0.12  # unchanged for this long: look closer
 _SETTLE_S = 0.6  # that ranks which are just coming to stand still may take to be told of too
 _LOOK_AT_MOST_S = 1.0  # between two close looks at ranks that stand still
@@ -192,6 +193,7 @@ class Run:
         statuses = self.observer.statuses()
         changed = dict.fromkeys(self._ranks, time.monotonic())
         next_look, pause, still_before = 0.0, _STILL_S, frozenset()
+        next_follow = 0.0
         crashed_at: float | None = None
         proven_at: float | None = None
         while not self._stopping.wait(_TICK_S):
@@ -200,6 +202,9 @@ class Run:
             fresh = self.observer.statuses()
             changed |= {rank: now for rank in self._ranks if fresh[rank] != statuses[rank]}
             statuses = fresh
+            if now >= next_follow:
+                self.observer.follow()
+                next_follow = now + _FOLLOW_S
             activities = self.observer.look()
             if not activities:
                 self._conclude(self.observer.record(ask=False))

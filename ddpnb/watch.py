@@ -19,6 +19,7 @@ from ddpnb.cluster import hotline
 from ddpnb.cluster.engines import Engines
 from ddpnb.cluster.host import Watch, py_spy_stacks, sample
 from ddpnb.engine.sites import is_user_file
+from ddpnb.follow import Follower
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
 from ddpnb.model.recording import Ending, Process, RankRecord, Recording
@@ -71,8 +72,17 @@ class Observer:
         self._run = run
         self._seen = {rank: _Seen() for rank in outcomes}
         self._sources: dict[str, str] = {}
+        self._follower = Follower(folder, outcomes, run, self._string)
 
     # -- cheap looks
+
+    def follow(self) -> None:
+        """Read what the replicas' digests say since the last look."""
+        self._follower.take()
+
+    def _string(self, rank: int, number: int) -> Any:
+        reader = self._seen[rank].reader
+        return reader.string(number) if reader is not None else None
 
     def status(self, rank: int) -> Status:
         seen = self._seen[rank]
@@ -150,6 +160,7 @@ class Observer:
                     self._seen[rank].stacks = tuple(Stack.from_json(s) for s in answers[rank].get("stacks", ()))
                 elif self._engines.exit_status(rank) is None:
                     self._seen[rank].stacks = py_spy_stacks(self._engines.pid(rank))
+        self.follow()
         records = {rank: self._record_of(rank, answers.get(rank)) for rank in self._seen}
         return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns())
 
@@ -169,6 +180,8 @@ class Observer:
             ending=ending,
             steps=status.steps,
             forgotten=calls[0].number - status.first_call if calls else 0,
+            models=self._follower.models(rank),
+            samples=self._follower.samples(rank),
         )
 
     def _process_of(self, seen: _Seen, answer: dict[str, Any] | None) -> Process:

@@ -16,6 +16,7 @@ from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.hotline import Hotline
 from ddpnb.engine.phases import Phases
+from ddpnb.engine.replicas import Replicas
 from ddpnb.engine.wire import FOLDER
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 
@@ -30,7 +31,8 @@ class Rank:
         self.door = Door(self.box, folder)
         self.phases = Phases(self.box, self.door)
         #: all that is watched outside of the door; each set of hooks falls alone when it fails
-        self.hooks: list[Hooks] = [self.phases]
+        self.replicas = Replicas(self.box, self.door, folder, rank)
+        self.hooks: list[Hooks] = [self.phases, self.replicas]
         self.hotline = Hotline(self.door)
         self.door.open()
         for hooks in self.hooks:
@@ -53,6 +55,7 @@ class Rank:
         self.door.new_run(order["run"], order["fence"])
         for hooks in self.hooks:
             hooks.new_run()
+        self.replicas.begin(order["run"])
         self.box.set_run(order["run"], RUN_ACTIVE)
         code = script.script(order["script"], order["arguments"]) if payload is None else partial(_call, payload, order)
         with script.like_a_process(order["log"], order["directory"], order["environment"]):

@@ -1,7 +1,7 @@
 """The black box: one memory-mapped file per rank, written at the door, readable by anyone on the host.
 
-Layout (little-endian): a header, a table of strings that only grows, and two rings, one of calls
-and one of phases. A record refers to strings (JSON texts: groups, signatures, sites, facts) by
+Layout (little-endian): a header, a table of strings that only grows, and three rings: of calls, of
+phases, and of marks (clocks read at steps). A record refers to strings (JSON texts: groups, signatures, sites, facts) by
 their number. The writer never waits for a reader; a reader drops what was being written.
 
 Nothing in a box is trusted: sizes are bounded, JSON is the only decoder, and whatever does not
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ddpnb.model.account import MARK_KINDS, Mark
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import Phase
 
@@ -24,6 +25,7 @@ HEADER_SIZE = 4096
 STRINGS_SIZE = 4 << 20
 CALLS = 4096  # records in the ring of calls
 PHASES = 512
+MARKS = 4096
 
 # magic, version, rank, pid, main thread (its identifier >> 6, as in the records)
 IDENTITY = struct.Struct("<8sIIII")
@@ -34,6 +36,9 @@ PROGRESS_AT = 32
 # first call and phase of the run
 STATUS = struct.Struct("<QQIIQQQ")
 STATUS_AT = 64
+# number of marks, and the first of the run
+MARKED = struct.Struct("<QQ")
+MARKED_AT = 128
 RUN_IDLE, RUN_ACTIVE, RUN_ENDED = 0, 1, 2
 
 # number + 1, group string, seq, signature string, site string, state, thread, peer, tag,
@@ -47,13 +52,18 @@ CALL_DONE_AT = 64
 PHASE = struct.Struct("<QIIIIQQ")
 PHASE_SIZE = 40
 PHASE_STATES = ("open", "done", "failed")
+# number + 1, place in MARK_KINDS, thread, torch's threads, steps; time, CPU of the thread, CPU of the process, data
+MARK = struct.Struct("<QIIIIQQQQ")
+MARK_SIZE = 56
+MARK_BEGIN, MARK_BACKWARD, MARK_STEP, MARK_END = range(len(MARK_KINDS))
 
 STRINGS_AT = HEADER_SIZE
 CALLS_AT = STRINGS_AT + STRINGS_SIZE
 PHASES_AT = CALLS_AT + CALLS * CALL_SIZE
-BOX_SIZE = PHASES_AT + PHASES * PHASE_SIZE
+MARKS_AT = PHASES_AT + PHASES * PHASE_SIZE
+BOX_SIZE = MARKS_AT + MARKS * MARK_SIZE
 
-assert CALL.size <= CALL_SIZE and PHASE.size <= PHASE_SIZE
+assert CALL.size <= CALL_SIZE and PHASE.size <= PHASE_SIZE and MARK.size <= MARK_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,11 @@ class BoxReader:
                 self._strings.append(None)
             self._strings_at += 4 + length
 
+    def string(self, number: int) -> Any:
+        """The JSON behind a number; None when there is none."""
+        self._read_strings()
+        return self._strings[number] if 0 <= number < len(self._strings) else None
+
     def _string(self, number: int, kind: Any, default: Any) -> Any:
         """String ``number`` decoded as ``kind`` (a class with from_json), once."""
         key = (kind, number)
@@ -125,34 +140,35 @@ class BoxReader:
 
     def calls(self, last: int = CALLS) -> tuple[Call, ...]:
         """The last calls of the current run, oldest first, at most ``last`` of them."""
-        self._read_strings()
         status = self.status
-        total = status.calls
-        found: list[Call] = []
-        for number in range(max(status.first_call, total - min(last, CALLS)), total):
-            fields = CALL.unpack_from(self._buffer, CALLS_AT + (number % CALLS) * CALL_SIZE)
-            stamp, group, seq, signature, site, state, thread, peer, tag, timeout, turn, *times = fields
-            if stamp != number + 1 or not 1 <= state <= len(CallState):
-                continue  # being overwritten
-            found.append(
-                Call(
-                    number,
-                    self._string(group, Group, Group(())),
-                    seq,
-                    self._string(signature, Signature, Signature("?")),
-                    self._string(site, Site, NO_SITE),
-                    CallState(state),
-                    thread,
-                    peer,
-                    tag,
-                    times[0],
-                    times[1],
-                    times[2],
-                    timeout,
-                    turn,
-                )
-            )
-        return tuple(found)
+        return self.these(range(max(status.first_call, status.calls - min(last, CALLS)), status.calls))
+
+    def these(self, numbers: Iterable[int]) -> tuple[Call, ...]:
+        """The calls with these numbers, without those that have left the ring or are being written."""
+        self._read_strings()
+        return tuple(call for number in numbers if (call := self._call(number)) is not None)
+
+    def _call(self, number: int) -> Call | None:
+        fields = CALL.unpack_from(self._buffer, CALLS_AT + (number % CALLS) * CALL_SIZE)
+        stamp, group, seq, signature, site, state, thread, peer, tag, timeout, turn, *times = fields
+        if stamp != number + 1 or not 1 <= state <= len(CallState):
+            return None  # being overwritten
+        return Call(
+            number,
+            self._string(group, Group, Group(())),
+            seq,
+            self._string(signature, Signature, Signature("?")),
+            self._string(site, Site, NO_SITE),
+            CallState(state),
+            thread,
+            peer,
+            tag,
+            times[0],
+            times[1],
+            times[2],
+            timeout,
+            turn,
+        )
 
     def _facts(self, number: int) -> dict[str, Any]:
         value = self._strings[number] if 0 < number < len(self._strings) else None
@@ -173,3 +189,54 @@ class BoxReader:
             merged = self._facts(facts) | self._facts(end_facts)
             found.append(Phase(title, PHASE_STATES[state], began, ended, merged))  # type: ignore[arg-type]
         return tuple(found)
+
+    def marks(self, since: int = 0) -> tuple[Mark, ...]:
+        """The marks of the current run from number ``since`` on, oldest first, as far as the ring holds them."""
+        total, first = MARKED.unpack_from(self._buffer, MARKED_AT)
+        found: list[Mark] = []
+        for number in range(max(first, since, total - MARKS), total):
+            fields = MARK.unpack_from(self._buffer, MARKS_AT + (number % MARKS) * MARK_SIZE)
+            stamp, kind, thread, threads, steps, at, thread_ns, cpu, data = fields
+            if stamp == number + 1 and kind < len(MARK_KINDS):
+                found.append(Mark(number, MARK_KINDS[kind], at, thread, thread_ns, cpu, data, steps, threads))
+        return tuple(found)
+
+
+class Follower:
+    """What is new in a box since the last look: each call when it has come, and again when its state has changed.
+
+    ``look`` costs as much as there is news. A call that left the ring before it was seen is counted.
+    """
+
+    def __init__(self, reader: BoxReader) -> None:
+        self._reader = reader
+        self._run = -1
+        self._next_call = 0
+        self._next_mark = 0
+        self._open: dict[int, CallState] = {}
+
+    def look(self) -> tuple[tuple[Call, ...], tuple[Mark, ...], int]:
+        """Calls, marks, and how many calls were lost since the last look."""
+        status = self._reader.status
+        if status.run != self._run:
+            self._run, self._next_call, self._next_mark = status.run, status.first_call, 0
+            self._open.clear()
+        wanted = max(self._next_call, status.calls - CALLS)
+        again = [number for number in self._open if number >= status.calls - CALLS]
+        fresh = self._reader.these(range(wanted, status.calls))
+        changed = [call for call in self._reader.these(again) if call.state is not self._open[call.number]]
+        lost = max(0, status.calls - self._next_call) - len(fresh)
+        self._next_call = max(self._next_call, status.calls)
+        found = sorted((*changed, *fresh), key=lambda call: call.number)
+        for call in found:
+            if call.state.in_flight:
+                self._open[call.number] = call.state
+            else:
+                self._open.pop(call.number, None)
+        for number in [number for number in self._open if number < status.calls - CALLS]:
+            del self._open[number]
+        # Read after the calls: whatever a call that is over has before its end is among them.
+        marks = self._reader.marks(self._next_mark)
+        if marks:
+            self._next_mark = marks[-1].number + 1
+        return tuple(found), marks, lost

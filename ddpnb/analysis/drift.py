@@ -1,0 +1,152 @@
+"""Silent divergence: what first differed between the replicas, on which ranks, and by whose doing.
+
+Between two steps a replica passes three points: forward, gradients before the optimizer's step,
+parameters after it. Where the ranks still agree and where they no longer do tells what came between.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Digest, Model, Sample
+from ddpnb.model.samples import tensor_name
+
+_ORDER = {"forward": 0, "gradients": 1, "updated": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first moment at which a model's replicas differ.
+
+    ``sides``: ranks that hold the same, the largest side first; ``units`` those parts of tensors that
+    differ, in the model's order.
+    """
+
+    model: int
+    kind: str
+    turn: int
+    samples: Mapping[int, Sample]
+    units: tuple[str, ...]
+    sides: tuple[tuple[int, ...], ...]
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(tensor_name, self.units)))
+
+    @property
+    def odd(self) -> tuple[int, ...]:
+        """The ranks that are not with the majority; with equal sides those without the lowest rank."""
+        return tuple(sorted(rank for side in self.sides[1:] for rank in side))
+
+
+def differing(samples: Mapping[int, Sample], names: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The parts of tensors in which these samples of one turn differ; only what all of them hold is compared."""
+    if len(samples) < 2:
+        return ()
+    first, *rest = samples.values()
+    chosen = first.digests if names is None else [name for name in names if name in first.digests]
+    return tuple(
+        name
+        for name in chosen
+        if any(name in other.digests and other.digests[name].hash != first.digests[name].hash for other in rest)
+    )
+
+
+def sides_of(samples: Mapping[int, Sample], units: Iterable[str]) -> tuple[tuple[int, ...], ...]:
+    """The ranks in groups that hold the same in these parts: the largest first, then by the lowest rank."""
+    groups: dict[tuple[int | None, ...], list[int]] = defaultdict(list)
+    chosen = list(units)
+    for rank in sorted(samples):
+        held = samples[rank].digests
+        groups[tuple(held[name].hash if name in held else None for name in chosen)].append(rank)
+    return tuple(tuple(side) for side in sorted(groups.values(), key=lambda side: (-len(side), side[0])))
+
+
+def by_turn(recording: Recording, model: int, kind: str) -> dict[int, dict[int, Sample]]:
+    """The samples of one kind of one model: turn -> rank -> sample."""
+    found: dict[int, dict[int, Sample]] = defaultdict(dict)
+    for rank, record in recording.ranks.items():
+        for sample in record.samples:
+            if sample.model == model and sample.kind == kind:
+                found[sample.turn][rank] = sample
+    return dict(sorted(found.items()))
+
+
+def models_of(recording: Recording) -> dict[int, dict[int, Model]]:
+    """Number -> rank -> model."""
+    found: dict[int, dict[int, Model]] = defaultdict(dict)
+    for rank, record in recording.ranks.items():
+        for model in record.models:
+            found[model.number][rank] = model
+    return dict(sorted(found.items()))
+
+
+def first_difference(
+    recording: Recording, model: int, kinds: Iterable[str] = tuple(_ORDER), names: Iterable[str] | None = None
+) -> Difference | None:
+    """The earliest disagreement of the replicas of a model, over these kinds of samples.
+
+    The order is that of training: gradients come after the forward of the same step, and updated
+    parameters before the next forward.
+    """
+    earliest: tuple[tuple[int, int], Difference] | None = None
+    chosen = None if names is None else list(names)
+    for kind in kinds:
+        for turn, samples in by_turn(recording, model, kind).items():
+            units = differing(samples, chosen)
+            if units:
+                step = min(sample.step for sample in samples.values())
+                place = (step, _ORDER[kind] if kind != "updated" else -1)
+                if earliest is None or place < earliest[0]:
+                    earliest = place, Difference(model, kind, turn, samples, units, sides_of(samples, units))
+                break
+    return earliest[1] if earliest is not None else None
+
+
+def changed_since(recording: Recording, found: Difference, units: Iterable[str]) -> tuple[int, ...]:
+    """Ranks whose own parameters changed between an optimizer step and the forward after it.
+
+    Nothing that belongs to training happens in between, so these ranks' own code did it.
+    """
+    changed = []
+    for rank, sample in found.samples.items():
+        before = [
+            s
+            for s in recording.ranks[rank].samples
+            if s.model == found.model and s.kind == "updated" and s.at_ns <= sample.at_ns
+        ]
+        if before and before[-1].step == sample.step:
+            held = before[-1].digests
+            common = [name for name in units if name in held and name in sample.digests]
+            if any(held[name].hash != sample.digests[name].hash for name in common):
+                changed.append(rank)
+    return tuple(sorted(changed))
+
+
+def extent(samples: Mapping[int, Sample], unit: str) -> str:
+    """By how much a part of a tensor differs, as far as its norms tell: ``norm 3.21 on ranks 0 and 2, 3.4 on 1``."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for rank in sorted(samples):
+        digest: Digest | None = samples[rank].digests.get(unit)
+        if digest is not None and digest.norm is not None:
+            groups[f"{digest.norm:.7g}"].append(rank)
+    if len(groups) < 2:
+        return ""
+    return ", ".join(f"{norm} on {_ranks(ranks)}" for norm, ranks in list(groups.items())[:4])
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:8]))}" + (" ..." if len(ranks) > 8 else "")
+
+
+def minority(values: Mapping[int, object]) -> tuple[int, ...]:
+    """The ranks that do not hold the most common value; with equally many, those without the lowest rank's."""
+    counts = Counter(values.values())
+    if len(counts) < 2:
+        return ()
+    most = max(counts.values())
+    common = next(values[rank] for rank in sorted(values) if counts[values[rank]] == most)
+    return tuple(rank for rank in sorted(values) if values[rank] != common)

@@ -1,0 +1,126 @@
+"""Follows the samples of the ranks while they train: what agrees is let go, what differs is kept.
+
+Reading is incremental and costs the ranks nothing. Of each kind of sample the first disagreements
+stay, with what came just before, however long the run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ddpnb.analysis.drift import differing
+from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.samples import SampleReader, contents
+
+_MODEL_LIMIT = 8 << 20  # bytes of one model's description
+_FIRST, _LAST, _ODD = 40, 8, 4  # turns that are kept of each kind: the first, the last, the first that differ
+_OUTSTANDING = 2048  # turns that may wait for a rank that is late
+
+
+class _Kept:
+    """The rows of one kind of one model that are kept: turn -> rank -> row."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, dict[int, bytes]] = defaultdict(dict)  # not there from all ranks yet
+        self.rows: dict[int, dict[int, bytes]] = {}
+        self.odd: set[int] = set()
+
+    def settle(self, complete: Callable[[dict[int, bytes]], bool], odd: Callable[[dict[int, bytes]], bool]) -> None:
+        for turn in sorted(self.waiting):
+            rows = self.waiting[turn]
+            if not complete(rows) and len(self.waiting) <= _OUTSTANDING:
+                continue
+            self.rows[turn] = self.waiting.pop(turn)
+            if len(self.odd) < _ODD and odd(rows):
+                # What came just before the first disagreement tells how it began.
+                self.odd |= {turn} | ({turn - 1} if not self.odd else set())
+        recent = [turn for turn in sorted(self.rows) if turn > _FIRST and turn not in self.odd]
+        for turn in recent[:-_LAST]:
+            del self.rows[turn]
+
+    def of(self, rank: int) -> list[bytes]:
+        return [rows[rank] for rows in (*self.rows.values(), *self.waiting.values()) if rank in rows]
+
+
+class Follower:
+    """Reads the samples and the models of the ranks of one run.
+
+    Args:
+        folder: where the files lie.
+        ranks: the ranks.
+        run: number of the run.
+        string: gives, for a rank, the JSON behind a number of its black box.
+    """
+
+    def __init__(self, folder: str, ranks: Iterable[int], run: int, string: Callable[[int, int], Any]) -> None:
+        self._folder, self._ranks, self._run, self._string = folder, list(ranks), run, string
+        self._readers: dict[int, SampleReader] = {}
+        self._models: dict[int, dict[int, Model]] = {rank: {} for rank in self._ranks}
+        self._kept: dict[tuple[int, str], _Kept] = {}
+
+    def take(self) -> None:
+        """Read what has come since."""
+        for rank in self._ranks:
+            reader = self._open(rank)
+            if reader is None:
+                continue
+            self._read_models(rank)
+            for row in reader.new_rows(self._run):
+                (model, kind, turn), _ = contents(row)
+                self._kept.setdefault((model, kind), _Kept()).waiting[turn][rank] = row
+        for (model, _), kept in self._kept.items():
+            members = next(
+                (m[model].ranks for m in self._models.values() if model in m and m[model].ranks), self._ranks
+            )
+            wanted = len(set(members) & set(self._ranks))
+            kept.settle(lambda rows, wanted=wanted: len(rows) >= wanted, self._odd)
+
+    def _odd(self, rows: dict[int, bytes]) -> bool:
+        """Whether the ranks' samples of one turn differ in what should be alike."""
+        if len({contents(row)[1] for row in rows.values()}) <= 1:
+            return False
+        decoded = {rank: self._decode(rank, row) for rank, row in rows.items()}
+        return bool(differing({rank: sample for rank, sample in decoded.items() if sample is not None}))
+
+    def samples(self, rank: int) -> tuple[Sample, ...]:
+        """What is kept of this rank, in the order in which it came."""
+        rows = [row for kept in self._kept.values() for row in kept.of(rank)]
+        found = [sample for row in rows if (sample := self._decode(rank, row)) is not None]
+        return tuple(sorted(found, key=lambda sample: sample.at_ns))
+
+    def models(self, rank: int) -> tuple[Model, ...]:
+        self._read_models(rank)
+        return tuple(model for _, model in sorted(self._models[rank].items()))
+
+    def _decode(self, rank: int, row: bytes) -> Sample | None:
+        return self._readers[rank].decode(row, self._models[rank])
+
+    def _open(self, rank: int) -> SampleReader | None:
+        reader = self._readers.get(rank)
+        if reader is None:
+            try:
+                with open(os.path.join(self._folder, f"rank{rank}.samples"), "rb") as file:
+                    memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                reader = self._readers[rank] = SampleReader(memory, lambda number: self._string(rank, number))
+            except (OSError, ValueError):
+                return None
+        return reader
+
+    def _read_models(self, rank: int) -> None:
+        known = self._models[rank]
+        while True:
+            path = os.path.join(self._folder, f"rank{rank}-run{self._run}-model{len(known)}.json")
+            try:
+                if os.path.getsize(path) > _MODEL_LIMIT:
+                    raise ValueError("too large")
+                with open(path, encoding="utf-8") as file:
+                    known[len(known)] = Model.from_json(json.load(file))
+            except FileNotFoundError:
+                return
+            except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+                known[len(known)] = Model(len(known))

@@ -1,0 +1,163 @@
+"""The file of samples: digests of the replicas of one rank, in a ring, readable by anyone on the host.
+
+Layout (little-endian): a header, then a ring of rows of several lengths, none of which wraps. A row
+refers to strings of the rank's black box by their number. The writer never waits for a reader; a
+reader that was lapped goes on with what is there and knows that it lost some.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.replicas import Digest, Model, Sample, TensorSpec
+
+MAGIC = b"ddpnbSM1"
+HEADER_SIZE = 4096
+RING_SIZE = 8 << 20
+FILE_SIZE = HEADER_SIZE + RING_SIZE
+# bytes ever written, at which of them the current run began, number of the run
+WRITTEN = struct.Struct("<QQQ")
+WRITTEN_AT = 8
+
+KINDS = ("pad", "forward", "gradients", "updated", "backward", "clip", "scale")
+# length, stamp, model, kind, log2 of the slices, turn, step, site, names, time, units, values
+ROW = struct.Struct("<IIHBBIIIIQII")
+ROW_SIZE = 48
+assert ROW.size <= ROW_SIZE
+STAMP = 0xDD9B5A1E
+
+CHUNK_WORDS = 16 << 10  # of 4 bytes: a larger tensor is digested in parts, so that a step digests some of it
+
+_WIDTHS = {"float64": 8, "int64": 8, "complex64": 8, "complex128": 16, "float16": 2, "bfloat16": 2, "int16": 2}
+_BYTES = {"bool": 1, "uint8": 1, "int8": 1}
+
+
+def width_of(dtype: str) -> int:
+    """Bytes of one element."""
+    return _WIDTHS.get(dtype) or _BYTES.get(dtype) or (1 if dtype.startswith("float8") else 4)
+
+
+def units_of(tensors: Sequence[TensorSpec]) -> list[tuple[int, int, int]]:
+    """The parts in which these tensors are digested: (index of the tensor, first element, end)."""
+    found = []
+    for index, tensor in enumerate(tensors):
+        elements = math.prod(tensor.shape)
+        step = max(1, CHUNK_WORDS * 4 // width_of(tensor.dtype))
+        found += [(index, first, min(first + step, elements)) for first in range(0, elements, step)]
+    return found
+
+
+def unit_names(tensors: Sequence[TensorSpec]) -> list[str]:
+    """A name for each part; ``tensor_name`` gives back the tensor's."""
+    names = []
+    for index, first, end in units_of(tensors):
+        whole = first == 0 and end == math.prod(tensors[index].shape)
+        names.append(tensors[index].name + ("" if whole else f"[{first}:{end}]"))
+    return names
+
+
+def tensor_name(unit: str) -> str:
+    return unit.partition("[")[0]
+
+
+class SampleReader:
+    """Reads new rows of one rank's file.
+
+    Args:
+        buffer: anything with the buffer protocol (an mmap, bytes).
+        string: gives the JSON behind a number of the rank's black box.
+
+    Raises:
+        ValueError: the buffer is not a file of samples.
+    """
+
+    def __init__(self, buffer: Any, string: Callable[[int], Any]) -> None:
+        self._buffer = memoryview(buffer)
+        if len(self._buffer) < FILE_SIZE or bytes(self._buffer[:8]) != MAGIC:
+            raise ValueError("not a file of samples of ddpnb")
+        self._string = string
+        self._at = 0
+        self._run = -1
+        self._units: dict[int, list[str]] = {}
+        self.lost = False
+
+    def close(self) -> None:
+        self._buffer.release()
+
+    def new_rows(self, run: int) -> list[bytes]:
+        """The rows of this run that were written since the last look, as they lie in the file."""
+        written, began, current = WRITTEN.unpack_from(self._buffer, WRITTEN_AT)
+        if current != run:
+            return []
+        if self._run != run:
+            self._run, self._at, self.lost = run, began, False
+            self._units.clear()
+        if written - self._at > RING_SIZE:  # lapped: where rows begin is known only at the end
+            self._at, self.lost = written, True
+        rows = []
+        while self._at < written:
+            place = HEADER_SIZE + self._at % RING_SIZE
+            length, stamp = struct.unpack_from("<II", self._buffer, place)
+            if stamp != STAMP or not 8 <= length <= RING_SIZE or place + length > FILE_SIZE:
+                self._at, self.lost = written, True
+                break
+            row = bytes(self._buffer[place : place + length])
+            self._at += length
+            if length >= ROW_SIZE and row[10]:  # kind 0 fills the end of the ring
+                rows.append(row)
+        if WRITTEN.unpack_from(self._buffer, WRITTEN_AT)[0] - self._at > RING_SIZE // 2:
+            self.lost = True  # the writer may have overtaken us while we read
+        return rows
+
+    def decode(self, row: bytes, models: Mapping[int, Model]) -> Sample | None:
+        """One row; None when it makes no sense."""
+        try:
+            _, _, model, kind, log2, turn, step, site, names, at, units, values = ROW.unpack_from(row)
+            numbers = array("d", row[ROW_SIZE : ROW_SIZE + 8 * values])
+            start = ROW_SIZE + 8 * values
+            hashes = array("I", row[start : start + 4 * units])
+            norms = array("f", row[start + 4 * units : start + 8 * units])
+        except (struct.error, ValueError):
+            return None
+        if not 0 < kind < len(KINDS) or len(norms) != units or len(numbers) != values:
+            return None
+        if model not in self._units:
+            self._units[model] = unit_names(models[model].tensors) if model in models else []
+        chosen = self._units[model][step % (1 << min(log2, 31)) :: 1 << min(log2, 31)]
+        told = self._string(names)
+        told = told if isinstance(told, dict) else {}
+        facts: dict[str, Any] = dict(zip(map(str, told.get("names", ())), numbers, strict=False))
+        facts.update((str(key), value) for key, value in told.items() if key != "names")
+        place = self._string(site)
+        return Sample(
+            model,
+            KINDS[kind],
+            turn,
+            step,
+            at,
+            Site.from_json(place) if isinstance(place, dict) and place else NO_SITE,
+            facts,
+            {
+                name: Digest(hash_, None if math.isnan(norm) else norm)
+                for name, hash_, norm in zip(chosen, hashes, norms, strict=False)
+            },
+        )
+
+
+# Which of the values of a row all ranks should have alike, by kind: (first, end) among the values.
+_ALIKE = {"forward": (0, 2), "gradients": (4, 1 << 20), "clip": (0, 1), "scale": (0, 1)}
+
+
+def contents(row: bytes) -> tuple[tuple[int, str, int], bytes]:
+    """(model, kind, turn) of a row, and what is alike on ranks that agree: slice, digests, some values."""
+    _, _, model, kind, log2, turn, step, _, _, _, units, values = ROW.unpack_from(row)
+    name = KINDS[kind] if kind < len(KINDS) else "?"
+    first, end = _ALIKE.get(name, (0, 0))
+    start = ROW_SIZE + 8 * values
+    told = row[ROW_SIZE + 8 * first : ROW_SIZE + 8 * min(end, values)]
+    return (model, name, turn), struct.pack("<BI", log2, step) + told + row[start : start + 4 * units]
