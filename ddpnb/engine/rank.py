@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from ddpnb.engine import script
 from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.data import Data
 from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.hotline import Hotline
@@ -32,7 +33,8 @@ class Rank:
         self.phases = Phases(self.box, self.door)
         #: all that is watched outside of the door; each set of hooks falls alone when it fails
         self.replicas = Replicas(self.box, self.door, folder, rank)
-        self.hooks: list[Hooks] = [self.phases, self.replicas]
+        self.data = Data(self.box)
+        self.hooks: list[Hooks] = [self.phases, self.replicas, self.data]
         self.hotline = Hotline(self.door)
         self.door.open()
         for hooks in self.hooks:
@@ -61,6 +63,7 @@ class Rank:
         with script.like_a_process(order["log"], order["directory"], order["environment"]):
             self.phases.environment()
             ended = script.run(code)
+            self.data.finish()
             if ended.ending["how"] != "raised":  # then a call that failed would look completed
                 self.door.drain(0.1)
         self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
