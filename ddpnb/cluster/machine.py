@@ -1,0 +1,116 @@
+"""What the machine that the ranks share has: cores, memory, shared memory, and whom the kernel killed.
+
+Limits of control groups count, since they are what a container has. A fact that the system does not
+tell is left out. One call reads a dozen small files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+_GROUPS = "/sys/fs/cgroup"
+_UNLIMITED = 1 << 60  # how version 1 says that there is no limit
+
+
+def facts() -> dict[str, Any]:
+    """``cores`` (a float where a quota applies), ``memory_*`` and ``shm_*`` in bytes, ``oom_kills``."""
+    found: dict[str, Any] = {"cores": cores(), **_shared_memory(), **_memory()}
+    killed = oom_kills()
+    if killed is not None:
+        found["oom_kills"] = killed
+    return found
+
+
+def cores() -> float:
+    """How many cores this process may use at a time."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quotas = [float(usable)]
+    for folder in _control_groups("cpu"):
+        quota, period = (_words(folder, "cpu.max") + ["", ""])[:2]
+        if not quota:
+            quota, period = _first(folder, "cpu.cfs_quota_us"), _first(folder, "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit() and int(period):
+            quotas.append(int(quota) / int(period))
+    return min(quotas)
+
+
+def oom_kills() -> int | None:
+    """How many processes the kernel has killed for want of memory, here or, if that is not told, anywhere."""
+    for folder in _control_groups("memory"):
+        for name in ("memory.events", "memory.oom_control"):
+            count = _named(folder, name).get("oom_kill")
+            if count is not None:
+                return count
+    return _named("/proc", "vmstat").get("oom_kill")
+
+
+def _memory() -> dict[str, int]:
+    told = _named("/proc", "meminfo")
+    if "MemTotal:" not in told:
+        return {}
+    total, available = told["MemTotal:"] << 10, told.get("MemAvailable:", 0) << 10
+    for folder in _control_groups("memory"):
+        limit = _first(folder, "memory.max") or _first(folder, "memory.limit_in_bytes")
+        used = _first(folder, "memory.current") or _first(folder, "memory.usage_in_bytes")
+        if limit.isdigit() and used.isdigit() and int(limit) < _UNLIMITED:
+            cached = _named(folder, "memory.stat").get("inactive_file", 0)  # given back when it is needed
+            total = min(total, int(limit))
+            available = min(available, max(0, int(limit) - int(used) + cached))
+    return {"memory_total": total, "memory_available": available}
+
+
+def _shared_memory() -> dict[str, int]:
+    with contextlib.suppress(OSError):
+        told = os.statvfs("/dev/shm")
+        return {"shm_total": told.f_blocks * told.f_frsize, "shm_free": told.f_bavail * told.f_frsize}
+    return {}
+
+
+def _control_groups(controller: str) -> Iterator[str]:
+    """The folders of the groups that this process is in, innermost first, that hold this controller's files."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return
+    for fields in lines:
+        if len(fields) != 3 or (fields[1] and controller not in fields[1].split(",")):
+            continue
+        root = os.path.join(_GROUPS, fields[1]) if fields[1] else _GROUPS
+        path = os.path.normpath(fields[2])
+        while True:
+            folder = os.path.normpath(root + path)
+            if os.path.isdir(folder):
+                yield folder
+            if path in ("/", ".", ""):
+                break
+            path = os.path.dirname(path)
+
+
+def _words(folder: str, name: str) -> list[str]:
+    try:
+        with open(os.path.join(folder, name)) as file:
+            return file.read(1 << 16).split()
+    except OSError:
+        return []
+
+
+def _first(folder: str, name: str) -> str:
+    return next(iter(_words(folder, name)), "")
+
+
+def _named(folder: str, name: str) -> dict[str, int]:
+    """A file of lines with a name and a number."""
+    found: dict[str, int] = {}
+    try:
+        with open(os.path.join(folder, name)) as file:
+            for line in file.read(1 << 16).splitlines():
+                fields = line.split()
+                if len(fields) >= 2 and fields[1].isdigit():
+                    found[fields[0]] = int(fields[1])
+    except OSError:
+        pass
+    return found
