@@ -15,18 +15,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddpnb.cluster import hotline
+from ddpnb.cluster import hotline, machine
 from ddpnb.cluster.engines import Engines
-from ddpnb.cluster.host import Watch, py_spy_stacks, sample
+from ddpnb.cluster.host import Watch, children, py_spy_stacks, sample
 from ddpnb.engine.sites import is_user_file
 from ddpnb.follow import Follower
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
-from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Child, Ending, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 
 ANSWER_S = 1.0  # how long a rank may take to answer on the hotline
 _SOURCE_LIMIT = 1 << 20
+_OUTPUT_LIMIT = 4096
+# A rank that stands still in here may wait for a process of its own: then those are looked at too.
+_CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
+_CHILDREN_AGAIN_S = 2.0
 _HISTORY = 1024  # calls of a rank that a Recording taken live goes back
 
 
@@ -44,6 +48,8 @@ class _Seen:
     stacks: tuple[Stack, ...] = ()
     place: object = None  # of the main thread, and since when it is there
     still_since: float = field(default_factory=time.monotonic)
+    children: tuple[Child, ...] = ()
+    children_at: float = 0.0
 
 
 class Observer:
@@ -72,6 +78,7 @@ class Observer:
         self._run = run
         self._seen = {rank: _Seen() for rank in outcomes}
         self._sources: dict[str, str] = {}
+        self._killed_before = machine.oom_kills()
         self._follower = Follower(folder, outcomes, run, self._string)
 
     # -- cheap looks
@@ -162,7 +169,8 @@ class Observer:
                     self._seen[rank].stacks = py_spy_stacks(self._engines.pid(rank))
         self.follow()
         records = {rank: self._record_of(rank, answers.get(rank)) for rank in self._seen}
-        return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns())
+        host = {**machine.facts(), "oom_kills_before": self._killed_before}
+        return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns(), host)
 
     def _record_of(self, rank: int, answer: dict[str, Any] | None) -> RankRecord:
         seen = self._seen[rank]
@@ -182,7 +190,29 @@ class Observer:
             forgotten=calls[0].number - status.first_call if calls else 0,
             models=self._follower.models(rank),
             samples=self._follower.samples(rank),
+            children=self._children_of(seen, self._engines.pid(rank)) if ending is None else (),
+            output=self._output_of(rank) if ending is not None or seen.watch.activity != "computing" else "",
         )
+
+    def _children_of(self, seen: _Seen, pid: int) -> tuple[Child, ...]:
+        """The processes that this rank waits for, if it does; looked at anew every few seconds."""
+        main = next((stack for stack in seen.stacks if stack.main), None)
+        inside = [frame.file for frame in main.frames[-12:] if not frame.user] if main is not None else []
+        if seen.watch.activity != "idle" or not any(part in file for file in inside for part in _CHILDREN):
+            seen.children = ()
+        elif not seen.children or time.monotonic() - seen.children_at > _CHILDREN_AGAIN_S:
+            seen.children = children(sample([pid])[pid].family, seen.watch.idle_s)
+            seen.children_at = time.monotonic()
+        return seen.children
+
+    def _output_of(self, rank: int) -> str:
+        """The end of what the rank has written."""
+        try:
+            with open(self._logs.get(rank, ""), "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _OUTPUT_LIMIT))
+                return file.read(_OUTPUT_LIMIT).decode("utf-8", "replace")
+        except OSError:
+            return ""
 
     def _process_of(self, seen: _Seen, answer: dict[str, Any] | None) -> Process:
         now = time.monotonic()

@@ -12,14 +12,14 @@ import subprocess
 import sysconfig
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
 from ddpnb.engine.sites import is_user_file
-from ddpnb.model.recording import Activity
+from ddpnb.model.recording import Activity, Child
 from ddpnb.model.stacks import Frame, Stack
 
 BUSY_SHARE = 0.05  # of one core, over the process and its children: above it somebody computes
@@ -34,6 +34,7 @@ class Sample:
     status: str = "gone"  # the kernel's letter, or "gone"
     cpu_s: float = 0.0
     moved: float = 0.0  # bytes read and written
+    family: tuple[tuple[int, str], ...] = ()  # its descendants: process and the kernel's letter
 
 
 def sample(pids: Iterable[int]) -> dict[int, Sample]:
@@ -52,7 +53,8 @@ def sample(pids: Iterable[int]) -> dict[int, Sample]:
             family += children.get(member, ())
             cpu += table[member][2]
             moved += _bytes_moved(member)
-        found[pid] = Sample(table[pid][1], cpu, moved)
+        below = tuple((member, table[member][1]) for member in family[1:])
+        found[pid] = Sample(table[pid][1], cpu, moved, below)
     return found
 
 
@@ -151,6 +153,28 @@ def py_spy_stacks(pid: int, timeout: float = 3.0) -> tuple[Stack, ...]:
     except (OSError, ValueError, subprocess.SubprocessError):
         return ()
     return tuple(_stack(thread, pid) for thread in threads if isinstance(thread, dict))
+
+
+MAX_CHILDREN, CHILDREN_S = 16, 2.0  # that are looked at, and how long that may take in all
+
+
+def children(family: Sequence[tuple[int, str]], idle_s: float) -> tuple[Child, ...]:
+    """What the processes of a family (``Sample.family``) do, which have been idle as long as their parent."""
+    end = time.monotonic() + CHILDREN_S
+    found: list[Child] = []
+    for pid, letter in family[:MAX_CHILDREN]:
+        left = end - time.monotonic()
+        stacks = py_spy_stacks(pid, left) if letter not in ("Z", "X") and left > 0.05 else ()
+        found.append(Child(pid, _command(pid), letter, idle_s, stacks))
+    return tuple(found)
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read(400).replace(b"\0", b" ").decode("utf-8", "replace").strip()[:200]
+    except OSError:
+        return ""
 
 
 def _stack(thread: dict[str, Any], pid: int) -> Stack:
