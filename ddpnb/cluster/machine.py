@@ -29,7 +29,7 @@ def cores() -> float:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [float(usable)]
     for folder in _control_groups("cpu"):
-        quota, period = (_words(folder, "cpu.max") + ["", ""])[:2]
+        quota, period = [*_words(folder, "cpu.max"), "", ""][:2]
         if not quota:
             quota, period = _first(folder, "cpu.cfs_quota_us"), _first(folder, "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period):
