@@ -249,6 +249,8 @@ class Observer:
         for record in records.values():
             wanted.update(frame.file for stack in record.stacks if stack.main for frame in stack.user_frames)
             wanted.update(call.site.file for call in record.calls[-4:])
+            wanted.update(sample.site.file for sample in record.samples[-16:])
+            wanted.update(str(phase.facts["file"]) for phase in record.phases if "file" in phase.facts)
             if record.ending is not None:
                 wanted.update(frame.file for frame in record.ending.frames if frame.user)
         for path in wanted - set(self._sources):

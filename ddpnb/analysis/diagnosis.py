@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.analysis import away, endings, mismatch, missing, phrases
+from ddpnb.analysis import away, endings, mismatch, missing, numbers, phrases, replicas
 from ddpnb.analysis.standing import Kind, Standing, standings
 from ddpnb.analysis.waits import Wait, stuck, waits
 from ddpnb.model.calls import CallState
@@ -85,7 +85,8 @@ def _findings(
         failures = [*failures, mismatch.explain(recording, odd)]
     if not failures:
         failures = _all_idle(standing, found_waits, patience)
-    return failures or _stragglers(standing, found_waits)
+    found = [*failures, *replicas.find(recording), *numbers.find(recording)]
+    return found or _stragglers(standing, found_waits)
 
 
 def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int], patience: float) -> list[Finding]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 _NODES = 6
+_GRAPH, _NAMES = 20_000, 64
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 
 
@@ -28,7 +30,7 @@ def loss_facts(loss: torch.Tensor) -> tuple[str, list[float]]:
                 values.append(1.0 / factor if name.startswith("Div") and factor else factor)
                 parts.append("scaled")
         elif hasattr(node, "_saved_reduction"):
-            parts.append(f"{_plain(name)} {_REDUCTIONS.get(node._saved_reduction, '?')}")
+            parts.append(f"{_plain(name)} {_REDUCTIONS.get(getattr(node, '_saved_reduction'), '?')}")
             break
         elif name.startswith(("SumBackward", "MeanBackward")):
             parts.append(_plain(name))
@@ -39,6 +41,23 @@ def loss_facts(loss: torch.Tensor) -> tuple[str, list[float]]:
                 break
         node = node.next_functions[0][0] if node.next_functions else None
     return " < ".join(parts), values
+
+
+def unused(loss: torch.Tensor, names: Sequence[str], parameters: Sequence[torch.Tensor]) -> list[str]:
+    """The parameters that this loss does not depend on, by name; empty when the graph is too large to tell."""
+    waiting, seen, reached = [loss.grad_fn], set(), set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if len(seen) > _GRAPH:
+            return []
+        variable = getattr(node, "variable", None)  # AccumulateGrad
+        if variable is not None:
+            reached.add(id(variable))
+        waiting += [one for one, _ in node.next_functions]
+    return [n for n, p in zip(names, parameters, strict=False) if p.requires_grad and id(p) not in reached][:_NAMES]
 
 
 def _plain(name: str) -> str:

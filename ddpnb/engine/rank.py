@@ -18,6 +18,7 @@ from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.hotline import Hotline
 from ddpnb.engine.phases import Phases
 from ddpnb.engine.replicas import Replicas
+from ddpnb.engine.training import Training
 from ddpnb.engine.wire import FOLDER
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 
@@ -34,7 +35,7 @@ class Rank:
         #: all that is watched outside of the door; each set of hooks falls alone when it fails
         self.replicas = Replicas(self.box, self.door, folder, rank)
         self.data = Data(self.box)
-        self.hooks: list[Hooks] = [self.phases, self.replicas, self.data]
+        self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
         self.hotline = Hotline(self.door)
         self.door.open()
         for hooks in self.hooks:

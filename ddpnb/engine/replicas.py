@@ -29,7 +29,7 @@ from ddpnb.engine.digests import Digester, exact
 from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks, place
 from ddpnb.engine.inputs import describe
-from ddpnb.engine.losses import loss_facts
+from ddpnb.engine.losses import loss_facts, unused
 from ddpnb.engine.samples import SampleFile
 from ddpnb.engine.sites import calling_frame
 from ddpnb.model.replicas import TensorSpec
@@ -84,17 +84,19 @@ class Watched:
         self.digester: Digester | None = None
         sizes = [t.numel() * t.element_size() for t in (*self.parameters, *self.buffers)]
         count = len(self.parameters)
-        self.paces = {
+        self.paces: dict[str, Pace] = {
             "forward": Pace(len(sizes), sum(sizes)),
             "gradients": Pace(count, sum(sizes[:count])),
             "updated": Pace(count, sum(sizes[:count])),
         }
-        self.turns = dict.fromkeys(("forward", "gradients", "updated", "backward", "clip", "scale"), 0)
+        self.turns: dict[str, int] = dict.fromkeys(("forward", "gradients", "updated", "backward", "clip", "scale"), 0)
         self.steps = 0
         self.forwards = self.synced = self.backwards = 0  # since the last optimizer step
         self.bypass_site = 0
         self.on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
         self.inputs: list[Any] = []
+        self.may_skip = False  # find_unused_parameters=True: nothing complains when ranks use different ones
+        self.search_s = 0.0  # what the last search for unused parameters took
 
 
 class Replicas(Hooks):
@@ -183,6 +185,7 @@ class Replicas(Hooks):
     def _wrapped(self, _none: Any, ddp: Any, *_args: Any, **_kwargs: Any) -> None:
         if isinstance(getattr(ddp, "module", None), torch.nn.Module):
             watched = self._watched[ddp] = self._follow(self._count - 1, _named(ddp.module))
+            watched.may_skip = bool(getattr(ddp, "find_unused_parameters", False))
             # The wrapper has just made all ranks equal: what differs later came later.
             self._digest(watched, "updated", watched.parameters, 0, b"")
             self._watch_bypass()
@@ -314,7 +317,13 @@ class Replicas(Hooks):
             clean = float(
                 all(bool(torch.isfinite(t).all()) for t in (ref() for ref in watched.inputs) if t is not None)
             )
-        names = self._name(("backward", text, len(values)), lambda: {"names": _LOSS[: 1 + len(values)], "graph": text})
+        told: dict[str, Any] = {"names": _LOSS[: 1 + len(values)], "graph": text}
+        turn = watched.turns["backward"] + 1
+        if watched.may_skip and (watched.search_s < FLOOR_S or turn & (turn - 1) == 0 or turn % 64 == 0):
+            began = time.perf_counter()
+            told["unused"] = unused(loss, watched.names, watched.parameters)
+            watched.search_s = time.perf_counter() - began
+        names = self._name(("backward", text, len(values), str(told.get("unused"))), lambda: told)
         self._write(watched, "backward", names, pack(f"{1 + len(values)}d", clean, *values))
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:

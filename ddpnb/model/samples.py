@@ -133,6 +133,8 @@ class SampleReader:
         told = told if isinstance(told, dict) else {}
         facts: dict[str, Any] = dict(zip(map(str, told.get("names", ())), numbers, strict=False))
         facts.update((str(key), value) for key, value in told.items() if key != "names")
+        if facts.get("bypass"):  # the number of a place: where the module was called without its wrapper
+            facts["bypass_site"] = self._string(int(facts["bypass"]))
         place = self._string(site)
         return Sample(
             model,

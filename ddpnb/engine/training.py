@@ -1,0 +1,111 @@
+"""What a training script does to its model and its state outside of the collectives, as events.
+
+Checkpoints, communication hooks, conversions, unused parameters: rare things of which the line and
+the ranks that did them explain a divergence that is seen later.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.hooks import Hooks
+
+_KEYS = 40
+
+
+class Training(Hooks):
+    """Events of a training script."""
+
+    def __init__(self, box: BlackBox) -> None:
+        super().__init__(box)
+
+    def install(self) -> None:
+        self.after(DistributedDataParallel, "register_comm_hook", self._comm_hook)
+        self.after(DistributedDataParallel, "_register_builtin_comm_hook", self._builtin_hook)
+        self._after_classmethod(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", self._converted)
+        self.before(torch.nn.Module, "load_state_dict", self._model_loaded)
+        self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
+        self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))
+        for owner, name in ((torch, "set_rng_state"), (torch.random, "set_rng_state"), (torch.cuda, "set_rng_state")):
+            self.before(owner, name, lambda *_, **__: self.event("rng restored"))
+        self.before(torch, "save", self._saved)
+        self.after(torch, "load", self._loaded)
+
+    def _after_classmethod(self, owner: Any, name: str, look: Callable[..., None]) -> None:
+        original = owner.__dict__[name]
+        guarded, plain, inside = self.guarded(look), original.__func__, []
+
+        def watched(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            outermost = not inside  # it calls itself for every child
+            inside.append(True)
+            try:
+                result = plain(cls, *args, **kwargs)
+            finally:
+                inside.pop()
+            if outermost:
+                guarded(*args, **kwargs)
+            return result
+
+        setattr(owner, name, classmethod(watched))
+        self.on_removal(lambda: setattr(owner, name, original))
+
+    def _comm_hook(self, _none: Any, _ddp: Any, state: Any = None, hook: Any = None) -> None:
+        self.event("comm hook", {"hook": _name_of(hook), "state": type(state).__name__})
+
+    def _builtin_hook(self, _none: Any, _ddp: Any, kind: Any = None) -> None:
+        self.event("comm hook", {"hook": str(kind), "state": ""})
+
+    def _converted(self, module: Any = None, *_args: Any, **_kwargs: Any) -> None:
+        if not isinstance(module, torch.nn.Module):
+            return
+        wrapped = isinstance(module, DistributedDataParallel)
+        layers = sum(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in module.modules())
+        if layers and (wrapped or list(module.children())):
+            self.event("sync batchnorm", {"wrapped": wrapped, "layers": layers})
+
+    def _model_loaded(self, module: Any, state: Any = None, *_args: Any, **_kwargs: Any) -> None:
+        wrapped = isinstance(module, DistributedDataParallel)
+        keys = [str(key)[:100] for key in list(state)[:4]] if hasattr(state, "keys") else []
+        self.event("state loaded", {"what": "model", "class": type(module).__name__, "wrapped": wrapped, "keys": keys})
+
+    def _state_loaded(self, what: str) -> Callable[..., None]:
+        def look(one: Any, *_args: Any, **_kwargs: Any) -> None:
+            self.event("state loaded", {"what": what, "class": type(one).__name__})
+
+        return look
+
+    def _saved(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
+        self.event("checkpoint saved", {"path": _path(file), "keys": _keys(value)})
+
+    def _loaded(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
+        self.event("checkpoint read", {"path": _path(file), "keys": _keys(value), "epoch": _epoch(value)})
+
+
+def _name_of(hook: Any) -> str:
+    name = getattr(hook, "__qualname__", None) or type(hook).__qualname__
+    return f"{getattr(hook, '__module__', '')}.{name}"[:200]
+
+
+def _path(file: Any) -> str:
+    return os.path.abspath(os.fspath(file))[:400] if isinstance(file, (str, os.PathLike)) else type(file).__name__
+
+
+def _keys(value: Any) -> list[str]:
+    return [str(key)[:60] for key in list(value)[:_KEYS]] if type(value) is dict else []
+
+
+def _epoch(value: Any) -> int | None:
+    """The epoch or step that a checkpoint holds, if it says so."""
+    if type(value) is not dict:
+        return None
+    for key in ("epoch", "start_epoch", "epochs_done", "step", "global_step", "iteration"):
+        if isinstance(value.get(key), int):
+            return int(value[key])
+    return None
