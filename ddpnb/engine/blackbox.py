@@ -9,12 +9,18 @@ import os
 import struct
 import threading
 import time
+from _thread import get_ident
 from itertools import count
+from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Any
 
 from ddpnb.model import blackbox as layout
 
 _STRING_LIMIT = 16 << 10
+
+# Every step of the training pays for a mark: what it needs is looked up once.
+_MARK, _MARKED, _MARKED_AT = layout.MARK.pack_into, layout.MARKED.pack_into, layout.MARKED_AT
+_MARKS, _MARKS_AT, _MARK_SIZE, _BACKWARD = layout.MARKS, layout.MARKS_AT, layout.MARK_SIZE, layout.MARK_BACKWARD
 
 
 class BlackBox:
@@ -46,6 +52,10 @@ class BlackBox:
         self._run = 0
         self._run_state = layout.RUN_IDLE
         self._steps = 0
+        self._next_mark = count().__next__
+        self._first_mark = 0
+        #: time of the main thread inside data loaders, in this run: counted by engine.steps, told by the marks
+        self.data_ns = 0
         self._first = (0, 0)  # call and phase with which the run began
         self.next_call = count().__next__
         layout.IDENTITY.pack_into(
@@ -124,19 +134,35 @@ class BlackBox:
             if state == layout.RUN_ACTIVE:
                 calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
                 self._first, self._steps = (calls, self._phase_count), 0
+                self._first_mark, self.data_ns = layout.MARKED.unpack_from(self.memory, layout.MARKED_AT)[0], 0
             self._run, self._run_state = run, state
             self._write_status()
             self._touch(time.monotonic_ns())
+        self.mark(layout.MARK_BEGIN if state == layout.RUN_ACTIVE else layout.MARK_END)
 
     def silence(self) -> None:
         """From here on this process writes nothing."""
         self.silent.append(True)
 
-    def step(self) -> None:
+    def step(self, threads: int = 0) -> None:
+        """An optimizer has made a step; torch computes with so many threads."""
         if self.silent:
             return
         self._steps += 1
         self._write_status()
+        self.mark(layout.MARK_STEP, threads)
+
+    def mark(self, kind: int, threads: int = 0) -> None:
+        """Read the clocks. The process's own is the dearest, and needed once a step."""
+        if self.silent:
+            return
+        number = self._next_mark()
+        cpu = 0 if kind == _BACKWARD else process_time_ns()
+        _MARK(
+            self.memory, _MARKS_AT + number % _MARKS * _MARK_SIZE, number + 1, kind, get_ident() >> 6 & 0xFFFFFFFF,
+            threads, self._steps & 0xFFFFFFFF, monotonic_ns(), thread_time_ns(), cpu, self.data_ns,
+        )  # fmt: skip
+        _MARKED(self.memory, _MARKED_AT, number + 1, self._first_mark)
 
     def _touch(self, now: int) -> None:
         calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]

@@ -16,11 +16,11 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks
+from ddpnb.engine.steps import Steps
 from ddpnb.engine.wire import BACKEND, DEVICE
 
 ENVIRONMENT = (
@@ -43,8 +43,9 @@ class Phases(Hooks):
             self.replace(module, "destroy_process_group", self._destroy)
         self.replace(c10d, "rendezvous", self._rendezvous)
         self.replace(DistributedDataParallel, "__init__", self._wrap_model)
-        hook = register_optimizer_step_post_hook(lambda *_: self.box.step())
-        self.on_removal(hook.remove)
+        steps = Steps(self.box)
+        steps.install()
+        self.on_removal(steps.remove)
 
     def environment(self) -> None:
         """Record the environment and the device that this rank was given."""

@@ -196,6 +196,7 @@ class BoxReader:
         found: list[Mark] = []
         for number in range(max(first, since, total - MARKS), total):
             fields = MARK.unpack_from(self._buffer, MARKS_AT + (number % MARKS) * MARK_SIZE)
+            kind: int
             stamp, kind, thread, threads, steps, at, thread_ns, cpu, data = fields
             if stamp == number + 1 and kind < len(MARK_KINDS):
                 found.append(Mark(number, MARK_KINDS[kind], at, thread, thread_ns, cpu, data, steps, threads))
@@ -213,7 +214,7 @@ class Follower:
         self._run = -1
         self._next_call = 0
         self._next_mark = 0
-        self._open: dict[int, CallState] = {}
+        self._open: dict[int, CallState | None] = {}  # state when last seen; None: its record was being written
 
     def look(self) -> tuple[tuple[Call, ...], tuple[Mark, ...], int]:
         """Calls, marks, and how many calls were lost since the last look."""
@@ -221,20 +222,19 @@ class Follower:
         if status.run != self._run:
             self._run, self._next_call, self._next_mark = status.run, status.first_call, 0
             self._open.clear()
-        wanted = max(self._next_call, status.calls - CALLS)
-        again = [number for number in self._open if number >= status.calls - CALLS]
-        fresh = self._reader.these(range(wanted, status.calls))
-        changed = [call for call in self._reader.these(again) if call.state is not self._open[call.number]]
-        lost = max(0, status.calls - self._next_call) - len(fresh)
+        oldest = max(self._next_call, status.calls - CALLS)
+        lost = oldest - self._next_call if status.calls > self._next_call else 0
+        for number in [number for number in self._open if number < status.calls - CALLS]:
+            lost += self._open.pop(number) is None
+        for number in range(oldest, status.calls):
+            self._open[number] = None
         self._next_call = max(self._next_call, status.calls)
-        found = sorted((*changed, *fresh), key=lambda call: call.number)
+        found = [call for call in self._reader.these(sorted(self._open)) if call.state is not self._open[call.number]]
         for call in found:
             if call.state.in_flight:
                 self._open[call.number] = call.state
             else:
-                self._open.pop(call.number, None)
-        for number in [number for number in self._open if number < status.calls - CALLS]:
-            del self._open[number]
+                del self._open[call.number]
         # Read after the calls: whatever a call that is over has before its end is among them.
         marks = self._reader.marks(self._next_mark)
         if marks:
