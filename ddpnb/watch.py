@@ -182,7 +182,7 @@ class Observer:
             rank=rank,
             pid=self._engines.pid(rank),
             calls=calls,
-            phases=seen.reader.phases() if seen.reader is not None and current else (),
+            phases=(seen.reader.phases() if seen.reader is not None and current else ()) + self._of_children(rank),
             stacks=seen.stacks if ending is None else (),
             process=self._process_of(seen, answer) if ending is None else Process("gone"),
             ending=ending,
@@ -213,6 +213,15 @@ class Observer:
                 return file.read(_OUTPUT_LIMIT).decode("utf-8", "replace")
         except OSError:
             return ""
+
+    def _of_children(self, rank: int) -> tuple[Phase, ...]:
+        """What a forked child has left behind: it used the group of its parent."""
+        try:
+            with open(os.path.join(self._folder, f"rank{rank}.box.child{self._run}")) as file:
+                told = json.loads(file.read(4096))
+        except (OSError, ValueError, RecursionError):
+            return ()
+        return (Phase("used after fork", "done", facts=told),) if isinstance(told, dict) else ()
 
     def _process_of(self, seen: _Seen, answer: dict[str, Any] | None) -> Process:
         now = time.monotonic()

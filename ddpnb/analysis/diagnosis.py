@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.analysis import away, endings, mismatch, missing, numbers, phrases, replicas
+from ddpnb.analysis import (
+    away,
+    causes,
+    endings,
+    mismatch,
+    missing,
+    numbers,
+    phrases,
+    replicas,
+    settings,
+    traffic,
+    wrapping,
+)
 from ddpnb.analysis.standing import Kind, Standing, standings
 from ddpnb.analysis.waits import Wait, stuck, waits
 from ddpnb.model.calls import CallState
@@ -73,7 +85,8 @@ def _findings(
     if odd is not None and odd.harmful:
         # A rank that raised and then, on its way out, made another call than its peers.
         raised = {rank for rank in failed & set(odd.calls) if standing[rank].record.ending.how == "raised"}  # type: ignore[union-attr]
-        return failures if raised else [mismatch.explain(recording, odd)]
+        failures = failures if raised else [mismatch.explain(recording, odd)]
+        return _with_silent(recording, standing, held, failures)
     if not failures:
         lost = {rank for rank, record in recording.ranks.items() if endings.is_consequence(record)}
         if lost:
@@ -85,8 +98,33 @@ def _findings(
         failures = [*failures, mismatch.explain(recording, odd)]
     if not failures:
         failures = _all_idle(standing, found_waits, patience)
-    found = [*failures, *replicas.find(recording), *numbers.find(recording)]
-    return found or _stragglers(standing, found_waits)
+    found = _with_silent(recording, standing, held, failures)
+    return (
+        found
+        if any(finding.severity == "error" for finding in found)
+        else [*found, *_stragglers(standing, found_waits)]
+    )
+
+
+def _with_silent(
+    recording: Recording, standing: dict[int, Standing], held: frozenset[int], failures: list[Finding]
+) -> list[Finding]:
+    """The failures under their most telling names, then what is wrong besides."""
+    failures = [causes.refine(recording, standing, finding) for finding in failures]
+    return [*failures, *_silent(recording, held, {finding.code for finding in failures})]
+
+
+def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list[Finding]:
+    """What is wrong without anybody having stopped for it: errors first, then warnings and notes."""
+    found = [
+        *wrapping.find(recording),
+        *replicas.find(recording),
+        *numbers.find(recording),
+        *traffic.find(recording),
+        *settings.find(recording, held),
+    ]
+    order = {"error": 0, "warning": 1, "note": 2}
+    return sorted((f for f in found if f.code not in known), key=lambda f: order[f.severity])
 
 
 def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int], patience: float) -> list[Finding]:

@@ -9,6 +9,7 @@ The user's training comes first: an error of the door itself takes the door away
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import sys
@@ -29,7 +30,7 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.fence import Board, board_path
 from ddpnb.engine.signatures import OPS, OpSpec, Signatures
-from ddpnb.engine.sites import calling_frame
+from ddpnb.engine.sites import calling_frame, is_user_file
 from ddpnb.errors import CollectiveMismatch
 from ddpnb.model import blackbox as layout
 from ddpnb.model.blackbox import BoxReader
@@ -75,10 +76,11 @@ class Door:
         self.folder = folder
         self.fence = fence
         self._signatures = Signatures(box.intern)
-        self._sites: dict[tuple[int, int], tuple[int, Any]] = {}
+        self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
         self._groups: dict[Any, _KnownGroup] = {}
         self._made: dict[tuple[int, ...], int] = {}  # how many groups with these members came
         self._run = 0
+        self._told = False
         # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
         # CPU waited for leaves at the end of the wait, and others as soon as they are complete.
         self._pending: dict[Any, tuple[int, int, bool]] = {}
@@ -185,6 +187,7 @@ class Door:
 
         def kernel(keyset: Any, *args: Any) -> Any:
             if silent:
+                self._tell_of_child()
                 return redispatch(keyset & _AFTER, *args)
             try:
                 if pending or fresh:
@@ -196,7 +199,8 @@ class Door:
                 if frame is None:
                     site = 0
                 else:
-                    known = sites.get((id(frame.f_code), frame.f_lasti))
+                    caller = frame.f_back
+                    known = sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
                     site = self._new_site(frame) if known is None else known[0]
                 if p2p:
                     peer, tag, turn, seq = self._p2p(spec, group, args)
@@ -244,6 +248,22 @@ class Door:
 
         return kernel
 
+    def _tell_of_child(self) -> None:
+        """A forked child uses a group: say so in a file of its own, since the box is its parent's."""
+        if self._told:
+            return
+        self._told = True
+        try:
+            frame = calling_frame(2)
+            told: dict[str, Any] = {"pid": os.getpid()}
+            if frame is not None:
+                code = frame.f_code
+                told |= {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+            with open(f"{self.box.path}.child{self._run}", "w") as file:
+                json.dump(told, file)
+        except Exception:
+            return
+
     def _p2p(self, spec: OpSpec, group: _KnownGroup, args: tuple[Any, ...]) -> tuple[int, int, int, int]:
         """Peer (as a rank of the world, -1 for any), tag, turn in this channel, and no sequence number."""
         tag = args[spec.tag] & 0x7FFFFFFF  # type: ignore[index]
@@ -264,10 +284,15 @@ class Door:
             _put_time(memory, _PROGRESS_AT + 8, now)
 
     def _new_site(self, frame: Any) -> int:
-        code = frame.f_code
-        site = self.box.intern({"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name})
+        code, caller = frame.f_code, frame.f_back
+        told = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+        if caller is not None and is_user_file(caller.f_code.co_filename):
+            told["via"] = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        site = self.box.intern(told)
         if len(self._sites) < 20_000:
-            self._sites[id(code), frame.f_lasti] = (site, code)  # the code: its id must stay its own
+            # The place in the caller stands for the caller: two callers of one function at the same
+            # place of their own code are rare, and then taken for one. The code: its id must stay its own.
+            self._sites[id(code), frame.f_lasti, caller and caller.f_lasti] = (site, code)
         return site
 
     def _mismatch(self, group: _KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]) -> None:

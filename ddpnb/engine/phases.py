@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
+from torch.cuda import nccl
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.engine.blackbox import BlackBox
@@ -23,10 +25,12 @@ from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.steps import Steps
 from ddpnb.engine.wire import BACKEND, DEVICE
 
+# What a person wants to see of the environment of a rank, by the beginnings of the names.
 ENVIRONMENT = (
-    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
-    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "GLOO_SOCKET_IFNAME",
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_", "OMP_", "MKL_", "CUDA_", "TORCH_",
+    "PYTORCH_", "NCCL_", "GLOO_", "KMP_", "HSA_", "ROCR_", "HIP_",
 )  # fmt: skip
+_OURS = ("TORCHELASTIC_",)  # set for every run by the launcher
 
 
 class Phases(Hooks):
@@ -43,16 +47,17 @@ class Phases(Hooks):
             self.replace(module, "destroy_process_group", self._destroy)
         self.replace(c10d, "rendezvous", self._rendezvous)
         self.replace(DistributedDataParallel, "__init__", self._wrap_model)
+        self.after(torch, "set_num_threads", lambda _none, count: self.event("threads", {"threads": int(count)}))
         steps = Steps(self.box)
         steps.install()
         self.on_removal(steps.remove)
 
     def environment(self) -> None:
         """Record the environment and the device that this rank was given."""
-        self.box.event("environment", {name: os.environ.get(name) for name in ENVIRONMENT})
+        self.box.event("environment", environment())
         cuda = torch.cuda.is_initialized()
         device = f"cuda:{torch.cuda.current_device()}" if cuda else os.environ.get(DEVICE, "cpu")
-        self.box.event("device", {"device": device, "torch": torch.__version__})
+        self.box.event("device", {"device": device, **versions()})
 
     def _introduce(self, group: Any) -> None:
         """Let the door see a group when it is made: identities count groups in this order."""
@@ -77,7 +82,11 @@ class Phases(Hooks):
                 "address": _address(method),
                 "world_size": argument(3, "world_size", "WORLD_SIZE"),
                 "rank": argument(4, "rank", "RANK"),
+                "timeout_s": _seconds(argument(2, "timeout")),
+                "threads": torch.get_num_threads(),
+                **versions(),
             }
+            self.event("environment", environment())  # a script may have changed it
             with self.span("init_process_group", facts) as span:
                 result = original(*args, **kwargs)
                 self._introduce(dist.group.WORLD)
@@ -108,6 +117,7 @@ class Phases(Hooks):
                 "ranks": members,
                 "local": bool(kwargs.get("use_local_synchronization", False)),
                 "name": str(getattr(c10d._world, "group_count", "")),
+                "timeout_s": _seconds(args[0] if args else kwargs.get("timeout")),
             }
             with self.span("new_group", facts):
                 group = original(ranks, *args, **kwargs)
@@ -132,6 +142,26 @@ class Phases(Hooks):
                 span.learned = {"parameters": sum(1 for _ in model.parameters())}
 
         return __init__
+
+
+def environment() -> dict[str, str]:
+    """The variables that matter to a distributed run, bounded."""
+    chosen = sorted(n for n in os.environ if n.startswith(ENVIRONMENT) and not n.startswith(_OURS))
+    return {name: os.environ[name][:200] for name in chosen[:100]}
+
+
+def versions() -> dict[str, str]:
+    """What must be the same on all ranks."""
+    found = {"torch": str(torch.__version__), "python": ".".join(map(str, sys.version_info[:3]))}
+    if torch.version.cuda:
+        found["cuda"] = str(torch.version.cuda)
+        found["nccl"] = ".".join(map(str, nccl.version())) if dist.is_nccl_available() else ""
+    return found
+
+
+def _seconds(timeout: Any) -> float | None:
+    """A time-out in seconds; None: the default was left."""
+    return timeout.total_seconds() if isinstance(timeout, timedelta) else None
 
 
 def _with_chosen_backend(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

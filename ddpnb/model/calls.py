@@ -35,13 +35,19 @@ class Site:
     file: str
     line: int
     function: str
+    via: str = field(default="", compare=False)  # the line that called this function, if that is the user's too
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Site:
-        return cls(str(value.get("file", "?")), int(value.get("line", 0)), str(value.get("function", "?")))
+        return cls(
+            str(value.get("file", "?")),
+            int(value.get("line", 0)),
+            str(value.get("function", "?")),
+            str(value.get("via", "")),
+        )
 
 
 NO_SITE = Site("?", 0, "?")

@@ -1,0 +1,300 @@
+"""The cause behind a stop or a failure: what the graph of waits proves, told as what the script did.
+
+The wait-for graph says that a rank will never come. Whether that is a forgotten call, a model that
+one rank ran alone, a logger that every rank started or a child that used the group, is told by the
+frames, the samples and the facts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ddpnb.analysis import phrases, settings, traffic, wrapping
+from ddpnb.analysis.drift import models_of
+from ddpnb.analysis.standing import Standing, where
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.stacks import Frame, Stack
+
+_DDP = ("/torch/nn/parallel/distributed.py",)
+_SHARDED = ("/torch/distributed/checkpoint/", "/torch/distributed/fsdp/", "/torch/distributed/tensor/")
+_SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|gather")
+_LOGGERS = re.compile(
+    r"wandb|tensorboard|summarywriter|mlflow|neptune|comet|clearml|aim\b|swanlab|trackio|huggingface|hub\b|hf_|snapshot_download"
+    r"|from_pretrained|load_dataset|download|logger|experiment|tracker",
+    re.IGNORECASE,
+)
+_MISMATCH = ("DDP302", "DDP303", "DDP304", "DDP305")
+
+
+def refine(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding:
+    """The same stop or failure under its most telling name; ``finding`` itself when there is none."""
+    for rule in _RULES.get(finding.code, ()):
+        better = rule(recording, standings, finding)
+        if better is not None:
+            return better
+    return finding
+
+
+# -- mismatches
+
+
+def _other_model(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """The ranks disagree while they wrap their models: because the models do."""
+    concerned = [recording.ranks[r] for r in (*finding.culprits, *finding.waiting) if r in recording.ranks]
+    # Seen while a model is being wrapped, or when a wrapper has refused what it was given.
+    wrapping_now = any(p.name == "model wrapped" and p.state != "done" for record in concerned for p in record.phases)
+    if not wrapping_now:
+        return None
+    for models in reversed(models_of(recording).values()):
+        better = wrapping.models_differ({rank: m for rank, m in models.items() if m.wrapper})
+        if better is not None:
+            return replace(better, evidence=(*better.evidence, *finding.evidence[:2]), collective=finding.collective)
+    return None
+
+
+def _other_hook(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    better = wrapping.comm_hooks_differ(recording)
+    return (
+        None
+        if better is None
+        else replace(better, evidence=(*better.evidence, *finding.evidence[:2]), collective=finding.collective)
+    )
+
+
+def _two_threads(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    better = traffic.concurrent_use(recording)
+    return (
+        None
+        if better is None
+        else replace(better, severity="error", evidence=(*better.evidence, *finding.evidence[:2]))
+    )
+
+
+# -- calls that never come
+
+
+def _not_synchronised(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """Others wait in backward for gradients that a rank does not send: bypassed, under no_sync, unused."""
+    from ddpnb.analysis import replicas
+
+    if (
+        not any(_inside(standings[r], ("backward",)) for r in finding.waiting if r in standings)
+        and finding.code != "DDP308"
+    ):
+        return None
+    for better in replicas.find(recording):
+        if better.code in ("DDP407", "DDP408"):
+            return replace(better, evidence=(*better.evidence, *finding.evidence[:2]), collective=finding.collective)
+    return None
+
+
+def _alone_in_model(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP411: the wait is that of a wrapped model's forward or backward, which the others never began."""
+    waiting = [r for r in finding.waiting if r in standings and _in_wrapper(standings[r])]
+    if not waiting or (len(waiting) > len(finding.culprits) and len(waiting) > 1):
+        return None
+    turns = {rank: _forwards(recording.ranks[rank]) for rank in recording.ranks}
+    ahead = [
+        rank for rank in waiting if turns[rank] > max((turns[c] for c in finding.culprits if c in turns), default=0)
+    ]
+    evaluating = [rank for rank in waiting if not turns[rank] or rank in ahead or _inside(standings[rank], _EVALUATION)]
+    if not evaluating:
+        return None
+    lone = tuple(waiting)
+    others = tuple(r for r in finding.culprits if r in standings)
+    call = finding.collective
+    return Finding(
+        "DDP411",
+        f"{phrases.ranks(lone, True)} {phrases.verb(lone, 'runs', 'run')} the wrapped model alone: its {call.op if call else 'collective'} "
+        f"waits for {phrases.ranks(others)}, which never run it.",
+        lone,
+        others,
+        call,
+        where(standings, [*lone, *others]),
+        (
+            *(f"Rank {rank} is inside the wrapper{phrases.at(standings[rank].site)}." for rank in lone[:4]),
+            *finding.evidence,
+        ),
+        "Evaluate with the module itself, model.module(input), under torch.no_grad(), or let all ranks evaluate; a wrapped "
+        "model broadcasts its buffers in forward and synchronises in backward.",
+    )
+
+
+_EVALUATION = ("eval", "valid", "test", "predict", "infer", "visual", "sample", "log")
+
+
+def _forwards(record: RankRecord) -> int:
+    return max((sample.turn for sample in record.samples if sample.kind == "forward"), default=0)
+
+
+def _state_of_one(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP605: a sharded state is gathered on some ranks only."""
+    waiting = tuple(r for r in finding.waiting if r in standings and _gathers(standings[r]))
+    if not waiting:
+        return None
+    return replace(
+        finding,
+        code="DDP605",
+        summary=f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'gathers', 'gather')} a sharded state"
+        f"{phrases.at(standings[waiting[0]].site)}; {phrases.ranks(finding.culprits)} never "
+        f"{phrases.verb(finding.culprits, 'takes', 'take')} part.",
+        remedy="Gathering a sharded state is a collective: call it on all ranks, and write the file on one.",
+    )
+
+
+def _gathers(standing: Standing) -> bool:
+    frames = _frames(standing)
+    return any(
+        not frame.user and any(part in frame.file for part in _SHARDED) and _SHARDED_CALLS.search(frame.function)
+        for frame in frames
+    )
+
+
+# -- ranks that stand elsewhere
+
+
+def _forked(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP109: a child that was forked uses the group of its parent."""
+    for rank in finding.culprits:
+        record = recording.ranks.get(rank)
+        used = [p for p in record.phases if p.name == "used after fork"] if record is not None else []
+        if not used:
+            continue
+        site = Site.from_json(dict(used[-1].facts)) if "file" in used[-1].facts else standings[rank].site
+        return replace(
+            finding,
+            code="DDP109",
+            summary=f"A process that rank {rank} forked uses its process group{phrases.at(site)}: the threads that would serve it "
+            "do not exist there, and it waits for ever.",
+            where=((rank, site), *((r, s) for r, s in finding.where if r != rank)),
+            remedy="Use collectives in the process that made the group alone; start workers with the 'spawn' context, and let "
+            "them make a group of their own.",
+        )
+    return None
+
+
+def _logger(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP702: what blocks is the start of an experiment logger or a download, and more than one rank does it."""
+    told = {r: _logger_frame(standings[r].record) for r in finding.culprits if r in standings}
+    culprits = tuple(sorted(r for r, frame in told.items() if frame is not None))
+    if not culprits:
+        return None
+    frame = told[culprits[0]]
+    assert frame is not None
+    site = next((f.site for f in reversed(_stack_frames(standings[culprits[0]].record)) if f.user), frame.site)
+    return replace(
+        finding,
+        code="DDP702",
+        culprits=culprits,
+        summary=f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'hangs', 'hang')} in {frame.function}(), the start of a logger "
+        f"or a download{phrases.at(site)}, while {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'waits', 'wait')}.",
+        remedy="Start loggers and downloads on rank 0 alone (if rank == 0: ...; then dist.barrier()), or give each rank a run of its own.",
+    )
+
+
+def _logger_frame(record: RankRecord) -> Frame | None:
+    for frame in reversed(_stack_frames(record)):
+        name = f"{frame.file.rsplit('/', 1)[-1]} {frame.function}"
+        held = frame.locals.get("self", "") if frame.user else ""
+        if _LOGGERS.search(name) or _LOGGERS.search(held):
+            return frame
+        if not frame.user and re.search(
+            r"/(wandb|mlflow|tensorboard|huggingface_hub|datasets|neptune|comet_ml|clearml)/", frame.file
+        ):
+            return frame
+    return None
+
+
+def _killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP706: a SIGKILL together with a kill of the kernel's for want of memory."""
+    killed = [
+        r for r in finding.culprits if (e := recording.ranks[r].ending) is not None and e.signal_name == "SIGKILL"
+    ]
+    before, after = recording.host.get("oom_kills_before"), recording.host.get("oom_kills")
+    if not killed or not isinstance(before, (int, float)) or not isinstance(after, (int, float)) or after <= before:
+        return None
+    return replace(
+        finding,
+        code="DDP706",
+        summary=f"{phrases.ranks(killed, True)} {phrases.verb(killed, 'was', 'were')} killed by the kernel: the machine (or the container) "
+        "ran out of memory.",
+        evidence=(
+            f"The kernel counts {after - before:.0f} more kills for want of memory than at the start.",
+            *finding.evidence,
+        ),
+        remedy="Use less host memory: fewer data loader workers, smaller prefetch, no caching of the data set per rank; or raise the limit.",
+    )
+
+
+# -- start-up
+
+
+def _same_rank_twice(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP103: two processes ask for one rank."""
+    phases = settings.inits(recording)
+    claimed: dict[str, list[int]] = {}
+    for rank, phase in phases.items():
+        claimed.setdefault(str(phase.facts.get("rank")), []).append(rank)
+    double = {rank: ranks for rank, ranks in claimed.items() if len(ranks) > 1 and rank not in ("None", "")}
+    if not double:
+        return None
+    number, ranks = next(iter(sorted(double.items())))
+    culprits = tuple(rank for rank in ranks if str(rank) != number)
+    waiting = tuple(sorted(set(phases) - set(culprits)))
+    return Finding(
+        "DDP103",
+        f"{len(ranks)} processes claim rank {number}: {phrases.ranks(culprits)} {phrases.verb(culprits, 'calls', 'call')} "
+        f"init_process_group with rank={number}.",
+        culprits,
+        waiting,
+        None,
+        tuple((r, Site.from_json(dict(phases[r].facts))) for r in (*culprits, *waiting) if "file" in phases[r].facts),
+        tuple(f"Rank {rank} joined as rank {phases[rank].facts.get('rank')}." for rank in sorted(phases)[:8]),
+        "Take the rank from the launcher (RANK in the environment), do not compute it.",
+    )
+
+
+def _other_backend(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    return next((f for f in settings.find(recording) if f.code == "DDP106"), None)
+
+
+# -- frames
+
+
+def _stack_frames(record: RankRecord) -> tuple[Frame, ...]:
+    stack: Stack | None = record.main_stack
+    return stack.frames if stack is not None else ()
+
+
+def _frames(standing: Standing) -> tuple[Frame, ...]:
+    frames = _stack_frames(standing.record)
+    return frames or (standing.record.ending.frames if standing.record.ending is not None else ())
+
+
+def _in_wrapper(standing: Standing) -> bool:
+    return any(any(part in frame.file for part in _DDP) for frame in _frames(standing)) or _inside(
+        standing, ("backward",)
+    )
+
+
+def _inside(standing: Standing, words: Iterable[str]) -> bool:
+    """Whether a frame of the user's, or one of torch's, has such a word in its function's name."""
+    return any(any(word in frame.function.lower() for word in words) for frame in _frames(standing))
+
+
+_WAITS = (_not_synchronised, _state_of_one, _alone_in_model)
+_RULES = {
+    **dict.fromkeys(_MISMATCH, (_other_model, _other_hook, _two_threads)),
+    "DDP301": (_other_model, _two_threads, *_WAITS),
+    "DDP308": (_not_synchronised,),
+    "DDP102": (_same_rank_twice, _other_backend),
+    "DDP104": (_same_rank_twice, _other_backend),
+    "DDP311": (_killed_by_kernel,),
+    "DDP312": (_same_rank_twice, _other_model),
+    "DDP313": (_forked, _logger),
+    "DDP314": (_forked,),
+}

@@ -1,0 +1,156 @@
+"""Calls that met although they should not have: exchanged calls, and two threads on one group."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from ddpnb.analysis import phrases
+from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import RankRecord, Recording
+
+_NEAR = 64  # calls between the two places of an exchange
+
+
+def find(recording: Recording) -> list[Finding]:
+    """The silent ones: every call met one of the same signature."""
+    threads = concurrent_use(recording)
+    if threads is not None:
+        return [threads]
+    swap = order_swap(recording)
+    return [swap] if swap is not None else []
+
+
+def by_group(recording: Recording) -> dict[str, dict[int, dict[int, Call]]]:
+    """The collectives: key of the group -> rank -> sequence number -> call."""
+    found: dict[str, dict[int, dict[int, Call]]] = defaultdict(lambda: defaultdict(dict))
+    for rank, record in recording.ranks.items():
+        for call in record.calls:
+            if call.seq:
+                found[call.group.key][rank][call.seq] = call
+    return found
+
+
+def _place(call: Call) -> tuple[str, int, str]:
+    return call.site.file, call.site.line, call.site.via
+
+
+def order_swap(recording: Recording) -> Finding | None:
+    """DDP309: at two places of the sequence one rank is in each other's line: it called them the other way round.
+
+    Only an exchange counts: that ranks call from different lines is legal (a root and the others). In
+    a rank that skipped a call all later ones are shifted too; that is another matter, and ends unevenly.
+    """
+    for ranks in by_group(recording).values():
+        lengths = {max(calls) for calls in ranks.values() if calls}
+        if len(ranks) < 2 or len(lengths) > 1:
+            continue
+        common = sorted(set.intersection(*(set(calls) for calls in ranks.values())))
+        for index, seq in enumerate(common):
+            here = {rank: calls[seq] for rank, calls in ranks.items()}
+            if len({_place(call) for call in here.values()}) < 2 or NO_SITE in {call.site for call in here.values()}:
+                continue
+            for other in common[index + 1 : index + 1 + _NEAR]:
+                there = {rank: calls[other] for rank, calls in ranks.items()}
+                swapped = _exchanged(here, there)
+                if swapped:
+                    return _swap(here, there, swapped)
+    return None
+
+
+def _exchanged(here: Mapping[int, Call], there: Mapping[int, Call]) -> tuple[int, ...]:
+    """The ranks whose two calls are those of the majority, the other way round."""
+    pairs = {rank: (_place(here[rank]), _place(there[rank])) for rank in here}
+    counts = Counter(pairs.values())
+    most = max(counts.values())
+    usual = next(pairs[rank] for rank in sorted(pairs) if counts[pairs[rank]] == most)
+    if usual[0] == usual[1]:
+        return ()
+    return tuple(rank for rank in sorted(pairs) if pairs[rank] == (usual[1], usual[0]))
+
+
+def _swap(here: Mapping[int, Call], there: Mapping[int, Call], culprits: tuple[int, ...]) -> Finding:
+    waiting = tuple(rank for rank in sorted(here) if rank not in culprits)
+    mine, theirs = here[culprits[0]], here[waiting[0]]
+    return Finding(
+        "DDP309",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} two calls in another order than {phrases.ranks(waiting)}: "
+        f"{mine.op} #{mine.seq} comes from {_told(mine.site)} there, and from {_told(theirs.site)} here. "
+        "They have the same signature, so the numbers were mixed in silence.",
+        culprits,
+        waiting,
+        theirs,
+        tuple((rank, here[rank].site) for rank in (*culprits, *waiting)),
+        (
+            f"#{mine.seq}: {phrases.ranks(culprits)} at {_told(mine.site)}, {phrases.ranks(waiting)} at {_told(theirs.site)}.",
+            f"#{there[culprits[0]].seq}: {phrases.ranks(culprits)} at {_told(there[culprits[0]].site)}, "
+            f"{phrases.ranks(waiting)} at {_told(there[waiting[0]].site)}.",
+        ),
+        "Make the calls in one order that does not depend on the rank (sort by name; do not iterate over sets).",
+    )
+
+
+def _told(site: Site) -> str:
+    return f"{site} (called at {site.via})" if site.via else str(site)
+
+
+def concurrent_use(recording: Recording) -> Finding | None:
+    """DDP310: two threads of a rank have calls of one group in flight at the same time.
+
+    On a CUDA device DDP's own calls come from autograd's threads, so only calls on the CPU count.
+    """
+    found: dict[int, tuple[Call, Call]] = {}
+    for rank, record in recording.ranks.items():
+        pair = _overlap(record)
+        if pair is not None:
+            found[rank] = pair
+    if not found:
+        return None
+    culprits = tuple(sorted(found))
+    one, other = found[culprits[0]]
+    orders = _orders_differ(recording, one.group.key)
+    return Finding(
+        "DDP310",
+        f"Two threads of {phrases.ranks(culprits)} use {one.group} at the same time: which call comes first is left to chance.",
+        culprits,
+        tuple(rank for rank in sorted(recording.ranks) if rank not in found),
+        other,
+        tuple((rank, found[rank][1].site) for rank in culprits),
+        (
+            f"Rank {culprits[0]}: {one.title} at {one.site} and {other.title} at {other.site}, in two threads.",
+            *(("The ranks' calls met in different orders.",) if orders else ()),
+        ),
+        "Give each thread a group of its own (dist.new_group, made on all ranks in the same order), or let one thread make all calls.",
+        severity="error" if orders or _harmed(recording) else "warning",
+    )
+
+
+def _overlap(record: RankRecord) -> tuple[Call, Call] | None:
+    """Two calls of two threads of which the second began before the first was over."""
+    last: dict[tuple[str, int], Call] = {}
+    for call in record.calls:
+        if not call.seq or call.signature.device != "cpu":
+            continue
+        for (key, thread), earlier in last.items():
+            if (
+                key == call.group.key
+                and thread != call.thread
+                and (not earlier.done_ns or earlier.done_ns > call.entered_ns)
+            ):
+                return earlier, call
+        last[call.group.key, call.thread] = call
+    return None
+
+
+def _orders_differ(recording: Recording, key: str) -> bool:
+    """Whether the same place in the sequence holds calls of different lines."""
+    ranks = by_group(recording).get(key, {})
+    common = set.intersection(*(set(calls) for calls in ranks.values())) if ranks else set()
+    return any(len({_place(calls[seq]) for calls in ranks.values()}) > 1 for seq in common)
+
+
+def _harmed(recording: Recording) -> bool:
+    return any(
+        not call.state.seen_by_peers or call.state.in_flight for r in recording.ranks.values() for call in r.calls
+    )
