@@ -17,7 +17,7 @@ import operator
 import pathlib
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -41,8 +41,11 @@ class _NotPlainError(Exception):
     """A value of which nothing can be told without asking it."""
 
 
-def describe(dataset: Any, depth: int = 0) -> dict[str, Any]:
-    """``class``, ``rows`` (a fingerprint, where there is one) and ``parts`` (data sets that it is made of)."""
+def describe(dataset: Any, number_of: Callable[[Any], int], depth: int = 0) -> dict[str, Any]:
+    """``class``, ``rows`` (a fingerprint, where there is one) and ``parts`` (data sets that it is made of).
+
+    Each part has its number too: two subsets may be parts of one data set.
+    """
     kind = type(dataset)
     found: dict[str, Any] = {"class": f"{kind.__module__}.{kind.__qualname__}"[:_TEXT]}
     held = own_attributes(dataset)
@@ -65,7 +68,9 @@ def describe(dataset: Any, depth: int = 0) -> dict[str, Any]:
         parts = None
     if type(parts) in (list, tuple) and depth < _DEPTH:
         assert parts is not None
-        found["parts"] = [describe(part, depth + 1) for part in parts[:_BREADTH]]
+        found["parts"] = [
+            {"dataset": number_of(part), **describe(part, number_of, depth + 1)} for part in parts[:_BREADTH]
+        ]
         found["left_out"] = max(0, len(parts) - _BREADTH)
     return found
 
@@ -124,13 +129,14 @@ def _fingerprint(columns: Any, most: int = MAX_ROWS) -> dict[str, Any] | None:
         return None
     ordered = hashlib.blake2b(array("I", hashes).tobytes(), digest_size=8, key=b"%d" % length).hexdigest()
     distinct = set(hashes)
-    # Of rows that occur again and again (labels) nothing can be told by what is common.
-    telling = len(distinct) * 2 > len(hashes) and len(hashes) > 1
     whole = length <= most
+    varied = len(distinct) * 2 > len(hashes) > 2
+    # Of rows that occur again and again (labels, small numbers) nothing is told by what is common.
+    telling = varied and len(distinct) > 0.98 * len(hashes)
     return {
         "n": length,
         "order": ordered,
-        "bag": f"{sum(hashes):x}.{sum(h * h for h in hashes):x}" if whole and telling else None,
+        "bag": f"{sum(hashes):x}.{sum(h * h for h in hashes):x}" if whole and varied else None,
         "sketch": heapq.nsmallest(SKETCH, distinct) if telling else None,
         "top": max(columns[0], default=0) if whole and _is_plain_indices(columns) else None,
     }

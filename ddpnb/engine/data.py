@@ -254,10 +254,14 @@ class Data(Hooks):
 
     def _dataset(self, dataset: Any) -> int:
         """Its number; what it holds is recorded when it is seen for the first time."""
-        number, _, new = self._datasets(dataset)
-        if new and 0 <= number < DATASETS:
-            self.box.event("dataset", {"dataset": number, **contents.describe(dataset)})
+        number, told, _ = self._datasets(dataset)
+        if not told and 0 <= number < DATASETS:
+            told.append(True)
+            self.box.event("dataset", {"dataset": number, **contents.describe(dataset, self._number_of)})
         return number
+
+    def _number_of(self, dataset: Any) -> int:
+        return self._datasets(dataset)[0]
 
     def _joined(self, join: Any) -> None:
         enabled = own_attributes(join).get("_enable")
