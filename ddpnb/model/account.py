@@ -117,14 +117,14 @@ class Straggler:
         }
 
 
-Pattern = Literal["", "one", "turns"]
+Pattern = Literal["", "one", "some", "turns"]
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """The time account.
 
-    ``pattern``: ``one`` when the ranks waited almost always for the same rank, ``turns`` when for
+    ``pattern``: ``one`` when the ranks waited almost always for the same rank, ``some`` for the same few, ``turns`` when for
     each other by turns. ``covered``: the share of the calls of which all that is needed was seen.
     ``host_only``: the collectives ran on GPUs; then ``stragglers`` are ranks whose hosts came last,
     and how long a GPU waited is not known.

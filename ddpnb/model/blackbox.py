@@ -203,7 +203,7 @@ class BoxReader:
         return tuple(found)
 
 
-class Follower:
+class News:
     """What is new in a box since the last look: each call when it has come, and again when its state has changed.
 
     ``look`` costs as much as there is news. A call that left the ring before it was seen is counted.

@@ -1,0 +1,233 @@
+"""One rank's time line: the intervals between its marks, and what blocked its main thread in each.
+
+A mark is a moment at which the rank read its clocks. Calls claim time in the interval in which they
+began. What they claim together cannot be more than the time in which the main thread used no CPU:
+that is how communication which ran while the rank computed is told from communication for which it
+stood still.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Iterable
+from copy import copy
+from statistics import median
+
+from ddpnb.model.account import PARTS, Mark, MarkKind, Parts
+from ddpnb.model.calls import NO_SITE, Site
+
+#: what time is claimed for: (the rank that was waited for, the line that waited), or communication
+Key = tuple[int, Site]
+COMMUNICATION: Key = (-1, NO_SITE)
+
+_KEPT = 4096  # intervals; older ones are only kept in the sums
+_KEYS = 8192  # different (rank, line) of one rank
+
+
+class Interval:
+    """The time between two marks. Times are nanoseconds.
+
+    ``idle``: how long the main thread used no CPU, None where that is not known.
+    ``certain``: claims that end at a moment at which the rank surely went on; ``uncertain``: claims
+    that may hold time in which it computed.
+    """
+
+    __slots__ = ("began", "certain", "closed_by", "data", "ended", "idle", "uncertain")
+
+    def __init__(self, began: int) -> None:
+        self.began = began
+        self.ended: int | None = None
+        self.closed_by: MarkKind | None = None
+        self.idle: int | None = None
+        self.data = 0
+        self.certain: Counter[Key] = Counter()
+        self.uncertain: Counter[Key] = Counter()
+
+    def claims(self) -> Counter[Key]:
+        """What was claimed, as far as it fits."""
+        if self.ended is None:
+            return self.certain + self.uncertain
+        room = max(0, self.ended - self.began - self.data)
+        if self.idle is not None:
+            room = min(room, self.idle)
+        fitting = _shrunk(self.certain, room)
+        return fitting + _shrunk(self.uncertain, room - fitting.total())
+
+    def copy(self) -> Interval:
+        new = Interval(self.began)
+        new.ended, new.closed_by, new.idle, new.data = self.ended, self.closed_by, self.idle, self.data
+        new.certain, new.uncertain = self.certain.copy(), self.uncertain.copy()
+        return new
+
+
+def _shrunk(claims: Counter[Key], room: float) -> Counter[Key]:
+    total = claims.total()
+    if total <= room:
+        return claims
+    share = max(0.0, room) / total
+    return Counter({key: int(value * share) for key, value in claims.items()})
+
+
+class Timeline:
+    """Takes the marks of one rank in their order, and the claims of its calls."""
+
+    def __init__(self) -> None:
+        self.main: int | None = None  # the thread that makes the marks
+        self.began: int | None = None  # the run, on this rank
+        self.ended: int | None = None
+        self.first: int | None = None  # a call, backward pass or step: before it the rank started up
+        self.last: int | None = None
+        self.steps = 0
+        self.threads = 0
+        self._intervals = [Interval(0)]
+        self._starts = [0]
+        self._sums: Counter[Key] = Counter()  # of intervals that are not kept any more
+        self._data = 0
+        self._mark: Mark | None = None  # the last
+        self._number = -1
+        self._first_step: Mark | None = None
+        self._last_step: Mark | None = None
+        self._first_cpu: Mark | None = None
+        self._last_cpu: Mark | None = None
+        self._step_parts: deque[Parts] = deque(maxlen=_KEPT)  # of steps whose intervals are not kept
+
+    # -- marks
+
+    def take(self, marks: Iterable[Mark]) -> None:
+        """Add marks; those that are old, of another thread or from before the last are left out."""
+        for mark in marks:
+            if mark.number <= self._number or (self._mark is not None and mark.at_ns < self._mark.at_ns):
+                continue
+            self._number = mark.number
+            if self.main is None:
+                self.main = mark.thread
+            if mark.thread == self.main:
+                self._add(mark)
+
+    def _add(self, mark: Mark) -> None:
+        before, self._mark = self._mark, mark
+        current = self._intervals[-1]
+        current.ended, current.closed_by = mark.at_ns, mark.kind
+        if before is not None:
+            current.idle = max(0, mark.at_ns - before.at_ns - max(0, mark.thread_ns - before.thread_ns))
+            current.data = max(0, mark.data_ns - before.data_ns)
+        self._data = max(self._data, mark.data_ns)
+        self._intervals.append(Interval(mark.at_ns))
+        self._starts.append(mark.at_ns)
+        self.steps, self.threads = max(self.steps, mark.steps), mark.threads or self.threads
+        if mark.kind == "begin":
+            self.began = mark.at_ns
+        elif mark.kind == "end":
+            self.ended = mark.at_ns
+        else:
+            self.saw(mark.at_ns)
+        if mark.kind == "step":
+            self._first_step, self._last_step = self._first_step or mark, mark
+        if mark.cpu_ns:
+            self._first_cpu, self._last_cpu = self._first_cpu or mark, mark
+
+    def saw(self, at: int) -> None:
+        """Something of the training happened at this moment."""
+        self.first = at if self.first is None else min(self.first, at)
+        self.last = at if self.last is None else max(self.last, at)
+
+    # -- claims
+
+    def after(self, at: int) -> tuple[int, MarkKind] | None:
+        """The first mark after this moment: when, and which."""
+        place = bisect_right(self._starts, at) - 1
+        if place < 0:
+            return None
+        found = self._intervals[place]
+        return (found.ended, found.closed_by) if found.ended is not None and found.closed_by is not None else None
+
+    def at(self, moment: int) -> Interval | None:
+        """The interval of this moment; None when it is not kept any more."""
+        place = bisect_right(self._starts, moment) - 1
+        return self._intervals[place] if place >= 0 else None
+
+    def claim(self, at: int, key: Key, length: int, *, certain: bool) -> None:
+        """So long from ``at`` on the main thread stood there for ``key``."""
+        found = self.at(at)
+        claims = self._sums if found is None else found.certain if certain else found.uncertain
+        if length > 0 and (key in claims or len(claims) < _KEYS):
+            claims[key] += length
+
+    def fold(self) -> None:
+        """Let the oldest intervals go once there are too many; their sums stay."""
+        if len(self._intervals) <= _KEPT:
+            return
+        least, most = len(self._intervals) - _KEPT // 2, len(self._intervals) - 1
+        many = next((n for n in range(least, most) if self._intervals[n - 1].closed_by == "step"), most)
+        old = self._intervals[:many]
+        self._step_parts.extend(_steps(old))
+        for interval in old:
+            for key, length in interval.claims().items():
+                if key in self._sums or len(self._sums) < _KEYS:
+                    self._sums[key] += length
+        del self._intervals[:many], self._starts[:many]
+
+    # -- sums
+
+    def copy(self) -> Timeline:
+        """Another with the same marks and claims, to which claims can be added for a moment."""
+        new = copy(self)
+        new._intervals = [interval.copy() for interval in self._intervals]
+        new._sums = self._sums.copy()
+        return new
+
+    def spent(self) -> tuple[Counter[Key], int]:
+        """What was claimed in all, and the time inside data loaders."""
+        found = Counter(self._sums)
+        for interval in self._intervals:
+            found.update(interval.claims())
+        return found, self._data
+
+    def step(self) -> Parts | None:
+        """The medians of a step's parts, over the last steps, the very first left out."""
+        parts = [*self._step_parts, *_steps(self._intervals)]
+        if len(parts) > 1 and len(parts) >= self.steps:
+            parts = parts[1:]
+        if not parts:
+            return None
+        return Parts(*(median(getattr(one, name) for one in parts) for name in PARTS))
+
+    @property
+    def pace(self) -> float | None:
+        """Optimizer steps per second, from the end of the first step to the end of the last."""
+        first, last = self._first_step, self._last_step
+        if first is None or last is None or last.at_ns <= first.at_ns or last.steps <= first.steps:
+            return None
+        return (last.steps - first.steps) / (last.at_ns - first.at_ns) * 1e9
+
+    def utilisation(self, threads: int) -> float | None:
+        """CPU time of the process per thread and wall time: between steps if there are two, else of the run."""
+        first, last = self._first_step, self._last_step
+        if first is None or last is None or last.at_ns <= first.at_ns or not last.cpu_ns:
+            first, last = self._first_cpu, self._last_cpu
+        if first is None or last is None or last.at_ns <= first.at_ns or threads <= 0:
+            return None
+        return max(0, last.cpu_ns - first.cpu_ns) / ((last.at_ns - first.at_ns) * threads)
+
+
+def _steps(intervals: list[Interval]) -> list[Parts]:
+    """The parts of every step that these intervals hold whole: they end at a step, and so did what was before."""
+    found: list[Parts] = []
+    length = data = waiting = communication = 0
+    whole = True
+    for interval in intervals:
+        if interval.ended is None:
+            break
+        claims = interval.claims()
+        talked = claims[COMMUNICATION]
+        waiting, communication = waiting + claims.total() - talked, communication + talked
+        length, data = length + interval.ended - interval.began, data + interval.data
+        whole = whole and interval.began > 0
+        if interval.closed_by in ("step", "begin"):
+            if interval.closed_by == "step" and whole:
+                compute = max(0, length - waiting - communication - data)
+                found.append(Parts(*(ns * 1e-9 for ns in (compute, waiting, communication, data))))
+            length = data = waiting = communication = 0
+            whole = True
+    return found
