@@ -127,7 +127,7 @@ def _contents(
     group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, Pass], views: Views
 ) -> Finding | None:
     """The shards fit, but are they shards of the same data?"""
-    orders = {rank: _order(dataset_of(views, loops, rank)) for rank in group}
+    orders = {rank: order_of(dataset_of(views, loops, rank)) for rank in group}
     odd = minority(orders)
     if not odd:
         return None
@@ -159,11 +159,11 @@ def alike(views: Views, loops: Mapping[int, Loop], one: int, other: int) -> str:
     return likeness(dataset_of(views, loops, one), dataset_of(views, loops, other))
 
 
-def _order(dataset: Mapping[str, Any], depth: int = 0) -> str:
+def order_of(dataset: Mapping[str, Any], depth: int = 0) -> str:
     rows, parts = dataset.get("rows"), dataset.get("parts")
     text = str(rows.get("order", "")) if isinstance(rows, dict) else ""
     if isinstance(parts, list) and depth < 5:
-        text += "".join(_order(part, depth + 1) for part in parts[:16] if isinstance(part, dict))
+        text += "".join(order_of(part, depth + 1) for part in parts[:16] if isinstance(part, dict))
     return text
 
 

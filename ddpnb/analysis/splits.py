@@ -7,8 +7,9 @@ from itertools import combinations, permutations
 from typing import Any
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.drift import minority
 from ddpnb.analysis.loading import Loading, Loop, common, is_subset
-from ddpnb.analysis.shards import Views, alike, dataset_of, differs, same
+from ddpnb.analysis.shards import Views, alike, dataset_of, differs, order_of, same
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
@@ -72,17 +73,13 @@ def leaks(_recording: Recording, group: tuple[int, ...], views: Views) -> Findin
         first = {rank: views[rank].training[0] for rank in group if views[rank].training}
         return differs(
             first,
-            _unlike_the_first(first, views) or [other],
+            minority({rank: order_of(dataset_of(views, first, rank)) for rank in first}) or [other],
             f"Rank {other} trains on samples that rank {one} evaluates on{phrases.at(found.site)}: each rank has "
             "split the data set in its own way.",
             ["On each rank alone, what is trained on and what is evaluated on have nothing in common."],
             _SEED,
         )
     return None
-
-
-def _unlike_the_first(loops: Mapping[int, Loop], views: Views) -> list[int]:
-    return [rank for rank in sorted(loops) if alike(views, loops, rank, min(loops)) != "same"]
 
 
 def _leak(evaluating: Loading, training: Loading) -> Loop | None:
