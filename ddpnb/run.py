@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.analysis.notes import model_notes
 from ddpnb.cluster.engines import Engines
 from ddpnb.errors import WorldError
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Ending, Recording
 from ddpnb.output import Stream
+from ddpnb.render.account import TimeAccount
 from ddpnb.verdict import Verdict
 from ddpnb.watch import Observer
 
@@ -116,6 +118,13 @@ class Run:
     def recording(self) -> Recording | None:
         """The Recording on which the verdict stands; None while the run goes on."""
         return self._recording
+
+    @property
+    def account(self) -> TimeAccount:
+        """Where the time of each rank went, and for whom the others waited; of this moment while it runs."""
+        recording = self._recording
+        found = self.observer.account(recording.taken_ns if recording is not None else time.monotonic_ns())
+        return TimeAccount.of(found, model_notes(recording) if recording is not None else ())
 
     @property
     def endings(self) -> dict[int, Ending | None]:

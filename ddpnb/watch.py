@@ -15,14 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddpnb.books import Books
 from ddpnb.cluster import hotline, machine
 from ddpnb.cluster.engines import Engines
 from ddpnb.cluster.host import Watch, children, py_spy_stacks, sample
 from ddpnb.engine.sites import is_user_file
 from ddpnb.follow import Follower
+from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
-from ddpnb.model.recording import Child, Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Child, Ending, Phase, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 
 ANSWER_S = 1.0  # how long a rank may take to answer on the hotline
@@ -80,12 +82,24 @@ class Observer:
         self._sources: dict[str, str] = {}
         self._killed_before = machine.oom_kills()
         self._follower = Follower(folder, outcomes, run, self._string)
+        self._books = Books(run)
 
     # -- cheap looks
 
     def follow(self) -> None:
-        """Read what the replicas' digests say since the last look."""
+        """Read what the replicas' digests and the calls say since the last look."""
         self._follower.take()
+        self._keep_books()
+
+    def _keep_books(self) -> None:
+        readers = {rank: seen.reader for rank, seen in self._seen.items() if seen.reader is not None}
+        ended = {rank: seen.ending.at_ns for rank, seen in self._seen.items() if seen.ending is not None}
+        self._books.look(readers, ended)
+
+    def account(self, now_ns: int) -> Account:
+        """Where the ranks' time went, up to this moment."""
+        self._keep_books()
+        return self._books.account(now_ns)
 
     def _string(self, rank: int, number: int) -> Any:
         reader = self._seen[rank].reader

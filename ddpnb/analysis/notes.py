@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddpnb.analysis.quantities import percent
 from ddpnb.model.account import Account
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Model, TensorSpec
@@ -18,7 +19,7 @@ def notes(account: Account, *, clocks_differ: int = 0, cores: int = 0) -> tuple[
     found: list[str] = []
     if account.covered < _COVERED:
         found.append(
-            f"Of {1 - account.covered:.0%} of the calls not all is known (lost before they were read, or not seen "
+            f"Of {percent(1 - account.covered)} of the calls not all is known (lost before they were read, or not seen "
             "on all ranks): their time counts as compute or communication."
         )
     if account.host_only:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from statistics import median
 
+from ddpnb.analysis.quantities import span
 from ddpnb.analysis.timeline import COMMUNICATION, Key
 from ddpnb.model.account import Pattern, RankAccount, Straggler
 from ddpnb.model.calls import Site
@@ -80,12 +81,3 @@ def _because(rank: int, ranks: tuple[RankAccount, ...]) -> str:
         return ""
     what = "it waits longer for data" if part == "data" else "it computes longer"
     return f"{what}: {span(own)}{' a step' if per_step else ''}, the others {span(usual)}"
-
-
-def span(seconds: float) -> str:
-    """A length of time as a person would say it."""
-    if seconds >= 100:
-        return f"{seconds:,.0f} s"
-    if seconds >= 1:
-        return f"{seconds:.1f} s"
-    return f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.1f} ms"

@@ -363,7 +363,7 @@ def test_peers_whose_calls_were_lost_are_not_blamed():
     assert waited_for(found, 0) == {1: 100}
     assert parts(found, 0) == (40 * 3, 100, 140, 0)
     assert found.covered == pytest.approx(4 / 8)
-    assert any("50%" in note for note in found.notes)
+    assert any("50 %" in note for note in found.notes)
 
 
 def test_clocks_that_differ_are_said_and_nobody_is_blamed():

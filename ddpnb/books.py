@@ -1,0 +1,62 @@
+"""Keeps the time account of a run while it is watched: new records only, every now and then."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ddpnb.analysis.account import Ledger
+from ddpnb.model.account import Account
+from ddpnb.model.blackbox import BoxReader, News
+
+
+class Books:
+    """The ledger of one run, fed from the black boxes. Any thread may look or ask.
+
+    It is no part of the verdict: when it fails it is closed, says so in the account, and the run is
+    watched on.
+    """
+
+    def __init__(self, run: int) -> None:
+        self._run = run
+        self._ledger = Ledger()
+        self._news: dict[int, News] = {}
+        self._lock = threading.Lock()
+        self._failure = ""
+
+    def look(self, readers: Mapping[int, BoxReader], ended_ns: Mapping[int, int]) -> None:
+        """Book what is new in these boxes.
+
+        Args:
+            readers: the box of each rank, as far as there is one.
+            ended_ns: when the script ended on a rank.
+        """
+        with self._lock:
+            if self._failure:
+                return
+            try:
+                for rank, reader in readers.items():
+                    if reader.status.run != self._run:
+                        continue  # another run has the ranks, or this one has not begun there
+                    if rank not in self._news:
+                        self._news[rank] = News(reader)
+                    calls, marks, lost = self._news[rank].look()
+                    self._ledger.take(rank, calls, marks, lost, ended_ns.get(rank, 0))
+            except Exception as error:
+                self._failure = f"{type(error).__name__}: {error}"[:300]
+
+    def account(self, now_ns: int) -> Account:
+        """The account up to this moment of the monotonic clock."""
+        with self._lock:
+            found = self._ledger.account(now_ns, _cores())
+        if self._failure:
+            found = replace(found, notes=(*found.notes, f"The account ends early: it failed ({self._failure})."))
+        return found
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 0

@@ -1,0 +1,237 @@
+"""The time account: a sentence, a table in a terminal, bars in a notebook."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import textwrap
+from collections.abc import Iterable
+from html import escape
+from statistics import median
+from typing import Any
+
+from ddpnb.analysis.quantities import percent, span
+from ddpnb.model.account import PARTS, Account, Parts, RankAccount, Straggler
+from ddpnb.render.palette import ANSI, COLOURS
+from ddpnb.render.text import printable, relative
+
+_ROWS = 16  # ranks that are shown one by one
+_LITTLE = 0.05  # of the time: not worth a sentence of its own
+WORDS = {"compute": "compute", "waiting": "waiting", "communication": "comm.", "data": "data"}
+_MEANING = {
+    "compute": "computing, and whatever else the script does",
+    "waiting": "standing in a collective to which others had not come",
+    "communication": "standing there after all had come",
+    "data": "in next() of a data loader",
+}
+
+
+class TimeAccount(Account):
+    """An account that knows how to show itself."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, found: Account, notes: Iterable[str] = ()) -> TimeAccount:
+        fields: dict[str, Any] = {field.name: getattr(found, field.name) for field in dataclasses.fields(Account)}
+        fields["notes"] = (*found.notes, *notes)
+        return cls(**fields)
+
+    @property
+    def headline(self) -> str:
+        return headline(self)
+
+    def __str__(self) -> str:
+        return table(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html(self)
+
+
+def headline(account: Account) -> str:
+    """What matters, in a sentence."""
+    parts = account.parts
+    if account.host_only:
+        if not account.stragglers:
+            return "The hosts of the ranks made their calls together."
+        return f"The host of {_whom(account)} made its calls later than the others{_where(account.stragglers[0])}."
+    if parts.total <= 0:
+        return "No collective, backward pass or optimizer step was seen: there is nothing to account for."
+    shares = {part: parts.share(part) for part in PARTS}
+    waiting = shares["waiting"]
+    if waiting >= _LITTLE and account.stragglers:
+        said = f"The ranks spent {percent(waiting)} of the time waiting, {_for_whom(account)}"
+        rest = max(("data", "communication"), key=lambda part: shares[part])
+        return said + (f"; {percent(shares[rest])} went into {rest}." if shares[rest] >= 2 * _LITTLE else ".")
+    hardly = f"hardly waited for one another ({percent(waiting)})" if len(account.ranks) > 1 else ""
+    most = max(("data", "communication"), key=lambda part: shares[part])
+    if shares[most] >= 2 * _LITTLE:
+        how = "waiting for data" if most == "data" else "communicating"
+        said = f"The ranks spent {percent(shares[most])} of the time {how}"
+    else:
+        said = f"The ranks computed {percent(shares['compute'])} of the time"
+    return f"{said} and {hardly}." if hardly else f"{said}."
+
+
+def _for_whom(account: Account) -> str:
+    where = _where(account.stragglers[0])
+    if account.pattern == "turns":
+        return f"for one another by turns{where}"
+    return f"mostly for {_whom(account)}{where}"
+
+
+def _whom(account: Account) -> str:
+    if account.pattern != "some":
+        return f"rank {account.stragglers[0].rank}"
+    together, chosen = 0.0, list[int]()
+    for one in account.stragglers[:4]:
+        if together < 0.8:
+            chosen.append(one.rank)
+            together += one.share
+    names = [str(rank) for rank in sorted(chosen)]
+    return f"ranks {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else f"rank {names[0]}"
+
+
+def _where(one: Straggler) -> str:
+    site = one.sites[0][0] if one.sites else None
+    return f" in {site}" if site is not None and site.line else ""
+
+
+# -- plain text
+
+
+def table(account: Account, *, colour: bool = False, width: int | None = None) -> str:
+    """The whole account; ends without a newline."""
+    width = width or min(100, shutil.get_terminal_size((100, 24)).columns)
+    lines = [_paint(f"ddpnb: {one}" if not n else one, colour) for n, one in enumerate(_wrap(headline(account), width))]
+    shown, left = _shown(account)
+    if shown:
+        rows = [_HEADER, *(_row(one) for one in shown)]
+        if len(account.ranks) > 1:
+            rows.append(("all", "", *_shares(account.parts), "", "", ""))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+        lines.append("")
+        lines += ["  ".join(cell.rjust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
+        if left:
+            lines.append(f"({left} more ranks are not shown)")
+    for one in _sentences(account):
+        lines += textwrap.wrap(one, width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(relative(printable(line)) if not colour else line for line in lines)
+
+
+_HEADER = ("rank", "wall", *(WORDS[part] for part in PARTS), "start, end", "CPU used", "steps")
+
+
+def _wrap(sentence: str, width: int) -> list[str]:
+    return textwrap.wrap(relative(printable(sentence)), max(20, width - 7), break_long_words=False)
+
+
+def _shares(parts: Parts) -> list[str]:
+    return [percent(parts.share(part)) if parts.total > 0 else "-" for part in PARTS]
+
+
+def _row(one: RankAccount) -> tuple[str, ...]:
+    used = percent(one.utilisation) if one.utilisation is not None else "-"
+    return (str(one.rank), span(one.wall_s), *_shares(one.parts), span(one.other_s), used, str(one.steps))
+
+
+def _shown(account: Account) -> tuple[list[RankAccount], int]:
+    """Stragglers and the first ranks, in rank order, and how many are left out."""
+    if len(account.ranks) <= _ROWS:
+        return list(account.ranks), 0
+    wanted = {one.rank for one in account.stragglers[: _ROWS // 2]}
+    for one in account.ranks:
+        if len(wanted) < _ROWS:
+            wanted.add(one.rank)
+    return [one for one in account.ranks if one.rank in wanted], len(account.ranks) - len(wanted)
+
+
+def _sentences(account: Account) -> list[str]:
+    """What is to be said beside the numbers."""
+    found = [_of_straggler(one, account.host_only) for one in account.stragglers[:4] if one.share >= _LITTLE]
+    steps = [one.step for one in account.ranks if one.step is not None]
+    pace = account.steps_per_s
+    if steps:
+        step = Parts(*(median(getattr(one, part) for one in steps) for part in PARTS))
+        told = ", ".join(f"{part} {span(getattr(step, part))}" for part in PARTS if getattr(step, part) > 0)
+        found.append(f"a step (median): {told}" + (f"; {pace:.3g} steps a second" if pace is not None else ""))
+    return [*found, *account.notes]
+
+
+def _of_straggler(one: Straggler, host_only: bool) -> str:
+    sites = ", ".join(f"{site}" for site, _ in one.sites[:2] if site.line)
+    said = f"rank {one.rank}: the others {'came earlier by' if host_only else 'waited'} {span(one.waited_s)} in all"
+    said += f" ({percent(one.share)} of {'all lateness' if host_only else 'the waiting'})"
+    if sites:
+        said += f", in {sites}"
+    if one.times:
+        said += f"; it came last to {one.times} collective{'s' * (one.times > 1)}"
+    return said + (f"; {one.because}" if one.because else "")
+
+
+def _paint(text: str, colour: bool) -> str:
+    return f"\x1b[{ANSI['bold']}m{text}\x1b[0m" if colour else text
+
+
+# -- HTML
+
+# Never colour alone: the parts stand in one order, waiting is hatched, and the numbers stand beside.
+_ROLES = {"compute": "ok", "waiting": "error", "communication": "note", "data": "warning"}
+_STYLE = """
+.ddpnb-account{%s;color:var(--jp-ui-font-color1,#1b1f24);font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);max-width:62em}
+[data-jp-theme-light="false"] .ddpnb-account{%s}
+.ddpnb-account .t{font-size:15px;font-weight:600;margin:4px 0 8px}
+.ddpnb-account table{border-collapse:collapse;width:100%%;background:none}
+.ddpnb-account td,.ddpnb-account th{padding:2px 8px;text-align:right;white-space:nowrap;font-weight:400}
+.ddpnb-account th{opacity:.75;font-size:12px}.ddpnb-account .b{width:40%%;text-align:left}
+.ddpnb-account .bar{display:flex;height:14px;border-radius:3px;overflow:hidden;background:var(--jp-layout-color2,#eee)}
+.ddpnb-account .bar span{min-width:0}.ddpnb-account i{display:inline-block;width:10px;height:10px;margin:0 5px 0 12px;border-radius:2px}
+.ddpnb-account .compute{background:var(--k-compute)}.ddpnb-account .communication{background:var(--k-communication)}
+.ddpnb-account .data{background:var(--k-data)}
+.ddpnb-account .waiting{background:repeating-linear-gradient(45deg,var(--k-waiting) 0 3px,transparent 3px 6px);box-shadow:inset 0 0 0 1px var(--k-waiting)}
+.ddpnb-account ul{margin:8px 0 4px 18px;padding:0}
+"""
+
+
+def _style() -> str:
+    light, dark = (";".join(f"--k-{part}:{COLOURS[role][shade]}" for part, role in _ROLES.items()) for shade in (0, 1))
+    return f"<style>{_STYLE % (light, dark)}</style>"
+
+
+def html(account: Account) -> str:
+    """A self-contained fragment: no script, nothing loaded from elsewhere; everything from a rank is escaped."""
+    shown, left = _shown(account)
+    rows = "".join(_html_row(one) for one in shown)
+    if left:
+        rows += f'<tr><td colspan="9" class="b">{left} more ranks are not shown</td></tr>'
+    legend = "".join(
+        f'<i class="{part}" aria-hidden="true"></i><span title="{escape(_MEANING[part])}">{part}</span>'
+        for part in PARTS
+    )
+    heads = "".join(f"<th>{escape(name)}</th>" for name in _HEADER[1:])
+    body = (
+        f'<table aria-label="time of each rank"><tr><th>rank</th><th class="b">{legend}</th>{heads}</tr>{rows}</table>'
+    )
+    told = "".join(f"<li>{_text(one)}</li>" for one in _sentences(account))
+    return (
+        f'{_style()}<div class="ddpnb-account" role="group" aria-label="time account">'
+        f'<div class="t">{_text(headline(account))}</div>{body if shown else ""}{f"<ul>{told}</ul>" if told else ""}</div>'
+    )
+
+
+def _html_row(one: RankAccount) -> str:
+    parts = "".join(
+        f'<span class="{part}" style="width:{one.parts.share(part) * 100:.2f}%"'
+        f' title="{part} {escape(span(getattr(one.parts, part)))}"></span>'
+        for part in PARTS
+    )
+    told = ", ".join(f"{part} {percent(one.parts.share(part))}" for part in PARTS)
+    cells = "".join(f"<td>{escape(cell)}</td>" for cell in _row(one)[1:])
+    bar = f'<div class="bar" role="img" aria-label="{escape(told)}">{parts}</div>'
+    return f'<tr><td>{one.rank}</td><td class="b">{bar}</td>{cells}</tr>'
+
+
+def _text(text: str) -> str:
+    return escape(relative(printable(text)))
