@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ddpnb.cluster.host import Watch, py_spy_stacks, sample
+from ddpnb.cluster.host import Watch, children, py_spy_stacks, sample
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -74,3 +74,34 @@ def test_py_spy_tells_what_a_silent_process_does():
         process.wait()
     assert stacks[0].main and stacks[0].innermost.function == "rest"
     assert py_spy_stacks(process.pid) == ()
+
+
+def test_what_the_children_of_a_process_do():
+    code = """
+import os, time
+def serve():
+    time.sleep(60)
+def main():
+    if os.fork() == 0:
+        serve()
+    if os.fork() == 0:
+        os._exit(0)
+    time.sleep(60)
+main()
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    try:
+        time.sleep(0.7)
+        family = sample([process.pid])[process.pid].family
+        found = {child.status: child for child in children(family, 5.0)}
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert set(found) == {"S", "Z"}
+    assert found["S"].stacks[0].innermost.function == "serve" and found["S"].idle_s == 5.0
+    assert "-c" in found["S"].command and found["Z"].stacks == ()
+
+
+def test_looking_at_children_is_bounded():
+    family = [(os.getpid(), "Z")] * 100
+    assert len(children(family, 1.0)) == 16
