@@ -55,7 +55,7 @@ def run_all(chosen: list[Case], sizes: list[int] | None, quiet: bool) -> list[di
     """Run every case at its sizes; worlds are shared between cases of the same settings."""
     jobs: dict[tuple[Any, ...], list[tuple[Case, int]]] = defaultdict(list)
     for case in chosen:
-        for n in sizes or case.ranks:
+        for n in [n for n in sizes if n in case.ranks] if sizes else case.ranks:
             key = (n, case.fence, case.patience, tuple(sorted(case.environment.items())))
             jobs[key].append((case, n))
     results = []

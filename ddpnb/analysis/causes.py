@@ -74,6 +74,14 @@ def _two_threads(recording: Recording, _: dict[int, Standing], finding: Finding)
     )
 
 
+def _set_up_wrongly(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """What failed is explained by how the model of these very ranks was made."""
+    for better in wrapping.find(recording):
+        if better.severity == "error" and set(finding.culprits) <= set(better.culprits):
+            return replace(better, waiting=finding.waiting, evidence=(*better.evidence, *finding.evidence[:2]))
+    return None
+
+
 # -- calls that never come
 
 
@@ -294,7 +302,7 @@ _RULES = {
     "DDP102": (_same_rank_twice, _other_backend),
     "DDP104": (_same_rank_twice, _other_backend),
     "DDP311": (_killed_by_kernel,),
-    "DDP312": (_same_rank_twice, _other_model),
+    "DDP312": (_same_rank_twice, _other_model, _set_up_wrongly),
     "DDP313": (_forked, _logger),
     "DDP314": (_forked,),
 }

@@ -116,13 +116,11 @@ def _with_silent(
 
 def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list[Finding]:
     """What is wrong without anybody having stopped for it: errors first, then warnings and notes."""
-    found = [
-        *wrapping.find(recording),
-        *replicas.find(recording),
-        *numbers.find(recording),
-        *traffic.find(recording),
-        *settings.find(recording, held),
-    ]
+    mixed = traffic.find(recording)
+    found = [*mixed, *wrapping.find(recording)]
+    if not any(finding.severity == "error" for finding in found):  # replicas part in consequence of these
+        found += replicas.find(recording)
+    found += [*numbers.find(recording), *settings.find(recording, held)]
     order = {"error": 0, "warning": 1, "note": 2}
     return sorted((f for f in found if f.code not in known), key=lambda f: order[f.severity])
 

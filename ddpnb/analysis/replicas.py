@@ -52,7 +52,7 @@ def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Fi
     parameters = [unit for unit in _units(recording, number) if not _is_buffer(model, unit)]
     drift = first_difference(recording, number, names=parameters)
     if not model.wrapper:
-        return _by_hand(recording, number, model, drift)
+        return _by_hand(recording, number, model)
     for cause in (
         _bypassed(recording, number, model, drift),
         _sync_differs(recording, number, model),
@@ -92,7 +92,7 @@ def _bypassed(recording: Recording, number: int, model: Model, drift: Difference
             return None  # they agree all the same: somebody averages by hand
         culprits = tuple(sorted(past))
         waiting = tuple(rank for rank in sorted(samples) if rank not in past)
-        where = tuple((rank, suspects.bypass(recording, rank, sample)) for rank, sample in sorted(past.items()))
+        where = tuple((rank, suspects.bypass(recording, sample)) for rank, sample in sorted(past.items()))
         return Finding(
             "DDP407",
             f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'trains', 'train')} the wrapped {model.module} "
@@ -165,6 +165,17 @@ def _sync_differs(recording: Recording, number: int, model: Model) -> Finding | 
     return None
 
 
+def _rarely(recording: Recording, number: int) -> bool:
+    """Whether most optimizer steps follow a single forward: then steps were left out, not batches accumulated."""
+    counts = [
+        s.facts.get("forwards")
+        for r in recording.ranks.values()
+        for s in r.samples
+        if (s.model, s.kind) == (number, "gradients")
+    ]
+    return sum(count == 1 for count in counts) > len(counts) / 2
+
+
 # -- parameters that part
 
 
@@ -205,7 +216,29 @@ def _drifted(recording: Recording, model: Model, found: Difference | None) -> Fi
         return _edited(recording, model, found)
     if found.kind == "gradients":
         return _gradients(recording, model, found)
+    if found.turn == 1:
+        return _unlike_from_the_start(recording, model, found)
     return _other_update(recording, model, found)
+
+
+def _unlike_from_the_start(recording: Recording, model: Model, found: Difference) -> Finding:
+    """DDP405: the wrapper did not make them equal."""
+    told = (
+        "it was made with init_sync=False, so nothing was broadcast"
+        if model.options.get("init_sync") is False
+        else ("what the wrapper broadcast did not reach them")
+    )
+    return silent(
+        recording,
+        "DDP405",
+        f"The replicas of {model.module} are not the same when they are wrapped: {told}.",
+        found.samples,
+        found.odd,
+        _differ(found),
+        "Let the wrapper broadcast (init_sync=True, the default), or make sure that all ranks start from the same values.",
+        suspects.NONE,
+        tensors=found.tensors,
+    )
 
 
 def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
@@ -235,7 +268,8 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
     evidence += _differ(found)
     if found.turn - 1 in turns:
         evidence.append(f"At forward {found.turn - 1} all ranks still held the same.")
-    if loaders and len(loaders) < len(found.samples):
+    read = [r for r in loaders if any(p.name == "checkpoint read" for p in recording.ranks[r].phases)]
+    if read and len(loaders) < len(found.samples):
         sites = {rank: _site(phases[-1]) for rank, phases in early.items() if phases}
         return Finding(
             "DDP601",
@@ -353,23 +387,36 @@ def _other_update(recording: Recording, model: Model, found: Difference) -> Find
     )
 
 
-def _by_hand(recording: Recording, number: int, model: Model, drift: Difference | None) -> Finding | None:
-    """A model without a wrapper: replicas only if they stayed equal over two steps with gradients."""
-    updated = by_turn(recording, number, "updated")
-    agreed = 0
+def _by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
+    """A model without a wrapper: replicas only if its gradients are averaged, or if it stayed equal over two steps."""
+    ranks = len(recording.ranks)
+    updated = {t: s for t, s in by_turn(recording, number, "updated").items() if len(s) == ranks}
+    gradients = [s for s in by_turn(recording, number, "gradients").values() if len(s) == ranks]
+    averaged = [
+        s for s in gradients if not differing(s) and any(d.hash for d in next(iter(s.values())).digests.values())
+    ]
+    agreed = []
     for samples in updated.values():
-        if len(samples) < len(recording.ranks):
-            continue
         if differing(samples):
             break
-        agreed += 1
-    moved = {str(sorted(next(iter(samples.values())).digests.items())) for samples in list(updated.values())[:agreed]}
-    if agreed < 2 or len(moved) < 2:
+        agreed.append(str(sorted(next(iter(samples.values())).digests.items())))
+    sharded = bool(model.options.get("sharded"))
+    if len(set(agreed)) < 2 and (len(averaged) < 2 or _inputs_never_differ(recording)) and not sharded:
         return None
     hyper = _hyper_differ(recording, number, model)
     found = first_difference(recording, number, kinds=("updated",))
     if hyper is not None or found is None:
         return hyper
+    if sharded:
+        evidence = (
+            "The rest of the model is sharded; these parameters are not, and nobody synchronises their gradients."
+        )
+    elif agreed:
+        evidence = (
+            f"After {len(agreed)} optimizer steps all ranks held the same parameters, and no longer after the next."
+        )
+    else:
+        evidence = "The gradients are averaged in every step, but the parameters were never the same."
     return silent(
         recording,
         "DDP405",
@@ -377,14 +424,18 @@ def _by_hand(recording: Recording, number: int, model: Model, drift: Difference 
         f"step {found.turn}: {', '.join(found.tensors[:3])}.",
         found.samples,
         found.odd,
-        [
-            f"After {agreed} optimizer steps all ranks held the same parameters, and no longer after the next.",
-            *_differ(found),
-        ],
-        "Average the gradients of all parameters on all ranks before every step, or let DistributedDataParallel do it.",
+        [evidence, *_differ(found)],
+        "Let all ranks start from the same values (broadcast into the parameters themselves) and average the gradients of "
+        "all parameters before every step, or let DistributedDataParallel do it.",
         suspects.PARAMETERS,
         tensors=found.tensors,
     )
+
+
+def _inputs_never_differ(recording: Recording) -> bool:
+    """Whether all ranks had the same losses: equal gradients then prove nothing."""
+    losses = [tuple(s.facts.get("loss") for s in r.samples if s.kind == "backward") for r in recording.ranks.values()]
+    return len(set(losses)) < 2
 
 
 def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
@@ -408,7 +459,6 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
         }
         culprits = tuple(sorted(samples)) if statistics else minority(held)
         tensors = tuple(dict.fromkeys(unit.partition("[")[0] for unit in units))
-        severity: Severity = "warning" if statistics else "error"
         why = (
             f"{model.wrapper} was made with broadcast_buffers=False: every rank keeps statistics of its own batches."
             if not broadcast
@@ -427,7 +477,6 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
             else "Change buffers on all ranks alike, or broadcast them.",
             suspects.BUFFERS,
             tensors=tensors,
-            severity=severity,
         )
         if statistics:  # nobody did it: the line is where the model was wrapped
             places = tuple((rank, m.site) for rank, m in sorted(models_of(recording)[number].items()))
@@ -494,7 +543,7 @@ def silent(
 ) -> Finding:
     """A finding whose culprits are pointed to by their source: a line that only they run, if there is one."""
     waiting = tuple(rank for rank in sorted(samples) if rank not in culprits)
-    places, reasons = suspects.lines(recording, samples, culprits, words)
+    places, reasons = suspects.lines(recording, samples, culprits, words, tensors)
     return Finding(
         code, summary, culprits, waiting, None, _known(places), (*evidence, *reasons), remedy, severity, tensors[:20]
     )

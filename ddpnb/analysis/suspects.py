@@ -40,23 +40,32 @@ _RANK = re.compile(r"rank|is_(main|master|leader|chief|primary)|main_process|pro
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
-    """A statement that depends on the rank: its line, its text, and the condition it stands under."""
+class Statement:
+    """A simple statement (or a header) of the user's file, and what it has to do with the rank.
+
+    ``conditions``: those it stands under, innermost last; ``of_rank``: one of them, or the statement
+    itself, depends on the rank; ``writes``: names of what it changes in place.
+    """
 
     line: int
     text: str
-    condition: str
     function: str
+    conditions: tuple[str, ...]
+    of_rank: bool
+    writes: frozenset[str]
+    names: frozenset[str]
+
+
+_IN_PLACE = frozenset({"reset_parameters", "load_state_dict", "apply", "requires_grad_"})
 
 
 @lru_cache(maxsize=64)
-def suspects(source: str) -> tuple[Suspect, ...]:
-    """Every simple statement of a file that only some ranks run, or that uses the rank itself."""
+def statements(source: str) -> tuple[Statement, ...]:
+    """Every simple statement of a file, in order."""
     module = tree(source)
     if module is None:
         return ()
-    tainted = _tainted(module)
-    return tuple(_walk(module.body, "", "<module>", tainted))
+    return tuple(_walk(module.body, (), False, "<module>", _tainted(module)))
 
 
 def _tainted(module: ast.AST) -> frozenset[str]:
@@ -81,49 +90,85 @@ def _of_rank(node: ast.AST | None, tainted: Iterable[str]) -> bool:
     return False
 
 
-def _walk(body: list[ast.stmt], condition: str, function: str, tainted: frozenset[str]) -> Iterator[Suspect]:
+def _walk(
+    body: Iterable[ast.stmt], conditions: tuple[str, ...], ranked: bool, function: str, tainted: frozenset[str]
+) -> Iterator[Statement]:
+    def told(node: ast.AST, line: int) -> Statement:
+        names = frozenset(_names(node))
+        mine = ranked or _of_rank(node, tainted)
+        return Statement(line, ast.unparse(node)[:200], function, conditions, mine, frozenset(_writes(node)), names)
+
     for node in body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or isinstance(node, ast.ClassDef):
-            yield from _walk(node.body, "", node.name, tainted)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield from _walk(node.body, (), False, node.name, tainted)
         elif isinstance(node, ast.If):
-            test = ast.unparse(node.test)
-            own = _of_rank(node.test, tainted)
-            yield from _walk(node.body, test if own else condition, function, tainted)
-            yield from _walk(node.orelse, f"not ({test})" if own else condition, function, tainted)
+            test, own = ast.unparse(node.test), ranked or _of_rank(node.test, tainted)
+            yield from _walk(node.body, (*conditions, test), own, function, tainted)
+            yield from _walk(node.orelse, (*conditions, f"not ({test})"), own, function, tainted)
         elif isinstance(node, (ast.For, ast.While, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Try)):
-            headers = (
-                [node.test]
-                if isinstance(node, ast.While)
-                else [node.iter]
-                if isinstance(node, (ast.For, ast.AsyncFor))
-                else []
-            )
-            headers += [item.context_expr for item in node.items] if isinstance(node, (ast.With, ast.AsyncWith)) else []
-            for header in headers:
-                if condition or _of_rank(header, tainted):
-                    yield Suspect(node.lineno, ast.unparse(header)[:200], condition, function)
-            for part in (node.body, getattr(node, "orelse", []), getattr(node, "finalbody", [])):
-                yield from _walk(part, condition, function, tainted)
-            for handler in getattr(node, "handlers", []):
-                yield from _walk(handler.body, condition, function, tainted)
-        elif condition or _uses_rank(node, tainted):
-            yield Suspect(node.lineno, ast.unparse(node)[:200], condition, function)
+            for header in _headers(node):
+                yield told(header, node.lineno)
+            parts = [node.body, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
+            parts += [handler.body for handler in getattr(node, "handlers", [])]
+            for part in parts:
+                yield from _walk(part, conditions, ranked, function, tainted)
+        else:
+            yield told(node, node.lineno)
 
 
-def _uses_rank(node: ast.stmt, tainted: frozenset[str]) -> bool:
-    value = getattr(node, "value", None)
-    if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)):
-        return _of_rank(value, tainted)
-    return False
+def _headers(node: ast.stmt) -> list[ast.expr]:
+    if isinstance(node, ast.While):
+        return [node.test]
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return [node.iter]
+    return [item.context_expr for item in node.items] if isinstance(node, (ast.With, ast.AsyncWith)) else []
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            yield one.id
+        elif isinstance(one, ast.Attribute):
+            yield one.attr
+
+
+def _writes(node: ast.AST) -> Iterator[str]:
+    """Names of what a statement changes in place: targets that are parts of something, methods with a final _."""
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if isinstance(target, (ast.Attribute, ast.Subscript)) or isinstance(node, ast.AugAssign):
+                yield from _names(target)
+    for call in ast.walk(node):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        name = call.func.attr
+        if (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE:
+            yield from _names(call.func.value)
+            if isinstance(call.func.value, (ast.Name, ast.Attribute)) and "init" in set(_names(call.func.value)):
+                for argument in call.args[:1]:
+                    yield from _names(argument)
+
+
+_COMMON = frozenset({"weight", "bias", "data", "p", "param", "params", "parameters", "q", "v", "value", "tensor", "t"})
+_HARMLESS = re.compile(
+    r"print\(|log(ger|ging)?\.|(self\.)?(\w*rank|local_rank|world(_size)?|size|device|is_main\w*|is_master\w*) = |return$|pass$"
+    r"|torch\.(cuda\.)?set_device|dist\.(init|destroy)|\w*\.?barrier\(|torch\.save|os\.|import |from |raise |assert "
+    r"|\w*(opt|optim|optimizer)\.zero_grad"
+)
 
 
 def lines(
-    recording: Recording, samples: Mapping[int, Sample], culprits: Iterable[int], words: Words
+    recording: Recording,
+    samples: Mapping[int, Sample],
+    culprits: Iterable[int],
+    words: Words,
+    tensors: Iterable[str] = (),
 ) -> tuple[tuple[tuple[int, Site], ...], list[str]]:
     """Where culprits and the others are pointed to, and why there.
 
-    Culprits: the statement that depends on the rank and has to do with it, in the function of the
-    sample's line or else anywhere in its file; without one, the sample's own line.
+    Culprits: the statement that has to do with it and depends on the rank, or that changes what
+    differs in place; without one, the sample's own line.
     """
     chosen = list(culprits)
     places: list[tuple[int, Site]] = []
@@ -131,10 +176,10 @@ def lines(
     found = None
     if chosen and chosen[0] in samples and samples[chosen[0]].site != NO_SITE:
         site = samples[chosen[0]].site
-        found = best(recording, site, words)
+        found = best(recording, site, words, tensors)
         if found is not None:
-            when = f", only if {found.condition}" if found.condition else ""
-            reasons.append(f"{site.file}:{found.line} depends on the rank: {found.text.splitlines()[0][:100]}{when}.")
+            why = f", if {found.conditions[-1]}" if found.conditions else ""
+            reasons.append(f"Look at {site.file}:{found.line}: {found.text.splitlines()[0][:100]}{why}.")
     for rank in [*chosen, *(r for r in sorted(samples) if r not in chosen)]:
         if rank not in samples:
             continue
@@ -145,22 +190,29 @@ def lines(
     return tuple(places), reasons
 
 
-def best(recording: Recording, site: Site, words: Words) -> Suspect | None:
-    """The most likely of the suspects in the file of ``site``."""
-    candidates = [s for s in suspects(recording.sources.get(site.file, "")) if words.search(s.text)]
-    candidates = [s for s in candidates if not _HARMLESS.match(s.text)]
+def best(recording: Recording, site: Site, words: Words, tensors: Iterable[str] = ()) -> Statement | None:
+    """The most likely statement in the file of ``site``; None when nothing speaks for any."""
+    parts = {part for name in tensors for part in name.split(".") if not part.isdigit()}
+    special, common = parts - _COMMON, _COMMON
+
+    def score(one: Statement) -> float:
+        if _HARMLESS.match(one.text):
+            return 0
+        fits = bool(words.search(one.text))
+        total = 4.0 * (one.of_rank and fits) + 1.0 * bool(fits and one.conditions)
+        if tensors:
+            total += 3.5 * bool(one.writes & special) + 2.0 * bool(one.writes & common)
+            total += 1.5 * bool(one.conditions and one.names & special)
+        return total
+
+    candidates = [(score(one), one) for one in statements(recording.sources.get(site.file, ""))]
+    candidates = [(points, one) for points, one in candidates if points >= 2]
     if not candidates:
         return None
-    return min(candidates, key=lambda s: (not s.condition, s.function != site.function, abs(s.line - site.line)))
+    return max(candidates, key=lambda c: (c[0], c[1].function == site.function, -abs(c[1].line - site.line)))[1]
 
 
-_HARMLESS = re.compile(
-    r"print\(|log(ger|ging)?\.|(self\.)?(\w*rank|local_rank|world_size|device|is_main\w*|is_master\w*) = |return$|pass$"
-    r"|torch\.(cuda\.)?(set_device|manual_seed)|dist\.(init|destroy)|\w*\.?barrier\(|torch\.save|os\.|import |raise |assert "
-)
-
-
-def bypass(recording: Recording, rank: int, sample: Sample) -> Site:
+def bypass(recording: Recording, sample: Sample) -> Site:
     """Where the wrapped module was called without its wrapper: as seen, or else as the source says."""
     number = sample.facts.get("bypass_site")
     if isinstance(number, dict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
@@ -32,8 +32,14 @@ def by_group(recording: Recording) -> dict[str, dict[int, dict[int, Call]]]:
     return found
 
 
-def _place(call: Call) -> tuple[str, int, str]:
-    return call.site.file, call.site.line, call.site.via
+def _place(call: Call) -> tuple[str, int]:
+    return call.site.file, call.site.line
+
+
+def _caller(call: Call) -> tuple[str, int]:
+    """For calls from one helper function: the line that called it."""
+    path, _, line = call.site.via.rpartition(":")
+    return (path, int(line)) if line.isdigit() else ("", 0)
 
 
 def order_swap(recording: Recording) -> Finding | None:
@@ -49,19 +55,22 @@ def order_swap(recording: Recording) -> Finding | None:
         common = sorted(set.intersection(*(set(calls) for calls in ranks.values())))
         for index, seq in enumerate(common):
             here = {rank: calls[seq] for rank, calls in ranks.items()}
-            if len({_place(call) for call in here.values()}) < 2 or NO_SITE in {call.site for call in here.values()}:
+            place = _place if len({_place(call) for call in here.values()}) > 1 else _caller
+            if len({place(call) for call in here.values()}) < 2 or NO_SITE in {call.site for call in here.values()}:
                 continue
             for other in common[index + 1 : index + 1 + _NEAR]:
                 there = {rank: calls[other] for rank, calls in ranks.items()}
-                swapped = _exchanged(here, there)
+                swapped = _exchanged(here, there, place)
                 if swapped:
                     return _swap(here, there, swapped)
     return None
 
 
-def _exchanged(here: Mapping[int, Call], there: Mapping[int, Call]) -> tuple[int, ...]:
+def _exchanged(
+    here: Mapping[int, Call], there: Mapping[int, Call], place: Callable[[Call], tuple[str, int]]
+) -> tuple[int, ...]:
     """The ranks whose two calls are those of the majority, the other way round."""
-    pairs = {rank: (_place(here[rank]), _place(there[rank])) for rank in here}
+    pairs = {rank: (place(here[rank]), place(there[rank])) for rank in here}
     counts = Counter(pairs.values())
     most = max(counts.values())
     usual = next(pairs[rank] for rank in sorted(pairs) if counts[pairs[rank]] == most)

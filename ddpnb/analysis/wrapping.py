@@ -267,7 +267,7 @@ def _is_part(phase: Phase) -> bool:
 
 
 def _replaced(recording: Recording) -> Finding | None:
-    """DDP415: parameters that came into the module after it was wrapped."""
+    """DDP405: parameters that came into the module after it was wrapped."""
     replaced = {rank: phases for rank, phases in events(recording, "parameters replaced").items() if phases}
     if not replaced:
         return None
@@ -275,7 +275,7 @@ def _replaced(recording: Recording) -> Finding | None:
     names = tuple(str(name) for name in replaced[culprits[0]][0].facts.get("names") or ())
     severity: Severity = "error"
     return Finding(
-        "DDP415",
+        "DDP405",
         f"The model of {phrases.ranks(culprits)} got new parameters after it was wrapped: {', '.join(names[:4])}. "
         "Their gradients are not synchronised.",
         culprits,

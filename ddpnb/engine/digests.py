@@ -22,7 +22,7 @@ from ddpnb.model.samples import CHUNK_WORDS, units_of, width_of
 
 _WEIGHTS = (np.arange(4 * CHUNK_WORDS, dtype=np.uint32) * np.uint32(2654435761)) | np.uint32(1)
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_flatten = torch._C._nn.flatten_dense_tensors
+_flatten: Any = torch._C._nn.flatten_dense_tensors  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ def loss_facts(loss: torch.Tensor) -> tuple[str, list[float]]:
             if factor is not None and len(values) < 4:
                 values.append(1.0 / factor if name.startswith("Div") and factor else factor)
                 parts.append("scaled")
-        elif hasattr(node, "_saved_reduction"):
-            parts.append(f"{_plain(name)} {_REDUCTIONS.get(getattr(node, '_saved_reduction'), '?')}")
+        elif (reduction := getattr(node, "_saved_reduction", None)) is not None:
+            parts.append(f"{_plain(name)} {_REDUCTIONS.get(reduction, '?')}")
             break
         elif name.startswith(("SumBackward", "MeanBackward")):
             parts.append(_plain(name))

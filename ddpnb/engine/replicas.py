@@ -177,7 +177,7 @@ class Replicas(Hooks):
             "device_ids": args[0] if args else kwargs.get("device_ids"),
             "broadcast_buffers": args[3] if len(args) > 3 else kwargs.get("broadcast_buffers", True),
         }
-        for name in ("find_unused_parameters", "static_graph", "gradient_as_bucket_view", "bucket_cap_mb"):
+        for name in ("find_unused_parameters", "static_graph", "gradient_as_bucket_view", "bucket_cap_mb", "init_sync"):
             if name in kwargs:
                 named[name] = kwargs[name]
         self._write_model("DistributedDataParallel", module, group, named)
@@ -357,7 +357,9 @@ class Replicas(Hooks):
 
     def _adopt(self, optimizer: Any, parameters: list[Any]) -> list[Watched]:
         """Without a wrapper the optimizer's parameters are followed: somebody may average gradients by hand."""
-        if not dist.is_initialized() or dist.get_world_size() < 2 or any(hasattr(p, "device_mesh") for p in parameters):
+        sharded = any(hasattr(p, "device_mesh") for p in parameters)
+        parameters = [p for p in parameters if not hasattr(p, "device_mesh")]
+        if not dist.is_initialized() or dist.get_world_size() < 2 or not parameters:
             return []
         names = _names_from_frames(parameters)
         named = [(names.get(id(p), f"parameter {number}"), p) for number, p in enumerate(parameters)]
@@ -367,7 +369,7 @@ class Replicas(Hooks):
             {"name": s.name, "shape": list(s.shape), "dtype": s.dtype, "device": s.device, "trains": s.trains}
             for s in _specs(named, [])
         ]
-        self._save_model(number, "", type(optimizer).__name__, known, tensors, {})
+        self._save_model(number, "", type(optimizer).__name__, known, tensors, {"sharded": sharded})
         watched = self._watched[optimizer] = self._follow(number, (named, []))
         self._last = self._last or watched
         return [watched]
