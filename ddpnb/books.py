@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -38,25 +39,40 @@ class Books:
                 return
             try:
                 for rank, reader in readers.items():
-                    if reader.status.run != self._run:
-                        continue  # another run has the ranks, or this one has not begun there
+                    status = reader.status
+                    if status.run > self._run:
+                        continue  # another run has the ranks
+                    queued = _queued(status.pid)
+                    if status.run < self._run:  # not begun there
+                        self._ledger.take(rank, (), queued=queued)
+                        continue
                     if rank not in self._news:
                         self._news[rank] = News(reader)
                     calls, marks, lost = self._news[rank].look()
-                    self._ledger.take(rank, calls, marks, lost, ended_ns.get(rank, 0))
+                    self._ledger.take(rank, calls, marks, lost, ended_ns.get(rank, 0), queued)
             except Exception as error:
                 self._failure = f"{type(error).__name__}: {error}"[:300]
 
     def account(self, now_ns: int) -> Account:
         """The account up to this moment of the monotonic clock."""
         with self._lock:
-            found = self._ledger.account(now_ns, _cores())
+            found = self._ledger.account(now_ns, cores())
         if self._failure:
             found = replace(found, notes=(*found.notes, f"The account ends early: it failed ({self._failure})."))
         return found
 
 
-def _cores() -> int:
+def _queued(pid: int) -> tuple[int, int] | None:
+    """For how long the main thread of a process has waited for a core, as Linux's scheduler tells."""
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as file:
+            return time.monotonic_ns(), int(file.read(200).split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def cores() -> int:
+    """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 0

@@ -11,8 +11,9 @@ until it goes on it *communicates*. That counts only where the main thread stood
 - what was begun asynchronously, with other calls in its shadow, does not count; nor do calls of
   other threads, nor those on a GPU, for which the host does not wait.
 
-All that is claimed between two marks is shortened to the time in which the main thread used no CPU,
-so communication in the shadow of computing is not taken for a stop.
+All that is claimed between two marks is shortened to the time in which the main thread neither used
+a CPU nor stood in the queue for one (where the host tells that), so that communication in the shadow
+of computing is not taken for a stop.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from ddpnb.analysis.meetings import MOST_BLAMED, Claim, Meeting, blocks_host, seen_by_peers
-from ddpnb.analysis.notes import model_notes, notes
+from ddpnb.analysis.notes import model_notes, notes, start_notes
 from ddpnb.analysis.stragglers import name_stragglers
 from ddpnb.analysis.timeline import COMMUNICATION, Key, Timeline
 from ddpnb.model.account import Account, Mark, Parts, RankAccount
@@ -78,7 +79,13 @@ class Ledger:
         self._clocks_differ = 0
 
     def take(
-        self, rank: int, calls: Iterable[Call], marks: Iterable[Mark] = (), lost: int = 0, ended_ns: int = 0
+        self,
+        rank: int,
+        calls: Iterable[Call],
+        marks: Iterable[Mark] = (),
+        lost: int = 0,
+        ended_ns: int = 0,
+        queued: tuple[int, int] | None = None,
     ) -> None:
         """Add calls and marks of one rank, each in the order in which they came.
 
@@ -88,12 +95,15 @@ class Ledger:
             marks: new ones; among them all from before the end of these calls.
             lost: calls that nobody could read in time.
             ended_ns: when the script ended on this rank; 0 while it runs.
+            queued: a moment, and how long the main thread had waited for a core by then, if known.
         """
         known = self._ranks.setdefault(rank, _Rank())
         timeline = self._timelines.setdefault(rank, Timeline())
         known.lost += max(0, lost)
         known.ended_ns = max(known.ended_ns, ended_ns)
         timeline.take(marks)
+        if queued is not None:
+            timeline.queued(*queued)
         touched = {call.number: one for call in calls if (one := self._register(rank, call)) is not None}
         for one in touched.values():
             if not one.call.state.in_flight:
@@ -235,13 +245,15 @@ class Ledger:
         ranks = tuple(_rank_account(rank, self._ranks[rank], books[rank], now) for rank in sorted(self._ranks))
         gpu, seen = sum(one.on_gpu for one in self._ranks.values()), sum(one.seen for one in self._ranks.values())
         host_only = gpu > seen / 2
-        waits = {rank: self._ranks[rank].late if host_only else books[rank].spent()[0] for rank in books}
+        waits = {rank: self._ranks[rank].late if host_only else books[rank].spent()[1] for rank in books}
         stragglers, pattern = name_stragglers(ranks, waits, self._times_last)
         missed = sum(one.unknown for one in self._ranks.values()) + unknown.total()
         made = seen + sum(one.lost for one in self._ranks.values())
         covered = max(0.0, (seen - missed) / made) if made else 1.0
         found = Account(ranks, stragglers, pattern, covered, host_only)
-        return replace(found, notes=notes(found, clocks_differ=self._clocks_differ, cores=cores))
+        told = notes(found, clocks_differ=self._clocks_differ, cores=cores)
+        at_start = [books[rank].spent()[0] for rank in books]
+        return replace(found, notes=(*start_notes(found, at_start), *told))
 
     def _pending(self, now: int) -> list[tuple[Meeting | None, Claim]]:
         """What calls claim that are not over, or to which not all have come."""
@@ -275,11 +287,11 @@ def _book(timeline: Timeline, claim: Claim, last: int = 0, late: tuple[int, ...]
 
 
 def _rank_account(rank: int, known: _Rank, timeline: Timeline, now: int) -> RankAccount:
-    spent, data = timeline.spent()
+    _, spent, data = timeline.spent()
     ended = timeline.ended or known.ended_ns
     end = max(ended or now, timeline.last or 0)
-    begin = timeline.began if timeline.began is not None else timeline.first if timeline.first is not None else end
-    first = timeline.first if timeline.first is not None else end
+    first = timeline.started if timeline.started is not None else end
+    begin = timeline.began if timeline.began is not None else min(first, timeline.first or first)
     last = timeline.last if timeline.last is not None and ended else end
     talked, waited = spent[COMMUNICATION], Counter[int]()
     for (other, _), length in spent.items():

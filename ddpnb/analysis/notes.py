@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ddpnb.analysis.quantities import percent
+from collections import Counter
+from collections.abc import Iterable
+
+from ddpnb.analysis.quantities import percent, span
+from ddpnb.analysis.timeline import COMMUNICATION, Key
 from ddpnb.model.account import Account
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Model, TensorSpec
@@ -39,6 +43,20 @@ def notes(account: Account, *, clocks_differ: int = 0, cores: int = 0) -> tuple[
             "turn of one is the waiting of the others."
         )
     return tuple(found)
+
+
+def start_notes(account: Account, waits: Iterable[Counter[Key]]) -> tuple[str, ...]:
+    """Whether the ranks waited for one another before the training had begun."""
+    found: Counter[Key] = Counter()
+    for counter in waits:
+        found.update(counter)
+    del found[COMMUNICATION]
+    waited = found.total() * 1e-9
+    if waited < max(0.5, 0.05 * sum(rank.wall_s for rank in account.ranks)):
+        return ()
+    (rank, site), _ = found.most_common(1)[0]
+    where = f" in {site}" if site.line else ""
+    return (f"Before the first step was done the ranks waited {span(waited)} in all, mostly for rank {rank}{where}.",)
 
 
 def model_notes(recording: Recording) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """One rank's time line: the intervals between its marks, and what blocked its main thread in each.
 
 A mark is a moment at which the rank read its clocks. Calls claim time in the interval in which they
-began. What they claim together cannot be more than the time in which the main thread used no CPU:
-that is how communication which ran while the rank computed is told from communication for which it
-stood still.
+began. What they claim together cannot be more than the time in which the main thread neither used a
+CPU nor stood in the queue for one: that is how communication which ran while the rank computed is
+told from communication for which it stood still.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ Key = tuple[int, Site]
 COMMUNICATION: Key = (-1, NO_SITE)
 
 _KEPT = 4096  # intervals; older ones are only kept in the sums
+_TRAINS = 3  # steps: from so many on, what came before the first is the start and not the training
 _KEYS = 8192  # different (rank, line) of one rank
 
 
@@ -44,13 +45,13 @@ class Interval:
         self.certain: Counter[Key] = Counter()
         self.uncertain: Counter[Key] = Counter()
 
-    def claims(self) -> Counter[Key]:
-        """What was claimed, as far as it fits."""
+    def claims(self, queued: float = 0.0) -> Counter[Key]:
+        """What was claimed, as far as it fits beside so much time in the queue for a core."""
         if self.ended is None:
             return self.certain + self.uncertain
         room = max(0, self.ended - self.began - self.data)
         if self.idle is not None:
-            room = min(room, self.idle)
+            room = max(0.0, min(room, self.idle - queued))
         fitting = _shrunk(self.certain, room)
         return fitting + _shrunk(self.uncertain, room - fitting.total())
 
@@ -83,7 +84,9 @@ class Timeline:
         self._intervals = [Interval(0)]
         self._starts = [0]
         self._sums: Counter[Key] = Counter()  # of intervals that are not kept any more
+        self._start_sums: Counter[Key] = Counter()
         self._data = 0
+        self._work: Mark | None = None  # the first after a backward pass or step
         self._mark: Mark | None = None  # the last
         self._number = -1
         self._first_step: Mark | None = None
@@ -91,6 +94,7 @@ class Timeline:
         self._first_cpu: Mark | None = None
         self._last_cpu: Mark | None = None
         self._step_parts: deque[Parts] = deque(maxlen=_KEPT)  # of steps whose intervals are not kept
+        self._queue: tuple[list[int], list[int]] = ([], [])  # moments, and time in the queue for a core until then
 
     # -- marks
 
@@ -122,10 +126,37 @@ class Timeline:
             self.ended = mark.at_ns
         else:
             self.saw(mark.at_ns)
+            self._work = self._work or mark
         if mark.kind == "step":
             self._first_step, self._last_step = self._first_step or mark, mark
         if mark.cpu_ns:
             self._first_cpu, self._last_cpu = self._first_cpu or mark, mark
+
+    def queued(self, at: int, length: int) -> None:
+        """Up to this moment the main thread stood so long in the queue for a core (both only grow)."""
+        moments, lengths = self._queue
+        if moments and (at <= moments[-1] or length < lengths[-1]):
+            return
+        moments.append(at)
+        lengths.append(length)
+        if len(moments) > 4 * _KEPT:
+            del moments[1:-1:2], lengths[1:-1:2]
+
+    def _claims(self, interval: Interval) -> Counter[Key]:
+        if interval.ended is None or len(self._queue[0]) < 2:
+            return interval.claims()
+        return interval.claims(self._queued_until(interval.ended) - self._queued_until(interval.began))
+
+    def _queued_until(self, at: int) -> float:
+        """Between two looks it is taken to have grown evenly."""
+        moments, lengths = self._queue
+        place = bisect_right(moments, at)
+        if place == 0:
+            return lengths[0]
+        if place == len(moments):
+            return lengths[-1]
+        share = (at - moments[place - 1]) / (moments[place] - moments[place - 1])
+        return lengths[place - 1] + share * (lengths[place] - lengths[place - 1])
 
     def saw(self, at: int) -> None:
         """Something of the training happened at this moment."""
@@ -161,11 +192,12 @@ class Timeline:
         least, most = len(self._intervals) - _KEPT // 2, len(self._intervals) - 1
         many = next((n for n in range(least, most) if self._intervals[n - 1].closed_by == "step"), most)
         old = self._intervals[:many]
-        self._step_parts.extend(_steps(old))
+        self._step_parts.extend(self._steps(old))
         for interval in old:
-            for key, length in interval.claims().items():
-                if key in self._sums or len(self._sums) < _KEYS:
-                    self._sums[key] += length
+            sums = self._sums if interval.began >= self._training else self._start_sums
+            for key, length in self._claims(interval).items():
+                if key in sums or len(sums) < _KEYS:
+                    sums[key] += length
         del self._intervals[:many], self._starts[:many]
 
     # -- sums
@@ -177,21 +209,52 @@ class Timeline:
         new._sums = self._sums.copy()
         return new
 
-    def spent(self) -> tuple[Counter[Key], int]:
-        """What was claimed in all, and the time inside data loaders."""
-        found = Counter(self._sums)
+    @property
+    def _training(self) -> int:
+        return self._work.at_ns if self._work is not None and self.steps >= _TRAINS else 0
+
+    @property
+    def started(self) -> int | None:
+        """The end of the start: the first backward pass or step is over; without steps, the first call."""
+        return self._training or self.first
+
+    def spent(self) -> tuple[Counter[Key], Counter[Key], int]:
+        """What was claimed before the start was over and after it, and the time inside data loaders after it."""
+        training, start, found = self._training, Counter(self._start_sums), Counter(self._sums)
         for interval in self._intervals:
-            found.update(interval.claims())
-        return found, self._data
+            (found if interval.began >= training else start).update(self._claims(interval))
+        before = self._work.data_ns if training and self._work is not None else 0
+        return start, found, max(0, self._data - before)
 
     def step(self) -> Parts | None:
         """The medians of a step's parts, over the last steps, the very first left out."""
-        parts = [*self._step_parts, *_steps(self._intervals)]
+        parts = [*self._step_parts, *self._steps(self._intervals)]
         if len(parts) > 1 and len(parts) >= self.steps:
             parts = parts[1:]
         if not parts:
             return None
         return Parts(*(median(getattr(one, name) for one in parts) for name in PARTS))
+
+    def _steps(self, intervals: list[Interval]) -> list[Parts]:
+        """The parts of every step that these intervals hold whole: they end at a step, and so did what was before."""
+        found: list[Parts] = []
+        length = data = waiting = communication = 0
+        whole = True
+        for interval in intervals:
+            if interval.ended is None:
+                break
+            claims = self._claims(interval)
+            talked = claims[COMMUNICATION]
+            waiting, communication = waiting + claims.total() - talked, communication + talked
+            length, data = length + interval.ended - interval.began, data + interval.data
+            whole = whole and interval.began > 0
+            if interval.closed_by in ("step", "begin"):
+                if interval.closed_by == "step" and whole:
+                    compute = max(0, length - waiting - communication - data)
+                    found.append(Parts(*(ns * 1e-9 for ns in (compute, waiting, communication, data))))
+                length = data = waiting = communication = 0
+                whole = True
+        return found
 
     @property
     def pace(self) -> float | None:
@@ -209,25 +272,3 @@ class Timeline:
         if first is None or last is None or last.at_ns <= first.at_ns or threads <= 0:
             return None
         return max(0, last.cpu_ns - first.cpu_ns) / ((last.at_ns - first.at_ns) * threads)
-
-
-def _steps(intervals: list[Interval]) -> list[Parts]:
-    """The parts of every step that these intervals hold whole: they end at a step, and so did what was before."""
-    found: list[Parts] = []
-    length = data = waiting = communication = 0
-    whole = True
-    for interval in intervals:
-        if interval.ended is None:
-            break
-        claims = interval.claims()
-        talked = claims[COMMUNICATION]
-        waiting, communication = waiting + claims.total() - talked, communication + talked
-        length, data = length + interval.ended - interval.began, data + interval.data
-        whole = whole and interval.began > 0
-        if interval.closed_by in ("step", "begin"):
-            if interval.closed_by == "step" and whole:
-                compute = max(0, length - waiting - communication - data)
-                found.append(Parts(*(ns * 1e-9 for ns in (compute, waiting, communication, data))))
-            length = data = waiting = communication = 0
-            whole = True
-    return found

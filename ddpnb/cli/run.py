@@ -9,6 +9,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+from ddpnb.cli import scaling
 from ddpnb.errors import DdpnbError, UsageError
 
 HELP = "run a torchrun script on N local ranks and be told why it hangs"
@@ -33,6 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--debug", action="store_true", help="set the debugging variables that are safe")
     parser.add_argument("--log-dir", metavar="DIR", help="keep each rank's output whole, in DIR/rank0.log ...")
     parser.add_argument("--json", metavar="FILE", help="write the verdict file")
+    parser.add_argument("--account", action="store_true", help="say in the end where each rank's time went")
+    parser.add_argument(
+        "--scaling", metavar="N,N", help="run on each of these numbers of ranks and compare, as in --scaling 1,2,4"
+    )
     parser.add_argument("script", metavar="SCRIPT", help="the training script, as for torchrun")
     parser.add_argument("args", nargs=argparse.REMAINDER, metavar="ARGS", help="its arguments")
 
@@ -65,6 +70,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from ddpnb.world import check_script, launch
 
     check_script(arguments.script)
+    if arguments.scaling is not None:
+        return scaling.run(arguments)
     n = arguments.nproc if arguments.nproc is not None else (count_gpus() or 2)
     if arguments.json is not None:
         _check_writable(arguments.json)
@@ -84,6 +91,8 @@ def _run(arguments: argparse.Namespace) -> int:
             text.show(found)
         if arguments.json is not None:
             found.save(arguments.json)
+        if arguments.account:
+            print(going.account, file=sys.stderr, flush=True)
         return going.exit_status
 
 

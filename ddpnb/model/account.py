@@ -40,8 +40,8 @@ class Parts:
     ``waiting``: the main thread stood in a collective (or a receive) that others had not come to.
     ``communication``: it stood there after all had come, or nobody knows whether they had.
     ``data``: it was inside ``next()`` of a data loader, whether that waits or computes.
-    ``compute``: all else between the first and the last collective, backward pass or step:
-    mostly Python and kernels, with communication that ran in their shadow.
+    ``compute``: all else after the start and before the last collective, backward pass or step:
+    Python and kernels, communication in their shadow, and waiting for a core.
     """
 
     compute: float = 0.0
@@ -66,7 +66,11 @@ PARTS = ("compute", "waiting", "communication", "data")
 
 @dataclass(frozen=True, slots=True)
 class RankAccount:
-    """One rank's time. ``other_s``: before its first and after its last collective, backward pass or step."""
+    """One rank's time.
+
+    ``other_s`` is no part of the training: the start, up to the end of the first backward pass or
+    step (without steps, up to the first collective), and the time after the last of them.
+    """
 
     rank: int
     wall_s: float = 0.0

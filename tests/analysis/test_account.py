@@ -16,7 +16,7 @@ from ddpnb.model.replicas import Model, TensorSpec
 from tests.analysis.recordings import Rank, line, record
 
 MS = 1_000_000
-BASE = 1_000 * MS
+BASE = 100_000 * MS
 MAIN, OTHER = 7, 8
 SITE = Site("train.py", 57, "main")
 
@@ -195,6 +195,17 @@ def test_a_claim_is_shortened_to_the_time_without_cpu():
     assert parts(found, 0) == (80, 0, 20, 0)
 
 
+def test_time_in_the_queue_for_a_core_is_no_communication():
+    """Of 100 ms without CPU the main thread wanted to run for 60."""
+    ledger = Ledger()
+    story = Story(0).mark("begin", 0).call(0, 100).mark("step", 100)
+    ledger.take(0, story.calls, story.marks, queued=(at(-50), 0))
+    ledger.take(0, (), queued=(at(0), 7 * MS))
+    ledger.take(0, (), queued=(at(50), 37 * MS))
+    ledger.take(0, (), queued=(at(150), 97 * MS))
+    assert parts(ledger.account(), 0) == (60, 0, 40, 0)
+
+
 def test_ddp_waits_until_the_end_of_the_backward_pass():
     """Its calls are found to be done at the next call only; the last of a pass is waited for, in C++."""
     fast, slow = Story(0, 1), Story(0, 1)
@@ -269,8 +280,25 @@ def test_all_parts_make_up_the_wall_time():
 
 
 def test_what_comes_before_the_first_call_is_no_compute():
-    found = told(training(), training())
+    found = told(training(steps=2), training(steps=2))
     assert found.ranks[0].other_s == pytest.approx(0.555)
+
+
+def test_the_start_with_the_first_step_is_no_training():
+    found = told(training(), training(slow_compute=30))
+    assert found.ranks[0].other_s == pytest.approx(0.6)
+    assert parts(found, 0) == (200, 120, 40, 40)
+
+
+def test_waiting_at_the_start_is_a_note():
+    stories = [Story(0, 1).mark("begin", -9_000), Story(0, 1).mark("begin", -9_000)]
+    for story, entered in zip(stories, (-9_000, -2_000), strict=True):
+        story.call(entered, -1_900)
+        for step in range(5):
+            story.call(100 * step, 100 * step + 1).mark("step", 100 * step + 50)
+    found = told(*stories)
+    assert found.stragglers == ()
+    assert [note for note in found.notes if "Before the first step" in note and "7.0 s" in note and "rank 1" in note]
 
 
 def test_utilisation_is_process_time_over_wall_time_and_threads():
@@ -400,7 +428,7 @@ def test_a_long_run_keeps_its_sums(monkeypatch):
                 story.marks[1 + piece : 51 + piece] if piece else story.marks[:51],
             )
     found = ledger.account()
-    assert found.ranks[0].parts.waiting == pytest.approx(4e-3 * steps)
+    assert found.ranks[0].parts.waiting == pytest.approx(4e-3 * (steps - 1))
     assert found.ranks[0].steps == steps
     assert found.ranks[0].step.waiting == pytest.approx(4e-3)
     assert len(ledger._timelines[0]._intervals) <= 64
@@ -444,7 +472,7 @@ def test_odd_input_never_raises(seed):
     for _ in range(60):
         ledger.take(
             dice.randrange(4), [call() for _ in range(dice.randrange(8))], [mark() for _ in range(dice.randrange(4))],
-            number(), number(),
+            number(), number(), dice.choice((None, (number(), number()))),
         )  # fmt: skip
         found = ledger.account(number(), dice.randrange(4))
         assert 0 <= found.covered <= 1

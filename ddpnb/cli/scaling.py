@@ -1,0 +1,80 @@
+"""``ddpnb run --scaling 1,2,4``: the same script on more and more ranks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from ddpnb.errors import UsageError
+
+_MOST_RANKS = 4096
+_WORST = ("ok", "divergence", "crash", "hang")  # from good to bad
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """The world sizes of ``--scaling``, in ascending order, each once.
+
+    Raises:
+        UsageError: something else than positive whole numbers between commas.
+    """
+    hint = "Give world sizes between commas: --scaling 1,2,4."
+    found: set[int] = set()
+    for part in text.split(","):
+        number = part.strip()
+        if not (number.isascii() and number.isdigit() and len(number) <= len(str(_MOST_RANKS))):
+            raise UsageError(f"--scaling takes whole numbers of ranks, not {part!r}.", hint)
+        if not 1 <= int(number) <= _MOST_RANKS:
+            raise UsageError(f"--scaling: a world needs 1 to {_MOST_RANKS} ranks, not {number}.", hint)
+        found.add(int(number))
+    return tuple(sorted(found))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the script once per world size and compare; returns the exit status of the worst run.
+
+    Raises:
+        UsageError: options that do not go together.
+    """
+    wanted = sizes(arguments.scaling)
+    if arguments.nproc is not None:
+        raise UsageError("--scaling says how many ranks there are: leave out -n.")
+    if arguments.json is not None:
+        raise UsageError("--json holds the verdict of one run: leave it out with --scaling.")
+    from ddpnb.analysis.scaling import compare
+    from ddpnb.books import cores
+    from ddpnb.cluster import devices
+    from ddpnb.model.account import Account
+    from ddpnb.model.findings import Outcome
+    from ddpnb.render import text
+    from ddpnb.render.scaling import scaling
+    from ddpnb.world import launch
+
+    devices.plan(wanted[-1], arguments.backend)  # more ranks than fit: said before anything has run
+    # A world of one would compute with all cores, as torchrun has it, and the others with one per rank.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    done: list[tuple[int, Account, Outcome, float]] = []
+    statuses: dict[str, int] = {}
+    try:
+        for size in wanted:
+            folder = os.path.join(arguments.log_dir, f"{size}ranks") if arguments.log_dir is not None else None
+            with launch(
+                size, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience,
+                debug=arguments.debug,
+            ) as world:  # fmt: skip
+                going = world.run(
+                    arguments.script, *arguments.args, log_dir=folder, stream=None, leave_after_crash=True
+                )
+                found = going.wait().diagnosis
+                if found.outcome != "ok":
+                    print(f"ddpnb: on {size} rank{'s' * (size > 1)}:", file=sys.stderr)
+                    text.show(found)
+                account = going.account
+                done.append((size, account, found.outcome, found.timing.get("run_s", 0.0)))
+                statuses.setdefault(found.outcome, going.exit_status)
+                if arguments.account:
+                    print(f"on {size} rank{'s' * (size > 1)}:\n{account}\n", flush=True)
+    finally:
+        if done:
+            print(scaling(compare(done), cores()), flush=True)
+    return statuses[max(statuses, key=_WORST.index)]

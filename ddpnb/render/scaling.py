@@ -1,0 +1,44 @@
+"""Scaling as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddpnb.analysis.quantities import percent, span
+from ddpnb.analysis.scaling import Scaled
+from ddpnb.model.account import PARTS
+from ddpnb.render.account import WORDS
+
+_HEADER = ("ranks", "run", "steps/s", "speed-up", "efficiency", *(WORDS[part] for part in PARTS), "")
+_WHAT = (
+    "Speed-up counts batches: ranks times steps per second, against the first row. A script that divides\n"
+    "one batch among its ranks does the same work in every row: read its steps per second."
+)
+
+
+def scaling(rows: Sequence[Scaled], cores: int = 0) -> str:
+    """The table, with what its numbers mean; ends without a newline."""
+    cells = [_HEADER, *(_row(one) for one in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    if any(one.efficiency is not None for one in rows):
+        lines += ["", _WHAT]
+    else:
+        lines += ["", "No optimizer steps were seen: there is nothing to compare but the time of the runs."]
+    crowded = [one.size for one in rows if cores and sum(rank.threads for rank in one.account.ranks) > cores]
+    if crowded:
+        lines.append(f"This machine has {cores} cores: from {crowded[0]} ranks on they take turns.")
+    return "\n".join(lines)
+
+
+def _row(one: Scaled) -> tuple[str, ...]:
+    parts, pace = one.account.parts, one.account.steps_per_s
+    return (
+        str(one.size),
+        span(one.run_s),
+        f"{pace:.3g}" if pace is not None else "-",
+        f"{one.speed_up:.2f}" if one.speed_up is not None else "-",
+        percent(one.efficiency) if one.efficiency is not None else "-",
+        *(percent(parts.share(part)) if parts.total > 0 else "-" for part in PARTS),
+        "" if one.outcome == "ok" else one.outcome,
+    )
