@@ -105,7 +105,8 @@ def _where(one: Straggler) -> str:
 def table(account: Account, *, colour: bool = False, width: int | None = None) -> str:
     """The whole account; ends without a newline."""
     width = width or min(100, shutil.get_terminal_size((100, 24)).columns)
-    lines = [_paint(f"ddpnb: {one}" if not n else one, colour) for n, one in enumerate(_wrap(headline(account), width))]
+    head = [f"ddpnb: {one}" if not n else one for n, one in enumerate(_wrap(headline(account), width))]
+    lines: list[str] = []
     shown, left = _shown(account)
     if shown:
         rows = [_HEADER, *(_row(one) for one in shown)]
@@ -117,15 +118,19 @@ def table(account: Account, *, colour: bool = False, width: int | None = None) -
         if left:
             lines.append(f"({left} more ranks are not shown)")
     for one in _sentences(account):
-        lines += textwrap.wrap(one, width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-    return "\n".join(relative(printable(line)) if not colour else line for line in lines)
+        lines += textwrap.wrap(_clean(one), width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join([*(_paint(one, colour) for one in head), *lines])
 
 
 _HEADER = ("rank", "wall", *(WORDS[part] for part in PARTS), "start, end", "CPU used", "steps")
 
 
+def _clean(text: str) -> str:
+    return relative(printable(text))
+
+
 def _wrap(sentence: str, width: int) -> list[str]:
-    return textwrap.wrap(relative(printable(sentence)), max(20, width - 7), break_long_words=False)
+    return textwrap.wrap(_clean(sentence), max(20, width - 7), break_long_words=False)
 
 
 def _shares(parts: Parts) -> list[str]:
@@ -234,4 +239,4 @@ def _html_row(one: RankAccount) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(relative(printable(text)))
+    return escape(_clean(text))
