@@ -1,0 +1,71 @@
+"""Data that are wrong are named, data that are merely odd are not. Real ranks, real loaders."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ddpnb.analysis import data
+from ddpnb.analysis.standing import standings
+from ddpnb.analysis.workers import stalled_worker
+from tests.conftest import VICTIMS, marked_lines
+
+CASES = {
+    "no_sampler": ("DDP501", [0, 1, 2, 3]),
+    "seeded_alike": ("DDP501", [0, 1, 2, 3]),
+    "first_shard_for_all": ("DDP501", [0, 1, 2, 3]),
+    "epoch_not_set": ("DDP502", [0, 1, 2, 3]),
+    "seed_of_rank": ("DDP503", [1, 2, 3]),
+    "files_unsorted": ("DDP503", [1, 2, 3]),
+    "split_without_seed": ("DDP503", [1, 2, 3]),
+}
+HEALTHY = re.findall(r"^def (\w+)\(rank\)", (VICTIMS / "data_healthy.py").read_text(), re.MULTILINE)
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("case", CASES)
+def test_named(world, case):
+    run = world.run(VICTIMS / "data.py", case, stream=None).wait(60)
+    assert all(ending is not None and ending.well for ending in run.endings.values()), run.log(0)
+    (finding,) = data.find(run.recording)
+    assert (finding.code, list(finding.culprits)) == CASES[case], str(finding)
+    lines = marked_lines(VICTIMS / "data.py", "culprit", case)
+    assert {site.line for _, site in finding.where} == lines and len(finding.where) == 4
+
+
+@pytest.mark.world
+def test_uneven_shards(world):
+    run = world.run(VICTIMS / "data.py", "uneven", stream=None).wait(60)
+    assert run.done and run.outcome == "hang", str(run.diagnosis)
+    finding = data.uneven_shards(run.recording, stopped=True)
+    assert finding is not None and finding.culprits == (1,)
+    assert "6 batches" in finding.summary and "8" in finding.summary
+    assert {site.line for _, site in finding.where} == marked_lines(VICTIMS / "data.py", "culprit", "uneven")
+    assert "out of the loop" in run.recording.ranks[1].output
+
+
+@pytest.mark.world
+@pytest.mark.parametrize(("case", "culprit"), [("worker_waits", 1), ("environment_waits", 2)])
+def test_a_process_of_the_rank_stands_still(world, case, culprit):
+    run = world.run(VICTIMS / "data.py", case, stream=None).wait(60)
+    assert run.done and run.outcome == "hang", str(run.diagnosis)
+    first = run.diagnosis.errors[0]
+    found = first if first.code == "DDP507" else stalled_worker(run.recording, standings(run.recording), first)
+    assert found is not None, str(run.diagnosis)
+    assert (found.code, found.culprits) == ("DDP507", (culprit,))
+    lines = marked_lines(VICTIMS / "data.py", "culprit", case)
+    assert dict(found.where)[culprit].line in lines, found
+    children = run.recording.ranks[culprit].children
+    assert children and all(child.stacks for child in children if child.status != "Z")
+    assert not run.recording.ranks[0].children  # it waits in a collective: its workers are left alone
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("case", HEALTHY)
+def test_silent(world, case):
+    run = world.run(VICTIMS / "data_healthy.py", case, stream=None).wait(90)
+    assert run.outcome == "ok", str(run.diagnosis) + run.log(0)[-2000:]
+    assert data.find(run.recording) == []
+    assert not [p for record in run.recording.ranks.values() for p in record.phases if p.name == "hooks detached"]
+    assert {"cores", "memory_total", "shm_free", "oom_kills", "oom_kills_before"} <= set(run.recording.host)
