@@ -62,6 +62,9 @@ def _explain(
 ) -> Finding | None:
     present = [rank for rank in gone if rank in standings]
     starting = [rank for rank in waiting if standings[rank].kind is Kind.START]
+    claims = startup.wrong_claims(standings, starting) if starting else None
+    if claims is not None:
+        return claims
     if starting and (absent := [rank for rank in gone if rank not in standings]):
         return startup.world_too_large(standings, starting, absent)
     elsewhere = [rank for rank in present if standings[rank].kind in (Kind.ELSEWHERE, Kind.FROZEN)]

@@ -8,6 +8,7 @@ script changed them in between.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.samples import tensor_name
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -49,7 +51,8 @@ def comparable(models: Mapping[int, Model]) -> bool:
 
 def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Finding | None:
     model = models[min(models)]
-    parameters = [unit for unit in _units(recording, number) if not _is_buffer(model, unit)]
+    ignored = {tensor.name for tensor in model.tensors if tensor.ignored}
+    parameters = [u for u in _units(recording, number) if not _is_buffer(model, u) and tensor_name(u) not in ignored]
     drift = first_difference(recording, number, names=parameters)
     if not model.wrapper:
         return _by_hand(recording, number, model)
@@ -59,6 +62,7 @@ def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Fi
         _hyper_differ(recording, number, model),
         _drifted(recording, model, drift),
         _buffers(recording, number, model),
+        _left_alone(recording, number, model, ignored),
     ):
         if cause is not None:
             return cause
@@ -223,12 +227,10 @@ def _drifted(recording: Recording, model: Model, found: Difference | None) -> Fi
 
 def _unlike_from_the_start(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP405: the wrapper did not make them equal."""
-    told = (
-        "it was made with init_sync=False, so nothing was broadcast"
-        if model.options.get("init_sync") is False
-        else ("what the wrapper broadcast did not reach them")
-    )
-    return silent(
+    told = "what the wrapper broadcast did not reach them"
+    if model.options.get("init_sync") is False:
+        told = "it was made with init_sync=False, so nothing was broadcast"
+    finding = silent(
         recording,
         "DDP405",
         f"The replicas of {model.module} are not the same when they are wrapped: {told}.",
@@ -239,6 +241,8 @@ def _unlike_from_the_start(recording: Recording, model: Model, found: Difference
         suspects.NONE,
         tensors=found.tensors,
     )
+    models = models_of(recording)[found.model]
+    return _with_where(finding, _known((rank, m.site) for rank, m in sorted(models.items())))
 
 
 def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
@@ -268,9 +272,9 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
     evidence += _differ(found)
     if found.turn - 1 in turns:
         evidence.append(f"At forward {found.turn - 1} all ranks still held the same.")
+    sites = {rank: _site(phases[-1]) for rank, phases in early.items() if phases}
     read = [r for r in loaders if any(p.name == "checkpoint read" for p in recording.ranks[r].phases)]
     if read and len(loaders) < len(found.samples):
-        sites = {rank: _site(phases[-1]) for rank, phases in early.items() if phases}
         return Finding(
             "DDP601",
             f"{phrases.ranks(loaders, True)} loaded a state into {model.module}, the others did not: the replicas differ "
@@ -284,7 +288,7 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
             "broadcasts parameters and buffers from rank 0 when it is made, and never again.",
             tensors=found.tensors[:20],
         )
-    return silent(
+    finding = silent(
         recording,
         "DDP405",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'holds', 'hold')} other parameters of {model.module} than the "
@@ -297,6 +301,9 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
         suspects.PARAMETERS,
         tensors=found.tensors,
     )
+    if loaders == culprits:  # what they loaded came from their own memory, and this is where
+        finding = _with_where(finding, _known((rank, sites[rank]) for rank in culprits))
+    return finding
 
 
 def _steps_differ(recording: Recording, model: Model, found: Difference, steps: dict[int, int]) -> Finding:
@@ -429,6 +436,7 @@ def _by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
         "all parameters before every step, or let DistributedDataParallel do it.",
         suspects.PARAMETERS,
         tensors=found.tensors,
+        wanted=None if agreed or sharded else re.compile(r"broadcast"),
     )
 
 
@@ -436,6 +444,31 @@ def _inputs_never_differ(recording: Recording) -> bool:
     """Whether all ranks had the same losses: equal gradients then prove nothing."""
     losses = [tuple(s.facts.get("loss") for s in r.samples if s.kind == "backward") for r in recording.ranks.values()]
     return len(set(losses)) < 2
+
+
+def _left_alone(recording: Recording, number: int, model: Model, ignored: set[str]) -> Finding | None:
+    """DDP405: parameters that the wrapper was told to ignore, that began alike and are trained apart."""
+    units = [unit for unit in _units(recording, number) if tensor_name(unit) in ignored]
+    turns = by_turn(recording, number, "forward")
+    if not units or 1 not in turns or len(turns[1]) < 2 or differing(turns[1], units):
+        return None
+    found = first_difference(recording, number, kinds=("forward", "updated"), names=units)
+    if found is None:
+        return None
+    ranks = tuple(sorted(found.samples))
+    return silent(
+        recording,
+        "DDP405",
+        f"{', '.join(found.tensors[:3])} of {model.module} {phrases.verb(set(range(len(found.tensors))), 'is', 'are')} left out by {model.wrapper} and "
+        f"{phrases.verb(set(range(len(found.tensors))), 'differs', 'differ')} between ranks since forward {found.turn}.",
+        found.samples,
+        ranks,
+        ["The ranks began with the same values, and the optimizer trains them on each rank apart.", *_differ(found)],
+        "Let the wrapper have all parameters that are trained, or synchronise these gradients by hand.",
+        suspects.NONE,
+        tensors=found.tensors,
+        wanted=re.compile(r"to_ignore"),
+    )
 
 
 def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
@@ -540,10 +573,11 @@ def silent(
     words: suspects.Words,
     tensors: tuple[str, ...] = (),
     severity: Severity = "error",
+    wanted: suspects.Words | None = None,
 ) -> Finding:
     """A finding whose culprits are pointed to by their source: a line that only they run, if there is one."""
     waiting = tuple(rank for rank in sorted(samples) if rank not in culprits)
-    places, reasons = suspects.lines(recording, samples, culprits, words, tensors)
+    places, reasons = suspects.lines(recording, samples, culprits, words, tensors, wanted)
     return Finding(
         code, summary, culprits, waiting, None, _known(places), (*evidence, *reasons), remedy, severity, tensors[:20]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.standing import Standing, where
-from ddpnb.analysis.waits import Wait, address_of, as_int, members_of
+from ddpnb.analysis.waits import Wait, address_of, as_int, claim_of, members_of
 from ddpnb.model.findings import Finding
 
 
@@ -26,6 +26,41 @@ def world_too_large(standings: dict[int, Standing], starting: list[int], absent:
             for rank in starting[:8]
         ),
         "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
+    )
+
+
+def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding | None:
+    """DDP103 or DDP101: processes that claim a rank which is another's, or which does not exist."""
+    claims = {rank: claim_of(standings[rank].record) for rank in starting}
+    sizes = {rank: as_int(standings[rank].phase.facts.get("world_size")) or len(standings) for rank in starting}  # type: ignore[union-attr]
+    outside = tuple(rank for rank in starting if not 0 <= claims[rank] < sizes[rank])
+    double = tuple(
+        rank for rank in starting if claims[rank] != rank and claims[rank] in (claims[o] for o in starting if o != rank)
+    )
+    culprits = outside or double
+    if not culprits:
+        return None
+    waiting = tuple(rank for rank in starting if rank not in culprits)
+    if outside and all(claims[rank] != rank for rank in starting):  # a numbering of their own, on all of them
+        culprits, waiting = tuple(starting), ()
+    told = f"claim{'s' * (len(culprits) == 1)}"
+    summary = (
+        f"{phrases.ranks(culprits, True)} {told} a rank that does not exist in a world of {sizes[culprits[0]]}."
+        if outside
+        else f"{phrases.ranks(culprits, True)} {told} rank {claims[culprits[0]]}, which another process has claimed."
+    )
+    return Finding(
+        "DDP101" if outside else "DDP103",
+        summary,
+        culprits,
+        waiting,
+        None,
+        where(standings, [*culprits, *waiting]),
+        tuple(
+            f"The process of rank {rank} claims rank {claims[rank]} of {sizes[rank]}{phrases.at(standings[rank].site)}."
+            for rank in starting[:8]
+        ),
+        "Take the rank from the launcher (RANK in the environment counts from 0), do not compute it.",
     )
 
 

@@ -164,6 +164,7 @@ def lines(
     culprits: Iterable[int],
     words: Words,
     tensors: Iterable[str] = (),
+    wanted: Words | None = None,
 ) -> tuple[tuple[tuple[int, Site], ...], list[str]]:
     """Where culprits and the others are pointed to, and why there.
 
@@ -176,7 +177,7 @@ def lines(
     found = None
     if chosen and chosen[0] in samples and samples[chosen[0]].site != NO_SITE:
         site = samples[chosen[0]].site
-        found = best(recording, site, words, tensors)
+        found = best(recording, site, words, tensors, wanted)
         if found is not None:
             why = f", if {found.conditions[-1]}" if found.conditions else ""
             reasons.append(f"Look at {site.file}:{found.line}: {found.text.splitlines()[0][:100]}{why}.")
@@ -190,8 +191,19 @@ def lines(
     return tuple(places), reasons
 
 
-def best(recording: Recording, site: Site, words: Words, tensors: Iterable[str] = ()) -> Statement | None:
-    """The most likely statement in the file of ``site``; None when nothing speaks for any."""
+def point(recording: Recording, site: Site, words: Words, tensors: Iterable[str] = ()) -> Site:
+    """The line of the most likely statement in the file of ``site``, or ``site`` itself."""
+    found = best(recording, site, words, tensors)
+    return site if found is None else replace(site, line=found.line, function=found.function)
+
+
+def best(
+    recording: Recording, site: Site, words: Words, tensors: Iterable[str] = (), wanted: Words | None = None
+) -> Statement | None:
+    """The most likely statement in the file of ``site``; None when nothing speaks for any.
+
+    ``wanted``: what a statement may be chosen for alone, whether it depends on the rank or not.
+    """
     parts = {part for name in tensors for part in name.split(".") if not part.isdigit()}
     special, common = parts - _COMMON, _COMMON
 
@@ -200,7 +212,8 @@ def best(recording: Recording, site: Site, words: Words, tensors: Iterable[str] 
             return 0
         fits = bool(words.search(one.text))
         total = 4.0 * (one.of_rank and fits) + 1.0 * bool(fits and one.conditions)
-        if tensors:
+        total += 3.0 * bool(wanted and wanted.search(one.text))
+        if tensors and one.function != "__init__":  # there attributes are made, not changed
             total += 3.5 * bool(one.writes & special) + 2.0 * bool(one.writes & common)
             total += 1.5 * bool(one.conditions and one.names & special)
         return total

@@ -164,22 +164,42 @@ def _made(record: RankRecord | None, op: str, peer: int, call: Call, dropped: bo
 
 
 def _wait_at_start(recording: Recording, standing: Standing) -> Wait:
-    """A rank in init_process_group waits for all that have not come there as often as it has."""
+    """A rank in init_process_group waits until every rank of its world is claimed by a process that came there."""
     phase = standing.phase
     assert phase is not None
-    size = as_int(phase.facts.get("world_size")) or recording.world_size
+    size = min(as_int(phase.facts.get("world_size")) or recording.world_size, 1 << 16)
     turn = _turns(standing.record, "init_process_group")
-    missing = frozenset(
+    here = {
         other
-        for other in range(min(size, 1 << 16))
-        if other != standing.rank
-        and (
-            other not in recording.ranks
-            or _turns(recording.ranks[other], "init_process_group") < turn
-            or address_of(recording.ranks[other]) != address_of(standing.record)
-        )
-    )
-    return Wait(standing, missing, missing)
+        for other, record in recording.ranks.items()
+        if other == standing.rank or _came_to_start(record, turn, address_of(standing.record))
+    }
+    claims = {other: claim_of(recording.ranks[other]) for other in here}
+    if set(range(size)) <= set(claims.values()):
+        return Wait(standing, frozenset(), frozenset())
+    owner: dict[int, int] = {}
+    for other in sorted(claims):
+        owner.setdefault(claims[other], other)
+    wrong = {o for o in here if not 0 <= claims[o] < size or owner[claims[o]] != o}
+    absent = {o for o in recording.ranks if o not in here and o < size}
+    beyond = {o for o in range(size) if o not in recording.ranks}
+    missing = frozenset((wrong | absent | beyond) - {standing.rank})
+    # A process that claims what is not its own waits for nobody else but itself to be right.
+    return Wait(standing, missing or frozenset({standing.rank}), missing or frozenset({standing.rank}))
+
+
+def _came_to_start(record: RankRecord, turn: int, address: str) -> bool:
+    phases = [phase for phase in record.phases if phase.name == "init_process_group"]
+    if len(phases) < turn or address_of(record) != address:
+        return False
+    return phases[turn - 1].state != "failed"
+
+
+def claim_of(record: RankRecord) -> int:
+    """The rank that a process claimed at its last init_process_group; its own when that is not known."""
+    phases = [phase for phase in record.phases if phase.name == "init_process_group"]
+    claimed = as_int(phases[-1].facts.get("rank")) if phases else None
+    return record.rank if claimed is None else claimed
 
 
 def _wait_for_group(recording: Recording, standing: Standing) -> Wait:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ddpnb.analysis import phrases
+from ddpnb.analysis import phrases, suspects
 from ddpnb.analysis.drift import minority, models_of
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding, Severity
@@ -281,7 +281,10 @@ def _replaced(recording: Recording) -> Finding | None:
         culprits,
         tuple(rank for rank in sorted(recording.ranks) if rank not in replaced),
         None,
-        _where((rank, site_of(replaced[rank][0])) for rank in culprits),
+        _where(
+            (rank, suspects.point(recording, site_of(replaced[rank][0]), suspects.PARAMETERS, names))
+            for rank in culprits
+        ),
         (),
         "Change the model first, then wrap it (or wrap it again), then build the optimizer.",
         severity,

@@ -202,6 +202,7 @@ class Replicas(Hooks):
         parameters, buffers = _named(module)
         number, self._count = self._count, self._count + 1
         known = self._door.group(group) if group is not None else None
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         kinds = {name: type(part).__name__ for name, part in module.named_modules()}
         tensors = [
             {
@@ -212,6 +213,7 @@ class Replicas(Hooks):
                 "trains": spec.trains,
                 "buffer": spec.buffer,
                 "kind": kinds.get(spec.name.rpartition(".")[0], ""),
+                "ignored": spec.name in ignored,
             }
             for spec in _specs(parameters, buffers)
         ]
@@ -477,11 +479,8 @@ _LOSS = ["inputs_finite", "loss", "factor 1", "factor 2", "factor 3"]
 
 
 def _named(module: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-    """Parameters and buffers of which all ranks should hold the same, by name."""
-    ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
-    parameters = [(name, p) for name, p in module.named_parameters() if name not in ignored]
-    buffers = [(name, b) for name, b in module.named_buffers() if name not in ignored]
-    return parameters, buffers
+    """Parameters and buffers of a module, by name."""
+    return list(module.named_parameters()), list(module.named_buffers())
 
 
 def _specs(parameters: Iterable[tuple[str, Any]], buffers: Iterable[tuple[str, Any]]) -> list[TensorSpec]:

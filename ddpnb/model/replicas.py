@@ -20,6 +20,7 @@ class TensorSpec:
     trains: bool = True  # requires_grad
     buffer: bool = False
     kind: str = ""  # class of the module that holds it
+    ignored: bool = False  # the wrapper was told to leave it alone
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> TensorSpec:
@@ -31,6 +32,7 @@ class TensorSpec:
             bool(value.get("trains", True)),
             bool(value.get("buffer", False)),
             str(value.get("kind", "")),
+            bool(value.get("ignored", False)),
         )
 
 
