@@ -15,18 +15,36 @@ Relation = Literal["same", "exclusive", "sequence", "unknown"]
 
 
 @lru_cache(maxsize=64)
-def _tree(source: str) -> ast.Module | None:
+def tree(source: str) -> ast.Module | None:
+    """The syntax tree of a file; None if it is not Python."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the compiler thinks of the user's text is not ours to say
-            return ast.parse(source)
+        return _parsed(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
+def trouble(source: str) -> tuple[int, str] | None:
+    """Why a file has no syntax tree: a line (0 if none is known) and the reason in words."""
+    try:
+        _parsed(source)
+    except SyntaxError as error:
+        return error.lineno or 0, str(error.msg)
+    except ValueError as error:  # a null byte
+        return 0, str(error)
+    except (RecursionError, MemoryError):
+        return 0, "nested too deeply"
+    return None
+
+
+def _parsed(source: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the compiler thinks of the user's text is not ours to say
+        return ast.parse(source)
+
+
 Path = list[tuple[ast.AST, str]]
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _path(source: str, line: int) -> Path:
@@ -34,14 +52,14 @@ def _path(source: str, line: int) -> Path:
 
     The arm of the last one is empty: the line is that statement itself, or its header.
     """
-    node: ast.AST | None = _tree(source)
+    node: ast.AST | None = tree(source)
     found: Path = []
     while node is not None:
         arm, inner = "", None
         for name, value in ast.iter_fields(node):
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-                    first, last = _span(child)
+                    first, last = span(child)
                     if first <= line <= last:
                         # Each handler and each case is an arm of its own.
                         arm = name if isinstance(child, ast.stmt) else f"{name} {first}"
@@ -53,7 +71,8 @@ def _path(source: str, line: int) -> Path:
     return found
 
 
-def _span(node: ast.AST) -> tuple[int, int]:
+def span(node: ast.AST) -> tuple[int, int]:
+    """First and last line of a statement, its decorators included."""
     if isinstance(node, ast.match_case):
         return node.pattern.lineno, node.body[-1].end_lineno or node.body[-1].lineno
     first = node.lineno  # type: ignore[attr-defined]
@@ -96,14 +115,14 @@ def _excludes(node: ast.AST, one: str, other: str) -> bool:
 
 
 def _function_of(path: Path) -> ast.AST | None:
-    return next((n for n, arm in reversed(path) if isinstance(n, _FUNCTIONS) and arm == "body"), None)
+    return next((n for n, arm in reversed(path) if isinstance(n, FUNCTIONS) and arm == "body"), None)
 
 
 def _loops(source: str, line: int) -> list[ast.AST]:
     """The loops around ``line`` in its function, innermost first; a ``while`` holds its condition."""
     found: list[ast.AST] = []
     for node, arm in reversed(_path(source, line)):
-        if isinstance(node, _FUNCTIONS) and arm == "body":
+        if isinstance(node, FUNCTIONS) and arm == "body":
             break
         if isinstance(node, _LOOPS) and (arm == "body" or (isinstance(node, ast.While) and not arm)):
             found.append(node)
@@ -113,7 +132,7 @@ def _loops(source: str, line: int) -> list[ast.AST]:
 def loop_around(source: str, line: int) -> tuple[int, int] | None:
     """First and last line of the innermost loop around ``line`` in its function."""
     loops = _loops(source, line)
-    return _span(loops[0]) if loops else None
+    return span(loops[0]) if loops else None
 
 
 def loop_returns(source: str, line: int) -> int | None:
@@ -124,7 +143,7 @@ def loop_returns(source: str, line: int) -> int | None:
             node = waiting.pop()
             if isinstance(node, ast.Return):
                 return node.lineno
-            if not isinstance(node, (*_FUNCTIONS, ast.Lambda, ast.ClassDef)):
+            if not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
                 waiting += ast.iter_child_nodes(node)
     return None
 
@@ -132,7 +151,7 @@ def loop_returns(source: str, line: int) -> int | None:
 def guard_of(source: str, line: int) -> tuple[int, str] | None:
     """The innermost ``if`` around ``line`` in its function: its line and its condition as text."""
     for node, arm in reversed(_path(source, line)):
-        if isinstance(node, _FUNCTIONS) and arm == "body":
+        if isinstance(node, FUNCTIONS) and arm == "body":
             return None
         if isinstance(node, ast.If) and arm:
             text = ast.unparse(node.test)
@@ -148,10 +167,7 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
     """
     path = _path(source, line)
     for node, arm in reversed(path):
-        if (
-            isinstance(node, (ast.For, ast.While, ast.AsyncFor, ast.FunctionDef, ast.AsyncFunctionDef))
-            and arm == "body"
-        ):
+        if isinstance(node, (*_LOOPS, *FUNCTIONS)) and arm == "body":
             break
     else:
         return []
@@ -160,14 +176,14 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
 
     def visit(statements: list[ast.stmt], condition: str) -> None:
         for statement in statements:
-            if statement.lineno >= line or isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+            if statement.lineno >= line or isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
                 continue
             word = words.get(type(statement))
             if word is not None and condition:
                 found.append((statement.lineno, word, condition))
             if isinstance(statement, ast.If):
                 test = ast.unparse(statement.test)
-                holds = _span(statement)[1] >= line
+                holds = span(statement)[1] >= line
                 visit(statement.body, condition if holds else test)
                 visit(statement.orelse, condition if holds else f"not ({test})")
             elif isinstance(statement, (ast.With, ast.AsyncWith, ast.Try)):

@@ -1,0 +1,59 @@
+"""Expressions of the user's source: their names, the variables behind them, their text."""
+
+from __future__ import annotations
+
+import ast
+
+_SHORT = 60
+
+
+def dotted(expr: ast.expr) -> str | None:
+    """``a.b.c`` as text; None for anything else."""
+    parts: list[str] = []
+    while isinstance(expr, ast.Attribute):
+        parts.append(expr.attr)
+        expr = expr.value
+    if not isinstance(expr, ast.Name):
+        return None
+    return ".".join([expr.id, *reversed(parts)])
+
+
+def last_name(expr: ast.expr) -> str:
+    """``c`` of ``a.b.c`` and of a call of it."""
+    if isinstance(expr, ast.Attribute):
+        return expr.attr
+    if isinstance(expr, ast.Call):
+        return last_name(expr.func)
+    return expr.id if isinstance(expr, ast.Name) else ""
+
+
+def variable_behind(expr: ast.expr) -> ast.expr:
+    """The variable behind ``x.data[0].view(-1)`` and ``[x]``."""
+    while True:
+        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute):
+            expr = expr.func.value
+        elif isinstance(expr, ast.Subscript) or (isinstance(expr, ast.Attribute) and expr.attr in ("data", "T")):
+            expr = expr.value
+        else:
+            return expr
+
+
+def whole_text(expr: ast.AST) -> str:
+    """An expression as text, on one line. It is kept with the node: the same ones are asked for again and again."""
+    text: str | None = getattr(expr, "_text", None)
+    if text is None:
+        text = " ".join(ast.unparse(expr).split())
+        expr._text = text  # type: ignore[attr-defined]
+    return text
+
+
+def shown(expr: ast.AST) -> str:
+    """An expression as text, on one line, not too long."""
+    text = whole_text(expr)
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."
+
+
+def bare(target: ast.expr) -> str:
+    """A loop's target as it is written: without the brackets of a tuple."""
+    text = shown(target)
+    return text[1:-1] if isinstance(target, ast.Tuple) and text.endswith(")") else text
