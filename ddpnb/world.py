@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TextIO
 
+from ddpnb import comparison
 from ddpnb.analysis.diagnosis import PATIENCE
 from ddpnb.cluster import devices as device_plan
 from ddpnb.cluster.engines import Engines
 from ddpnb.cluster.environment import ReservedPort, debug_environment, torchrun_environment
+from ddpnb.comparison import Comparison
 from ddpnb.engine import wire
 from ddpnb.errors import LaunchError, ScriptNotFound, UsageError, WorldError
 from ddpnb.model.recording import Recording
@@ -287,6 +289,28 @@ class World:
             if self._in_run:
                 return self._runs[-1].observer.record()
         return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0).record()
+
+    def compare(self, trace: bool = False) -> Comparison:
+        """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.
+
+        Works while ranks train, wait or hang. After a run whose models are gone, its last samples are
+        compared instead (``Comparison.exact`` is False then).
+
+        Args:
+            trace: also follow one forward that all ranks are about to make, module by module, and say
+                where it first differs. Needs a run that goes on.
+
+        Raises:
+            WorldError: the world is closed, or a rank does not answer.
+        """
+        with self._lock:
+            self._check_open()
+            alive = [rank for rank in range(self.size) if self._engines.exit_status(rank) is None]
+            run = self._runs[-1] if self._runs else None
+        found = comparison.compare(self._engines, alive, trace)
+        if found.compared or run is None:
+            return found
+        return comparison.of_recording(run.recording or run.observer.record(ask=False))
 
     def pids(self) -> list[int]:
         """The process of each rank, in rank order."""

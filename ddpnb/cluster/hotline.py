@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ddpnb.cluster.engines import Engines
 from ddpnb.engine.wire import REQUEST
 
 
-def ask(engines: Engines, ranks: list[int], content: dict[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
+def ask(engines: Engines, ranks: Sequence[int], content: dict[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
     """Ask these ranks on their control channels; the answers of those that answered in time.
 
     The control channel is served by a thread of its own, so a rank that hangs answers too.

@@ -6,6 +6,7 @@ collective still answers here, within milliseconds.
 
 from __future__ import annotations
 
+import base64
 import os
 import time
 from collections.abc import Callable
@@ -13,16 +14,22 @@ from typing import Any
 
 from ddpnb.engine import threads
 from ddpnb.engine.door import Door
-from ddpnb.engine.wire import REPLY, REQUEST
+from ddpnb.engine.replicas import Replicas
+from ddpnb.engine.wire import REPLY, REQUEST, VALUES
 
 
 class Hotline:
     """The verbs that a rank obeys. Content in and out is plain JSON."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, replicas: Replicas) -> None:
         self._door = door
+        self._replicas = replicas
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "snapshot": self._snapshot,
+            "compare": lambda _: {"models": self._replicas.exact()},
+            "values": self._values,
+            "trace": self._trace,
+            "traced": lambda _: {"traced": {str(m): t for m, t in self._replicas.tracing.traced.items()}},
         }
 
     def answer(self, content: dict[str, Any]) -> dict[str, Any]:
@@ -45,6 +52,15 @@ class Hotline:
             "wakes_in_s": wakes,
             "monotonic_ns": time.monotonic_ns(),
         }
+
+    def _values(self, content: dict[str, Any]) -> dict[str, Any]:
+        raw = self._replicas.values(int(content["model"]), str(content["tensor"]), VALUES)
+        return {"values": base64.b85encode(raw).decode()}
+
+    def _trace(self, content: dict[str, Any]) -> dict[str, Any]:
+        for model, turn in content["turns"].items():
+            self._replicas.tracing.arm(int(model), int(turn))
+        return {}
 
     def register(self, kernel: Any) -> None:
         """Answer on the control channel of this IPython kernel."""

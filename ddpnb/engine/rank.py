@@ -36,7 +36,7 @@ class Rank:
         self.replicas = Replicas(self.box, self.door, folder, rank)
         self.data = Data(self.box)
         self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
-        self.hotline = Hotline(self.door)
+        self.hotline = Hotline(self.door, self.replicas)
         self.door.open()
         for hooks in self.hooks:
             hooks.install()

@@ -32,6 +32,7 @@ from ddpnb.engine.inputs import describe
 from ddpnb.engine.losses import loss_facts, unused
 from ddpnb.engine.samples import SampleFile
 from ddpnb.engine.sites import calling_frame
+from ddpnb.engine.tracing import Tracing
 from ddpnb.model.replicas import TensorSpec
 
 SHARE, FLOOR_S = 0.008, 90e-6  # of a step, and never less than this: what all digests of a step may take
@@ -116,6 +117,7 @@ class Replicas(Hooks):
         self._names: dict[Any, int] = {}
         self._sites: dict[tuple[int, int], tuple[int, Any]] = {}
         self._bypass: Any = None
+        self.tracing = Tracing(box)
 
     # -- life
 
@@ -130,10 +132,12 @@ class Replicas(Hooks):
             self.after(module, "clip_grad_norm_", self._clipped)
         self.after(torch.amp.GradScaler, "update", self._scaled)
         self.on_removal(self._watch_bypass_no_more)
+        self.on_removal(self.tracing.remove)
 
     def new_run(self) -> None:
         super().new_run()
         self._watch_bypass_no_more()
+        self.tracing.new_run()
         self._watched.clear()
         self._of_optimizer.clear()
         self._last = None
@@ -145,7 +149,7 @@ class Replicas(Hooks):
         self._file.new_run(run)
 
     def exact(self) -> list[dict[str, Any]]:
-        """The exact digests of every model that lives, with a few numbers to say by how much they differ."""
+        """The exact digests and norms of every model that lives."""
         found = []
         for watched in list(self._watched.values()):
             tensors = [*watched.parameters, *watched.buffers]
@@ -153,18 +157,23 @@ class Replicas(Hooks):
                 {
                     "model": watched.number,
                     "step": watched.steps,
-                    "tensors": [[name, exact(t), _norm(t)] for name, t in zip(watched.names, tensors, strict=False)],
+                    "forwards": watched.turns["forward"],
+                    "tensors": [
+                        [name, exact(t), _norm(t)]
+                        for name, t in zip(watched.names[:_MAX_TENSORS], tensors, strict=False)
+                    ],
                 }
             )
         return found
 
-    def values(self, model: int, name: str) -> torch.Tensor | None:
-        """A tensor of a model that lives, flat and on the CPU; None when there is none."""
+    def values(self, model: int, name: str, most: int) -> bytes:
+        """The first ``most`` elements of a tensor of a model that lives, as float32; empty if there is none."""
         for watched in list(self._watched.values()):
             if watched.number == model and name in watched.names:
-                tensors = [*watched.parameters, *watched.buffers]
-                return tensors[watched.names.index(name)].detach().reshape(-1).cpu()
-        return None
+                tensor = [*watched.parameters, *watched.buffers][watched.names.index(name)]
+                flat = tensor.detach().reshape(-1)[:most].to("cpu", torch.float32)
+                return flat.contiguous().view(torch.uint8).numpy().tobytes()
+        return b""
 
     # -- models
 
@@ -268,6 +277,7 @@ class Replicas(Hooks):
         names = self._name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
         values = pack("6d", ddp.require_backward_grad_sync, ddp.training, synced, hash_, finite, watched.forwards)
         self._digest(watched, "forward", [*watched.parameters, *watched.buffers], names, values)
+        self.tracing.begin(watched.number, turn, ddp.module)
 
     def _check_members(self, watched: Watched, ddp: Any) -> None:
         """Parameters that were put in place of those that were wrapped: DDP does not know of them."""
