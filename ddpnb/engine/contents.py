@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
 
-MAX_ROWS = 16_000  # that are hashed
+MAX_ROWS = 8_000  # that are hashed
 SKETCH = 48
 _ROW_BYTES = 256  # of a tensor's row: its middle, since pictures have empty margins
 _DEPTH, _BREADTH = 4, 4
