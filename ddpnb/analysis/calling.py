@@ -13,6 +13,7 @@ from ddpnb.analysis.differences import AGREEING, SAME, Facts, Value, Values
 from ddpnb.analysis.expressions import bare, last_name, shown
 from ddpnb.analysis.matching import Matching, Token, leaves, ranks_to_try
 from ddpnb.analysis.modules import Project, Scope
+from ddpnb.analysis.operations import group_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,16 +344,6 @@ class Calling:
             found = {one.value for one in given.elts if isinstance(one, ast.Constant) and type(one.value) is int}
             return found if len(found) == len(given.elts) else None
         return None
-
-
-def group_of(call: ast.Call) -> ast.expr | None:
-    """The group that a collective names; None for the default one."""
-    found = next((one.value for one in call.keywords if one.arg in ("group", "process_group")), None)
-    if found is None and last_name(call.func) == "barrier" and call.args:
-        found = call.args[0]
-    if found is None or isinstance(found, ast.Constant) or last_name(found) == "WORLD":
-        return None
-    return found
 
 
 def _is_constant(expr: ast.expr) -> bool:

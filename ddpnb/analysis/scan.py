@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ddpnb.analysis import vocabulary as words
-from ddpnb.analysis.calling import Event, group_of
+from ddpnb.analysis.calling import Event
 from ddpnb.analysis.conditions import Condition, Doubt
 from ddpnb.analysis.expressions import shown
 from ddpnb.analysis.modules import Problem, Project, Scope
+from ddpnb.analysis.operations import group_of
 from ddpnb.analysis.reading import Reading
 from ddpnb.analysis.walk import Walk
 from ddpnb.model.calls import Site
