@@ -20,6 +20,8 @@ from ddpnb.model.recording import Recording
 from ddpnb.render.text import printable
 
 ANSWER_S = 60.0
+TRACE_S = 60.0
+_MOVES_S = 5.0  # within which ranks that train make a forward
 _VALUES_OF = 4  # tensors whose values are fetched to say by how much they differ
 
 
@@ -93,41 +95,95 @@ class Comparison:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def compare(engines: Engines, ranks: Sequence[int], trace: bool = False) -> Comparison:
+def compare(engines: Engines, ranks: Sequence[int], trace: bool = False, moving: bool = False) -> Comparison:
     """Compare what lives on these ranks.
+
+    Args:
+        engines, ranks: whom to ask.
+        trace: follow one forward module by module.
+        moving: the ranks may be training: then a forward is compared that all of them are about to make.
 
     Raises:
         WorldError: a rank did not answer.
     """
-    answers = _ask(engines, ranks, {"verb": "compare"})
-    models: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-    for rank, answer in answers.items():
-        for told in answer.get("models", ()):
-            models[int(told["model"])][rank] = told
+    models = _by_model(
+        {rank: answer.get("models", ()) for rank, answer in _ask(engines, ranks, {"verb": "compare"}).items()}
+    )
+    notes: list[str] = []
+    module = ""
+    if models and (moving or trace):
+        aligned = _next_forward(engines, ranks, models, trace)
+        if aligned:
+            models |= aligned
+        if trace and aligned:
+            module, more = _first_module({r: told["modules"] for r, told in next(iter(aligned.values())).items()})
+            notes += more
+        elif trace:
+            notes.append("no forward was made by all ranks in time: tracing needs a run that goes on.")
     found: list[TensorDifference] = []
-    compared, steps, notes = 0, {}, []
+    compared, steps = 0, {}
     for number, held in sorted(models.items()):
         if len(held) < 2:
             continue
         steps = {rank: int(told["step"]) for rank, told in held.items()}
         if len(set(steps.values())) > 1:
-            notes.append("the ranks have made different numbers of optimizer steps: they were not at the same place.")
-        tables = {rank: {str(n): (h, norm) for n, h, norm in told["tensors"]} for rank, told in held.items()}
-        names = list(dict.fromkeys(name for table in tables.values() for name in table))
-        compared += len(names)
-        for name in names:
-            sides: dict[Any, list[int]] = defaultdict(list)
-            for rank in sorted(tables):
-                sides[tables[rank].get(name, (None, None))[0]].append(rank)
-            if len(sides) > 1:
-                ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
-                norms = {r: float(t[name][1]) for r, t in tables.items() if name in t and t[name][1] is not None}
-                largest = (
-                    _largest(engines, number, name, [side[0] for side in ordered]) if len(found) < _VALUES_OF else None
-                )
-                found.append(TensorDifference(number, name, tuple(map(tuple, ordered)), largest, norms))
-    module, more = _traced(engines, ranks, models) if trace and models else ("", [])
-    return Comparison(tuple(found), compared, True, steps, module, (*notes, *more))
+            notes.append("the ranks have made different numbers of optimizer steps: they are not at the same place.")
+        differences, count = _differences(engines, number, held, values=not moving)
+        found += differences
+        compared += count
+    return Comparison(tuple(found), compared, True, steps, module, tuple(notes))
+
+
+Held = dict[int, dict[int, dict[str, Any]]]  # model -> rank -> what the rank told of it
+
+
+def _by_model(told: Mapping[int, Any]) -> Held:
+    models: Held = defaultdict(dict)
+    for rank, ones in told.items():
+        for one in ones:
+            models[int(one["model"])][rank] = one
+    return models
+
+
+def _differences(
+    engines: Engines, number: int, held: Mapping[int, Mapping[str, Any]], values: bool
+) -> tuple[list[TensorDifference], int]:
+    tables = {
+        rank: {str(name): (digest, norm) for name, digest, norm in told["tensors"]} for rank, told in held.items()
+    }
+    names = list(dict.fromkeys(name for table in tables.values() for name in table))
+    found: list[TensorDifference] = []
+    for name in names:
+        sides: dict[Any, list[int]] = defaultdict(list)
+        for rank in sorted(tables):
+            sides[tables[rank].get(name, (None, None))[0]].append(rank)
+        if len(sides) > 1:
+            ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+            norms = {r: float(t[name][1]) for r, t in tables.items() if name in t and t[name][1] is not None}
+            one_each = [side[0] for side in ordered]
+            largest = _largest(engines, number, name, one_each) if values and len(found) < _VALUES_OF else None
+            found.append(TensorDifference(number, name, tuple(map(tuple, ordered)), largest, norms))
+    return found, len(names)
+
+
+def _next_forward(engines: Engines, ranks: Sequence[int], models: Held, modules: bool) -> Held:
+    """What the ranks held in one forward that all of them made since; empty when they make none."""
+    turns = {str(m): max(int(told["forwards"]) for told in held.values()) + 2 for m, held in models.items()}
+    _ask(engines, ranks, {"verb": "trace", "turns": turns, "modules": modules})
+    deadline = time.monotonic() + (TRACE_S if modules else _MOVES_S)
+    before, still_since = None, time.monotonic()
+    while time.monotonic() < deadline:
+        told = {rank: answer.get("traced", {}) for rank, answer in _ask(engines, ranks, {"verb": "traced"}).items()}
+        for model in turns:
+            rows = {rank: one[model] for rank, one in told.items() if model in one and one[model]["done"]}
+            if len(rows) == len(ranks) and len({row["turn"] for row in rows.values()}) == 1:
+                return {int(model): rows}
+        if told != before:
+            before, still_since = told, time.monotonic()
+        elif not modules and time.monotonic() - still_since > _MOVES_S:
+            break
+        time.sleep(0.05)
+    return {}
 
 
 def of_recording(recording: Recording) -> Comparison:
@@ -164,24 +220,6 @@ def _largest(engines: Engines, model: int, name: str, ranks: Sequence[int]) -> f
     if len(values) < 2 or len({len(one) for one in values}) > 1 or not values[0]:
         return None
     return max(max(abs(a - b) for a, b in zip(values[0], other, strict=True)) for other in values[1:])
-
-
-def _traced(
-    engines: Engines, ranks: Sequence[int], models: Mapping[int, Mapping[int, Mapping[str, Any]]]
-) -> tuple[str, list[str]]:
-    """The first module whose output differs in one forward that all ranks are about to make."""
-    turns = {str(m): max(int(told["forwards"]) for told in held.values()) + 2 for m, held in models.items()}
-    _ask(engines, ranks, {"verb": "trace", "turns": turns})
-    deadline = time.monotonic() + ANSWER_S
-    while time.monotonic() < deadline:
-        answers = _ask(engines, ranks, {"verb": "traced"})
-        told = {rank: answer.get("traced", {}) for rank, answer in answers.items()}
-        for model in turns:
-            rows = {rank: one[model] for rank, one in told.items() if model in one and one[model]["done"]}
-            if len(rows) == len(ranks) and len({row["turn"] for row in rows.values()}) == 1:
-                return _first_module({rank: row["modules"] for rank, row in rows.items()})
-        time.sleep(0.05)
-    return "", ["no forward was made by all ranks in time: tracing needs a run that goes on."]
 
 
 def _first_module(rows: Mapping[int, Sequence[Sequence[Any]]]) -> tuple[str, list[str]]:

@@ -307,7 +307,7 @@ class World:
             self._check_open()
             alive = [rank for rank in range(self.size) if self._engines.exit_status(rank) is None]
             run = self._runs[-1] if self._runs else None
-        found = comparison.compare(self._engines, alive, trace)
+        found = comparison.compare(self._engines, alive, trace, moving=run is not None and not run.done)
         if found.compared or run is None:
             return found
         return comparison.of_recording(run.recording or run.observer.record(ask=False))

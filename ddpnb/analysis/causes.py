@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ddpnb.analysis import phrases, settings, traffic, wrapping
+from ddpnb.analysis import phrases, settings, traffic, workers, wrapping
 from ddpnb.analysis.drift import models_of
 from ddpnb.analysis.standing import Standing, where
 from ddpnb.model.calls import Site
@@ -303,6 +303,6 @@ _RULES = {
     "DDP104": (_same_rank_twice, _other_backend),
     "DDP311": (_killed_by_kernel,),
     "DDP312": (_same_rank_twice, _other_model, _set_up_wrongly),
-    "DDP313": (_forked, _logger),
+    "DDP313": (_forked, workers.stalled_worker, _logger),
     "DDP314": (_forked,),
 }

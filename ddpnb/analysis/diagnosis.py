@@ -7,6 +7,7 @@ from dataclasses import replace
 from ddpnb.analysis import (
     away,
     causes,
+    data,
     endings,
     mismatch,
     missing,
@@ -48,13 +49,14 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         findings=tuple(findings),
         settled=ended
         or (bool(held) and bool(errors))
-        or any(f.code in ("DDP313", "DDP314") for f in errors)
+        or any(f.code in _STANDS_ELSEWHERE for f in errors)
         or any(_stands_in(standing, f, patience) for f in errors if f.code in _MISMATCHES),
         world_size=recording.world_size,
         exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
     )
 
 
+_STANDS_ELSEWHERE = ("DDP313", "DDP314", "DDP507", "DDP505", "DDP702", "DDP109")
 _MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
 _MISMATCH_S = 2.0
 
@@ -111,6 +113,9 @@ def _with_silent(
 ) -> list[Finding]:
     """The failures under their most telling names, then what is wrong besides."""
     failures = [causes.refine(recording, standing, finding) for finding in failures]
+    if any(finding.code == "DDP308" for finding in failures):
+        uneven = data.uneven_shards(recording, stopped=True)
+        failures += [uneven] if uneven is not None else []
     return [*failures, *_silent(recording, held, {finding.code for finding in failures})]
 
 
@@ -120,7 +125,9 @@ def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list
     found = [*mixed, *wrapping.find(recording)]
     if not any(finding.severity == "error" for finding in found):  # replicas part in consequence of these
         found += replicas.find(recording)
-    found += [*numbers.find(recording), *settings.find(recording, held)]
+    of_data = data.find(recording)
+    told = {finding.code for finding in of_data}  # the loaders tell the reason, inputs only that it is so
+    found += [*of_data, *(f for f in numbers.find(recording) if f.code not in told), *settings.find(recording, held)]
     order = {"error": 0, "warning": 1, "note": 2}
     return sorted((f for f in found if f.code not in known), key=lambda f: order[f.severity])
 

@@ -59,7 +59,7 @@ class Hotline:
 
     def _trace(self, content: dict[str, Any]) -> dict[str, Any]:
         for model, turn in content["turns"].items():
-            self._replicas.tracing.arm(int(model), int(turn))
+            self._replicas.tracing.arm(int(model), int(turn), bool(content.get("modules")))
         return {}
 
     def register(self, kernel: Any) -> None:

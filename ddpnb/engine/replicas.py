@@ -150,21 +150,7 @@ class Replicas(Hooks):
 
     def exact(self) -> list[dict[str, Any]]:
         """The exact digests and norms of every model that lives."""
-        found = []
-        for watched in list(self._watched.values()):
-            tensors = [*watched.parameters, *watched.buffers]
-            found.append(
-                {
-                    "model": watched.number,
-                    "step": watched.steps,
-                    "forwards": watched.turns["forward"],
-                    "tensors": [
-                        [name, exact(t), _norm(t)]
-                        for name, t in zip(watched.names[:_MAX_TENSORS], tensors, strict=False)
-                    ],
-                }
-            )
-        return found
+        return [_exact(watched) for watched in list(self._watched.values())]
 
     def values(self, model: int, name: str, most: int) -> bytes:
         """The first ``most`` elements of a tensor of a model that lives, as float32; empty if there is none."""
@@ -277,7 +263,7 @@ class Replicas(Hooks):
         names = self._name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
         values = pack("6d", ddp.require_backward_grad_sync, ddp.training, synced, hash_, finite, watched.forwards)
         self._digest(watched, "forward", [*watched.parameters, *watched.buffers], names, values)
-        self.tracing.begin(watched.number, turn, ddp.module)
+        self.tracing.begin(watched.number, turn, ddp.module, lambda: _exact(watched))
 
     def _check_members(self, watched: Watched, ddp: Any) -> None:
         """Parameters that were put in place of those that were wrapped: DDP does not know of them."""
@@ -481,6 +467,17 @@ class Replicas(Hooks):
             if len(self._sites) < 5000:
                 self._sites[id(code), frame.f_lasti] = known
         return known[0]
+
+
+def _exact(watched: Watched) -> dict[str, Any]:
+    tensors = [*watched.parameters, *watched.buffers]
+    named = zip(watched.names[:_MAX_TENSORS], tensors, strict=False)
+    return {
+        "model": watched.number,
+        "step": watched.steps,
+        "forwards": watched.turns["forward"],
+        "tensors": [[name, exact(tensor), _norm(tensor)] for name, tensor in named],
+    }
 
 
 _FORWARD = ["sync", "training", "buffers_synced", "inputs_hash", "inputs_finite", "forwards"]

@@ -1,7 +1,11 @@
-"""One forward of a wrapped model, module by module: digests of what each one gives."""
+"""One forward of a wrapped model, looked at closely when asked: all its tensors, and what each module gives.
+
+Ranks that train are never at the same place at the same time; a turn that all are about to make is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,11 +19,11 @@ _MODULES = 5000
 
 
 class Tracing(Hooks):
-    """Traces the forward of one turn of one model, when asked to; costs nothing otherwise."""
+    """Looks at the forward of one turn of one model, when asked to; costs nothing otherwise."""
 
     def __init__(self, box: BlackBox) -> None:
         super().__init__(box)
-        self._wanted: dict[int, int] = {}  # model -> turn
+        self._wanted: dict[int, tuple[int, bool]] = {}  # model -> (turn, module by module)
         self._names: dict[int, str] = {}
         self.traced: dict[int, dict[str, Any]] = {}
 
@@ -32,19 +36,23 @@ class Tracing(Hooks):
         self._wanted.clear()
         self.traced.clear()
 
-    def arm(self, model: int, turn: int) -> None:
-        """Trace this turn, if it is still to come."""
+    def arm(self, model: int, turn: int, modules: bool) -> None:
+        """Look at this turn, if it is still to come."""
         self.traced.pop(model, None)
-        self._wanted[model] = turn
+        self._wanted[model] = turn, modules
 
-    def begin(self, model: int, turn: int, module: Any) -> None:
+    def begin(self, model: int, turn: int, module: Any, tensors: Callable[[], Any]) -> None:
         """A forward begins: called for every one, so the common case comes first."""
-        if not self._wanted or turn < self._wanted.get(model, 1 << 60):
+        if not self._wanted or turn < self._wanted.get(model, (1 << 60, False))[0]:
             return
-        del self._wanted[model]
+        _, modules = self._wanted.pop(model)
+        self.traced[model] = {"turn": turn, "done": not modules, "modules": [], **tensors()}
+        if modules:
+            self._follow(model, module)
+
+    def _follow(self, model: int, module: Any) -> None:
         self._names = {id(part): name or "(model)" for name, part in module.named_modules()}
-        found: list[list[Any]] = []
-        self.traced[model] = {"turn": turn, "done": False, "modules": found}
+        found: list[list[Any]] = self.traced[model]["modules"]
 
         def look(part: Any, _inputs: Any, output: Any) -> None:
             name = self._names.get(id(part))
