@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ddpnb.explanation import Explanation, explain
     from ddpnb.run import Run
     from ddpnb.verdict import Verdict, diagnose
     from ddpnb.world import World, launch
@@ -21,9 +22,11 @@ _HOMES = {
     "Run": "ddpnb.run",
     "Verdict": "ddpnb.verdict",
     "diagnose": "ddpnb.verdict",
+    "explain": "ddpnb.explanation",
+    "Explanation": "ddpnb.explanation",
 }
 
-__all__ = ["Run", "Verdict", "World", "diagnose", "launch"]
+__all__ = ["Explanation", "Run", "Verdict", "World", "diagnose", "explain", "launch"]
 
 
 def __getattr__(name: str) -> Any:

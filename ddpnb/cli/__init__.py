@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from ddpnb import __version__
-from ddpnb.cli import lab, run
+from ddpnb.cli import explain, lab, run
 
-COMMANDS = {"run": run, "lab": lab}
+COMMANDS = {"run": run, "lab": lab, "explain": explain}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

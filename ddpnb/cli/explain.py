@@ -1,0 +1,100 @@
+"""``ddpnb explain``: the pages of the catalogue, and errors in plain words."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+
+from ddpnb import catalogue
+from ddpnb.errors import UsageError
+from ddpnb.explanation import Explanation, explain, of_text, read_log, unknown
+from ddpnb.render import pages
+from ddpnb.render.text import wants_colour
+
+HELP = "explain a finding (DDP301) or an error text, and how to mend it"
+STATUS_UNKNOWN = 1
+_CHUNK, _LONGEST = 1 << 20, 4 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "ddpnb explain [CODE... | WORDS... | - | --file LOG]"
+    parser.epilog = (
+        "ddpnb explain                      all codes\n"
+        "ddpnb explain DDP301 ddp401 502    their pages; a name (collective-missing) will do\n"
+        "ddpnb explain barrier hang         the pages that fit these words best\n"
+        "ddpnb explain --file train.log     what the errors in a log mean\n"
+        "torchrun ... 2>&1 | ddpnb explain -\n\n"
+        "exit status: 0 something was explained; 1 nothing in the text is known; 2 no such code, or wrong use"
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--file", metavar="LOG", help="explain the errors in this file")
+    parser.add_argument("what", nargs="*", metavar="CODE", help="codes, names, or words; - reads standard input")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what is asked for; returns the exit status."""
+    try:
+        return _run(arguments)
+    except UsageError as error:
+        print(f"ddpnb: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # ``ddpnb explain | head``
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    what: list[str] = arguments.what
+    if arguments.file is not None or what == ["-"]:
+        if arguments.file is not None and what:
+            raise UsageError("--file takes no codes or words.", "Give one or the other.")
+        return _show(of_text(_standard_input() if arguments.file in (None, "-") else read_log(arguments.file)))
+    if not what:
+        _print(pages.listing(colour=wants_colour(sys.stdout)) + "\n\nddpnb explain CODE prints the page of one.")
+        return 0
+    codes = [catalogue.resolve(one) for one in what]
+    if all(code is not None for code in codes):
+        found = tuple(catalogue.page(code) for code in dict.fromkeys(codes) if code is not None)
+        return _show(Explanation(pages=found))
+    wrong = next((one for one in what if catalogue.looks_like_code(one) and catalogue.resolve(one) is None), None)
+    if wrong is None and len(what) == 1 and "-" in what[0] and catalogue.nearest(what[0]):  # a name, not quite
+        wrong = what[0]
+    if wrong is not None:
+        raise unknown(wrong)
+    return _words(" ".join(what))
+
+
+def _words(words: str) -> int:
+    """The pages that fit; an error's own words are explained."""
+    code = catalogue.resolve(words)
+    told = Explanation(pages=(catalogue.page(code),)) if code is not None else explain(words)
+    if told.findings or code is not None:
+        return _show(told)
+    found = catalogue.search(words)
+    if not found:
+        raise unknown(words)
+    best = pages.matches(found, colour=wants_colour(sys.stdout))
+    _print(f"{best}\n\nddpnb explain {found[0].code} prints the page of the first.")
+    return 0
+
+
+def _show(told: Explanation) -> int:
+    _print(told.text(colour=wants_colour(sys.stdout)))
+    return 0 if told else STATUS_UNKNOWN
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+def _standard_input() -> str:
+    """The end of what comes in, however much it is."""
+    if sys.stdin.isatty():
+        print("ddpnb: paste the error, then press Ctrl-D", file=sys.stderr)
+    kept = b""
+    while chunk := sys.stdin.buffer.read(_CHUNK):
+        kept = (kept + chunk)[-_LONGEST:]
+    return kept.decode("utf-8", "replace")

@@ -1,0 +1,198 @@
+"""``ddpnb.explain``: what a code, an exception, a log or a finding means, and what to change."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from dataclasses import dataclass
+
+from ddpnb import catalogue
+from ddpnb.analysis.messages.explain import explain_text
+from ddpnb.analysis.messages.explained import Explained
+from ddpnb.catalogue import Page
+from ddpnb.errors import UsageError
+from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.render import pages
+
+_LONGEST = 4 << 20  # bytes of a log that are read, from its end
+_FEW = 6  # words, which are looked for in the catalogue when they are no error
+_PAGES = 3  # that are shown in full below what a log says
+# What gloo, NCCL and torchrun say on a rank whose peer went away.
+_LOST = re.compile(
+    r"Connection (?:closed|reset) by peer|Broken pipe|ncclRemoteError|remote process exited|Connection was likely closed"
+)
+_ERROR = re.compile(r"Error|Exception|Traceback|:\s")
+_FENCE = re.compile(r"the ranks disagree on collective #\d{1,12} of [^\n]{1,2000}")
+_CALLED = re.compile(r"rank \d{1,9} called (\w{1,60})\(([^)\n]{0,500})\)")
+_TENSOR = re.compile(r"(\w{1,20}) (\[[\d, ]{0,200}\])")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Explanation:
+    """What was found. It shows itself: rich in a notebook, plain in a terminal.
+
+    ``findings`` are what an error or a log says, the most telling first; ``pages`` those of the
+    catalogue; ``note`` what else there is to say, above all when nothing was recognised.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    pages: tuple[Page, ...] = ()
+    note: str = ""
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*(one.code for one in self.findings), *(one.code for one in self.pages)]))
+
+    def __bool__(self) -> bool:
+        """Whether there is something to explain."""
+        return bool(self.codes)
+
+    def text(self, *, colour: bool = False, width: int | None = None) -> str:
+        """As plain text, wrapped; ends without a newline."""
+        width = pages.columns(width)
+        parts = [pages.finding(one, colour=colour, width=width) for one in self.findings]
+        parts += [pages.paragraph(self.note, width)] if self.note else []
+        shown = [pages.text(one, colour=colour, width=width) for one in self.pages]
+        if parts and shown:
+            parts.append(pages.rule(width))
+        return "\n\n".join([*parts, f"\n\n{pages.rule(width)}\n\n".join(shown)] if shown else parts)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return pages.html(self.findings, self.pages, self.note)
+
+
+def explain(what: str | int | BaseException | Finding | Diagnosis | os.PathLike[str]) -> Explanation:
+    """What this means and how to mend it.
+
+    Args:
+        what: a code (``"DDP301"``, ``301``, ``"collective-missing"``), an exception, a text (a message, a
+            traceback, a log), a ``pathlib.Path`` of a log, a finding or a diagnosis. A few words that
+            are no error are looked for in the catalogue.
+
+    Raises:
+        UsageError: there is no such code, or it is nothing that can be explained.
+    """
+    if isinstance(what, bool) or not isinstance(what, (str, int, BaseException, Finding, Diagnosis, os.PathLike)):
+        raise UsageError(
+            f"cannot explain a {type(what).__name__}.", 'Give a code ("DDP301"), an exception, or the text of an error.'
+        )
+    if isinstance(what, Finding):
+        return _of_findings((what,))
+    if isinstance(what, Diagnosis):
+        return _of_findings(what.findings) if what.findings else Explanation(note="There is no finding in it.")
+    if isinstance(what, BaseException):
+        return of_text("".join(traceback.format_exception(what)))
+    if isinstance(what, os.PathLike):
+        return of_text(read_log(what))
+    code = catalogue.resolve(what)
+    if code is not None:
+        return Explanation(pages=(catalogue.page(code),))
+    if isinstance(what, int) or catalogue.looks_like_code(what):
+        raise unknown(str(what))
+    told = of_text(what)
+    return told if told or len(what.split()) > _FEW or _ERROR.search(what) else _of_words(what) or told
+
+
+def unknown(code: str) -> UsageError:
+    """The error for a code that does not exist, with those that may have been meant."""
+    near = [f"{found} {catalogue.page(found).name}" for found in catalogue.nearest(code)]
+    said = f"Did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}? " if near else ""
+    return UsageError(f"there is no finding {code[:40]!r}.", f"{said}All codes: ddpnb explain")
+
+
+def of_text(text: str) -> Explanation:
+    """What a message, a traceback or a log says."""
+    told = [_finding(one) for one in explain_text(text)]
+    told = told or _of_fence(text)
+    if told:
+        return _of_findings(tuple(told))
+    if _LOST.search(text):
+        return Explanation(
+            pages=(catalogue.page("DDP311"),),
+            note="This rank lost the connection to another one: a consequence. The cause is in the output of the rank that "
+            "ended first: it died (DDP311), raised an exception (DDP312) or left its loop earlier (DDP308).",
+        )
+    return Explanation(
+        note="No error of distributed training is recognised here. If a run hangs or its ranks disagree, run it under ddpnb: "
+        "ddpnb run -n 2 train.py. If it is an error of your own code, what the traceback says is all."
+    )
+
+
+def _of_words(words: str) -> Explanation | None:
+    found = catalogue.search(words, 3)
+    near = ", ".join(f"{one.code} {one.name}" for one in found)
+    return Explanation(pages=found[:1], note=f"The nearest pages: {near}.") if found else None
+
+
+def read_log(path: str | os.PathLike[str]) -> str:
+    """The end of a log, as text.
+
+    Raises:
+        UsageError: it does not exist or cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _LONGEST))
+            return file.read(_LONGEST).decode("utf-8", "replace")
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {os.fspath(path)}: {error.strerror or error}.", "Give the file of a log."
+        ) from None
+
+
+# -- findings
+
+
+def _of_findings(findings: tuple[Finding, ...]) -> Explanation:
+    known = [code for code in dict.fromkeys(one.code for one in findings) if code in catalogue.pages()]
+    rest = known[_PAGES:]
+    note = f"More pages: ddpnb explain {' '.join(rest[:20])}" if rest else ""
+    return Explanation(findings, tuple(catalogue.page(code) for code in known[:_PAGES]), note)
+
+
+def _finding(one: Explained) -> Finding:
+    names = ", ".join(one.tensors[:8]) + (" ..." if len(one.tensors) > 8 else "")
+    said = " ".join((one.summary, *one.evidence))
+    more = (f"Parameters: {names}.",) if one.tensors and one.tensors[0] not in said else ()
+    return Finding(
+        one.code,
+        one.summary,
+        one.culprits or (),
+        evidence=(*one.evidence, *more),
+        remedy=one.remedy,
+        tensors=one.tensors,
+    )
+
+
+def _of_fence(text: str) -> list[Finding]:
+    """What the fence says when it stops a call: the two calls stand in its message."""
+    stop = _FENCE.search(text)
+    calls = _CALLED.findall(stop[0]) if stop is not None else []
+    if stop is None or len(calls) < 2:
+        return []
+    (op, arguments), (other_op, others) = calls[0], next((call for call in calls[1:] if call != calls[0]), calls[1])
+    one, other = _TENSOR.findall(arguments), _TENSOR.findall(others)
+    if op != other_op:
+        code = "DDP302"
+    elif [_elements(shape) for _, shape in one] != [_elements(shape) for _, shape in other]:
+        code = "DDP303"
+    else:
+        code = "DDP304" if [dtype for dtype, _ in one] != [dtype for dtype, _ in other] else "DDP305"
+    said = stop[0].rstrip(".")
+    return [
+        Finding(code, said[0].upper() + said[1:] + ".", remedy="Make the same call on all ranks; the page tells more.")
+    ]
+
+
+def _elements(shape: str) -> int:
+    count = 1
+    for size in re.findall(r"\d{1,18}", shape):
+        count *= int(size)
+    return count
