@@ -267,7 +267,8 @@ def _same_rank_twice(recording: Recording, standings: dict[int, Standing], findi
 
 
 def _other_backend(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
-    return next((f for f in settings.find(recording) if f.code == "DDP106"), None)
+    better = next((f for f in settings.find(recording) if f.code == "DDP106"), None)
+    return None if better is None else replace(better, evidence=(*better.evidence, *finding.evidence[:2]))
 
 
 # -- frames
@@ -301,6 +302,7 @@ _RULES = {
     "DDP308": (_not_synchronised,),
     "DDP102": (_same_rank_twice, _other_backend),
     "DDP104": (_same_rank_twice, _other_backend),
+    "DDP108": (_other_backend,),
     "DDP311": (_killed_by_kernel,),
     "DDP312": (_same_rank_twice, _other_model, _set_up_wrongly),
     "DDP313": (_forked, workers.stalled_worker, _logger),

@@ -74,10 +74,10 @@ def _explain(
     if starting and len({address_of(standings[rank].record) for rank in starting}) > 1:
         return startup.apart(standings, starting)
     if starting and ended:
-        return startup.never_joined(standings, starting, ended)
+        return startup.never_joined(recording, standings, starting, ended)
     grouping = [rank for rank in waiting if standings[rank].kind is Kind.NEW_GROUP]
     if grouping:
-        return startup.group_not_made(standings, waits, grouping, waiting)
+        return startup.group_not_made(recording, standings, waits, grouping, waiting)
     calls = {rank: call for rank in waiting if (call := standings[rank].call) is not None}
     if any(call.is_p2p for call in calls.values()):
         return _p2p(recording, standings, waits, calls, ended)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from ddpnb.analysis.branches import decisions
 from ddpnb.analysis.paths import Parting
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.recording import RankRecord, Recording
@@ -33,6 +35,12 @@ def at(site: Site) -> str:
         if site == NO_SITE
         else f" at {site}" + (f" in {site.function}" if site.function not in ("?", "<module>") else "")
     )
+
+
+def turned_away(recording: Recording, site: Site) -> tuple[Site, list[str]]:
+    """Where a rank that never came to ``site`` may have turned away, and why: that line itself if nothing tells."""
+    found = decisions(recording.sources.get(site.file, ""), site.line, ended=True)
+    return (replace(site, line=found[0][0]), [text for _, text in found]) if found else (site, [])
 
 
 def tensors(call: Call) -> str:

@@ -56,8 +56,13 @@ def _where(phases: Mapping[int, Phase], order: tuple[int, ...]) -> tuple[tuple[i
 def _backends(recording: Recording) -> Finding | None:
     """DDP106: the ranks ask for different backends."""
     phases = inits(recording)
-    asked = {rank: str(phase.facts.get("backend", "")).lower() for rank, phase in phases.items()}
+    asked = {
+        rank: str(phase.facts.get("asked", phase.facts.get("backend", ""))).lower() for rank, phase in phases.items()
+    }
     culprits = minority(asked)
+    if not culprits:
+        phases, asked = _of_groups(recording)
+        culprits = minority(asked)
     if not culprits:
         return None
     others = tuple(rank for rank in sorted(asked) if rank not in culprits)
@@ -72,6 +77,17 @@ def _backends(recording: Recording) -> Finding | None:
         tuple(f"Rank {rank}: backend {name or '(default)'}." for rank, name in sorted(asked.items())[:8]),
         "Choose the backend by something that is the same on all ranks.",
     )
+
+
+def _of_groups(recording: Recording) -> tuple[dict[int, Phase], dict[int, str]]:
+    """The first new_group of which the ranks ask for different backends: its phases, and what they ask for."""
+    made = {rank: [p for p in record.phases if p.name == "new_group"] for rank, record in recording.ranks.items()}
+    for turn in range(max(map(len, made.values()), default=0)):
+        phases = {rank: found[turn] for rank, found in made.items() if len(found) > turn}
+        asked = {rank: str(phase.facts.get("backend", "")).lower() for rank, phase in phases.items()}
+        if len({str(phase.facts.get("ranks")) for phase in phases.values()}) == 1 and len(set(asked.values())) > 1:
+            return phases, asked
+    return {}, {}
 
 
 def _versions(recording: Recording) -> Finding | None:

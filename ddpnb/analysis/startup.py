@@ -5,7 +5,9 @@ from __future__ import annotations
 from ddpnb.analysis import phrases
 from ddpnb.analysis.standing import Standing, where
 from ddpnb.analysis.waits import Wait, address_of, as_int, claim_of, members_of
+from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Phase, RankRecord, Recording
 
 
 def world_too_large(standings: dict[int, Standing], starting: list[int], absent: list[int]) -> Finding:
@@ -84,7 +86,11 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
     )
 
 
-def never_joined(standings: dict[int, Standing], starting: list[int], ended: list[int]) -> Finding:
+def never_joined(
+    recording: Recording, standings: dict[int, Standing], starting: list[int], ended: list[int]
+) -> Finding:
+    site, reasons = phrases.turned_away(recording, standings[starting[0]].site)
+    places = {rank: standings[rank].site if standings[rank].site != NO_SITE else site for rank in ended}
     return Finding(
         "DDP102",
         f"{phrases.ranks(ended, True)} {phrases.verb(ended, 'has', 'have')} ended without joining: "
@@ -92,27 +98,31 @@ def never_joined(standings: dict[int, Standing], starting: list[int], ended: lis
         tuple(ended),
         tuple(starting),
         None,
-        where(standings, [*ended, *starting]),
-        tuple(
-            [
-                f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}."
-            ]
-            + [f"Rank {rank}: {standings[rank].record.ending}, and never called it." for rank in ended[:8]]
+        (*((rank, place) for rank, place in places.items() if place != NO_SITE), *where(standings, starting)),
+        (
+            f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}.",
+            *(f"Rank {rank}: {standings[rank].record.ending}, and never called it." for rank in ended[:8]),
+            *reasons,
         ),
         "Every rank that was launched must call init_process_group.",
     )
 
 
 def group_not_made(
-    standings: dict[int, Standing], waits: dict[int, Wait], grouping: list[int], waiting: list[int]
+    recording: Recording,
+    standings: dict[int, Standing],
+    waits: dict[int, Wait],
+    grouping: list[int],
+    waiting: list[int],
 ) -> Finding:
     absent = sorted({m for rank in grouping for m in waits[rank].missing})
     others = [rank for rank in absent if rank not in grouping]
-    culprits = _unlike_lists(standings) or others or grouping
+    unlike, turn = _unlike_lists(standings)
+    culprits = unlike or others or grouping
     held = [rank for rank in waiting if rank not in culprits]
     evidence = []
     for rank in sorted(set(grouping) | set(culprits))[:8]:
-        made = [p for p in standings[rank].record.phases if p.name == "new_group"] if rank in standings else []
+        made = _groups_of(standings[rank].record) if rank in standings else []
         lists = ", ".join(str(members_of(p)) for p in made[-4:]) or "none"
         evidence.append(
             f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
@@ -120,6 +130,15 @@ def group_not_made(
     makers = [rank for rank in grouping if rank not in culprits] or grouping
     phase = standings[makers[0]].phase
     members = members_of(phase) if phase is not None else []
+    places = []
+    for rank in culprits:
+        made = _groups_of(standings[rank].record) if rank in standings else []
+        if rank in unlike and turn < len(made) and "file" in made[turn].facts:
+            places.append((rank, Site.from_json(dict(made[turn].facts))))
+        else:  # it never made it: where it turned away
+            site, reasons = phrases.turned_away(recording, standings[makers[0]].site)
+            evidence += [reason for reason in reasons if reason not in evidence]
+            places.append((rank, site))
     return Finding(
         "DDP108",
         f"{phrases.ranks(makers, True)} {phrases.verb(makers, 'is', 'are')} making a group of {members}, "
@@ -127,16 +146,20 @@ def group_not_made(
         tuple(culprits),
         tuple(held),
         None,
-        where(standings, [*culprits, *held]),
+        (*(one for one in places if one[1] != NO_SITE), *where(standings, held)),
         tuple(evidence),
         "Call new_group on every rank, members or not, with the same lists in the same order.",
     )
 
 
-def _unlike_lists(standings: dict[int, Standing]) -> list[int]:
-    """The ranks whose lists for new_group are unlike those of the others, at the first such call."""
+def _groups_of(record: RankRecord) -> list[Phase]:
+    return [p for p in record.phases if p.name == "new_group"]
+
+
+def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], int]:
+    """The ranks whose lists for new_group are unlike those of the others, at the first such call, and which it is."""
     made = {
-        rank: [tuple(members_of(p)) for p in s.record.phases if p.name == "new_group" and not p.facts.get("local")]
+        rank: [tuple(members_of(p)) for p in _groups_of(s.record) if not p.facts.get("local")]
         for rank, s in standings.items()
     }
     for turn in range(max(map(len, made.values()), default=0)):
@@ -146,5 +169,5 @@ def _unlike_lists(standings: dict[int, Standing]) -> list[int]:
                 sides.setdefault(made[rank][turn], []).append(rank)
         if len(sides) > 1:
             ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
-            return sorted(rank for side in ordered[1:] for rank in side)
-    return []
+            return sorted(rank for side in ordered[1:] for rank in side), turn
+    return [], 0

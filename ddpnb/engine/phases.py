@@ -70,6 +70,7 @@ class Phases(Hooks):
 
     def _init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            asked = args[0] if args else kwargs.get("backend")
             args, kwargs = _with_chosen_backend(args, kwargs)
 
             def argument(place: int, name: str, variable: str = "") -> Any:
@@ -78,6 +79,7 @@ class Phases(Hooks):
 
             facts = {
                 "backend": str(argument(0, "backend") or ""),
+                "asked": str(asked or ""),  # by the script; the launcher may have chosen another
                 "init_method": (method := str(argument(1, "init_method") or "env://")),
                 "address": _address(method),
                 "world_size": argument(3, "world_size", "WORLD_SIZE"),
@@ -118,6 +120,7 @@ class Phases(Hooks):
                 "local": bool(kwargs.get("use_local_synchronization", False)),
                 "name": str(getattr(c10d._world, "group_count", "")),
                 "timeout_s": _seconds(args[0] if args else kwargs.get("timeout")),
+                "backend": str((args[1] if len(args) > 1 else kwargs.get("backend")) or ""),
             }
             with self.span("new_group", facts):
                 group = original(ranks, *args, **kwargs)

@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from struct import pack
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -31,7 +33,7 @@ from ddpnb.engine.hooks import Hooks, place
 from ddpnb.engine.inputs import describe
 from ddpnb.engine.losses import loss_facts, unused
 from ddpnb.engine.samples import SampleFile
-from ddpnb.engine.sites import calling_frame
+from ddpnb.engine.sites import calling_frame, is_user_file
 from ddpnb.engine.tracing import Tracing
 from ddpnb.model.replicas import TensorSpec
 
@@ -505,18 +507,22 @@ def _names_from_frames(parameters: list[Any]) -> dict[int, str]:
     frame = calling_frame(2)
     while frame is not None and len(found) < len(wanted):
         for value in list(frame.f_locals.values()):
-            held = (
-                [value, *vars(value).values()]
-                if hasattr(value, "__dict__") and not isinstance(value, type)
-                else [value]
-            )
-            for module in held[:200]:
-                if isinstance(module, torch.nn.Module):
-                    found.update(
-                        (id(p), n) for n, p in module.named_parameters() if id(p) in wanted and id(p) not in found
-                    )
+            kind = type(value)  # isinstance() would run code of odd objects
+            if issubclass(kind, (ModuleType, type)):
+                continue
+            parts = [value, *list(getattr(value, "__dict__", {}).values())[:200]] if is_user_class(kind) else [value]
+            for module in parts:
+                if issubclass(type(module), torch.nn.Module):
+                    named = module.named_parameters()
+                    found.update((id(p), name) for name, p in named if id(p) in wanted and id(p) not in found)
         frame = frame.f_back
     return found
+
+
+def is_user_class(kind: type) -> bool:
+    """Whether a class is the user's own: looking into its instances runs nothing."""
+    module = sys.modules.get(kind.__module__)
+    return is_user_file(str(getattr(module, "__file__", "") or "<frozen")) or kind.__module__ == "__main__"
 
 
 def _norm(tensor: torch.Tensor) -> float | None:
