@@ -13,8 +13,10 @@ from dataclasses import replace
 
 from ddpnb.analysis import phrases, settings, traffic, workers, wrapping
 from ddpnb.analysis.drift import models_of
+from ddpnb.analysis.messages.explain import explain
+from ddpnb.analysis.messages.explained import Explained, blamed
 from ddpnb.analysis.standing import Standing, where
-from ddpnb.model.calls import Site
+from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
@@ -72,6 +74,54 @@ def _two_threads(recording: Recording, _: dict[int, Standing], finding: Finding)
         if better is None
         else replace(better, severity="error", evidence=(*better.evidence, *finding.evidence[:2]))
     )
+
+
+def _explained(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """What torch raised, in the user's terms."""
+    told: dict[int, Explained] = {}
+    for rank in finding.culprits:
+        ending = recording.ranks[rank].ending
+        if ending is None or not ending.exception:
+            continue
+        one = explain(
+            ending.message,
+            ending.exception,
+            names=_trained(recording.ranks[rank]),
+            frames=ending.frames,
+            sources=recording.sources,
+            traceback=ending.traceback,
+        )
+        if one is not None:
+            told[rank] = one
+    if not told:
+        return None
+    first = told[min(told)]
+    named = blamed(told, recording.world_size)
+    missing = tuple(sorted({rank for one in told.values() for rank in one.missing}))
+    culprits = tuple(r for r in (named or missing) if r in recording.ranks) or finding.culprits
+    waiting = tuple(r for r in sorted({*finding.waiting, *finding.culprits}) if r not in culprits)
+    places = dict(finding.where)
+    for rank in culprits:
+        if rank not in places and rank in standings and standings[rank].site != NO_SITE:
+            places[rank] = standings[rank].site
+    order = [*culprits, *waiting]
+    return Finding(
+        first.code,
+        f"{phrases.ranks(culprits, True)}: {first.summary}",
+        culprits,
+        waiting,
+        finding.collective,
+        tuple((rank, places[rank]) for rank in order if rank in places),
+        (*first.evidence, *finding.evidence),
+        first.remedy or finding.remedy,
+        tensors=first.tensors,
+    )
+
+
+def _trained(record: RankRecord) -> tuple[str, ...]:
+    """The parameters of the model that was wrapped last, as the wrapper counts them."""
+    models = [model for model in record.models if model.wrapper]
+    return tuple(t.name for t in models[-1].parameters if t.trains and not t.ignored) if models else ()
 
 
 def _set_up_wrongly(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
@@ -304,7 +354,7 @@ _RULES = {
     "DDP104": (_same_rank_twice, _other_backend),
     "DDP108": (_other_backend,),
     "DDP311": (_killed_by_kernel,),
-    "DDP312": (_same_rank_twice, _other_model, _set_up_wrongly),
+    "DDP312": (_same_rank_twice, _other_model, _set_up_wrongly, _explained),
     "DDP313": (_forked, workers.stalled_worker, _logger),
     "DDP314": (_forked,),
 }
