@@ -15,6 +15,7 @@ from ddpnb.analysis import (
     phrases,
     replicas,
     settings,
+    startup,
     traffic,
     wrapping,
 )
@@ -56,7 +57,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     )
 
 
-_STANDS_ELSEWHERE = ("DDP313", "DDP314", "DDP507", "DDP505", "DDP702", "DDP109")
+_STANDS_ELSEWHERE = ("DDP313", "DDP314", "DDP507", "DDP505", "DDP702", "DDP109", "DDP104", "DDP110")
 _MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
 _MISMATCH_S = 2.0
 
@@ -99,7 +100,8 @@ def _findings(
     if odd is not None:  # it went through unnoticed, with wrong numbers
         failures = [*failures, mismatch.explain(recording, odd)]
     if not failures:
-        failures = _all_idle(standing, found_waits, patience)
+        apart = startup.unreachable(recording, standing, found_waits, patience)
+        failures = [apart] if apart is not None else _all_idle(standing, found_waits, patience)
     found = _with_silent(recording, standing, held, failures)
     return (
         found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
@@ -12,8 +11,6 @@ from ddpnb.analysis.paths import Parting, parting, path_to
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
-
-_ON_RANK = re.compile(r"rank|is_(main|master|leader|chief)|main_process", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +256,7 @@ def _left_loop(
         if not any(call.site == been for call in recording.ranks[gone[0]].calls):
             continue
         guard = guard_of(recording.sources.get(gone_at.file, ""), gone_at.line)
-        if guard is not None and _ON_RANK.search(guard[1]):
+        if guard is not None and phrases.ON_RANK.search(guard[1]):
             continue  # a call that this rank alone makes, whatever the loops do
         for depth, site in enumerate(rest):
             loop = loop_around(recording.sources.get(site.file, ""), site.line)

@@ -11,6 +11,9 @@ from ddpnb.analysis.paths import Parting
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.recording import RankRecord, Recording
 
+#: conditions that depend on the rank, by the names that people give
+ON_RANK = re.compile(r"rank|is_(main|master|leader|chief|primary)|main_process", re.IGNORECASE)
+
 
 def ranks(numbers: Iterable[int], capital: bool = False) -> str:
     """``rank 1``, ``ranks 0, 2 and 3``, ``ranks 0-7``."""
@@ -37,10 +40,23 @@ def at(site: Site) -> str:
     )
 
 
-def turned_away(recording: Recording, site: Site) -> tuple[Site, list[str]]:
-    """Where a rank that never came to ``site`` may have turned away, and why: that line itself if nothing tells."""
-    found = decisions(recording.sources.get(site.file, ""), site.line, ended=True)
-    return (replace(site, line=found[0][0]), [text for _, text in found]) if found else (site, [])
+def turned_away(recording: Recording, path: Sequence[Site]) -> tuple[Site, list[str]]:
+    """Where a rank that never came to the end of ``path`` may have turned away, and why.
+
+    ``path``: the lines by which others came there, outermost first. A decision that depends on the rank
+    counts before others, an inner one before an outer one; the last line itself if nothing tells.
+    """
+    if not path:
+        return NO_SITE, []
+    found = [
+        (site, line, text)
+        for site in reversed(path)
+        for line, text in decisions(recording.sources.get(site.file, ""), site.line, ended=True)
+    ]
+    chosen = next((one for one in found if ON_RANK.search(one[2])), found[0] if found else None)
+    if chosen is None:
+        return path[-1], []
+    return replace(chosen[0], line=chosen[1]), [chosen[2]]
 
 
 def tensors(call: Call) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from ddpnb.analysis import phrases
-from ddpnb.analysis.standing import Standing, where
+from ddpnb.analysis.standing import Kind, Standing, where
 from ddpnb.analysis.waits import Wait, address_of, as_int, claim_of, members_of
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
@@ -29,6 +31,14 @@ def world_too_large(standings: dict[int, Standing], starting: list[int], absent:
         ),
         "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
     )
+
+
+def _was_told(record: RankRecord) -> str:
+    """The address that the launcher gave this rank, before the script changed anything."""
+    first = next((phase for phase in record.phases if phase.name == "environment"), None)
+    if first is None or not first.facts.get("MASTER_ADDR"):
+        return ""
+    return f"{first.facts.get('MASTER_ADDR')}:{first.facts.get('MASTER_PORT')}"
 
 
 def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding | None:
@@ -71,6 +81,12 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
     for rank in starting:
         sides.setdefault(address_of(standings[rank].record), []).append(rank)
     ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+    # Who looks where the launcher has told everybody to is not to blame.
+    moved = [
+        rank for rank in starting if _was_told(standings[rank].record) not in ("", address_of(standings[rank].record))
+    ]
+    if moved and len(moved) < len(starting):
+        ordered = [[rank for rank in starting if rank not in moved], moved]
     culprits = sorted(rank for side in ordered[1:] for rank in side)
     waiting = ordered[0]
     return Finding(
@@ -89,7 +105,7 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
 def never_joined(
     recording: Recording, standings: dict[int, Standing], starting: list[int], ended: list[int]
 ) -> Finding:
-    site, reasons = phrases.turned_away(recording, standings[starting[0]].site)
+    site, reasons = phrases.turned_away(recording, _path(standings[starting[0]]))
     places = {rank: standings[rank].site if standings[rank].site != NO_SITE else site for rank in ended}
     return Finding(
         "DDP102",
@@ -136,7 +152,7 @@ def group_not_made(
         if rank in unlike and turn < len(made) and "file" in made[turn].facts:
             places.append((rank, Site.from_json(dict(made[turn].facts))))
         else:  # it never made it: where it turned away
-            site, reasons = phrases.turned_away(recording, standings[makers[0]].site)
+            site, reasons = phrases.turned_away(recording, _path(standings[makers[0]]))
             evidence += [reason for reason in reasons if reason not in evidence]
             places.append((rank, site))
     return Finding(
@@ -150,6 +166,45 @@ def group_not_made(
         tuple(evidence),
         "Call new_group on every rank, members or not, with the same lists in the same order.",
     )
+
+
+def _path(standing: Standing) -> list[Site]:
+    """The user's lines by which a rank came to where it stands, outermost first."""
+    stack = standing.record.main_stack
+    path = [frame.site for frame in stack.user_frames] if stack is not None else []
+    return path or ([standing.site] if standing.site != NO_SITE else [])
+
+
+def unreachable(
+    recording: Recording, standings: dict[int, Standing], waits: dict[int, Wait], patience: float
+) -> Finding | None:
+    """DDP104 or DDP110: all have come to init_process_group, to the same address, and still do not meet."""
+    starting = [rank for rank, s in standings.items() if s.kind is Kind.START]
+    if len(starting) < len(standings) or not starting:
+        return None
+    if any(
+        waits[rank].missing or standings[rank].record.process.still_s < max(patience, 3.0)
+        for rank in starting
+        if rank in waits
+    ):
+        return None
+    address = address_of(standings[starting[0]].record)
+    unknown = [rank for rank in starting if _UNKNOWN_HOST.search(standings[rank].record.output)]
+    culprits = tuple(unknown or starting)
+    return Finding(
+        "DDP110" if unknown else "DDP104",
+        f"All ranks look for each other at {address}, and do not meet there"
+        + (": the name cannot be resolved." if unknown else ": nobody can be reached."),
+        culprits,
+        tuple(rank for rank in starting if rank not in culprits),
+        None,
+        where(standings, [*culprits, *(rank for rank in starting if rank not in culprits)]),
+        tuple(f"Rank {rank} is in init_process_group{phrases.at(standings[rank].site)}." for rank in starting[:8]),
+        "Set MASTER_ADDR to an address of rank 0's machine that all others can reach (127.0.0.1 on one machine).",
+    )
+
+
+_UNKNOWN_HOST = re.compile(r"gai error|getaddrinfo|Name or service not known|name resolution|hostname", re.IGNORECASE)
 
 
 def _groups_of(record: RankRecord) -> list[Phase]:
