@@ -12,6 +12,8 @@ from ddpnb.analysis.account import Ledger
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, News
 
+_PAUSE = 10  # from one look to the next, at least, in times of what the look took
+
 
 class Books:
     """The ledger of one run, fed from the black boxes. Any thread may look or ask.
@@ -26,16 +28,22 @@ class Books:
         self._news: dict[int, News] = {}
         self._lock = threading.Lock()
         self._failure = ""
+        self._not_before = 0.0
 
-    def look(self, readers: Mapping[int, BoxReader], ended_ns: Mapping[int, int]) -> None:
+    def look(self, readers: Mapping[int, BoxReader], ended_ns: Mapping[int, int], *, now: bool = False) -> None:
         """Book what is new in these boxes.
+
+        It takes a tenth of a core at most: where that is not enough the account says how much it
+        covers.
 
         Args:
             readers: the box of each rank, as far as there is one.
             ended_ns: when the script ended on a rank.
+            now: even if it has just taken its time.
         """
         with self._lock:
-            if self._failure:
+            began = time.monotonic()
+            if self._failure or (began < self._not_before and not now and len(ended_ns) < len(readers)):
                 return
             try:
                 for rank, reader in readers.items():
@@ -50,6 +58,7 @@ class Books:
                         self._news[rank] = News(reader)
                     calls, marks, lost = self._news[rank].look()
                     self._ledger.take(rank, calls, marks, lost, ended_ns.get(rank, 0), queued)
+                self._not_before = began + _PAUSE * (time.monotonic() - began)
             except Exception as error:
                 self._failure = f"{type(error).__name__}: {error}"[:300]
 

@@ -91,14 +91,14 @@ class Observer:
         self._follower.take()
         self._keep_books()
 
-    def _keep_books(self) -> None:
+    def _keep_books(self, *, now: bool = False) -> None:
         readers = {rank: seen.reader for rank, seen in self._seen.items() if seen.reader is not None}
         ended = {rank: seen.ending.at_ns for rank, seen in self._seen.items() if seen.ending is not None}
-        self._books.look(readers, ended)
+        self._books.look(readers, ended, now=now)
 
     def account(self, now_ns: int) -> Account:
         """Where the ranks' time went, up to this moment."""
-        self._keep_books()
+        self._keep_books(now=True)
         return self._books.account(now_ns)
 
     def _string(self, rank: int, number: int) -> Any:

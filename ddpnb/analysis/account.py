@@ -25,7 +25,7 @@ from dataclasses import replace
 from ddpnb.analysis.meetings import MOST_BLAMED, Claim, Meeting, blocks_host, seen_by_peers
 from ddpnb.analysis.notes import model_notes, notes, start_notes
 from ddpnb.analysis.stragglers import name_stragglers
-from ddpnb.analysis.timeline import COMMUNICATION, Key, Timeline
+from ddpnb.analysis.timeline import COMMUNICATION, Key, Spent, Timeline
 from ddpnb.model.account import Account, Mark, Parts, RankAccount
 from ddpnb.model.calls import Call, CallState, Group
 from ddpnb.model.recording import Recording
@@ -53,7 +53,7 @@ class _Rank:
         self.open: dict[int, _Open] = {}
         self.highest = -1
         self.tail: _Open | None = None  # the last call of the main thread
-        self.counts: dict[Group, int] = {}  # highest sequence number per group
+        self.counts: dict[int, int] = {}  # highest sequence number per group
         self.seen = 0
         self.lost = 0
         self.unknown = 0  # calls of which it was never learned who else came
@@ -75,6 +75,7 @@ class Ledger:
         self._ranks: dict[int, _Rank] = {}
         self._timelines: dict[int, Timeline] = {}
         self._meetings: dict[Hashable, Meeting] = {}
+        self._groups: dict[Group, int] = {}
         self._times_last: Counter[int] = Counter()
         self._clocks_differ = 0
 
@@ -123,8 +124,8 @@ class Ledger:
             one.call = call
             if seen_by_peers(call):
                 return one
-            if one.meeting is not None:  # no peer has seen it: it never came
-                one.meeting.arrived.pop(rank, None)
+            if one.meeting is not None:
+                one.meeting.withdraw(rank)
             del known.open[call.number]
             return None
         if call.number <= known.highest or not seen_by_peers(call):
@@ -145,21 +146,23 @@ class Ledger:
         known = self._ranks[rank]
         if not blocks_host(call):
             known.on_gpu += 1
-        key = Meeting.key_of(call, rank)
+        group = self._groups.setdefault(call.group, len(self._groups))
+        key = Meeting.key_of(call, rank, group)
         if key is None:
             return None
         meeting = self._meetings.get(key)
         if meeting is None:
             meeting = self._meetings[key] = Meeting(key, call)
-        meeting.arrived[rank] = call.entered_ns
+        meeting.come(rank, call.entered_ns)
         if call.seq:
-            known.counts[call.group] = max(call.seq, known.counts.get(call.group, 0))
+            known.counts[group] = max(call.seq, known.counts.get(group, 0))
         if not blocks_host(call):
             meeting.hosts.append(Claim(rank, call.entered_ns, 0, call.site))
-        waiting, meeting.claims = meeting.claims, []
-        for claim in waiting:
-            if not self._divide(meeting, claim, self._timelines):
-                meeting.claims.append(claim)
+        if meeting.complete or rank == meeting.root:
+            waiting, meeting.claims = meeting.claims, []
+            for claim in waiting:
+                if not self._divide(meeting, claim, self._timelines):
+                    meeting.claims.append(claim)
         if meeting.complete:
             self._all_came(meeting)
         return meeting
@@ -242,18 +245,18 @@ class Ledger:
             late = () if meeting is None or claim.over else self._still_missing(meeting, claim.rank)
             unknown[claim.rank] += not late
             _book(books[claim.rank], claim, claim.end, late)
-        ranks = tuple(_rank_account(rank, self._ranks[rank], books[rank], now) for rank in sorted(self._ranks))
+        spent = {rank: books[rank].spent() for rank in sorted(books)}
+        ranks = tuple(_rank_account(rank, self._ranks[rank], books[rank], spent[rank], now) for rank in spent)
         gpu, seen = sum(one.on_gpu for one in self._ranks.values()), sum(one.seen for one in self._ranks.values())
         host_only = gpu > seen / 2
-        waits = {rank: self._ranks[rank].late if host_only else books[rank].spent()[1] for rank in books}
+        waits = {rank: self._ranks[rank].late if host_only else spent[rank].training for rank in spent}
         stragglers, pattern = name_stragglers(ranks, waits, self._times_last)
         missed = sum(one.unknown for one in self._ranks.values()) + unknown.total()
         made = seen + sum(one.lost for one in self._ranks.values())
         covered = max(0.0, (seen - missed) / made) if made else 1.0
         found = Account(ranks, stragglers, pattern, covered, host_only)
         told = notes(found, clocks_differ=self._clocks_differ, cores=cores)
-        at_start = [books[rank].spent()[0] for rank in books]
-        return replace(found, notes=(*start_notes(found, at_start), *told))
+        return replace(found, notes=(*start_notes(found, [one.start for one in spent.values()]), *told))
 
     def _pending(self, now: int) -> list[tuple[Meeting | None, Claim]]:
         """What calls claim that are not over, or to which not all have come."""
@@ -272,7 +275,9 @@ class Ledger:
         missing = meeting.missing(rank)
         for other in missing:
             known = self._ranks.get(other)
-            if known is None or (known.counts.get(meeting.group, 0) > meeting.seq if meeting.seq else known.lost):
+            if known is None or (
+                known.counts.get(self._groups[meeting.group], 0) > meeting.seq if meeting.seq else known.lost
+            ):
                 return ()
         return missing[:MOST_BLAMED]
 
@@ -286,24 +291,23 @@ def _book(timeline: Timeline, claim: Claim, last: int = 0, late: tuple[int, ...]
         timeline.claim(claim.at, COMMUNICATION, claim.end - claim.at - waited, certain=claim.certain)
 
 
-def _rank_account(rank: int, known: _Rank, timeline: Timeline, now: int) -> RankAccount:
-    _, spent, data = timeline.spent()
+def _rank_account(rank: int, known: _Rank, timeline: Timeline, spent: Spent, now: int) -> RankAccount:
     ended = timeline.ended or known.ended_ns
     end = max(ended or now, timeline.last or 0)
     first = timeline.started if timeline.started is not None else end
     begin = timeline.began if timeline.began is not None else min(first, timeline.first or first)
     last = timeline.last if timeline.last is not None and ended else end
-    talked, waited = spent[COMMUNICATION], Counter[int]()
-    for (other, _), length in spent.items():
+    talked, waited = spent.training[COMMUNICATION], Counter[int]()
+    for (other, _), length in spent.training.items():
         waited[other] += length
     del waited[COMMUNICATION[0]]
-    compute = last - first - spent.total() - data
+    compute = last - first - spent.training.total() - spent.data
     other = max(0, end - begin - (last - first) + min(0, compute))  # what a data loader took before the first call
     gpu = known.on_gpu > known.seen / 2
     return RankAccount(
         rank,
         max(0, end - begin) * 1e-9,
-        Parts(max(0, compute) * 1e-9, waited.total() * 1e-9, talked * 1e-9, data * 1e-9),
+        Parts(max(0, compute) * 1e-9, waited.total() * 1e-9, talked * 1e-9, spent.data * 1e-9),
         other * 1e-9,
         timeline.steps,
         timeline.step(),

@@ -36,7 +36,7 @@ class Meeting:
     and a receive waits for its send; in all other collectives everybody waits for everybody.
     """
 
-    __slots__ = ("arrived", "claims", "ended", "group", "hosts", "key", "members", "needs", "root", "seq")
+    __slots__ = ("arrived", "claims", "ended", "group", "hosts", "key", "latest", "members", "needs", "root", "seq")
 
     def __init__(self, key: Hashable, call: Call) -> None:
         """The meeting with this key (of ``key_of``), as one of its calls describes it."""
@@ -49,6 +49,7 @@ class Meeting:
         self.claims: list[Claim] = []  # that cannot be divided before others have come
         self.hosts: list[Claim] = []  # of calls that blocked no host: only who came late is known
         self.ended = 0
+        self.latest: tuple[int, tuple[int, ...]] | None = None  # when the last came and who came with it, once known
         root = call.signature.root
         if call.is_p2p and isinstance(key, tuple):
             self.members, self.needs, self.root = (key[1], key[2]), "root", key[1]
@@ -56,14 +57,14 @@ class Meeting:
             self.needs, self.root = "root" if call.op in _FROM_ROOT else "at root", self.members[root]
 
     @staticmethod
-    def key_of(call: Call, rank: int) -> Hashable | None:
-        """What the calls of one meeting have in common; None where that cannot be told."""
+    def key_of(call: Call, rank: int, group: int) -> Hashable | None:
+        """What the calls of one meeting have in common, their group being known by a number; None: nobody can tell."""
         if call.seq and not call.is_p2p:
-            return (call.group, call.seq) if rank in call.group.ranks else None
+            return (group, call.seq) if rank in call.group.ranks else None
         if call.peer < 0 or not call.turn or call.op == "recv_any_source":
             return None
         source, target = (rank, call.peer) if call.op == "send" else (call.peer, rank)
-        return call.group, source, target, call.tag, call.turn
+        return group, source, target, call.tag, call.turn
 
     @property
     def complete(self) -> bool:
@@ -97,14 +98,24 @@ class Meeting:
             return (0, ()) if rank == self.root or self.root is None else (self.arrived[self.root], (self.root,))
         if self.needs == "at root" and rank != self.root:
             return 0, ()
-        latest = max(self.arrived.values())
-        if self.arrived.get(rank, 0) >= latest:
+        if self.latest is None:
+            at = max(self.arrived.values())
+            limit = at - _TOGETHER * (at - min(self.arrived.values()))
+            self.latest = at, tuple(one for one, when in self.arrived.items() if when >= limit)
+        at, late = self.latest
+        if self.arrived.get(rank, 0) >= at:
             return 0, ()
-        limit = latest - _TOGETHER * (latest - min(self.arrived.values()))
-        late = [one for one, at in self.arrived.items() if at >= limit]
         if rank in late:  # it came with the last: only those after it made it wait
-            late = [one for one in late if self.arrived[one] == latest]
-        return latest, tuple(late[:MOST_BLAMED])
+            late = tuple(one for one in late if self.arrived[one] == at)
+        return at, late[:MOST_BLAMED]
+
+    def come(self, rank: int, at: int) -> None:
+        self.arrived[rank], self.latest = at, None
+
+    def withdraw(self, rank: int) -> None:
+        """No peer has seen the call: it never came."""
+        self.arrived.pop(rank, None)
+        self.latest = None
 
     @property
     def spread(self) -> int:

@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from copy import copy
 from statistics import median
+from typing import NamedTuple
 
 from ddpnb.model.account import PARTS, Mark, MarkKind, Parts
 from ddpnb.model.calls import NO_SITE, Site
@@ -20,6 +21,7 @@ from ddpnb.model.calls import NO_SITE, Site
 #: what time is claimed for: (the rank that was waited for, the line that waited), or communication
 Key = tuple[int, Site]
 COMMUNICATION: Key = (-1, NO_SITE)
+Claims = dict[Key, int]
 
 _KEPT = 4096  # intervals; older ones are only kept in the sums
 _TRAINS = 3  # steps: from so many on, what came before the first is the start and not the training
@@ -42,18 +44,18 @@ class Interval:
         self.closed_by: MarkKind | None = None
         self.idle: int | None = None
         self.data = 0
-        self.certain: Counter[Key] = Counter()
-        self.uncertain: Counter[Key] = Counter()
+        self.certain: Claims = {}
+        self.uncertain: Claims = {}
 
-    def claims(self, queued: float = 0.0) -> Counter[Key]:
+    def claims(self, queued: float = 0.0) -> Claims:
         """What was claimed, as far as it fits beside so much time in the queue for a core."""
         if self.ended is None:
-            return self.certain + self.uncertain
+            return _sum(self.certain, self.uncertain)
         room = max(0, self.ended - self.began - self.data)
         if self.idle is not None:
             room = max(0.0, min(room, self.idle - queued))
         fitting = _shrunk(self.certain, room)
-        return fitting + _shrunk(self.uncertain, room - fitting.total())
+        return _sum(fitting, _shrunk(self.uncertain, room - sum(fitting.values()))) if self.uncertain else fitting
 
     def copy(self) -> Interval:
         new = Interval(self.began)
@@ -62,12 +64,26 @@ class Interval:
         return new
 
 
-def _shrunk(claims: Counter[Key], room: float) -> Counter[Key]:
-    total = claims.total()
+def _shrunk(claims: Claims, room: float) -> Claims:
+    total = sum(claims.values())
     if total <= room:
         return claims
     share = max(0.0, room) / total
-    return Counter({key: int(value * share) for key, value in claims.items()})
+    return {key: int(value * share) for key, value in claims.items()}
+
+
+def _sum(one: Claims, two: Claims) -> Claims:
+    if not one or not two:
+        return one or two
+    return {key: one.get(key, 0) + two.get(key, 0) for key in one.keys() | two.keys()}
+
+
+class Spent(NamedTuple):
+    """What was claimed before the start was over, and after it; and the time inside data loaders after it."""
+
+    start: Counter[Key]
+    training: Counter[Key]
+    data: int
 
 
 class Timeline:
@@ -142,7 +158,9 @@ class Timeline:
         if len(moments) > 4 * _KEPT:
             del moments[1:-1:2], lengths[1:-1:2]
 
-    def _claims(self, interval: Interval) -> Counter[Key]:
+    def _claims(self, interval: Interval) -> Claims:
+        if not (interval.certain or interval.uncertain):
+            return {}
         if interval.ended is None or len(self._queue[0]) < 2:
             return interval.claims()
         return interval.claims(self._queued_until(interval.ended) - self._queued_until(interval.began))
@@ -183,7 +201,7 @@ class Timeline:
         found = self.at(at)
         claims = self._sums if found is None else found.certain if certain else found.uncertain
         if length > 0 and (key in claims or len(claims) < _KEYS):
-            claims[key] += length
+            claims[key] = claims.get(key, 0) + length
 
     def fold(self) -> None:
         """Let the oldest intervals go once there are too many; their sums stay."""
@@ -218,13 +236,15 @@ class Timeline:
         """The end of the start: the first backward pass or step is over; without steps, the first call."""
         return self._training or self.first
 
-    def spent(self) -> tuple[Counter[Key], Counter[Key], int]:
-        """What was claimed before the start was over and after it, and the time inside data loaders after it."""
+    def spent(self) -> Spent:
+        """Where the time went, as far as it was claimed."""
         training, start, found = self._training, Counter(self._start_sums), Counter(self._sums)
         for interval in self._intervals:
-            (found if interval.began >= training else start).update(self._claims(interval))
+            sums = found if interval.began >= training else start
+            for key, length in self._claims(interval).items():
+                sums[key] += length
         before = self._work.data_ns if training and self._work is not None else 0
-        return start, found, max(0, self._data - before)
+        return Spent(start, found, max(0, self._data - before))
 
     def step(self) -> Parts | None:
         """The medians of a step's parts, over the last steps, the very first left out."""
@@ -244,8 +264,8 @@ class Timeline:
             if interval.ended is None:
                 break
             claims = self._claims(interval)
-            talked = claims[COMMUNICATION]
-            waiting, communication = waiting + claims.total() - talked, communication + talked
+            talked = claims.get(COMMUNICATION, 0)
+            waiting, communication = waiting + sum(claims.values()) - talked, communication + talked
             length, data = length + interval.ended - interval.began, data + interval.data
             whole = whole and interval.began > 0
             if interval.closed_by in ("step", "begin"):
