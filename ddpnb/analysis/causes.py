@@ -347,7 +347,7 @@ def _inside(standing: Standing, words: Iterable[str]) -> bool:
 
 _WAITS = (_not_synchronised, _state_of_one, _alone_in_model)
 _RULES = {
-    **dict.fromkeys(_MISMATCH, (_other_model, _other_hook, _two_threads)),
+    **dict.fromkeys(_MISMATCH, (_other_model, _set_up_wrongly, _other_hook, _two_threads)),
     "DDP301": (_other_model, _two_threads, *_WAITS),
     "DDP308": (_not_synchronised,),
     "DDP102": (_same_rank_twice, _other_backend),

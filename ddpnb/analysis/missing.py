@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import pairwise
 
 from ddpnb.analysis import away, phrases, startup
-from ddpnb.analysis.branches import decisions, loop_around, loop_returns
+from ddpnb.analysis.branches import loop_around, loop_returns
 from ddpnb.analysis.mismatch import uneven_iterations
 from ddpnb.analysis.paths import parting, path_to
 from ddpnb.analysis.standing import Kind, Standing, where
@@ -176,10 +176,9 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
     early = loop_returns(source, call.site.line) if source else None
     if all(been.values()) and in_loop and early is None:
         return uneven_iterations(tuple(missing), tuple(waiting), call, places, evidence)
-    decided = decisions(source, call.site.line, ended=True) if source else []
-    evidence += [text for _, text in decided]
-    if len(decided) == 1:  # a rank that has ended stands nowhere: show where it turned away
-        turned = replace(call.site, line=decided[0][0])
+    turned, reasons = phrases.turned_away(recording, path_to(recording.ranks[first], call))
+    evidence += reasons
+    if reasons:  # a rank that has ended stands nowhere: show where it turned away
         places = tuple((rank, turned if rank in missing else site) for rank, site in places)
     return Finding(
         "DDP301",
@@ -201,7 +200,7 @@ def _crossed(
     """A cycle over several groups: each waits in one for a rank that waits in another."""
     if len({call.group.key for call in calls.values()}) < 2:
         return None
-    skipped = _skipped_in_cycle(recording, waits, calls)
+    skipped = _left_out(recording, waits, calls) or _skipped_in_cycle(recording, waits, calls)
     if skipped is not None:
         culprit, rank = skipped
         call = calls[rank]
@@ -240,6 +239,25 @@ def _crossed(
         ),
         "Make the calls of several groups in the same order on all ranks.",
     )
+
+
+def _left_out(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:
+    """(a rank that left a call out of its usual round, a rank that waits in that call).
+
+    Until now this call has come between the one before and the one in which the rank is.
+    """
+    for rank in sorted(calls):
+        for other in sorted(waits[rank].missing & set(calls)):
+            sites = [call.site for call in recording.ranks[other].calls if call.number <= calls[other].number]
+            steps = list(pairwise(sites))
+            if not steps or calls[rank].site == calls[other].site:
+                continue
+            before, now = steps[-1]
+            usual = set(steps[:-1])
+            left_out = calls[rank].site
+            if (before, now) not in usual and (before, left_out) in usual and (left_out, now) in usual:
+                return other, rank
+    return None
 
 
 def _skipped_in_cycle(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:

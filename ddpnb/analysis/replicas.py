@@ -476,7 +476,8 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
     names = [unit for unit in _units(recording, number) if _is_buffer(model, unit)]
     if not names:
         return None
-    broadcast = bool(model.options.get("broadcast_buffers", True))
+    told = [p.facts for r in recording.ranks.values() for p in r.phases if p.name == "buffers synced"]
+    broadcast = all(bool(facts.get("synced", True)) for facts in told if facts.get("model") == number)
     for turn, samples in by_turn(recording, number, "forward").items():
         synced = [bool(sample.facts.get("buffers_synced")) for sample in samples.values()]
         # After a forward under no_sync they meet again one forward later.
@@ -493,7 +494,7 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
         culprits = tuple(sorted(samples)) if statistics else minority(held)
         tensors = tuple(dict.fromkeys(unit.partition("[")[0] for unit in units))
         why = (
-            f"{model.wrapper} was made with broadcast_buffers=False: every rank keeps statistics of its own batches."
+            f"{model.wrapper} was told not to synchronise buffers: every rank keeps statistics of its own batches."
             if not broadcast
             else f"{model.wrapper} has broadcast them, and they differ all the same."
         )
@@ -505,7 +506,7 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
             samples,
             culprits,
             [why, *([f"{units[0]}: norm {extent(samples, units[0])}."] if extent(samples, units[0]) else [])],
-            "Leave broadcast_buffers=True, or use SyncBatchNorm; otherwise evaluate and save from one rank only."
+            "Let the wrapper synchronise buffers (the default), or use SyncBatchNorm; otherwise evaluate and save from one rank only."
             if statistics
             else "Change buffers on all ranks alike, or broadcast them.",
             suspects.BUFFERS,

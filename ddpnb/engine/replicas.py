@@ -169,7 +169,7 @@ class Replicas(Hooks):
         """A model is about to be wrapped: what it is made of, also if the ranks will not agree on it."""
         if not isinstance(module, torch.nn.Module):
             return
-        group = kwargs.get("process_group") or (args[4] if len(args) > 4 else None) or dist.group.WORLD
+        group = kwargs.get("process_group") or (args[5] if len(args) > 5 else None) or dist.group.WORLD
         named = {
             "device_ids": args[0] if args else kwargs.get("device_ids"),
             "broadcast_buffers": args[3] if len(args) > 3 else kwargs.get("broadcast_buffers", True),
@@ -182,6 +182,10 @@ class Replicas(Hooks):
     def _wrapped(self, _none: Any, ddp: Any, *_args: Any, **_kwargs: Any) -> None:
         if isinstance(getattr(ddp, "module", None), torch.nn.Module):
             watched = self._watched[ddp] = self._follow(self._count - 1, _named(ddp.module))
+            # Only now is it known: two arguments, both of which may be left out, say so.
+            self.event(
+                "buffers synced", {"model": watched.number, "synced": bool(getattr(ddp, "forward_sync_buffers", True))}
+            )
             watched.may_skip = bool(getattr(ddp, "find_unused_parameters", False))
             # The wrapper has just made all ranks equal: what differs later came later.
             self._digest(watched, "updated", watched.parameters, 0, b"")
