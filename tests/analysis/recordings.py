@@ -22,8 +22,9 @@ import textwrap
 from typing import Any
 
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
-from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.recording import Child, Ending, Phase, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
+from tests.analysis.training import Training
 
 FILE = "/home/user/train.py"
 MILLISECOND = 1_000_000
@@ -78,10 +79,11 @@ def signature(op: str, shape: tuple[int, ...] = (4,), dtype: str = "float32", **
     return Signature(op, shapes, dtypes, agreed="|".join(agreed), **more)
 
 
-class Rank:
+class Rank(Training):
     """What one rank did. Every method adds one step and gives the rank back."""
 
     def __init__(self, rank: int, world: int = 4) -> None:
+        super().__init__()
         self.rank = rank
         self.world = world
         self._calls: list[Call] = []
@@ -91,6 +93,8 @@ class Rank:
         self._ending: Ending | None = None
         self._steps = 0
         self._forgotten = 0
+        self._children: tuple[Child, ...] = ()
+        self._output = ""
         self.joins()
 
     # -- phases
@@ -99,15 +103,20 @@ class Rank:
         """Ran through init_process_group; every rank does so, unless ``absent`` says otherwise."""
         return self.phase("init_process_group", "done", world_size=self.world)
 
+    def joined(self, at: Site = NO_SITE, **facts: Any) -> Rank:
+        """The same with other facts, in its place."""
+        self.absent()
+        return self.phase("init_process_group", "done", at, **{"world_size": self.world, **facts})
+
     def absent(self) -> Rank:
         self._phases = [phase for phase in self._phases if phase.name != "init_process_group"]
         return self
 
-    def starts(self, at: Site = NO_SITE, world_size: object = None) -> Rank:
+    def starts(self, at: Site = NO_SITE, world_size: object = None, **facts: Any) -> Rank:
         """Stands in init_process_group."""
         self.absent()
         self._idle(0.0, at)
-        return self.phase("init_process_group", "open", at, world_size=world_size or self.world)
+        return self.phase("init_process_group", "open", at, world_size=world_size or self.world, **facts)
 
     def makes_group(self, ranks: list[int], at: Site = NO_SITE, state: str = "done", **facts: Any) -> Rank:
         """Ran through new_group (or stands in it: ``state="open"``); torch names groups by counting all of them."""
@@ -170,6 +179,16 @@ class Rank:
     def forgets(self, calls: int) -> Rank:
         """So many calls are older than what is recorded."""
         self._forgotten = calls
+        return self
+
+    # -- its children and its output
+
+    def has_children(self, *children: Child) -> Rank:
+        self._children = children
+        return self
+
+    def writes(self, output: str) -> Rank:
+        self._output += output
         return self
 
     # -- what the rank does now
@@ -240,14 +259,20 @@ class Rank:
             tuple(self._stacks),
             self._process,
             self._ending,
-            forgotten=self._forgotten,
+            sum(self._stepped.values()),
+            self._forgotten,
+            tuple(self._models),
+            tuple(self._samples),
+            self._children,
+            self._output,
         )
 
 
-def record(*ranks: Rank, script: Script | None = None, world_size: int | None = None) -> Recording:
-    """The Recording of these ranks."""
+def record(*ranks: Rank, script: Script | None = None, world_size: int | None = None, **host: Any) -> Recording:
+    """The Recording of these ranks; ``host`` are facts of their machine."""
     return Recording(
         world_size if world_size is not None else len(ranks),
         {rank.rank: rank.record for rank in ranks},
         {script.file: script.text} if script is not None else {},
+        host=host,
     )
