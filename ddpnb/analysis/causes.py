@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ddpnb.analysis import phrases, settings, traffic, workers, wrapping
+from ddpnb.analysis import aftermath, phrases, settings, traffic, workers, wrapping
 from ddpnb.analysis.drift import models_of
 from ddpnb.analysis.messages.explain import explain
 from ddpnb.analysis.messages.explained import Explained, blamed
@@ -267,6 +267,51 @@ def _logger_frame(record: RankRecord) -> Frame | None:
     return None
 
 
+def _quiet_exit(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP701: a process ended itself with status 0 although others needed it."""
+    quiet = [r for r in finding.culprits if aftermath.left_quietly(recording.ranks[r])]
+    if not quiet:
+        return None
+    return replace(
+        finding,
+        code="DDP701",
+        summary=f"{phrases.ranks(quiet, True)} left in the middle of the run with exit status 0, as if all had gone well.",
+        remedy="Leave with another status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
+    )
+
+
+def _short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP317: a time-out that was set shorter than what a rank which computes needs."""
+    endings = [r.ending for r in recording.ranks.values() if r.ending is not None]
+    told = [m for e in endings if (m := _TIMED_OUT.search(e.message[:20_000]))]
+    if not told:
+        return None
+    seconds = int(told[0][1]) / 1000
+    made = {
+        rank: [
+            p
+            for p in record.phases
+            if p.name in ("new_group", "init_process_group") and p.facts.get("timeout_s") == seconds
+        ]
+        for rank, record in recording.ranks.items()
+    }
+    culprits = tuple(rank for rank, phases in sorted(made.items()) if phases)
+    if not culprits or seconds > 60:
+        return None
+    return replace(
+        finding,
+        code="DDP317",
+        culprits=culprits,
+        waiting=(),
+        summary=f"The time-out of {seconds:g} s is shorter than what the ranks need: it fired while a rank was still at work.",
+        where=tuple((r, Site.from_json(dict(made[r][-1].facts))) for r in culprits if "file" in made[r][-1].facts),
+        remedy="Give the group the time of its slowest legal wait, or do the long work on all ranks, or outside of the wait.",
+    )
+
+
+_TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) (\d{1,12})ms")
+
+
 def _killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP706: a SIGKILL together with a kill of the kernel's for want of memory."""
     killed = [
@@ -353,8 +398,8 @@ _RULES = {
     "DDP102": (_same_rank_twice, _other_backend),
     "DDP104": (_same_rank_twice, _other_backend),
     "DDP108": (_other_backend,),
-    "DDP311": (_killed_by_kernel,),
-    "DDP312": (_same_rank_twice, _other_model, _set_up_wrongly, _explained),
+    "DDP311": (_killed_by_kernel, _quiet_exit),
+    "DDP312": (_same_rank_twice, _other_model, _set_up_wrongly, _short_timeout, _explained),
     "DDP313": (_forked, workers.stalled_worker, _logger),
     "DDP314": (_forked,),
 }

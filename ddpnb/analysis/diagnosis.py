@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpnb.analysis import (
+    aftermath,
     away,
     causes,
     data,
@@ -130,6 +131,7 @@ def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list
     of_data = data.find(recording)
     told = {finding.code for finding in of_data}  # the loaders tell the reason, inputs only that it is so
     found += [*of_data, *(f for f in numbers.find(recording) if f.code not in told), *settings.find(recording, held)]
+    found += aftermath.find(recording)
     order = {"error": 0, "warning": 1, "note": 2}
     return sorted((f for f in found if f.code not in known), key=lambda f: order[f.severity])
 
@@ -216,6 +218,8 @@ def _outcome(recording: Recording, errors: list[Finding]) -> Outcome:
     if fenced or (mismatched and own_failure):
         return "hang"
     complete = all(r.ending is not None and r.ending.well for r in recording.ranks.values())
+    if complete and any(finding.code == "DDP701" for finding in errors):
+        return "crash"
     if errors and complete:
         return "divergence"
     return "hang" if errors else "ok"

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from ddpnb.analysis import phrases, suspects
 from ddpnb.analysis.drift import by_turn, minority, models_of
-from ddpnb.analysis.replicas import comparable, silent
+from ddpnb.analysis.replicas import comparable, loads, silent
+from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
@@ -224,6 +225,25 @@ def _scaler(recording: Recording, number: int, model: Model) -> Finding | None:
     for turn, samples in by_turn(recording, number, "scale").items():
         scales = {rank: sample.facts.get("scale") for rank, sample in samples.items()}
         culprits = minority(scales)
+        restored = {rank: phases for rank, phases in loads(recording, "scaler").items() if phases and rank in samples}
+        if culprits and 0 < len(restored) < len(samples):
+            ranks = tuple(sorted(restored))
+            return Finding(
+                "DDP605",
+                f"{phrases.ranks(ranks, True)} restored the state of the GradScaler, the others did not: their scales differ.",
+                ranks,
+                tuple(rank for rank in sorted(samples) if rank not in restored),
+                None,
+                tuple(
+                    (r, Site.from_json(dict(restored[r][-1].facts))) for r in ranks if "file" in restored[r][-1].facts
+                ),
+                tuple(
+                    f"Rank {rank}: scale {scale:.6g}."
+                    for rank, scale in sorted(scales.items())[:8]
+                    if scale is not None
+                ),
+                "Load the scaler's state on every rank.",
+            )
         if culprits:
             return silent(
                 recording,

@@ -7,6 +7,7 @@ the ranks that did them explain a divergence that is seen later.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,11 @@ class Training(Hooks):
 
     def __init__(self, box: BlackBox) -> None:
         super().__init__(box)
+        self._known: set[str] = {"training"}
+
+    def new_run(self) -> None:
+        super().new_run()
+        self._known = {"training"}
 
     def install(self) -> None:
         self.after(DistributedDataParallel, "register_comm_hook", self._comm_hook)
@@ -35,8 +41,10 @@ class Training(Hooks):
         self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))
         for owner, name in ((torch, "set_rng_state"), (torch.random, "set_rng_state"), (torch.cuda, "set_rng_state")):
             self.before(owner, name, lambda *_, **__: self.event("rng restored"))
+        self.before(random, "setstate", lambda *_, **__: self.event("rng restored"))
         self.before(torch, "save", self._saved)
         self.after(torch, "load", self._loaded)
+        self.before(DistributedDataParallel, "__setattr__", self._attribute)
 
     def _after_classmethod(self, owner: Any, name: str, look: Callable[..., None]) -> None:
         original = owner.__dict__[name]
@@ -55,6 +63,16 @@ class Training(Hooks):
 
         setattr(owner, name, classmethod(watched))
         self.on_removal(lambda: setattr(owner, name, original))
+
+    def _attribute(self, ddp: Any, name: str, _value: Any) -> None:
+        if name in self._known:
+            return
+        self._known.add(name)  # the wrapper sets its own in every forward
+        module = ddp.__dict__.get("_modules", {}).get("module")
+        if module is not None and name not in ddp.__dict__ and name != "module":
+            parts = (module.__dict__, module._parameters, module._buffers, module._modules)
+            if any(name in part for part in parts):
+                self.event("attribute on wrapper", {"name": name[:100]})
 
     def _comm_hook(self, _none: Any, _ddp: Any, state: Any = None, hook: Any = None) -> None:
         self.event("comm hook", {"hook": _name_of(hook), "state": type(state).__name__})
@@ -85,7 +103,7 @@ class Training(Hooks):
         self.event("checkpoint saved", {"path": _path(file), "keys": _keys(value)})
 
     def _loaded(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
-        self.event("checkpoint read", {"path": _path(file), "keys": _keys(value), "epoch": _epoch(value)})
+        self.event("checkpoint read", {"path": _path(file), "keys": _keys(value), "numbers": _numbers(value)})
 
 
 def _name_of(hook: Any) -> str:
@@ -101,11 +119,9 @@ def _keys(value: Any) -> list[str]:
     return [str(key)[:60] for key in list(value)[:_KEYS]] if type(value) is dict else []
 
 
-def _epoch(value: Any) -> int | None:
-    """The epoch or step that a checkpoint holds, if it says so."""
+def _numbers(value: Any) -> dict[str, int]:
+    """The whole numbers of a checkpoint: its epoch, its step, its place in the data."""
     if type(value) is not dict:
-        return None
-    for key in ("epoch", "start_epoch", "epochs_done", "step", "global_step", "iteration"):
-        if isinstance(value.get(key), int):
-            return int(value[key])
-    return None
+        return {}
+    found = [(str(key)[:60], one) for key, one in list(value.items())[:_KEYS] if type(one) is int]
+    return dict(found[:20])

@@ -1,0 +1,207 @@
+"""Findings about what a script did around training: resumed, saved, reported its end."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.unwaited import Unwaited, unwaited
+from ddpnb.analysis.waits import as_int
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Phase, RankRecord, Recording
+
+_RNG = re.compile(r"rng|random|generator", re.IGNORECASE)
+_POSITION = re.compile(r"batch|iter|position|consumed|samples_seen|offset", re.IGNORECASE)
+
+
+def find(recording: Recording) -> list[Finding]:
+    """What is told by checkpoints, by sources and by the end of the output."""
+    rules = (masked_failure, _not_waited, _resumed_without, _one_file, _hidden_attribute)
+    return [finding for rule in rules if (finding := rule(recording)) is not None]
+
+
+def _site(phase: Phase) -> Site:
+    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
+
+
+def _finding(
+    code: str, summary: str, places: dict[int, Site], evidence: list[str], remedy: str, severity: str
+) -> Finding:
+    ranks = tuple(sorted(places))
+    where = tuple((rank, places[rank]) for rank in ranks if places[rank] != NO_SITE)
+    return Finding(code, summary, ranks, (), None, where, tuple(evidence), remedy, severity)  # type: ignore[arg-type]
+
+
+# -- DDP701
+
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
+_OTHERWHERE = re.compile(r"^(Exception in thread|Process \w+-\d+:)", re.MULTILINE)
+_FRAME = re.compile(r'^ {1,8}File "(.{1,400})", line (\d{1,7}), in (.{1,200})$', re.MULTILINE)
+_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python\d)|^<")
+
+
+def masked_failure(recording: Recording) -> Finding | None:
+    """DDP701: a rank ends with status 0 right after it printed that it failed."""
+    places: dict[int, Site] = {}
+    last: dict[int, str] = {}
+    for rank, record in recording.ranks.items():
+        if record.ending is None or not record.ending.well or record.ending.how == "died":
+            continue
+        output = record.output.replace("\r", "")
+        starts = [match.start() for match in _TRACEBACK.finditer(output)]
+        if not starts:
+            continue
+        told = output[starts[-1] :].splitlines()
+        end = next((n for n, line in enumerate(told[1:], 1) if line and not line.startswith(" ")), len(told) - 1)
+        after = [line for line in told[end + 1 :] if line.strip()]
+        if not _OTHERWHERE.search(output[max(0, starts[-1] - 200) : starts[-1]]) and len(after) > 1:
+            continue  # the script went on from there
+        frames = [m for m in _FRAME.finditer("\n".join(told[: end + 1])) if not _LIBRARY.search(m[1])]
+        places[rank] = Site(frames[-1][1], int(frames[-1][2]), frames[-1][3]) if frames else NO_SITE
+        last[rank] = told[end][:200] if told else ""
+    if not places:
+        return None
+    ranks = tuple(sorted(places))
+    return _finding(
+        "DDP701",
+        f"{phrases.ranks(ranks, True)} failed and {phrases.verb(ranks, 'says', 'say')} that all went well: exit status 0 after "
+        f"{last[ranks[0]].split(':')[0] or 'a traceback'}.",
+        places,
+        [f"Rank {rank} ended with status 0; the last error that it printed: {last[rank]}" for rank in ranks[:8]],
+        "Let the exception end the process (or sys.exit(1) after it was printed); join threads and children and look at "
+        "how they ended. A launcher knows a failure by the exit status alone.",
+        "error",
+    )
+
+
+# -- DDP316
+
+
+def _not_waited(recording: Recording) -> Finding | None:
+    """DDP316: in a line from which a call was made, the source uses the tensor before it waits."""
+    made: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for rank, record in recording.ranks.items():
+        for call in record.calls:
+            made[call.site.file, call.site.line].add(rank)
+    for path, source in sorted(recording.sources.items()):
+        for one in unwaited(source) if "async_op" in source or "isend" in source or "irecv" in source else ():
+            ranks = made.get((path, one.line))
+            if ranks:
+                return _early_use(path, one, sorted(ranks))
+    return None
+
+
+def _early_use(path: str, one: Unwaited, ranks: list[int]) -> Finding:
+    site = Site(path, one.use_line or one.line, one.function)
+    return _finding(
+        "DDP316",
+        f"{one.tensor} of the {one.op} at {path}:{one.line} is {'changed' if one.changed else 'used'} before anybody waited for it"
+        f"{phrases.at(site)}."
+        if one.use_line
+        else f"Nobody waits for the {one.op} at {path}:{one.line}.",
+        dict.fromkeys(ranks, site),
+        [one.reason],
+        "Keep the handle and call handle.wait() before the tensor is read, changed or freed.",
+        "error",
+    )
+
+
+# -- DDP606
+
+
+def _resumed_without(recording: Recording) -> Finding | None:
+    """DDP606: a checkpoint was read whose RNG state, epoch or position the script did not put back."""
+    places: dict[int, Site] = {}
+    why: list[str] = []
+    for rank, record in recording.ranks.items():
+        for read in (p for p in record.phases if p.name == "checkpoint read"):
+            after = [p for p in record.phases if p.began_ns >= read.began_ns]
+            resumed = any(p.name == "state loaded" and p.facts.get("what") == "optimizer" for p in after)
+            reason = _forgotten(read, after) if resumed else ""
+            if reason:
+                places[rank] = _site(read)
+                why += [reason] if reason not in why else []
+    if not places:
+        return None
+    return _finding(
+        "DDP606",
+        f"{phrases.ranks(places, True)} resumed from a checkpoint, but {why[0]}.",
+        places,
+        [f"The checkpoint: {reason}." for reason in why[1:]],
+        "Put back all that the checkpoint holds: torch.set_rng_state(...) (and random, numpy, cuda), start at the next "
+        "epoch, sampler.set_epoch(epoch), and skip the batches that were done.",
+        "warning",
+    )
+
+
+def _forgotten(read: Phase, after: list[Phase]) -> str:
+    held = read.facts.get("keys")
+    keys = [str(key) for key in held] if isinstance(held, (list, tuple)) else []
+    numbers = read.facts.get("numbers")
+    numbers = {str(k): v for k, v in numbers.items()} if isinstance(numbers, dict) else {}
+    random = [key for key in keys if _RNG.search(key)]
+    if random and not any(p.name == "rng restored" for p in after):
+        return f"the random state that it holds ({', '.join(random[:3])}) is never put back"
+    epoch = next((as_int(numbers[key]) for key in numbers if "epoch" in key.lower()), None)
+    samplers = [p for p in after if p.name == "sampler" and p.facts.get("shuffle")]
+    if epoch and samplers and (begun := as_int(samplers[0].facts.get("epoch"))) is not None and begun < epoch:
+        return f"it was made in epoch {epoch}, and the sampler starts at epoch {begun} again"
+    position = next(
+        (key for key in numbers if _POSITION.search(key) and "size" not in key and (as_int(numbers[key]) or 0) > 0), ""
+    )
+    loops = [p for p in after if p.name == "data loop"]
+    if position and loops:
+        batches, steps = as_int(loops[0].facts.get("batches")), as_int(loops[0].facts.get("steps"))
+        if batches and loops[0].facts.get("complete") and steps is not None and steps >= batches:
+            return f"it was made at {position} {numbers[position]} of an epoch, and that epoch is trained from its beginning again"
+    return ""
+
+
+# -- DDP603, DDP413
+
+
+def _one_file(recording: Recording) -> Finding | None:
+    """DDP603: several ranks write one file."""
+    writers: dict[str, dict[int, Site]] = defaultdict(dict)
+    for rank, record in recording.ranks.items():
+        for phase in record.phases:
+            path = str(phase.facts.get("path", ""))
+            if phase.name == "checkpoint saved" and path.startswith("/") and not path.startswith("/dev/"):
+                writers[path][rank] = _site(phase)
+    shared = {path: ranks for path, ranks in writers.items() if len(ranks) > 1}
+    if not shared:
+        return None
+    path, places = next(iter(sorted(shared.items())))
+    return _finding(
+        "DDP603",
+        f"{phrases.ranks(places, True)} all write {path}: the last one wins, and a reader may find half of it.",
+        places,
+        [],
+        "Save on rank 0 alone (if rank == 0: torch.save(...); then dist.barrier()), or to a file for each rank.",
+        "warning",
+    )
+
+
+def _hidden_attribute(recording: Recording) -> Finding | None:
+    """DDP413: an attribute of the module was set on its wrapper, where the module never sees it."""
+    events: dict[int, Phase] = {}
+    for rank, record in recording.ranks.items():
+        events.update((rank, p) for p in record.phases if p.name == "attribute on wrapper")
+    if not events:
+        return None
+    name = str(next(iter(events.values())).facts.get("name", "?"))
+    return _finding(
+        "DDP413",
+        f"{name} is set on the wrapper, but it is an attribute of the module inside: the module never sees it.",
+        {rank: _site(phase) for rank, phase in events.items()},
+        [],
+        f"Set it on the module: model.module.{name} = ...",
+        "error",
+    )
+
+
+def left_quietly(record: RankRecord) -> bool:
+    """Whether a process ended itself with status 0 in the middle of something."""
+    return record.ending is not None and record.ending.how == "died" and record.ending.code == 0
