@@ -1,0 +1,142 @@
+"""What an error comes in as, and what is told of it.
+
+Every rule of this package is a function of a ``Raised`` that gives an ``Explained``, or None for an
+error that is not its own. A rule claims an error by words that torch alone writes, or, where the
+words are anybody's (KeyError, EOFError), by the class and the line that raised it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ddpnb.model.stacks import Frame
+
+# A message is read up to here: the rest of a longer one is more of the same (keys, C++ frames).
+_LONGEST = 200_000
+_CPP_TRACE = re.compile(r"\n *(?:Exception raised from |frame #\d+: |C\+\+ CapturedTraceback)")
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """An error in the user's terms. The summary is a sentence that can follow "Rank 1: "."""
+
+    code: str
+    summary: str
+    evidence: tuple[str, ...] = ()
+    remedy: str = ""
+    culprits: tuple[int, ...] | None = None  # whom the message blames; None: it does not say; (): another, unnamed
+    missing: tuple[int, ...] = ()  # ranks that the message says did not come
+    tensors: tuple[str, ...] = ()  # names of parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception as a rule sees it: its message without C++ frames, its class, where it came from."""
+
+    text: str
+    exception: str = ""
+    names: Sequence[str] = ()
+    frames: Sequence[Frame] = ()
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    quoted: Mapping[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, message: str, exception: str = "", **more: object) -> Raised:
+        text = message[:_LONGEST]
+        trace = _CPP_TRACE.search(text)
+        text = text[: trace.start()] if trace else text
+        return cls(text.strip(), exception.rsplit(".", 1)[-1].strip(), **more)  # type: ignore[arg-type]
+
+    def line(self, frame: Frame) -> str:
+        """The text of the line in which a frame stands, as far as it is known."""
+        quoted = self.quoted.get((frame.file, frame.line))
+        if quoted is not None:
+            return quoted
+        source = self.sources.get(frame.file, "")
+        lines = source.splitlines() if source else []
+        return lines[frame.line - 1].strip() if 0 < frame.line <= len(lines) else ""
+
+    @property
+    def user_frame(self) -> Frame | None:
+        return next((frame for frame in reversed(self.frames) if frame.user), None)
+
+    @property
+    def user_line(self) -> str:
+        frame = self.user_frame
+        return self.line(frame) if frame is not None else ""
+
+    def passes(self, part: str) -> bool:
+        """Whether it came through a file with this in its path."""
+        return any(part in frame.file.replace("\\", "/") for frame in self.frames)
+
+    def calls(self, *functions: str) -> bool:
+        """Whether it came through a function of this name, called by the user's innermost line."""
+        frame = self.user_frame
+        last = max((i for i, f in enumerate(self.frames) if f is frame), default=-1)
+        return any(f.function in functions for f in self.frames[last + 1 :])
+
+
+Rule = Callable[[Raised], Explained | None]
+
+
+def listing(items: Iterable[object], most: int = 6) -> str:
+    """``a, b and c``; more than ``most`` are counted."""
+    found = [str(item)[:120] for item in items]
+    if len(found) > most:
+        return f"{', '.join(found[: most - 1])} and {len(found) - most + 1} more"
+    return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else "".join(found)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def size(number: float) -> str:
+    """Bytes as a person reads them: ``3.6 PiB``."""
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "bytes" or number >= 100 else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} PiB"
+
+
+def seconds(milliseconds: str) -> str:
+    """``8000`` is ``8 s``, ``1800000`` is ``30 min``."""
+    found = int(milliseconds[:15]) / 1000
+    if found >= 120 and found % 60 == 0:
+        return f"{found / 60:.0f} min"
+    return f"{found:g} s"
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """The numbers of a list such as ``1, 2 5``, in order, each once."""
+    return tuple(sorted({int(found) for found in re.findall(r"\d{1,9}", text[:_LONGEST])}))
+
+
+def blamed(told: Mapping[int, Explained], world_size: int = 0) -> tuple[int, ...] | None:
+    """Whom the messages of several ranks blame together.
+
+    DDP compares a model's parameters with those of the first rank that differs, so the odd rank blames
+    an innocent one and the others blame the odd one: votes decide (one against one, the lowest rank's).
+    Their sizes are compared with rank 0 alone: if all others complain of themselves, it is rank 0.
+
+    Args:
+        told: what is told of each rank's exception, by the rank that raised it.
+        world_size: 0 if it is not known.
+    """
+    named = {rank: one.culprits for rank, one in sorted(told.items()) if one.culprits is not None}
+    if not named:
+        return None
+    together = tuple(sorted({rank for culprits in named.values() for rank in culprits}))
+    if any(one.code != "DDP403" for one in told.values()):
+        return together
+    if all(culprits == (rank,) for rank, culprits in named.items()):
+        return (0,) if len(named) > 1 and together == tuple(range(1, world_size)) else together
+    votes = Counter(rank for culprits in named.values() for rank in culprits)
+    most = {rank for rank, found in votes.items() if found == max(votes.values())}
+    first = next(set(culprits) for culprits in named.values())
+    return tuple(sorted(most & first or most))
