@@ -23,7 +23,7 @@ from ddpnb.engine.steps import Steps
 from ddpnb.model.account import Mark
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 
-ROUNDS = 41
+ROUNDS = 201
 
 
 def a_step(size: int, layers: int, batch: int):
@@ -51,11 +51,13 @@ def seconds(step, times: int) -> float:
 def per_step(name: str, step, times: int, box: BlackBox) -> None:
     """Both ways, alternating; the hooks count no optimizer steps of their own when they are away."""
     plain, hooked, ratios = [], [], []
-    seconds(step, times)
+    seconds(step, 10 * times)
     for _ in range(ROUNDS):
+        seconds(step, 2)  # what was just put in place or taken away is found anew
         plain.append(seconds(step, times))
         steps = Steps(box)
         steps.install()
+        seconds(step, 2)
         hooked.append(seconds(step, times))
         steps.remove()
         ratios.append(hooked[-1] / plain[-1])
@@ -70,14 +72,14 @@ def hooks_alone(box: BlackBox) -> None:
     """The hooks around nothing: no training disturbs the measurement."""
     steps = Steps(box)
     backward, data = steps._backward(lambda: None), steps._data(lambda _: None)
-    step = steps.guarded(lambda *_: box.step(torch.get_num_threads()))
+    step = steps._step()
 
     def all_of_a_step() -> None:
         data(None)
         backward()
         step(None, (), {})
 
-    print(f"  hooks around nothing: {min(seconds(all_of_a_step, 4000) for _ in range(ROUNDS)) * 1e6:.2f} us a step")
+    print(f"  hooks around nothing: {min(seconds(all_of_a_step, 4000) for _ in range(21)) * 1e6:.2f} us a step")
 
 
 def per_call(ranks: int, calls: int) -> None:
@@ -112,8 +114,8 @@ if __name__ == "__main__":
     try:
         box = BlackBox(os.path.join(folder, "rank0.box"), 0)
         print(f"a training step, CPU time, {ROUNDS} alternating rounds")
-        per_step("1 x Linear(4), batch 1", a_step(4, 1, 1), 500, box)
-        per_step("4 x Linear(512), batch 64", a_step(512, 4, 64), 20, box)
+        per_step("1 x Linear(4), batch 1", a_step(4, 1, 1), 50, box)
+        per_step("4 x Linear(512), batch 64", a_step(512, 4, 64), 4, box)
         hooks_alone(box)
         print("the watcher")
         per_call(4, 4000)

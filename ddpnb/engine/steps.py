@@ -34,13 +34,23 @@ class Steps(Hooks):
         self._inside_data: list[bool] = []  # shared by the wrappers: a data set may read from a loader of its own
 
     def install(self) -> None:
-        step, threads, guarded = self.box.step, torch.get_num_threads, self.guarded
-        hook = register_optimizer_step_post_hook(guarded(lambda *_: step(threads())))
+        hook = register_optimizer_step_post_hook(_unseen(self._step()))
         self.on_removal(hook.remove)
         self.replace(torch.autograd, "backward", self._backward)
         # next() of a loader, and iter(), which starts its workers.
         self.replace(_BaseDataLoaderIter, "__next__", self._data)
         self.replace(DataLoader, "__iter__", self._data)
+
+    def _step(self) -> Callable[..., None]:
+        step, threads = self.box.step, torch.get_num_threads
+
+        def stepped(*_: Any) -> None:
+            try:
+                step(threads())
+            except Exception:
+                self.fail()
+
+        return stepped
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         mark, main = self.box.mark, threading.main_thread().ident
@@ -60,7 +70,7 @@ class Steps(Hooks):
                 self.fail()
             return result
 
-        return backward
+        return _unseen(backward)
 
     def _data(self, original: Callable[..., Any]) -> Callable[..., Any]:
         box, main, now = self.box, threading.main_thread().ident, time.monotonic_ns
@@ -77,4 +87,16 @@ class Steps(Hooks):
                 box.data_ns += now() - began
                 inside.clear()
 
-        return data
+        return _unseen(data)
+
+
+def _unseen(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep the compiler of torch from looking into our frames: it would warn in the user's log that it cannot."""
+    try:
+        frames: Any = torch._C._dynamo.eval_frame  # pyright: ignore[reportAttributeAccessIssue]
+        skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
+        for code, below in ((hook.__code__, default), (BlackBox.step.__code__, skip), (BlackBox.mark.__code__, skip)):
+            frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, below))
+    except (AttributeError, TypeError):  # another torch: it compiles, and warns
+        pass
+    return hook

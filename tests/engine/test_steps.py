@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import pytest
 import torch
@@ -111,6 +112,20 @@ def test_a_backward_pass_inside_another_is_no_mark_of_its_own(box, steps):
     checkpoint(layer, torch.ones(1, 2, requires_grad=True), use_reentrant=True).sum().backward()
     assert layer.weight.grad is not None
     assert [mark.kind for mark in marks(box)] == ["backward"]
+
+
+def test_the_compiler_does_not_look_into_the_hooks(box, steps):
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.warn_once_cache.clear()
+    compiled = torch.compile(train, backend="eager")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            compiled()
+    assert [str(one.message) for one in caught if "trace" in str(one.message)] == []
+    assert [mark.kind for mark in marks(box)] == ["backward", "step"] * 2
 
 
 def test_taken_away_nothing_is_left(box):
