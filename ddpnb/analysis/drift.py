@@ -43,16 +43,13 @@ class Difference:
 
 
 def differing(samples: Mapping[int, Sample], names: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The parts of tensors in which these samples of one turn differ; only what all of them hold is compared."""
+    """The parts of tensors in which these samples of one turn differ, as far as at least two of them hold a part."""
     if len(samples) < 2:
         return ()
-    first, *rest = samples.values()
-    chosen = first.digests if names is None else [name for name in names if name in first.digests]
-    return tuple(
-        name
-        for name in chosen
-        if any(name in other.digests and other.digests[name].hash != first.digests[name].hash for other in rest)
-    )
+    if names is None:
+        names = dict.fromkeys(name for sample in samples.values() for name in sample.digests)
+    held = [sample.digests for sample in samples.values()]
+    return tuple(name for name in names if len({digests[name].hash for digests in held if name in digests}) > 1)
 
 
 def sides_of(samples: Mapping[int, Sample], units: Iterable[str]) -> tuple[tuple[int, ...], ...]:
@@ -144,9 +141,19 @@ def _ranks(ranks: list[int]) -> str:
 
 def minority(values: Mapping[int, object]) -> tuple[int, ...]:
     """The ranks that do not hold the most common value; with equally many, those without the lowest rank's."""
-    counts = Counter(values.values())
+    told = {rank: _countable(value) for rank, value in values.items()}
+    counts = Counter(told.values())
     if len(counts) < 2:
         return ()
     most = max(counts.values())
-    common = next(values[rank] for rank in sorted(values) if counts[values[rank]] == most)
-    return tuple(rank for rank in sorted(values) if values[rank] != common)
+    common = next(told[rank] for rank in sorted(told) if counts[told[rank]] == most)
+    return tuple(rank for rank in sorted(told) if told[rank] != common)
+
+
+def _countable(value: object) -> object:
+    """A value by which ranks can be counted: "not a number" is the same everywhere, though it equals nothing."""
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value if value == value else "not a number"  # noqa: PLR0124
