@@ -98,10 +98,20 @@ def relation(source: str, one: int, other: int) -> Relation:
         return "unknown"
     for (node_a, arm_a), (node_b, arm_b) in zip(*paths, strict=False):
         if node_a is not node_b:
-            break
+            first, arm = (node_a, arm_a) if one < other else (node_b, arm_b)
+            return "exclusive" if _leaves(first, arm) else "sequence"
         if arm_a != arm_b:
             return "exclusive" if _excludes(node_a, arm_a, arm_b) else "sequence"
     return "sequence"
+
+
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+def _leaves(node: ast.AST, arm: str) -> bool:
+    """Whether this arm of an ``if`` ends by leaving: what stands after the ``if`` is its other arm then."""
+    body = getattr(node, arm, None) if isinstance(node, ast.If) and arm else None
+    return isinstance(body, list) and bool(body) and isinstance(body[-1], _LEAVING)
 
 
 def _excludes(node: ast.AST, one: str, other: str) -> bool:
