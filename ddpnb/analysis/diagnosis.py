@@ -50,12 +50,19 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         outcome=_outcome(recording, errors),
         findings=tuple(findings),
         settled=ended
+        or (bool(errors) and _nobody_moves(standing, held, patience))
         or (bool(held) and bool(errors))
         or any(f.code in _STANDS_ELSEWHERE for f in errors)
         or any(_stands_in(standing, f, patience) for f in errors if f.code in _MISMATCHES),
         world_size=recording.world_size,
         exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
     )
+
+
+def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience: float) -> bool:
+    """Whether a rank has failed and none of the others will do anything any more."""
+    failed = any(s.record.ending is not None and not s.record.ending.well for s in standing.values())
+    return failed and all(s.kind is Kind.ENDED or rank in held or s.expired(patience) for rank, s in standing.items())
 
 
 _STANDS_ELSEWHERE = ("DDP313", "DDP314", "DDP507", "DDP505", "DDP702", "DDP109", "DDP104", "DDP110")

@@ -143,11 +143,11 @@ def _sync_differs(recording: Recording, number: int, model: Model) -> Finding | 
             )
     for turn, samples in by_turn(recording, number, "gradients").items():
         counts = {rank: sample.facts.get("synced") for rank, sample in samples.items()}
-        if (
-            len(samples) > 1
-            and len(set(counts.values())) > 1
-            and all(s.facts.get("forwards") for s in samples.values())
-        ):
+        # A forward whose backward was left out is another matter.
+        complete = all(
+            s.facts.get("forwards") and s.facts.get("forwards") == s.facts.get("backwards") for s in samples.values()
+        )
+        if len(samples) > 1 and len(set(counts.values())) > 1 and complete and not _rarely(recording, number):
             culprits = minority(counts)
             return silent(
                 recording,

@@ -192,7 +192,9 @@ def _came_to_start(record: RankRecord, turn: int, address: str) -> bool:
     phases = [phase for phase in record.phases if phase.name == "init_process_group"]
     if len(phases) < turn or address_of(record) != address:
         return False
-    return phases[turn - 1].state != "failed"
+    state = phases[turn - 1].state
+    # One that went through it and has ended did so without the others (another backend).
+    return state == "open" or (state == "done" and record.ending is None)
 
 
 def claim_of(record: RankRecord) -> int:
