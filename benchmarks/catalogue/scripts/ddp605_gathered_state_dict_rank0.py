@@ -21,11 +21,13 @@ class Checkpointer:
         self.folder, self.every = folder, every
 
     def maybe_save(self, model, step):
-        if step % self.every or dist.get_rank() != 0:  # <- culprit
+        if step % self.every:
             return
-        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        state = get_model_state_dict(model, options=options)  # <- culprit
-        torch.save(state, os.path.join(self.folder, f"{step}.pt"))
+        if dist.get_rank() == 0:  # <- culprit
+            options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+            state = get_model_state_dict(model, options=options)  # <- culprit
+            torch.save(state, os.path.join(self.folder, f"{step}.pt"))
+        dist.barrier()  # <- culprit
 
 
 dist.init_process_group("gloo")
@@ -40,7 +42,7 @@ checkpointer = Checkpointer(tempfile.gettempdir(), every=3)
 torch.manual_seed(rank)
 for step in range(1, 8):
     x = torch.randn(16, 10)
-    loss = (model(x) - x.cumsum(1)).abs().mean()  # <- culprit
+    loss = (model(x) - x.cumsum(1)).abs().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
