@@ -38,7 +38,8 @@ def judge(case: Case, n: int, run: Any) -> dict[str, Any]:
     )
     notes = [f for f in run.diagnosis.findings if f.code in good]
     result["recall"] = wanted is not None or bool(notes)
-    result["class"] = bool(findings) and findings[0].code in good
+    first = findings[0] if findings else notes[0] if notes else None  # a note counts where nothing else is said
+    result["class"] = first is not None and first.code in good
     chosen = wanted or (notes[0] if notes else None)
     expected = case.culprits_of(n)
     result["culprits"] = chosen is not None and (expected is None or set(chosen.culprits) == expected)

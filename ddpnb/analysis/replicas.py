@@ -185,7 +185,7 @@ def _rarely(recording: Recording, number: int) -> bool:
 
 def _hyper_differ(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP410: the optimizers' own settings differ."""
-    skip = {"forwards", "synced", "backwards", "bypass", "bypass_site"}
+    skip = {"forwards", "synced", "backwards", "bypass", "bypass_site", "outstanding"}
     for turn, samples in by_turn(recording, number, "gradients").items():
         if len(samples) < 2:
             continue
@@ -438,6 +438,27 @@ def _by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
         tensors=found.tensors,
         wanted=None if agreed or sharded else re.compile(r"broadcast"),
     )
+
+
+def _taken_early(recording: Recording, number: int) -> Finding | None:
+    """DDP316: the optimizer takes gradients whose averaging is still on its way."""
+    for turn, samples in by_turn(recording, number, "gradients").items():
+        ranks = tuple(sorted(rank for rank, sample in samples.items() if sample.facts.get("outstanding")))
+        if ranks and len(samples) > 1 and differing(samples):
+            return Finding(
+                "DDP316",
+                f"Optimizer step {turn} takes gradients while calls that average them are still on their way on {phrases.ranks(ranks)}.",
+                tuple(sorted(samples)),
+                (),
+                None,
+                _known((rank, sample.site) for rank, sample in sorted(samples.items())),
+                tuple(
+                    f"Rank {rank}: {samples[rank].facts['outstanding']:.0f} calls that nobody has waited for."
+                    for rank in ranks[:8]
+                ),
+                "Wait for all handles (for work in pending: work.wait()) before optimizer.step().",
+            )
+    return None
 
 
 def _inputs_never_differ(recording: Recording) -> bool:

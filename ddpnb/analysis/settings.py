@@ -124,6 +124,7 @@ def _timeouts(recording: Recording, stuck: frozenset[int]) -> Finding | None:
                 ranks,
                 phases,
                 stuck,
+                long=True,
             )
         if not isinstance(own, (int, float)) or own >= DEFAULT_TIMEOUT_S:
             continue

@@ -53,10 +53,13 @@ class Statement:
     conditions: tuple[str, ...]
     of_rank: bool
     writes: frozenset[str]
-    names: frozenset[str]
+    attributes: frozenset[str]
 
 
 _IN_PLACE = frozenset({"reset_parameters", "load_state_dict", "apply", "requires_grad_"})
+# The device depends on the rank everywhere, and so does the seed of what is drawn: neither makes ranks part.
+_PERSONAL = frozenset({"to", "cuda", "device", "set_device", "to_empty", "manual_seed", "manual_seed_all", "seed"})
+_PLACES = frozenset({"device", "device_ids", "output_device", "map_location"})
 
 
 @lru_cache(maxsize=64)
@@ -74,15 +77,26 @@ def _tainted(module: ast.AST) -> frozenset[str]:
     for _ in range(3):
         for node in ast.walk(module):
             if isinstance(node, ast.Assign) and _of_rank(node.value, names):
-                names.update(n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name))
+                names.update(name for target in node.targets for name in _targets(target))
     return frozenset(names)
+
+
+def _targets(node: ast.AST) -> Iterator[str]:
+    """Names of what is assigned: of ``self.rate`` that of the attribute, not of the whole object."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        for part in node.elts:
+            yield from _targets(part)
+    elif isinstance(node, (ast.Starred, ast.Subscript)):
+        yield from _targets(node.value)
+    elif name := _name(node):
+        yield name
 
 
 def _of_rank(node: ast.AST | None, tainted: Iterable[str]) -> bool:
     if node is None:
         return False
-    for one in ast.walk(node):
-        name = one.id if isinstance(one, ast.Name) else one.attr if isinstance(one, ast.Attribute) else ""
+    for one in _deciding(node):
+        name = _name(one)
         if isinstance(one, ast.Constant) and one.value in ("RANK", "LOCAL_RANK"):
             return True
         if name and (_RANK.search(name) or name in tainted):
@@ -90,13 +104,42 @@ def _of_rank(node: ast.AST | None, tainted: Iterable[str]) -> bool:
     return False
 
 
+def _name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _deciding(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a statement, but for those that say on which device something is, or give a seed."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        if isinstance(one, ast.Call):
+            waiting.append(one.func)
+            if _name(one.func) not in _PERSONAL:
+                waiting += one.args
+                waiting += [keyword.value for keyword in one.keywords if keyword.arg not in _PLACES]
+        else:
+            waiting += ast.iter_child_nodes(one)
+
+
+def _arguments(node: ast.AST) -> list[ast.AST]:
+    """Of a method that is called for its effect the arguments: what it is called on was made elsewhere."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        return [*call.args, *(keyword.value for keyword in call.keywords)]
+    return [node]
+
+
 def _walk(
     body: Iterable[ast.stmt], conditions: tuple[str, ...], ranked: bool, function: str, tainted: frozenset[str]
 ) -> Iterator[Statement]:
     def told(node: ast.AST, line: int) -> Statement:
-        names = frozenset(_names(node))
-        mine = ranked or _of_rank(node, tainted)
-        return Statement(line, ast.unparse(node)[:200], function, conditions, mine, frozenset(_writes(node)), names)
+        attributes = frozenset(one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute))
+        mine = ranked or any(_of_rank(part, tainted) for part in _arguments(node))
+        return Statement(
+            line, ast.unparse(node)[:200], function, conditions, mine, frozenset(_writes(node)), attributes
+        )
 
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -153,7 +196,7 @@ def _writes(node: ast.AST) -> Iterator[str]:
 _COMMON = frozenset({"weight", "bias", "data", "p", "param", "params", "parameters", "q", "v", "value", "tensor", "t"})
 _HARMLESS = re.compile(
     r"print\(|log(ger|ging)?\.|(self\.)?(\w*rank|local_rank|world(_size)?|size|device|is_main\w*|is_master\w*) = |return$|pass$"
-    r"|torch\.(cuda\.)?set_device|dist\.(init|destroy)|\w*\.?barrier\(|torch\.save|os\.|import |from |raise |assert "
+    r"|(torch\.|np\.random\.|random\.)?(cuda\.)?(set_device|manual_seed|seed|set_seed|seed_everything)\b|dist\.(init|destroy)|\w*\.?barrier\(|torch\.save|os\.|import |from |raise |assert "
     r"|\w*(opt|optim|optimizer)\.zero_grad"
 )
 
@@ -215,7 +258,7 @@ def best(
         total += 3.0 * bool(wanted and wanted.search(one.text))
         if tensors and one.function != "__init__":  # there attributes are made, not changed
             total += 3.5 * bool(one.writes & special) + 2.0 * bool(one.writes & common)
-            total += 1.5 * bool(one.conditions and one.names & special)
+            total += 1.5 * bool(one.conditions and one.attributes & special)
         return total
 
     candidates = [(score(one), one) for one in statements(recording.sources.get(site.file, ""))]

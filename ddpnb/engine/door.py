@@ -381,6 +381,11 @@ class Door:
             elif most <= 8:
                 return
 
+    @property
+    def outstanding(self) -> int:
+        """Calls that nobody has waited for and that were not seen complete."""
+        return len(self._pending)
+
     def drain(self, seconds: float) -> None:
         """Poll until nothing is in flight: gloo wakes who waits a moment before it says "complete"."""
         deadline = time.monotonic() + seconds

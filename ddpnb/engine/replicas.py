@@ -335,9 +335,9 @@ class Replicas(Hooks):
             if watched.backwards and not watched.forwards and not watched.bypass_site:
                 self._watch_bypass()  # it was trained without its wrapper: where, the next time?
             names, values = self._hyper(optimizer)
-            facts = (watched.forwards, watched.synced, watched.backwards, watched.bypass_site)
+            facts = (watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._door.outstanding)
             gradients = [parameter.grad for parameter in watched.parameters]
-            self._digest(watched, "gradients", gradients, names, pack(f"{4 + len(values)}d", *facts, *values))
+            self._digest(watched, "gradients", gradients, names, pack(f"{5 + len(values)}d", *facts, *values))
             watched.forwards = watched.synced = watched.backwards = 0
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
@@ -487,7 +487,7 @@ def _exact(watched: Watched) -> dict[str, Any]:
 
 
 _FORWARD = ["sync", "training", "buffers_synced", "inputs_hash", "inputs_finite", "forwards"]
-_STEP = ["forwards", "synced", "backwards", "bypass"]
+_STEP = ["forwards", "synced", "backwards", "bypass", "outstanding"]
 _LOSS = ["inputs_finite", "loss", "factor 1", "factor 2", "factor 3"]
 
 

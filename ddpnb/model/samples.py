@@ -152,7 +152,7 @@ class SampleReader:
 
 
 # Which of the values of a row all ranks should have alike, by kind: (first, end) among the values.
-_ALIKE = {"forward": (0, 2), "gradients": (4, 1 << 20), "clip": (0, 1), "scale": (0, 1)}
+_ALIKE = {"forward": (0, 2), "gradients": (5, 1 << 20), "clip": (0, 1), "scale": (0, 1)}
 
 
 def contents(row: bytes) -> tuple[tuple[int, str, int], bytes]:
