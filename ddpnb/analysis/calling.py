@@ -59,6 +59,9 @@ class Calling:
         self._blocks: list[tuple[list[ast.stmt], int, str]] = []
         self._returned: list[Value] = []
         self._settled: dict[int, bool] = {}
+        self._paired: dict[int, int] = {}
+        self.partly: dict[int, ast.Call] = {}  # calls that the rank decides over within their statement
+        self._outer = 0  # guards around the statement itself
         self._dead = 0  # > 0: in an arm that no rank of a distributed run takes
         self._joined = 0  # > 0: under Join, which lets ranks have fewer batches
         self._sharded_state = 0
@@ -171,6 +174,8 @@ class Calling:
 
     def _call(self, expr: ast.Call) -> None:
         knowledge, project = self._knowledge, self._knowledge.project
+        if any(guard.condition.cause == "rank" for guard in self._guards[self._outer :]):
+            self.partly[id(expr)] = expr
         op = knowledge.operation(self.scope, expr)
         if op is None and self._sharded_state and last_name(expr.func) == "state_dict":
             op = "state_dict"
@@ -185,8 +190,11 @@ class Calling:
         called = project.function(project.resolve(self.scope, expr.func))
         if called is not None:
             self._note(Event(expr, None, called, self._conditions()))
-            for name, value in self.values.bound(expr, called):
-                self._found.arguments.setdefault((called.key, name), []).append(replace(value, follows=frozenset()))
+            for name, one in self.values.arguments(expr, called):
+                value = replace(self.values.of(one), follows=frozenset())
+                if value.cause == "rank" and not (isinstance(one, ast.Name) and one.id == name):
+                    value = replace(value, words=f"`{name}` is `{shown(one)}` in the call of line {expr.lineno}")
+                self._found.arguments.setdefault((called.key, name), []).append(value)
             self._agree_arguments(expr, called)
         for one in (*expr.args, *(keyword.value for keyword in expr.keywords)):
             if isinstance(one, (ast.Name, ast.Attribute)):
@@ -273,10 +281,10 @@ class Calling:
             return True
         for statements, index, closing in reversed(self._blocks):
             own = statements[index]
-            others = [one for one in statements if one is not own and isinstance(one, (ast.If, ast.With, ast.Try))]
-            for other in others[:20]:
+            for other in self._partners(statements, index):
                 pair = [own, other] if statements.index(other) > index else [other, own]
                 if same(pair):
+                    self._paired[id(own)], self._paired[id(other)] = id(other), id(own)
                     return True
             if index + 1 < len(statements) or closing:
                 rest = statements[index:]
@@ -285,6 +293,18 @@ class Calling:
             if isinstance(own, (ast.For, ast.AsyncFor, ast.While)):
                 break
         return self._across_context(node)
+
+    def _partners(self, statements: list[ast.stmt], index: int) -> list[ast.stmt]:
+        """Statements beside one that could make up for it, the next ones first; each makes up for one alone."""
+        own = statements[index]
+        beside = [*statements[index + 1 : index + 20], *reversed(statements[max(0, index - 20) : index])]
+        return [
+            one
+            for one in beside
+            if isinstance(one, (ast.If, ast.With, ast.Try))
+            and self._paired.get(id(one), id(own)) == id(own)
+            and self._paired.get(id(own), id(one)) == id(one)
+        ]
 
     def _across_context(self, node: ast.If) -> bool:
         """__enter__ and __exit__ of one class belong together."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -122,19 +122,22 @@ _THE_SAME_EVERYWHERE = frozenset({
 })  # fmt: skip
 
 
-def caught(handler: ast.ExceptHandler) -> tuple[str, str]:
-    """What a handler catches, as text, and whether one rank alone can meet it: ``failure``, ``data`` or nothing."""
+def caught(handler: ast.ExceptHandler, raised: Mapping[str, list[bool]]) -> tuple[str, str]:
+    """What a handler catches, as text, and whether one rank alone can meet it: ``failure``, ``data`` or nothing.
+
+    ``raised``: exceptions that the project raises itself, and whether a rank can be alone in it.
+    """
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type else []
     names = [last_name(kind) for kind in kinds]
     text = shown(handler.type) if handler.type is not None else ""
-    if names and all(name in _THE_SAME_EVERYWHERE for name in names):
+    if names and all(name in _THE_SAME_EVERYWHERE or (name in raised and not any(raised[name])) for name in names):
         return text, ""
     return text, "data" if names == ["StopIteration"] else "failure"
 
 
-def swallows(handlers: list[ast.ExceptHandler]) -> ast.ExceptHandler | None:
+def swallows(handlers: list[ast.ExceptHandler], raised: Mapping[str, list[bool]]) -> ast.ExceptHandler | None:
     """The first handler after which a rank goes on although it failed where others need not have."""
-    return next((one for one in handlers if caught(one)[1] and not _goes_down(one.body)), None)
+    return next((one for one in handlers if caught(one, raised)[1] and not _goes_down(one.body)), None)
 
 
 def _goes_down(body: list[ast.stmt]) -> bool:

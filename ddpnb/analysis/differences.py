@@ -66,6 +66,8 @@ class Facts:
     )
     attributes: dict[str, list[Value]] = field(default_factory=dict[str, list[Value]])
     variables: dict[tuple[str, str], dict[str, Value]] = field(default_factory=dict[tuple[str, str], dict[str, Value]])
+    # Exceptions of the project: whether one rank alone can come to raise it.
+    raised: dict[str, list[bool]] = field(default_factory=dict[str, list[bool]])
     handed_on: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])  # called from who knows where
 
     def settled(self, before: Facts) -> bool:
@@ -76,7 +78,7 @@ class Facts:
             given = {key: {value.cause for value in values} for key, values in of.arguments.items()}
             kept = {name: {value.cause for value in values} for name, values in of.attributes.items()}
             module = {key: {n: v.cause for n, v in env.items()} for key, env in of.variables.items() if not key[1]}
-            return returned, given, kept, module, of.agrees, of.handed_on
+            return returned, given, kept, module, of.agrees, of.handed_on, of.raised
 
         return causes(self) == causes(before)
 
@@ -294,7 +296,8 @@ class Values:
             return base if base.cause else self._by_name(index.value)
         inner = self.of(index)
         if inner.cause == "rank" and base.cause in ("", "rank"):
-            return _own_part(expr)
+            by_name = any(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in ast.walk(index))
+            return Value("rank", inner.words) if by_name else _own_part(expr)
         return Value(base.cause, base.words) if base.cause != "rank" or not base.plain else base
 
     def _of_call(self, expr: ast.Call) -> Value:

@@ -360,6 +360,8 @@ class _Reader:
     def _assign(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Call) and target.elts:
             target = target.elts[0]  # engine, optimizer, ... = deepspeed.initialize(...)
+        if isinstance(value, ast.IfExp):  # saver = Saver() if rank == 0 else None
+            value = value.body if isinstance(value.body, ast.Call) else value.orelse
         if isinstance(target, ast.Name):
             if isinstance(value, (ast.Name, ast.Attribute)):
                 if not (isinstance(value, ast.Name) and value.id == target.id):

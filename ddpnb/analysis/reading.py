@@ -15,7 +15,8 @@ _ROUNDS = 3
 # taken as calls that nobody explains, which is what they would turn out to be.
 _HINTS = re.compile(
     r"rank|RANK|process_index|_process\b|is_main|master|environ|getenv|hostname|getpid|distributed|\bdist\.|PROCID|"
-    r"\brandom\b|\btime\.|os\.path\.|listdir|glob|IterableDataset"
+    r"\brandom\b|\btime\.|os\.path\.|listdir|glob|IterableDataset|"
+    r"\bfor\b[^:]{0,100}\bin\b[^:]{0,100}(?:loader|dataset|batches|stream|_dl\b)"
 )
 
 
@@ -29,7 +30,7 @@ class Reading(Operations):
         super().__init__(project)
         self.facts = Facts()
         self.walks: list[Walk] = []
-        scopes = [scope for scope in project.scopes() if whole or self._matters(scope)]
+        scopes = project.scopes() if whole else self._that_matter()
         for number in range(_ROUNDS):
             found = Facts()
             self.walks = []
@@ -44,6 +45,20 @@ class Reading(Operations):
             self.facts = found
             if settled:
                 break
+
+    def _that_matter(self) -> list[Scope]:
+        """The functions that a walk can learn something from: what makes a collective, or mentions ranks or data.
+
+        With a method matters what its class keeps: ``__init__``.
+        """
+        scopes = self.project.scopes()
+        chosen = {scope.key for scope in scopes if self._matters(scope)}
+        owners = {(scope.path, scope.owner) for scope in scopes if scope.owner and scope.key in chosen}
+        return [
+            scope
+            for scope in scopes
+            if scope.key in chosen or (scope.name.endswith(".__init__") and (scope.path, scope.owner) in owners)
+        ]
 
     def _matters(self, scope: Scope) -> bool:
         if isinstance(scope.node, ast.Module) or self.all_of(scope):

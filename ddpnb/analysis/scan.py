@@ -7,134 +7,29 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from ddpnb.analysis import vocabulary as words
 from ddpnb.analysis.calling import Event
-from ddpnb.analysis.conditions import Condition, Doubt
+from ddpnb.analysis.conditions import Condition
 from ddpnb.analysis.expressions import shown
 from ddpnb.analysis.modules import Problem, Project, Scope
 from ddpnb.analysis.operations import group_of
 from ddpnb.analysis.reading import Reading
+from ddpnb.analysis.sites import DOUBTS, CollectiveSite, Scan
+from ddpnb.analysis.tally import Counted, Tally, joined, tally
+from ddpnb.analysis.unwaited import unwaited
 from ddpnb.analysis.walk import Walk
 from ddpnb.model.calls import Site
 
 __all__ = [
-    "CollectiveSite", "Condition", "Counted", "Problem", "Scan", "joined", "rank_conditions",
-    "rank_dependent_lines", "scan",
+    "CollectiveSite", "Condition", "Counted", "Problem", "Scan", "Tally", "joined", "rank_conditions",
+    "rank_dependent_lines", "scan", "tally",
 ]  # fmt: skip
 _MOST_SITES = 5000
 _LONGEST_CHAIN = 12
-_ORDER: tuple[Doubt, ...] = ("strong", "weak", "none")
-
-
-@dataclass(frozen=True, slots=True)
-class CollectiveSite:
-    """A collective in the source, by one way that leads to it.
-
-    Without ``via`` it is the call itself with the conditions of its own function. With it, a call in
-    another function, under conditions that not all ranks need pass, leads here: ``via`` are the calls,
-    outermost first, and ``conditions`` those of the outermost.
-    """
-
-    op: str
-    site: Site
-    conditions: tuple[Condition, ...] = ()
-    via: tuple[Site, ...] = ()
-    through: tuple[str, ...] = ()  # what is called at each place of ``via``
-    text: str = ""
-    last_line: int = 0
-
-    @property
-    def decision(self) -> Condition | None:
-        """The condition that is surest to let only some ranks pass."""
-        found = [one for one in self.conditions if self._doubt_of(one) != "none"]
-        return min(found, key=lambda one: (_ORDER.index(self._doubt_of(one)), -one.line), default=None)
-
-    @property
-    def doubt(self) -> Doubt:
-        """``strong``: by the source only some ranks come here; ``weak``: it may happen; ``none``."""
-        found = self.decision
-        return self._doubt_of(found) if found is not None else "none"
-
-    def _doubt_of(self, condition: Condition) -> Doubt:
-        doubt = condition.doubt
-        if self.op in words.P2P:  # sends and receives are for some ranks by nature
-            return "none"
-        if self.op in words.ENDS:
-            return "weak" if doubt == "strong" and condition.cause == "rank" else "none"
-        if self.op == "init_process_group" and (condition.cause != "rank" or self.via):
-            return "none"  # far away it is made once, by whoever comes first
-        return doubt
-
-    @property
-    def marked(self) -> bool:
-        return self.doubt != "none"
-
-    @property
-    def reason(self) -> str:
-        """Why it is marked, in plain words."""
-        found = self.decision
-        return found.reason if found is not None else ""
-
-    @property
-    def advice(self) -> str:
-        """What to do about it."""
-        found = self.decision
-        return _advice(found, bool(self.via)) if found is not None else ""
-
-    @property
-    def places(self) -> tuple[Site, ...]:
-        """The calls that lead here and the collective itself, outermost first."""
-        return (*self.via, self.site)
-
-
-def _advice(one: Condition, far: bool) -> str:
-    what = "the function that makes it" if far else "it"
-    if one.kind in ("if", "else", "case", "and") and one.cause == "rank":
-        return (
-            f"Let every rank call {what}, and keep under the `if` only the work of one rank (printing, writing)."
-            if far
-            else "Let every rank make it: move it out of the `if`, before it or behind it."
-        )
-    if one.kind == "decorator":
-        return "Take the collective out of the function that runs on one rank, and let every rank make it."
-    if one.kind in ("return", "continue", "break", "raise") and one.cause == "rank":
-        return f"Make it before line {one.line}, or let the ranks that leave there make it too."
-    if one.cause in ("shard", "stream"):
-        return (
-            "Give every rank equally many rounds (drop the rest, repeat samples, or count to the smallest length), "
-            "or use torch.distributed.algorithms.Join."
-        )
-    if one.cause == "failure":
-        return "Let the exception end the rank, or tell the others: agree on a flag (all_reduce) before going on."
-    if one.kind in ("for", "while") and one.cause == "rank":
-        return "Give every rank equally many rounds."
-    if one.cause == "files":
-        return "Let one rank look, and broadcast what it saw before anybody decides."
-    if one.cause in ("clock", "random", "memory"):
-        return "Let one rank decide and broadcast the decision, or agree on it with all_reduce."
-    return "Reduce the value, or a flag made of it, over all ranks (all_reduce) before anybody decides by it."
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """What a scan found. ``sites`` holds the surest doubts first, then the order of files and lines."""
-
-    sites: tuple[CollectiveSite, ...]
-    files: tuple[str, ...]
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def marked(self) -> tuple[CollectiveSite, ...]:
-        return tuple(one for one in self.sites if one.marked)
-
-    @property
-    def own(self) -> tuple[CollectiveSite, ...]:
-        """Each collective of the source once."""
-        return tuple(one for one in self.sites if not one.via)
 
 
 def scan(sources: Mapping[str, str], entries: Sequence[str]) -> Scan:
@@ -147,8 +42,13 @@ def scan(sources: Mapping[str, str], entries: Sequence[str]) -> Scan:
     """
     project = Project(sources, entries)
     reading = Reading(project)
-    sites = _sites(reading)
-    return Scan(tuple(sites), tuple(project.modules), tuple(project.problems))
+    late = [
+        (path, one)
+        for path, module in project.modules.items()
+        if "async_op" in module.source or "isend" in module.source or "irecv" in module.source
+        for one in unwaited(module.source)
+    ]
+    return Scan(tuple(_sites(reading)), tuple(project.modules), tuple(project.problems), tuple(late))
 
 
 def _sites(reading: Reading) -> list[CollectiveSite]:
@@ -162,8 +62,18 @@ def _sites(reading: Reading) -> list[CollectiveSite]:
                 found += _beyond(walk, event, by_scope)
         if len(found) > _MOST_SITES:
             break
+    ways: dict[tuple[str, int], set[str]] = {}
+    for site in found:
+        one = site.decision
+        if one is not None and site.op not in words.SETUP:
+            ways.setdefault((one.file, one.line), set()).add("on" if one.kind in ("if", "case", "and") else "past")
+    both = {place for place, kinds in ways.items() if len(kinds) > 1}
+    found = [
+        replace(site, both_arms=True) if (one := site.decision) and (one.file, one.line) in both else site
+        for site in found
+    ]
     order = {path: number for number, path in enumerate(reading.project.modules)}
-    found.sort(key=lambda one: (_ORDER.index(one.doubt), order[one.places[0].file], one.places[0].line, len(one.via)))
+    found.sort(key=lambda one: (DOUBTS.index(one.doubt), order[one.places[0].file], one.places[0].line, len(one.via)))
     return found[:_MOST_SITES]
 
 
@@ -186,7 +96,12 @@ def _place(scope: Scope, node: ast.AST) -> Site:
 
 
 def _called(event: Event) -> str:
-    name = event.called.name.removesuffix(".__init__") if event.called is not None else ""
+    """``save()``, ``Trainer.save()``; without brackets if the function is only handed on."""
+    if event.called is None:
+        return ""
+    owner = event.called.owner.rpartition(".")[2]
+    last = event.called.name.rpartition(".")[2]
+    name = owner if last == "__init__" else f"{owner}.{last}" if owner else last
     return name if event.handed_on else f"{name}()"
 
 
@@ -261,10 +176,9 @@ def rank_dependent_lines(source: str, first: int, last: int) -> list[tuple[int, 
             within = first <= statement.lineno <= last and statement.lineno <= len(lines)
             if simple and within and by_rank and not isinstance(statement, _NOTHING):
                 found[statement.lineno] = lines[statement.lineno - 1].strip()
-        for event in walk.events.values():  # rank == 0 and save()
-            short = any(one.cause == "rank" and one.kind == "and" for one in event.conditions)
-            if short and first <= event.node.lineno <= last:
-                found.setdefault(event.node.lineno, lines[event.node.lineno - 1].strip())
+        for call in walk.partly.values():  # rank == 0 and save()
+            if first <= call.lineno <= last and call.lineno <= len(lines):
+                found.setdefault(call.lineno, lines[call.lineno - 1].strip())
     return sorted(found.items())
 
 
@@ -283,74 +197,3 @@ def _header(statement: ast.stmt) -> tuple[int, int]:
         inner = body[0].pattern if isinstance(body[0], ast.match_case) else body[0]
         last = max(statement.lineno, inner.lineno - 1)
     return statement.lineno, last
-
-
-# -- counts of a run
-
-Place = Site | tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """How often each rank made the calls of one place."""
-
-    file: str
-    line: int
-    op: str
-    counts: tuple[tuple[int, int], ...]  # (rank, how often); ranks that are not concerned are left out
-    unequal: bool
-    sites: tuple[CollectiveSite, ...] = ()  # empty: the source does not show it (a wrapper's own)
-
-
-def joined(
-    sites: Iterable[CollectiveSite],
-    counts: Mapping[int, Mapping[Place, int]],
-    members: Mapping[Place, Collection[int]] | None = None,
-) -> list[Counted]:
-    """The scan's collectives with how often each rank made them; unequal ones first.
-
-    Args:
-        sites: of a scan.
-        counts: for each rank, how often it made a call at each place.
-        members: the ranks of the groups that were used at a place, where those are not all.
-    """
-    concerned = {_pair(place): set(ranks) for place, ranks in (members or {}).items()}
-    seen: dict[tuple[str, int], dict[int, int]] = {}
-    for rank, places in counts.items():
-        for place, count in places.items():
-            row = seen.setdefault(_pair(place), {})
-            row[rank] = row.get(rank, 0) + count
-    by_place: dict[tuple[str, int], list[CollectiveSite]] = {}
-    for one in sites:
-        by_place.setdefault((one.site.file, one.site.line), []).append(one)
-    rows: list[Counted] = []
-    for (file, line), own in by_place.items():
-        last = max(one.last_line for one in own) or line
-        here = [pair for pair in seen if line <= pair[1] <= last and _same_file(pair[0], file)]
-        total: dict[int, int] = {}
-        ranks: set[int] = set()
-        for pair in here:
-            ranks |= concerned.get(pair, set(counts))
-            for rank, count in seen.pop(pair).items():
-                total[rank] = total.get(rank, 0) + count
-        rows.append(_counted(file, line, own, total, ranks or set(counts)))
-    rows += [_counted(pair[0], pair[1], [], row, concerned.get(pair, set(counts))) for pair, row in seen.items()]
-    return sorted(rows, key=lambda row: (not row.unequal, not row.sites, row.file, row.line))
-
-
-def _counted(file: str, line: int, sites: list[CollectiveSite], row: dict[int, int], ranks: set[int]) -> Counted:
-    counts = tuple((rank, row.get(rank, 0)) for rank in sorted(ranks | set(row)))
-    ops = sorted({one.op for one in sites})
-    free = all(op in words.P2P for op in ops) if ops else False
-    # A root and the others may make one collective from two lines.
-    matched = any(one.matched for site in sites if not site.via for one in site.conditions)
-    unequal = not free and not matched and len({count for _, count in counts}) > 1
-    return Counted(file, line, ", ".join(ops), counts, unequal, tuple(sites))
-
-
-def _pair(place: Place) -> tuple[str, int]:
-    return (place.file, place.line) if isinstance(place, Site) else (place[0], place[1])
-
-
-def _same_file(one: str, other: str) -> bool:
-    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")

@@ -39,7 +39,9 @@ class Unwaited:
         """What is wrong, in plain words."""
         done = "changed" if self.changed else "used"
         if self.use_line is None:
-            return f"Nobody waits for the {self.op}: the work is thrown away, and with it the transfer may be dropped."
+            dropped = ", and with it the transfer may be dropped" if self.op in _ALWAYS_ASYNC else ""
+            how = "its work is thrown away" if self.kind == "thrown-away" else "nothing is done with its work"
+            return f"Nobody waits for the {self.op}: {how}{dropped}."
         where = f"`{self.tensor}` is {done} in line {self.use_line}"
         if self.kind == "used-before-wait":
             return f"{where}, before wait()."
@@ -138,7 +140,7 @@ class _Function:
             if isinstance(use, _Use):
                 kind: Kind = work.kind if not work.handle else "never-waited" if lost else "used-before-wait"
                 yield Unwaited(work.call.lineno, use.line, use.tensor, work.op, kind, use.changed, name)
-            elif use != "trusted" and lost and work.op in _ALWAYS_ASYNC:
+            elif use != "trusted" and lost:
                 kind = work.kind if not work.handle else "never-waited"
                 yield Unwaited(work.call.lineno, None, ", ".join(work.names), work.op, kind, False, name)
 
@@ -172,6 +174,9 @@ class _Function:
             handle, value = statement.target.id, statement.value
         elif isinstance(statement, ast.Expr):
             value = statement.value
+            kept_in = _appended_to(statement)
+            if isinstance(value, ast.Call) and kept_in and self._is_bound_here(kept_in):
+                handle, value = kept_in, value.args[0]
         else:
             return None
         if not isinstance(value, ast.Call) or not self._is_asynchronous(value):
@@ -181,6 +186,16 @@ class _Function:
         kind: Kind = "never-waited" if handle else "thrown-away"
         shown_names = tuple(shown(one) for one in value.args[:1])
         return _Work(value, op, handle, fills, reads - fills, kind, shown_names)
+
+    def _is_bound_here(self, name: str) -> bool:
+        """Whether a list belongs to this function alone: nobody else can wait for what is in it."""
+        node = self._scope.node
+        return not isinstance(node, ast.Module) and any(
+            isinstance(part, ast.Assign)
+            and isinstance(part.value, (ast.List, ast.Call))
+            and any(isinstance(one, ast.Name) and one.id == name for one in part.targets)
+            for part in ast.walk(node)
+        )
 
     def _is_asynchronous(self, call: ast.Call) -> bool:
         found = self._project.resolve(self._scope, call.func)
@@ -256,7 +271,7 @@ class _Function:
         return "trusted" if waits else "on"
 
     def _simple(self, work: _Work, statement: ast.stmt) -> _Outcome:
-        if work.handle and _mentions(statement, work.handle):
+        if work.handle and _mentions(statement, work.handle) and _appended_to(statement) != work.handle:
             rebinds = [part for part in ast.walk(statement) if isinstance(part, ast.Name) and part.id == work.handle]
             if not all(isinstance(part.ctx, ast.Store) for part in rebinds):
                 return "trusted"
@@ -283,6 +298,15 @@ class _Function:
                 if changed or (name in work.fills and (touch.what == "read" or lost)):
                     return _Use(touch.line, name, changed)
         return "on"
+
+
+def _appended_to(statement: ast.stmt) -> str:
+    """``works`` of ``works.append(something)``."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    func = call.func if isinstance(call, ast.Call) and len(call.args) == 1 else None
+    if not isinstance(func, ast.Attribute) or func.attr != "append":
+        return ""
+    return func.value.id if isinstance(func.value, ast.Name) else ""
 
 
 def _tensors(call: ast.Call, place: tuple[int, str] | None) -> set[str]:

@@ -48,9 +48,14 @@ class Walk(Calling):
     def _block(self, statements: list[ast.stmt], closing: str = "") -> None:
         for index, statement in enumerate(statements):
             self._blocks.append((statements, index, closing))
-            self.statements[id(statement)] = (statement, self._conditions())
-            self._statement(statement)
+            self._take(statement)
             self._blocks.pop()
+
+    def _take(self, statement: ast.stmt) -> None:
+        outer, self._outer = self._outer, len(self._guards)
+        self.statements[id(statement)] = (statement, self._conditions())
+        self._statement(statement)
+        self._outer = outer
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.If):
@@ -89,6 +94,8 @@ class Walk(Calling):
                 self._collects(node.value)
             elif isinstance(node, ast.Return):
                 self._return(node)
+            elif isinstance(node, ast.Raise) and node.exc is not None:
+                self._raises(node.exc)
         kind = leaves(node)
         if kind:
             self._leave(kind)
@@ -101,7 +108,8 @@ class Walk(Calling):
         made = f"`{name}` is `{shown(value.expr)}` (line {node.lineno})"
         if value.expr is not node_value(node) or name == whole_text(value.expr):
             return value  # only another name for it
-        further = f", and {value.words}" if " (line " in value.words and ", and " not in value.words else ""
+        known = ", and " in value.words or "by its name" in value.words or "tells the rank" in value.words
+        further = "" if known else f", and {value.words}"
         return replace(value, words=made + further)
 
     def _collects(self, expr: ast.expr) -> None:
@@ -122,6 +130,14 @@ class Walk(Calling):
         # A test of a parameter decides what is returned: the result follows the parameter.
         follows = frozenset[str]().union(*(self.values.of(g.test).follows for g in self._guards if g.test is not None))
         self._returned.append(replace(value, follows=value.follows | (follows if value.plain else frozenset())))
+
+    def _raises(self, expr: ast.expr) -> None:
+        """An exception of the project: can one rank be alone in raising it?"""
+        project = self._knowledge.project
+        found = project.resolve(self.scope, expr.func if isinstance(expr, ast.Call) else expr)
+        if found is not None and found.path and found.name in project.modules[found.path].classes:
+            alone = any(guard.condition.depends_on_rank for guard in self._standing())
+            self._found.raised.setdefault(last_name(expr), []).append(alone)
 
     def _if(self, node: ast.If) -> None:
         self._calls(node.test)
@@ -290,8 +306,7 @@ class Walk(Calling):
             alone = index == 0 and self._only_collective(statement)
             with self._under(*(() if alone else (failing,))):
                 self._blocks.append((body, index, ""))
-                self.statements[id(statement)] = (statement, self._conditions())
-                self._statement(statement)
+                self._take(statement)
                 self._blocks.pop()
         self._frames.pop()
 
@@ -302,10 +317,11 @@ class Walk(Calling):
         return isinstance(node, (ast.Expr, ast.Assign)) and len(made) == 1 and len(calls) <= 2
 
     def _try(self, node: ast.Try | ast.TryStar) -> None:
-        handler = swallows(node.handlers)
+        raised = self._knowledge.facts.raised
+        handler = swallows(node.handlers, raised)
         before = dict(self.values.env)
         if handler is not None:
-            text, _ = caught(handler)
+            text, _ = caught(handler, raised)
             self._guarded(node.body, handler.lineno, f"except {text}".strip())
         else:
             self._block(node.body)
@@ -313,7 +329,7 @@ class Walk(Calling):
         ends = [self.values.env]
         for one in node.handlers:
             self.values.env = self._merged([dict(before), ends[0]], SAME, ast.Constant(None))
-            text, cause = caught(one)
+            text, cause = caught(one, raised)
             shared = {"failure": "only ranks on which it was raised come here",
                       "data": "a rank whose data end earlier comes here earlier"}  # fmt: skip
             guard = self._guard(one.lineno, text, "except", Value(cause, shared.get(cause, "")))

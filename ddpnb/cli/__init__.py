@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from ddpnb import __version__
-from ddpnb.cli import explain, lab, run
+from ddpnb.cli import explain, lab, run, scan
 
-COMMANDS = {"run": run, "lab": lab, "explain": explain}
+COMMANDS = {"run": run, "lab": lab, "explain": explain, "scan": scan}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

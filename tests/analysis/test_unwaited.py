@@ -15,11 +15,11 @@ VICTIMS = Path(__file__).parents[1] / "victims"
 
 def found(body, head=HEAD):
     """(line of the call, line of the use, kind) for a function body; lines count from its first line."""
-    text = head + "def f(x, y, rank, model, out, handles):\n" + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")
+    text = (
+        head + "def f(x, y, rank, model, out, handles):\n" + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")
+    )
     before = text.split("def f(")[0].count("\n") + 1
-    return [
-        (one.line - before, one.use_line and one.use_line - before, one.tensor, one.kind) for one in unwaited(text)
-    ]
+    return [(one.line - before, one.use_line and one.use_line - before, one.tensor, one.kind) for one in unwaited(text)]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,9 @@ def test_what_is_no_use(use):
         "dist.all_reduce(x)\ny = x + 1",
         "dist.all_reduce(x, async_op=False)\ny = x + 1",
         "dist.all_reduce(x, async_op=rank)\ny = x + 1",
-        "handles.append(dist.all_reduce(x, async_op=True))\ny = x + 1",
+        "handles.append(dist.all_reduce(x, async_op=True))\ny = x + 1",  # whoever gave the list may wait
+        "works = []\nworks.append(dist.isend(x, 1))\nfinish(works)\nx.zero_()",
+        "works = []\nworks.append(dist.isend(x, 1))\nfor work in works:\n    work.wait()\nx.zero_()",
         "handles = [dist.isend(x, 1), dist.irecv(y, 1)]\ny = x + y",
         "work = dist.all_reduce(x, async_op=True)\nhandles.append(work)\ny = x + 1",
         "work = dist.all_reduce(x, async_op=True)\nhandles.append((work, x))\ny = x + 1",
@@ -129,12 +131,10 @@ def test_what_is_no_use(use):
         "work = dist.isend(x, 1)\ny = x + 1\nwork.wait()",  # a send only reads
         "work = dist.all_gather(out, x, async_op=True)\ny = x + 1\nwork.wait()",
         "work = dist.broadcast_object_list(out, async_op=True)\nprint(out)",
-        "dist.all_reduce(x, async_op=True)",  # its caller may know
         "work = None\nfor y in out:\n    if work is not None:\n        work.wait()\n    work = dist.all_reduce(y, async_op=True)\nwork.wait()",
-        "dist.all_reduce(x + 1, async_op=True)\ny = x + 1",
         "global work\nwork = dist.all_reduce(x, async_op=True)",
         "work = dist.all_reduce(x, async_op=True)\nif rank:\n    work.wait()\n    y = x + 1\n    return\nwork.wait()",
-        "if rank == 0:\n    work = dist.all_reduce(x, async_op=True)\nelse:\n    y = x + 1",
+        "if rank == 0:\n    work = dist.all_reduce(x, async_op=True)\nelse:\n    y = x + 1\nwork.wait()",
         "work = dist.all_reduce(x, async_op=True)\nif rank:\n    x = torch.zeros(1)\n    y = x + 1\nwork.wait()",
         "req = dist.irecv(x, 0)\ncheck = lambda: req.wait()\ncheck()\ny = x + 1",
     ],
@@ -151,6 +151,27 @@ def test_thrown_away_and_used():
 def test_never_waited_for():
     assert found("work = dist.all_reduce(x, async_op=True)\nx /= 2\nreturn x") == [(1, 2, "x", "never-waited")]
     assert found("work = dist.all_reduce(x, async_op=True)\nreturn x") == [(1, 2, "x", "never-waited")]
+
+
+def test_thrown_away_and_never_seen_again():
+    assert found("for p in model.parameters():\n    dist.all_reduce(p.data, async_op=True)") == [
+        (2, None, "p.data", "thrown-away")
+    ]
+    assert found("work = dist.broadcast(x, 0, async_op=True)") == [(1, None, "x", "never-waited")]
+
+
+def test_a_buffer_that_is_used_again_while_its_work_lies_in_a_list():
+    code = """
+    works = []
+    for peer in range(3):
+        x.fill_(peer)
+        works.append(dist.isend(x, peer))
+        works.append(dist.irecv(y, peer))
+        x.zero_()
+    for work in works:
+        work.wait()
+    """
+    assert found(code) == [(4, 6, "x", "used-before-wait")]
 
 
 def test_a_work_that_the_next_one_pushes_out_is_waited_for_too_late():

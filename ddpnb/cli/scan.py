@@ -1,0 +1,192 @@
+"""``ddpnb scan``: the collectives of a script and its modules, and which of them not all ranks come to."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import shlex
+import sys
+import tokenize
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ddpnb.errors import DdpnbError, UsageError
+
+HELP = "find collectives that not all ranks make, in the source, without running it"
+_LARGEST = 2 << 20  # bytes of a file
+_MOST = 1000  # files
+_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", ".hg")
+_NOT_OURS = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__"})
+STATUS_INTERRUPTED = 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "ddpnb scan [options] SCRIPT...\n       ddpnb scan --run N [options] SCRIPT [-- ARGS...]"
+    parser.epilog = "What it says is advice, from the source alone. Exit status: 0; 2 for wrong use."
+    parser.add_argument("--all", action="store_true", help="list all collectives, those that all ranks make too")
+    parser.add_argument("--json", metavar="FILE", help="write what was found, for programs")
+    parser.add_argument(
+        "--run", type=int, metavar="N", help="run the script on N local ranks, and count how often each makes each call"
+    )
+    parser.add_argument("--backend", metavar="B", help="with --run: nccl or gloo")
+    parser.add_argument("scripts", metavar="SCRIPT", nargs="+", help="a training script; with --run also its arguments")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Scan the scripts; returns the exit status."""
+    try:
+        return _run(arguments)
+    except DdpnbError as error:
+        print(f"ddpnb: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        print("ddpnb: interrupted", file=sys.stderr)
+        return STATUS_INTERRUPTED
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ddpnb.analysis.scan import scan
+    from ddpnb.render import scan as rendered
+    from ddpnb.render.text import wants_colour
+
+    if arguments.run is not None and arguments.run < 1:
+        raise UsageError(f"--run needs a number of ranks, not {arguments.run}.")
+    given = arguments.scripts if arguments.run is None else arguments.scripts[:1]
+    scripts = [_checked(path) for path in dict.fromkeys(given)]
+    if arguments.json is not None:
+        _check_writable(arguments.json)
+    found = scan(Files(scripts), scripts)
+    shown = rendered.scan(found, everything=arguments.all, colour=wants_colour(sys.stdout))
+    print(shown, flush=True)
+    report = rendered.to_json(found)
+    if arguments.run is not None:
+        print(flush=True)
+        report["run"] = _counted(found, arguments)
+    if arguments.json is not None:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)
+            file.write("\n")
+    return 0
+
+
+def _counted(found: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run the script, and say how often each rank made each call."""
+    from ddpnb.analysis.scan import joined, tally
+    from ddpnb.render import scan as rendered
+    from ddpnb.world import launch
+
+    with launch(arguments.run, backend=arguments.backend) as world:
+        going = world.run(arguments.scripts[0], *arguments.scripts[1:], leave_after_crash=True)
+        going.wait()
+        recording, outcome = going.recording, going.outcome
+    if recording is None:
+        raise UsageError("the run left no recording.")
+    counted = tally(recording)
+    rows = joined(found.sites, counted.counts, counted.members)
+    print("\n" + rendered.counts(rows, recording.world_size, whole=counted.whole, outcome=outcome), flush=True)
+    if outcome != "ok":
+        print(f"Why it ended so ({outcome}): ddpnb run -n {arguments.run} {shlex.join(arguments.scripts)}")
+    return {"outcome": outcome, "world_size": recording.world_size, "whole": counted.whole,
+            "counts": rendered.counts_json(rows)}  # fmt: skip
+
+
+def _checked(path: str) -> str:
+    """The absolute path of a script that can be read.
+
+    Raises:
+        UsageError: it does not exist, is a folder, is too large or cannot be read.
+    """
+    hint = f"It was looked for from {os.getcwd()}."
+    if os.path.isdir(path):
+        raise UsageError(f"{path!r} is a folder.", "Name the script or scripts to start from.")
+    if not os.path.isfile(path):
+        raise UsageError(f"the script {path!r} does not exist.", hint)
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"the script {path!r} cannot be read.", "Check its permissions.")
+    if os.path.getsize(path) > _LARGEST:
+        raise UsageError(f"the script {path!r} is larger than {_LARGEST >> 20} MiB.", "Is it a script?")
+    return os.path.abspath(path)
+
+
+def _check_writable(path: str) -> None:
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise UsageError(f"cannot write to {path}.", "Choose another --json file, in a folder that exists.")
+
+
+class Files(Mapping[str, str]):
+    """The Python files of the scripts' project, read when they are asked for.
+
+    The project is what lies under the folder of a script, or under the nearest folder above it that
+    looks like the root of a project; installed packages and environments within are not part of it.
+    """
+
+    def __init__(self, scripts: list[str]) -> None:
+        self._texts: dict[str, str | None] = {}
+        self._roots = [_root(os.path.dirname(script)) for script in scripts]
+
+    def __getitem__(self, path: str) -> str:
+        text = self._read(path)
+        if text is None:
+            raise KeyError(path)
+        return text
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and self._read(path) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return (path for path, text in self._texts.items() if text is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _read(self, path: str) -> str | None:
+        if path not in self._texts:
+            known = sum(text is not None for text in self._texts.values())
+            self._texts[path] = _text(path) if known < _MOST and self._is_own(path) else None
+        return self._texts[path]
+
+    def _is_own(self, path: str) -> bool:
+        root = next((root for root in self._roots if path.startswith(root.rstrip(os.sep) + os.sep)), None)
+        if root is None or not os.path.isfile(path):
+            return False
+        folder = os.path.dirname(path)
+        while len(folder) > len(root):
+            if os.path.basename(folder) in _NOT_OURS or os.path.exists(os.path.join(folder, "pyvenv.cfg")):
+                return False
+            folder = os.path.dirname(folder)
+        return True
+
+
+def _root(folder: str) -> str:
+    """The nearest folder that looks like a project's root; without one, the folder above all packages."""
+    here = folder
+    for _ in range(6):
+        if any(os.path.exists(os.path.join(here, marker)) for marker in _MARKERS):
+            return here
+        above = os.path.dirname(here)
+        if above == here:
+            break
+        here = above
+    while os.path.exists(os.path.join(folder, "__init__.py")):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _text(path: str) -> str | None:
+    """A file as Python would read it; None if it is too large or cannot be read."""
+    try:
+        if os.path.getsize(path) > _LARGEST:
+            return None
+        with open(path, "rb") as file:
+            raw = file.read(_LARGEST + 1)
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        return io.TextIOWrapper(io.BytesIO(raw), encoding, errors="replace").read()
+    except (OSError, SyntaxError, LookupError):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return file.read(_LARGEST)
+        except OSError:
+            return None

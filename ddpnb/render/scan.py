@@ -1,0 +1,237 @@
+"""A scan as text: what decides, whom it keeps away from which collective, what to do about it."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ddpnb.analysis.conditions import Condition, Doubt
+from ddpnb.analysis.phrases import ranks as ranks_in_words
+from ddpnb.analysis.sites import CollectiveSite, Scan
+from ddpnb.analysis.tally import Counted
+from ddpnb.model.calls import Site
+from ddpnb.render.palette import ANSI
+from ddpnb.render.text import printable, relative
+
+_MOST_PLACES = 8  # of one decision, unless all are asked for
+_HEADINGS: dict[Doubt, str] = {
+    "strong": "The rank decides whether these are made. The ranks that pass wait for those that do not.",
+    "weak": "Worth a look: ranks may make these unequally often, and then wait for each other.",
+    "none": "",
+}
+_ROLES: dict[Doubt, str] = {"strong": "error", "weak": "warning", "none": "note"}
+
+
+def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: int | None = None) -> str:
+    """The whole scan: the marked collectives by what decides over them, then the rest; ends without a newline."""
+    width = width or min(100, shutil.get_terminal_size((100, 24)).columns)
+    own = found.own
+    headline = f"ddpnb scan: {_count(len(own), 'collective or barrier', 'collectives and barriers')} in "
+    headline += _count(len(found.files), "file", "files")
+    parts = [_paint(headline, colour, ANSI["bold"])]
+    parts += [_wrapped(f"{one.file}:{one.line}: not scanned: {one.text}", width) for one in found.problems]
+    for doubt in ("strong", "weak"):
+        groups = _by_decision(site for site in found.sites if site.doubt == doubt)
+        if groups:
+            heading = _wrapped(_HEADINGS[doubt], width)
+            blocks = [_group(sites, everything, colour, width) for sites in groups]
+            parts.append("\n\n".join([_paint(heading, colour, ANSI[_ROLES[doubt]]), *blocks]))
+    if found.unwaited:
+        parts.append(_unwaited(found, colour, width))
+    parts.append(_rest(found, everything, width))
+    return "\n\n".join(filter(None, parts))
+
+
+def _by_decision(sites: Iterable[CollectiveSite]) -> list[list[CollectiveSite]]:
+    """Sites that one line decides over, together."""
+    found: dict[tuple[str, int, str], list[CollectiveSite]] = {}
+    for site in sites:
+        one = site.decision
+        if one is not None:
+            found.setdefault((one.file, one.line, str(one)), []).append(site)
+    return list(found.values())
+
+
+def _group(sites: Sequence[CollectiveSite], everything: bool, colour: bool, width: int) -> str:
+    one = sites[0].decision
+    if one is None:
+        return ""
+    title = _wrapped(f"{one.file}:{one.line}  {_decides(one)}", width, "", "    ")
+    lines = [_paint(title, colour, ANSI["bold"])]
+    shown = sites if everything else sites[:_MOST_PLACES]
+    lines += [_wrapped(_chain(site, one.file), width, "  - ", "      ") for site in shown]
+    if len(sites) > len(shown):
+        lines.append(f"  - and {len(sites) - len(shown)} more (--all)")
+    lines.append(_wrapped(f"why: {_sentence(one.reason)}", width, "  ", "    "))
+    advice = list(dict.fromkeys(site.advice for site in sites))
+    lines.append(_wrapped(f"mend it: {advice[0]}", width, "  ", "    "))
+    return "\n".join(lines)
+
+
+def _decides(one: Condition) -> str:
+    """What stands in the line, as one would read it."""
+    if one.kind == "try":
+        return f"{one.text} swallows a failure"
+    return str(one)
+
+
+def _chain(site: CollectiveSite, file: str) -> str:
+    """``line 40 save() -> io.py:12 barrier``, as seen from the file of the decision."""
+    steps: list[str] = []
+    for place, what in zip(site.places, (*site.through, site.op), strict=True):
+        steps.append(f"line {place.line} {what}" if place.file == file else f"{place} {what}")
+        file = place.file
+    return " -> ".join(steps)
+
+
+def _unwaited(found: Scan, colour: bool, width: int) -> str:
+    heading = "Works that nobody waits for in time (DDP316):"
+    lines = [_paint(heading, colour, ANSI["error"])]
+    for file, one in found.unwaited:
+        lines.append("")
+        lines.append(_paint(_wrapped(f"{file}:{one.line}  {one.op}", width), colour, ANSI["bold"]))
+        lines.append(_wrapped(f"why: {one.reason}", width, "  ", "    "))
+        lines.append(_wrapped(f"mend it: {one.advice}", width, "  ", "    "))
+    return "\n".join(lines)
+
+
+def _rest(found: Scan, everything: bool, width: int) -> str:
+    marked = {(site.site, site.op) for site in found.marked}
+    rest = sorted(
+        (site for site in found.own if (site.site, site.op) not in marked),
+        key=lambda site: (found.files.index(site.site.file), site.site.line),
+    )
+    more = " more" if marked else ""
+    if not rest:
+        return "" if marked else "Nothing that ranks would have to make together."
+    if not everything:
+        return f"{len(rest)}{more}: the source gives no cause for doubt (--all lists {'it' if len(rest) == 1 else 'them'})."
+    lines = [f"{len(rest)}{more}: the source gives no cause for doubt."]
+    for file in found.files:
+        rows = [(f"  line {site.site.line}", site.op, _under(site)) for site in rest if site.site.file == file]
+        lines += [relative(printable(file)), *_table(rows, width)] if rows else []
+    return "\n".join(lines)
+
+
+def _under(site: CollectiveSite) -> str:
+    function = "" if site.site.function == "<module>" else f"in {site.site.function}()"
+    conditions = [str(one) for one in site.conditions if one.kind not in ("try", "finally")]
+    return "; ".join(filter(None, [function, *conditions]))
+
+
+def _table(rows: Sequence[tuple[str, str, str]], width: int) -> list[str]:
+    first = max(len(row[0]) for row in rows)
+    second = max(len(row[1]) for row in rows)
+    lines: list[str] = []
+    for one, two, three in rows:
+        start = f"{printable(one):<{first}}  {printable(two):<{second}}  "
+        room = max(20, width - len(start))
+        text = printable(three)
+        lines.append((start + (text if len(text) <= room else text[: room - 3] + "...")).rstrip())
+    return lines
+
+
+def counts(rows: Sequence[Counted], world_size: int, *, whole: bool, outcome: str, width: int | None = None) -> str:
+    """How often each rank made what the scan lists; unequal counts first, marked with ``!``."""
+    width = width or min(100, shutil.get_terminal_size((100, 24)).columns)
+    reached = [row for row in rows if any(count for _, count in row.counts)]
+    lines = [f"Counted in a run on {_count(world_size, 'rank', 'ranks')} ({outcome}):"]
+    if not whole:
+        lines.append(_wrapped("The run was long: only its end is counted, from where all ranks still know it.", width))
+    for file in dict.fromkeys(row.file for row in reached):
+        table = [
+            (f"{'!' if row.unequal else ' '} line {row.line}", row.op or "(by a wrapper)", _made(row))
+            for row in reached
+            if row.file == file
+        ]
+        lines += [relative(printable(file)), *_table(table, width)]
+    if not reached:
+        lines.append("  no collective was made")
+    missed = len({(row.file, row.line) for row in rows}) - len(reached)
+    if missed:
+        lines.append(f"  {_count(missed, 'place was', 'places were')} not reached.")
+    return "\n".join(lines)
+
+
+def _made(row: Counted) -> str:
+    """``12 by each of ranks 0-3``; ``1 by rank 0, 0 by ranks 1-3``."""
+    by_count: dict[int, list[int]] = {}
+    for rank, count in row.counts:
+        by_count.setdefault(count, []).append(rank)
+    if len(by_count) == 1:
+        ((count, ranks),) = by_count.items()
+        return f"{count} by {'each of ' if len(ranks) > 1 else ''}{ranks_in_words(ranks)}"
+    return ", ".join(f"{count} by {ranks_in_words(ranks)}" for count, ranks in sorted(by_count.items(), reverse=True))
+
+
+# -- as JSON
+
+
+def to_json(found: Scan) -> dict[str, Any]:
+    """The scan for programs."""
+    return {
+        "schema": 1,
+        "files": list(found.files),
+        "collectives": [_site_json(site) for site in found.sites],
+        "unwaited": [
+            {"file": file, "line": one.line, "use_line": one.use_line, "tensor": one.tensor, "op": one.op,
+             "kind": one.kind, "function": one.function, "reason": one.reason, "advice": one.advice}
+            for file, one in found.unwaited
+        ],
+        "problems": [{"file": one.file, "line": one.line, "text": one.text} for one in found.problems],
+    }  # fmt: skip
+
+
+def _site_json(site: CollectiveSite) -> dict[str, Any]:
+    decision = site.decision
+    return {
+        "op": site.op, **_place(site.site), "last_line": site.last_line, "text": site.text, "doubt": site.doubt,
+        "reason": site.reason, "advice": site.advice,
+        "decision": None if decision is None else _condition_json(decision),
+        "conditions": [_condition_json(one) for one in site.conditions],
+        "via": [{**_place(place), "call": call} for place, call in zip(site.via, site.through, strict=True)],
+    }  # fmt: skip
+
+
+def _place(site: Site) -> dict[str, Any]:
+    return {"file": site.file, "line": site.line, "function": site.function}
+
+
+def _condition_json(one: Condition) -> dict[str, Any]:
+    return {
+        "file": one.file, "line": one.line, "kind": one.kind, "text": one.text,
+        "depends_on_rank": one.depends_on_rank, "cause": one.cause, "reason": one.reason, "matched": one.matched,
+    }  # fmt: skip
+
+
+def counts_json(rows: Sequence[Counted]) -> list[Mapping[str, Any]]:
+    """The counts for programs."""
+    return [
+        {"file": row.file, "line": row.line, "op": row.op, "unequal": row.unequal,
+         "counts": {str(rank): count for rank, count in row.counts}}
+        for row in rows
+    ]  # fmt: skip
+
+
+# -- words
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
+    return textwrap.fill(
+        relative(printable(text)), width, initial_indent=first, subsequent_indent=rest,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _paint(text: str, colour: bool, *codes: str) -> str:
+    return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if colour else text
