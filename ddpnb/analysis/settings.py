@@ -145,7 +145,13 @@ def _timeouts(recording: Recording, stuck: frozenset[int]) -> Finding | None:
     return None
 
 
-def _timeout(summary: str, ranks: tuple[int, ...], places: Mapping[int, Phase], stuck: frozenset[int]) -> Finding:
+def _timeout(
+    summary: str,
+    ranks: tuple[int, ...],
+    places: Mapping[int, Phase],
+    stuck: frozenset[int] = frozenset(),
+    long: bool = False,
+) -> Finding:
     return Finding(
         "DDP317",
         summary,
