@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch.optim import Optimizer
 
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.hooks import Hooks
+from ddpnb.engine.sites import is_torch_file
 
 _KEYS = 40
 
@@ -67,7 +69,10 @@ class Training(Hooks):
     def _attribute(self, ddp: Any, name: str, _value: Any) -> None:
         if name in self._known:
             return
-        self._known.add(name)  # the wrapper sets its own in every forward
+        # Ours and the wrapper of this look lie between; the wrapper sets attributes of its own all the time.
+        if is_torch_file(sys._getframe(3).f_code.co_filename):
+            return
+        self._known.add(name)
         module = ddp.__dict__.get("_modules", {}).get("module")
         if module is not None and name not in ddp.__dict__ and name != "module":
             parts = (module.__dict__, module._parameters, module._buffers, module._modules)
