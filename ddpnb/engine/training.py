@@ -70,9 +70,9 @@ class Training(Hooks):
         if name in self._known:
             return
         # Ours and the wrapper of this look lie between; the wrapper sets attributes of its own all the time.
+        self._known.add(name)
         if is_torch_file(sys._getframe(3).f_code.co_filename):
             return
-        self._known.add(name)
         module = ddp.__dict__.get("_modules", {}).get("module")
         if module is not None and name not in ddp.__dict__ and name != "module":
             parts = (module.__dict__, module._parameters, module._buffers, module._modules)
