@@ -192,8 +192,8 @@ def _hyper_differ(recording: Recording, number: int, model: Model) -> Finding | 
         names = dict.fromkeys(name for sample in samples.values() for name in sample.facts if name not in skip)
         for name in names:
             values = {rank: sample.facts.get(name) for rank, sample in samples.items()}
-            if len(set(values.values())) > 1:
-                culprits = minority(values)
+            culprits = minority(values)
+            if culprits:
                 told = sorted({str(value): None for value in values.values()})
                 return silent(
                     recording,
@@ -328,6 +328,8 @@ def _steps_differ(recording: Recording, model: Model, found: Difference, steps: 
 
 def _gradients(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP409: synchronised gradients that differ when the optimizer takes them."""
+    if all(s.facts.get("forwards") and s.facts.get("synced") == 0 for s in found.samples.values()):
+        return _never_synchronised(recording, model, found)
     absent = {
         rank for rank, s in found.samples.items() if any(s.digests[u].hash == 0 for u in found.units if u in s.digests)
     }
@@ -351,6 +353,26 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
         "Scale and clip gradients by the same numbers on all ranks, after the synchronisation.",
         suspects.GRADIENTS,
         tensors=found.tensors,
+    )
+
+
+def _never_synchronised(recording: Recording, model: Model, found: Difference) -> Finding:
+    """DDP408: no forward since the step before was one after which backward synchronises, on any rank."""
+    return silent(
+        recording,
+        "DDP408",
+        f"No rank synchronises the gradients of {model.module} before optimizer step {found.turn}.",
+        found.samples,
+        tuple(sorted(found.samples)),
+        [
+            f"Rank {rank}: {sample.facts['forwards']:.0f} forwards since the step before, all of them under no_sync()."
+            for rank, sample in sorted(found.samples.items())[:8]
+        ]
+        + _differ(found),
+        "Leave no_sync() before the last backward of each step, also where the batches of an epoch do not come out even.",
+        suspects.SYNC,
+        tensors=found.tensors,
+        wanted=re.compile(r"no_sync|require_backward_grad_sync"),
     )
 
 
