@@ -19,7 +19,8 @@ from ddpnb.model import blackbox as layout
 _STRING_LIMIT = 16 << 10
 
 # Every step of the training pays for a mark: what it needs is looked up once.
-_MARK, _MARKED, _MARKED_AT = layout.MARK.pack_into, layout.MARKED.pack_into, layout.MARKED_AT
+_MARK, _MARKED_AT, _STEP, _STEPS_AT = layout.MARK.pack_into, layout.MARKED_AT, layout.MARK_STEP, layout.STEPS_AT
+_NUMBER = struct.Struct("<Q").pack_into
 _MARKS, _MARKS_AT, _MARK_SIZE, _BACKWARD = layout.MARKS, layout.MARKS_AT, layout.MARK_SIZE, layout.MARK_BACKWARD
 
 
@@ -53,7 +54,6 @@ class BlackBox:
         self._run_state = layout.RUN_IDLE
         self._steps = 0
         self._next_mark = count().__next__
-        self._first_mark = 0
         #: time of the main thread inside data loaders, in this run: counted by engine.steps, told by the marks
         self.data_ns = 0
         self._first = (0, 0)  # call and phase with which the run began
@@ -134,7 +134,9 @@ class BlackBox:
             if state == layout.RUN_ACTIVE:
                 calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
                 self._first, self._steps = (calls, self._phase_count), 0
-                self._first_mark, self.data_ns = layout.MARKED.unpack_from(self.memory, layout.MARKED_AT)[0], 0
+                marks = layout.MARKED.unpack_from(self.memory, layout.MARKED_AT)[0]
+                layout.MARKED.pack_into(self.memory, layout.MARKED_AT, marks, marks)
+                self.data_ns = 0
             self._run, self._run_state = run, state
             self._write_status()
             self._touch(time.monotonic_ns())
@@ -149,20 +151,20 @@ class BlackBox:
         if self.silent:
             return
         self._steps += 1
-        self._write_status()
-        self.mark(layout.MARK_STEP, threads)
+        _NUMBER(self.memory, _STEPS_AT, self._steps)
+        self.mark(_STEP, threads)
 
     def mark(self, kind: int, threads: int = 0) -> None:
         """Read the clocks. The process's own is the dearest, and needed once a step."""
         if self.silent:
             return
-        number = self._next_mark()
-        cpu = 0 if kind == _BACKWARD else process_time_ns()
+        number, memory = self._next_mark(), self.memory
         _MARK(
-            self.memory, _MARKS_AT + number % _MARKS * _MARK_SIZE, number + 1, kind, get_ident() >> 6 & 0xFFFFFFFF,
-            threads, self._steps & 0xFFFFFFFF, monotonic_ns(), thread_time_ns(), cpu, self.data_ns,
+            memory, _MARKS_AT + number % _MARKS * _MARK_SIZE, number + 1, kind, get_ident() >> 6 & 0xFFFFFFFF, threads,
+            self._steps & 0xFFFFFFFF, monotonic_ns(), thread_time_ns(), 0 if kind == _BACKWARD else process_time_ns(),
+            self.data_ns,
         )  # fmt: skip
-        _MARKED(self.memory, _MARKED_AT, number + 1, self._first_mark)
+        _NUMBER(memory, _MARKED_AT, number + 1)
 
     def _touch(self, now: int) -> None:
         calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]

@@ -36,6 +36,7 @@ PROGRESS_AT = 32
 # first call and phase of the run
 STATUS = struct.Struct("<QQIIQQQ")
 STATUS_AT = 64
+STEPS_AT = STATUS_AT + 24
 # number of marks, and the first of the run
 MARKED = struct.Struct("<QQ")
 MARKED_AT = 128

@@ -141,10 +141,10 @@ def test_taken_away_nothing_is_left(box):
 
 
 def test_a_mark_that_fails_takes_the_hooks_away_and_not_the_training(box, steps, capsys):
-    box._first_mark = "not a number"
+    box.data_ns = -1
     train()
     assert "has been taken away" in capsys.readouterr().err
-    box._first_mark, left = 0, len(marks(box))
+    box.data_ns, left = 0, len(marks(box))
     train()
     assert len(marks(box)) == left
 
