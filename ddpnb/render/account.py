@@ -210,7 +210,7 @@ def html(account: Account) -> str:
     shown, left = _shown(account)
     rows = "".join(_html_row(one) for one in shown)
     if left:
-        rows += f'<tr><td colspan="9" class="b">{left} more ranks are not shown</td></tr>'
+        rows += f'<tr><td colspan="{len(_HEADER) + 1}" class="b">{left} more ranks are not shown</td></tr>'
     legend = "".join(
         f'<i class="{part}" aria-hidden="true"></i><span title="{escape(_MEANING[part])}">{part}</span>'
         for part in PARTS
