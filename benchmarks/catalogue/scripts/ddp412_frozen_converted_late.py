@@ -12,7 +12,9 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 
 def mlp():
-    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Linear(16, 2))
+    return nn.Sequential(
+        nn.Linear(8, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Linear(16, 2)
+    )
 
 
 def to_sync(model):
