@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from ddpnb.analysis import phrases, suspects
 from ddpnb.analysis.drift import by_turn, minority, models_of
-from ddpnb.analysis.replicas import comparable, loads, silent
+from ddpnb.analysis.replicas import loads, silent, together
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Recording
@@ -21,7 +21,7 @@ def find(recording: Recording) -> list[Finding]:
     """What is odd in inputs and losses, model by model."""
     found: list[Finding] = []
     for number, models in models_of(recording).items():
-        if len(models) < 2 or not comparable(models):
+        if len(models) < 2 or not together(recording, number, models):
             continue
         model = models[min(models)]
         for rule in (_not_finite, _other_structure, _unused, _scaled, _clipped, _scaler, _same_inputs):
@@ -260,8 +260,7 @@ def _scaler(recording: Recording, number: int, model: Model) -> Finding | None:
 
 def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP501: ranks whose models see the same batches, turn after turn, though batches change."""
-    alike: dict[frozenset[int], int] = defaultdict(int)
-    hashes: set[float] = set()
+    alike: dict[frozenset[int], list[float]] = defaultdict(list)
     turns = 0
     for samples in by_turn(recording, number, "forward").values():
         if len(samples) < 2 or not all(
@@ -272,13 +271,12 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
         sides: dict[float, set[int]] = defaultdict(set)
         for rank, sample in samples.items():
             sides[sample.facts["inputs_hash"]].add(rank)
-        hashes |= set(sides)
-        for side in sides.values():
+        for value, side in sides.items():
             if len(side) > 1:
-                alike[frozenset(side)] += 1
-    always = [side for side, count in alike.items() if count == turns]
+                alike[frozenset(side)].append(value)
     # A constant input is somebody's dummy; batches that come again are not what this is about.
-    if turns < 2 or not always or len(hashes) < min(turns, _ALIKE):
+    always = [side for side, seen in alike.items() if len(seen) == turns and len(set(seen)) >= min(turns, _ALIKE)]
+    if turns < 2 or not always:
         return None
     culprits = tuple(sorted(max(always, key=len)))
     samples = next(iter(by_turn(recording, number, "forward").values()))

@@ -416,8 +416,17 @@ def _other_update(recording: Recording, model: Model, found: Difference) -> Find
     )
 
 
-def _by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
-    """A model without a wrapper: replicas only if its gradients are averaged, or if it stayed equal over two steps."""
+def together(recording: Recording, number: int, models: Mapping[int, Model]) -> bool:
+    """Whether these models are replicas of each other, and not merely alike: wrapped, or kept equal by hand."""
+    model = models[min(models)]
+    return comparable(models) and bool(model.wrapper or _by_hand_together(recording, number, model) is not None)
+
+
+def _by_hand_together(recording: Recording, number: int, model: Model) -> list[str] | None:
+    """The states in which all ranks held the same, step by step; None where nothing says that these are replicas.
+
+    They are if their gradients are averaged, or if they stayed equal over two steps.
+    """
     ranks = len(recording.ranks)
     updated = {t: s for t, s in by_turn(recording, number, "updated").items() if len(s) == ranks}
     gradients = [s for s in by_turn(recording, number, "gradients").values() if len(s) == ranks]
@@ -428,10 +437,17 @@ def _by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
     for samples in updated.values():
         if differing(samples):
             break
-        agreed.append(str(sorted(next(iter(samples.values())).digests.items())))
-    sharded = bool(model.options.get("sharded"))
-    if len(set(agreed)) < 2 and (len(averaged) < 2 or _inputs_never_differ(recording)) and not sharded:
+        agreed.append(str(sorted((name, d.hash) for name, d in next(iter(samples.values())).digests.items())))
+    proven = len(set(agreed)) > 1 or (len(averaged) > 1 and not _inputs_never_differ(recording))
+    return agreed if proven or model.options.get("sharded") else None
+
+
+def _by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
+    """A model without a wrapper, if the ranks' are replicas."""
+    agreed = _by_hand_together(recording, number, model)
+    if agreed is None:
         return None
+    sharded = bool(model.options.get("sharded"))
     hyper = _hyper_differ(recording, number, model)
     found = first_difference(recording, number, kinds=("updated",))
     if hyper is not None or found is None:
