@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ddpnb.analysis import phrases, suspects
 from ddpnb.analysis.drift import minority, models_of
+from ddpnb.analysis.waits import as_int
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Phase, Recording
@@ -83,7 +84,7 @@ def models_differ(models: Mapping[int, Model]) -> Finding | None:
         return None
     reference = models[next(rank for rank in sorted(models) if rank not in culprits)]
     mine = models[culprits[0]]
-    shapes = {rank: sorted((t.shape, t.buffer) for t in m.tensors) for rank, m in models.items()}
+    shapes = {rank: sorted((t.shape, t.buffer, t.trains) for t in m.tensors) for rank, m in models.items()}
     names = {rank: sorted(t.name for t in m.tensors) for rank, m in models.items()}
     same_parts = len({str(value) for value in shapes.values()}) == 1
     order_alone = same_parts and (len({str(value) for value in names.values()}) == 1 or _dtypes_alone(reference, mine))
@@ -235,10 +236,8 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
     """DDP410: the optimizer holds tensors that are not the model's (any more)."""
     stale: dict[int, Phase] = {}
     for rank, phases in events(recording, "optimizer").items():
-        held = [p for p in phases if p.facts.get("missing") or p.facts.get("copies")]
-        for phase in held:
-            strangers = int(phase.facts.get("strangers") or 0)
-            if phase.facts.get("copies") or (strangers and phase.facts.get("missing") and _is_part(phase)):
+        for phase in phases:
+            if phase.facts.get("copies") or _replaced_some(phase, phases):
                 stale[rank] = phase
     if not stale:
         return None
@@ -261,9 +260,22 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
     )
 
 
-def _is_part(phase: Phase) -> bool:
-    """Whether as many tensors are missing as there are strangers: some were replaced."""
-    return len(phase.facts.get("missing") or ()) <= int(phase.facts.get("strangers") or 0)
+def _replaced_some(phase: Phase, phases: Iterable[Phase]) -> bool:
+    """Whether an optimizer holds a part of the model, and as many strangers as are missing: some were replaced.
+
+    What it holds nothing of is another model's, and what another optimizer holds is not missing.
+    """
+    held, strangers = as_int(phase.facts.get("parameters")) or 0, as_int(phase.facts.get("strangers")) or 0
+    missing = _missing(phase)
+    for other in phases:
+        if other.facts.get("model") == phase.facts.get("model"):
+            missing = missing & _missing(other)
+    return 0 < len(missing) <= strangers < held
+
+
+def _missing(phase: Phase) -> frozenset[str]:
+    told = phase.facts.get("missing")
+    return frozenset(map(str, told)) if isinstance(told, (list, tuple)) else frozenset()
 
 
 def _replaced(recording: Recording) -> Finding | None:

@@ -300,6 +300,24 @@ def test_a_scaler_whose_scale_has_parted(culprits):
     assert f"Rank {culprits[0]}: scale 32768." in found.evidence
 
 
+@pytest.mark.parametrize("culprits", [(0,), (1, 2)], ids=str)
+def test_a_scaler_that_was_restored_on_some_ranks(culprits):
+    taken = recorded(
+        some(culprits, lambda r: step(r.loads("scaler", line(21))).scales(1024.0), lambda r: step(r).scales(65536.0))
+    )
+    found = the_finding(taken)
+    assert (found.code, found.culprits, found.waiting) == ("DDP605", culprits, others(culprits))
+    assert found.where == tuple((number, line(21)) for number in culprits)
+
+
+def test_a_scaler_that_was_restored_on_all_ranks():
+    assert numbers.find(recorded(lambda r: step(r.loads("scaler")).scales(1024.0))) == []
+    parted = recorded(
+        some((1,), lambda r: step(r.loads("scaler")).scales(1.0), lambda r: step(r.loads("scaler")).scales(2.0))
+    )
+    assert (the_finding(parted).code, the_finding(parted).culprits) == ("DDP409", (1,))
+
+
 def test_a_scale_that_changes_on_all_ranks():
     assert numbers.find(recorded(lambda r: step(r).scales(65536.0).scales(32768.0).scales(NAN))) == []
 
