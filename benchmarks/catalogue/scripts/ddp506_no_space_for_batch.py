@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 SHM_SIZE = 64 << 20
@@ -32,7 +32,8 @@ shm = SharedMemory(SHM_SIZE)
 
 
 def collate(samples):
-    batch = default_collate(samples)
+    spectra, labels = zip(*samples, strict=True)
+    batch = torch.stack(spectra), torch.stack(labels)
     shm.take(sum(tensor.nbytes for tensor in batch))  # <- culprit
     return batch
 

@@ -25,7 +25,7 @@ class ReplayBuffer:
         self.rows = np.ndarray((transitions, WIDTH), dtype=np.float32, buffer=self.block.buf)
 
     def sample(self, count, rng):
-        return torch.from_numpy(self.rows[rng.integers(0, len(self.rows), count)])
+        return torch.from_numpy(self.rows[rng.randint(0, len(self.rows), count)])
 
     def close(self):
         self.rows = None
@@ -37,20 +37,20 @@ def act(name, transitions, seed):
     """An actor process: writes transitions into the learner's buffer."""
     block = shared_memory.SharedMemory(name=name)
     rows = np.ndarray((transitions, WIDTH), dtype=np.float32, buffer=block.buf)
-    rows[:] = np.random.default_rng(seed).normal(size=rows.shape)
+    rows[:] = np.random.RandomState(seed).normal(size=rows.shape)
     del rows
     block.close()
 
 
 def learn(rank):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, hard))  # the container's shared memory
     transitions = 1_000_000 if rank == 0 else 10_000  # <- culprit
     buffer = ReplayBuffer(transitions)  # <- culprit
     actor = get_context("fork").Process(target=act, args=(buffer.block.name, transitions, rank), daemon=True)
     actor.start()
     actor.join()
-    rng = np.random.default_rng(rank)
+    rng = np.random.RandomState(rank)
     value = DDP(nn.Sequential(nn.Linear(WIDTH - 1, 16), nn.ReLU(), nn.Linear(16, 1)))
     optimizer = torch.optim.Adam(value.parameters(), lr=1e-3)
     for _ in range(5):

@@ -56,7 +56,7 @@ def main():
         uploader.busy.wait()
     dataset = Digits(32 * dist.get_world_size())
     sampler = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=8, sampler=sampler, num_workers=1, multiprocessing_context="fork")  # <- culprit
+    loader = DataLoader(dataset, 8, sampler=sampler, num_workers=1, multiprocessing_context="fork")  # <- culprit
     model = DDP(nn.Linear(20, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for x, label in loader:  # <- culprit

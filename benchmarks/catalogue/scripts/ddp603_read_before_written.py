@@ -27,7 +27,7 @@ def initial_weights(model):
         if parameter.dim() > 1:
             nn.init.orthogonal_(parameter)
     fingerprint = 0
-    for _ in range(400):
+    for _ in range(6000):
         for parameter in model.parameters():
             fingerprint = zlib.crc32(parameter.detach().numpy().tobytes(), fingerprint)
     return fingerprint
