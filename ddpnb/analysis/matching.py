@@ -21,6 +21,7 @@ Key = tuple[str, int]
 _MOST_UNKNOWN = 6
 _MOST_RANKS = 16
 _DEEPEST = 8
+_MOST_TRIES = 6000  # ranks times guesses, for one function: beyond that nothing is said to be the same for all
 
 
 class _Opaque(Exception):
@@ -63,6 +64,7 @@ class Matching:
     def __init__(self, values: Values, calls: Callable[[ast.Call], Sequence[Token]]) -> None:
         self._values = values
         self._calls = calls  # the collectives that a call stands for, in order
+        self._tries = 0
         self._made: dict[int, list[Token]] = {}
         self._mattering: dict[int, bool] = {}
 
@@ -210,6 +212,9 @@ class Matching:
         shapes: set[tuple[tuple[Token, ...], str]] = set()
         try:
             for rank in ranks:
+                self._tries += 1
+                if self._tries > _MOST_TRIES:
+                    return False
                 tokens, end = self._shape(statements, _Try(rank, max(ranks) + 1, guesses))
                 if end != "raise" or caught:
                     shapes.add((tuple(tokens), end or closing))

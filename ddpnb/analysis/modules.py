@@ -85,6 +85,7 @@ class Project:
         self._roots: list[str] = []
         self._own: set[str] = set()  # the folders of the entries: first on the path of a script
         self._found: dict[str, str | None] = {}
+        self._methods: dict[str, list[Scope]] = {}
         self._resolved: dict[tuple[str, str, int], Ref | None] = {}
         for entry in entries:
             folder = posixpath.dirname(entry)
@@ -178,7 +179,7 @@ class Project:
             if kept is not None:
                 return kept
             base = self.resolve(scope, expr.value, depth + 1)
-            return self._member(base, expr.attr, depth) if base is not None else None
+            return self._member(base, expr.attr, depth) if base is not None else self._likely(expr)
         if isinstance(expr, ast.Call):
             if isinstance(expr.func, ast.Name) and expr.func.id == "super" and scope.owner:
                 return self._base(scope)
@@ -263,6 +264,22 @@ class Project:
                 return Ref("", f"{resolved.name}.{name}")
         return None
 
+    def _likely(self, expr: ast.Attribute) -> Ref | None:
+        """The method of an object that was handed in: by the name of its variable, or a method's name of its own."""
+        if not self._methods:
+            for module in self.modules.values():
+                for scope in module.functions.values():
+                    if scope.owner:
+                        self._methods.setdefault(scope.name.rpartition(".")[2], []).append(scope)
+        having = self._methods.get(expr.attr, [])
+        variable = getattr(expr.value, "attr", "") or getattr(expr.value, "id", "")
+        plain = variable.replace("_", "").lower()
+        named = [one for one in having if len(plain) > 3 and _means(plain, one.owner.rpartition(".")[2].lower())]
+        if len(named) == 1:
+            return Ref(named[0].path, named[0].name)
+        of_its_own = len(having) == 1 and "_" in expr.attr.strip("_") and expr.attr not in _COMMON
+        return Ref(having[0].path, having[0].name) if of_its_own and variable else None
+
     def _base(self, scope: Scope) -> Ref | None:
         node = self.modules[scope.path].classes.get(scope.owner)
         for base in node.bases if node is not None else ():
@@ -306,6 +323,19 @@ class Project:
     def scopes(self) -> list[Scope]:
         """Every module's own statements and every function, in the order of the files."""
         return [scope for module in self.modules.values() for scope in (module.scope, *module.functions.values())]
+
+
+# Methods that objects of libraries have too.
+_COMMON = frozenset({
+    "state_dict", "load_state_dict", "zero_grad", "set_epoch", "add_scalar", "add_argument", "parse_args", "is_alive",
+    "train_step", "training_step", "validation_step", "test_step", "configure_optimizers", "set_description",
+    "from_pretrained", "save_pretrained", "get_model", "set_to_none", "no_sync", "on_epoch_end", "on_train_end",
+})  # fmt: skip
+
+
+def _means(variable: str, owner: str) -> bool:
+    """Whether a variable is named after a class: ``checkpointer`` after Checkpointer, ``saver`` after ModelSaver."""
+    return variable == owner or (len(variable) > 4 and (owner.endswith(variable) or owner.startswith(variable)))
 
 
 class _Reader:

@@ -149,19 +149,40 @@ def _for_members(
 
 
 @lru_cache(maxsize=16)
-def _alone(source: str) -> Reading:
-    return Reading(Project({"<source>": source}, ["<source>"]), whole=True)
+def _alone(source: str) -> tuple[Reading, dict[tuple[str, str], tuple[Condition, ...]]]:
+    """One file read, and for each function by which conditions only some ranks call it."""
+    reading = Reading(Project({"<source>": source}, ["<source>"]), whole=True)
+    calls: dict[tuple[str, str], list[tuple[tuple[str, str], tuple[Condition, ...]]]] = {}
+    for walk in reading.walks:
+        for event in walk.events.values():
+            if event.called is not None and event.called.key != walk.scope.key:
+                by_rank = tuple(one for one in event.conditions if one.cause == "rank" and one.kind != "raise")
+                calls.setdefault(event.called.key, []).append((walk.scope.key, by_rank))
+    found: dict[tuple[str, str], tuple[Condition, ...]] = {}
+    for _ in range(_LONGEST_CHAIN):  # a function that is called only from such functions is one of them
+        before = len(found)
+        for key, callers in calls.items():
+            if key not in found and all(by_rank or caller in found for caller, by_rank in callers):
+                told = [one for caller, by_rank in callers for one in by_rank or found.get(caller, ())]
+                found[key] = tuple(dict.fromkeys(told))
+        if len(found) == before:
+            break
+    return reading, found
 
 
 def rank_conditions(source: str, line: int) -> tuple[Condition, ...]:
-    """What decides, from rank to rank, whether ``line`` of this file runs; empty if nothing does."""
+    """What decides, from rank to rank, whether ``line`` of this file runs; empty if nothing does.
+
+    Conditions of calls count too, if all calls of the line's function are under such.
+    """
     best: tuple[int, int] | None = None
     found: tuple[Condition, ...] = ()
-    for walk in _alone(source).walks:
+    reading, called = _alone(source)
+    for walk in reading.walks:
         for statement, conditions in walk.statements.values():
             first, last = _header(statement)
             if first <= line <= last and (best is None or (-first, last) < best):
-                best, found = (-first, last), conditions
+                best, found = (-first, last), (*called.get(walk.scope.key, ()), *conditions)
     return tuple(one for one in found if one.depends_on_rank)
 
 
@@ -169,10 +190,12 @@ def rank_dependent_lines(source: str, first: int, last: int) -> list[tuple[int, 
     """The statements from line ``first`` to ``last`` that run only on some ranks, since the rank decides."""
     lines = source.splitlines()
     found: dict[int, str] = {}
-    for walk in _alone(source).walks:
+    reading, called = _alone(source)
+    for walk in reading.walks:
+        some = walk.scope.key in called
         for statement, conditions in walk.statements.values():
             simple = not isinstance(statement, _COMPOUND)
-            by_rank = any(one.cause == "rank" and one.kind != "raise" for one in conditions)
+            by_rank = some or any(one.cause == "rank" and one.kind != "raise" for one in conditions)
             within = first <= statement.lineno <= last and statement.lineno <= len(lines)
             if simple and within and by_rank and not isinstance(statement, _NOTHING):
                 found[statement.lineno] = lines[statement.lineno - 1].strip()

@@ -38,6 +38,12 @@ class CollectiveSite:
         return min(found, key=lambda one: (DOUBTS.index(self._doubt_of(one)), -one.line), default=None)
 
     @property
+    def decisions(self) -> tuple[Condition, ...]:
+        """All the conditions that are as sure as the surest one, in the order of the lines."""
+        doubt = self.doubt
+        return tuple(one for one in self.conditions if doubt != "none" and self._doubt_of(one) == doubt)
+
+    @property
     def doubt(self) -> Doubt:
         """``strong``: by the source only some ranks come here; ``weak``: it may happen; ``none``."""
         found = self.decision
@@ -67,9 +73,13 @@ class CollectiveSite:
     def advice(self) -> str:
         """What to do about it."""
         found = self.decision
-        if found is not None and self.both_arms and found.doubt == "strong":
-            return f"Let all ranks make the same calls in the same order, whichever way line {found.line} sends them."
-        return _advice(found, bool(self.via)) if found is not None else ""
+        return self.advice_on(found) if found is not None else ""
+
+    def advice_on(self, one: Condition) -> str:
+        """What to do about one of the decisions."""
+        if self.both_arms and one.doubt == "strong":
+            return f"Let all ranks make the same calls in the same order, whichever way line {one.line} sends them."
+        return _advice(one, bool(self.via))
 
     @property
     def places(self) -> tuple[Site, ...]:

@@ -108,7 +108,9 @@ class Walk(Calling):
         made = f"`{name}` is `{shown(value.expr)}` (line {node.lineno})"
         if value.expr is not node_value(node) or name == whole_text(value.expr):
             return value  # only another name for it
-        known = ", and " in value.words or "by its name" in value.words or "tells the rank" in value.words
+        known = any(
+            said in value.words for said in (", and ", "by its name", "tells the rank", "numbers the processes")
+        )
         further = "" if known else f", and {value.words}"
         return replace(value, words=made + further)
 

@@ -36,7 +36,7 @@ def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: 
         groups = _by_decision(site for site in found.sites if site.doubt == doubt)
         if groups:
             heading = _wrapped(_HEADINGS[doubt], width)
-            blocks = [_group(sites, everything, colour, width) for sites in groups]
+            blocks = [_group(one, sites, everything, colour, width) for one, sites in groups]
             parts.append("\n\n".join([_paint(heading, colour, ANSI[_ROLES[doubt]]), *blocks]))
     if found.unwaited:
         parts.append(_unwaited(found, colour, width))
@@ -44,20 +44,16 @@ def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: 
     return "\n\n".join(filter(None, parts))
 
 
-def _by_decision(sites: Iterable[CollectiveSite]) -> list[list[CollectiveSite]]:
+def _by_decision(sites: Iterable[CollectiveSite]) -> list[tuple[Condition, list[CollectiveSite]]]:
     """Sites that one line decides over, together."""
-    found: dict[tuple[str, int, str], list[CollectiveSite]] = {}
+    found: dict[tuple[str, int, str], tuple[Condition, list[CollectiveSite]]] = {}
     for site in sites:
-        one = site.decision
-        if one is not None:
-            found.setdefault((one.file, one.line, str(one)), []).append(site)
+        for one in site.decisions:
+            found.setdefault((one.file, one.line, str(one)), (one, []))[1].append(site)
     return list(found.values())
 
 
-def _group(sites: Sequence[CollectiveSite], everything: bool, colour: bool, width: int) -> str:
-    one = sites[0].decision
-    if one is None:
-        return ""
+def _group(one: Condition, sites: Sequence[CollectiveSite], everything: bool, colour: bool, width: int) -> str:
     title = _wrapped(f"{one.file}:{one.line}  {_decides(one)}", width, "", "    ")
     lines = [_paint(title, colour, ANSI["bold"])]
     shown = sites if everything else sites[:_MOST_PLACES]
@@ -65,8 +61,7 @@ def _group(sites: Sequence[CollectiveSite], everything: bool, colour: bool, widt
     if len(sites) > len(shown):
         lines.append(f"  - and {len(sites) - len(shown)} more (--all)")
     lines.append(_wrapped(f"why: {_sentence(one.reason)}", width, "  ", "    "))
-    advice = list(dict.fromkeys(site.advice for site in sites))
-    lines.append(_wrapped(f"mend it: {advice[0]}", width, "  ", "    "))
+    lines.append(_wrapped(f"mend it: {sites[0].advice_on(one)}", width, "  ", "    "))
     return "\n".join(lines)
 
 
@@ -190,6 +185,7 @@ def _site_json(site: CollectiveSite) -> dict[str, Any]:
         "op": site.op, **_place(site.site), "last_line": site.last_line, "text": site.text, "doubt": site.doubt,
         "reason": site.reason, "advice": site.advice,
         "decision": None if decision is None else _condition_json(decision),
+        "decisions": [_condition_json(one) for one in site.decisions],
         "conditions": [_condition_json(one) for one in site.conditions],
         "via": [{**_place(place), "call": call} for place, call in zip(site.via, site.through, strict=True)],
     }  # fmt: skip

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.analysis.branches import decisions, guard_of, loop_around, loop_returns, relation, ways_around
+from ddpnb.analysis.branches import decisions, guard_of, loop_around, loop_returns, relation, trouble, ways_around
 from tests.analysis.recordings import Script
 
 SCRIPT = Script(
@@ -335,3 +335,24 @@ def test_a_rank_that_has_ended_did_not_merely_go_on_to_the_next_round():
     assert AROUND.line("continue") in running
     assert AROUND.line("continue") not in ended
     assert AROUND.line("break") in ended
+
+
+# -- files that have no tree
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "word"),
+    [
+        ("x = 1\ndef f(:\n", 2, "syntax"),
+        ("x = 1\0\n", 0, "null"),
+        ("  x\n y\n", 1, "indent"),
+    ],
+)
+def test_why_a_file_has_no_tree(source, line, word):
+    at, text = trouble(source)
+    assert word in text
+    assert at in (0, line)
+
+
+def test_a_file_with_a_tree_is_no_trouble():
+    assert trouble("x = 1\n") is None

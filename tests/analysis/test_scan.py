@@ -1141,6 +1141,33 @@ def test_what_decides_over_a_line():
     assert rank_conditions("", 1) == ()
 
 
+CALLED = """\
+import torch.distributed as dist
+
+class Average:
+    def store(self):
+        self._copy()
+
+    def _copy(self):
+        self.copy = 1
+
+    def both(self):
+        self.seen = 2
+
+def main(rank, average: Average):
+    if rank == 0:
+        average.store()
+        average.both()
+    average.both()
+"""
+
+
+def test_a_function_that_only_some_ranks_call():
+    assert [line for line, _ in rank_dependent_lines(CALLED, 1, 99)] == [5, 8, 15, 16]
+    assert [one.text for one in rank_conditions(CALLED, 8)] == ["rank == 0"]
+    assert rank_conditions(CALLED, 11) == ()
+
+
 # -- counts
 
 COUNTED = project(train=script(
@@ -1211,3 +1238,50 @@ def test_collectives_that_a_rank_never_makes_are_found():
     waited_in = {number for number, line in enumerate(text, 1) if "# waiting" in line and "dist." in line}
     assert waited_in <= found
     assert not {number for number, line in enumerate(text, 1) if "# culprit" in line} & found
+
+
+def test_objects_that_are_handed_in_are_known_by_their_names():
+    sources = check(
+        train="""
+        import torch.distributed as dist
+
+        class Checkpointer:
+            def save(self, state):
+                dist.barrier()  # strong
+
+        class Meter:
+            def synchronise_all(self):
+                dist.all_reduce(1)  # strong
+
+            def update(self):
+                dist.broadcast(1, 0)
+
+        class Trainer:
+            def __init__(self, checkpointer, meter_of_loss):
+                self.checkpointer = checkpointer
+                self.of_loss = meter_of_loss
+
+            def fit(self, rank, thing):
+                if rank == 0:
+                    self.checkpointer.save({})
+                    self.of_loss.synchronise_all()
+                    thing.update()
+        """
+    )
+    assert len(scan(sources, ["train.py"]).marked) == 2
+
+
+def test_every_decision_that_is_as_sure_is_told():
+    sources = project(train=script(
+        """
+        for x in loader:
+            if torch.isnan(x):
+                continue
+            if time.time() > 3:
+                break
+            dist.barrier()
+        """, head="import time, torch\nimport torch.distributed as dist\n"
+    ))  # fmt: skip
+    (site,) = scan(sources, ["train.py"]).marked
+    assert [str(one) for one in site.decisions] == ["continue if torch.isnan(x)", "break if time.time() > 3"]
+    assert {site.advice_on(one)[:6] for one in site.decisions} == {"Reduce", "Let on"}
