@@ -60,6 +60,8 @@ def order_swap(recording: Recording) -> Finding | None:
                 continue
             for other in common[index + 1 : index + 1 + _NEAR]:
                 there = {rank: calls[other] for rank, calls in ranks.items()}
+                if len({call.signature.agreed for call in (*here.values(), *there.values())}) > 1:
+                    continue  # no exchange: a root that changes, each time with its own line
                 swapped = _exchanged(here, there, place)
                 if swapped:
                     return _swap(here, there, swapped)
