@@ -175,7 +175,7 @@ def _threads(recording: Recording) -> Finding | None:
     counts = {}
     for rank, record in recording.ranks.items():
         told = [p.facts.get("threads") for p in record.phases if p.name in ("init_process_group", "threads")]
-        counts[rank] = max((as_int(count) or 0 for count in told), default=0)
+        counts[rank] = next((number for count in reversed(told) if (number := as_int(count))), 0)
     total = sum(counts.values())
     many = tuple(
         rank for rank, count in sorted(counts.items()) if count > 1 and count * len(counts) >= 4 * max(cores, 1)
@@ -267,17 +267,16 @@ _RULES = {
 
 def _variables(recording: Recording) -> list[Finding]:
     """DDP703: variables that are renamed, contradictory or dangerous; one finding for each."""
-    told: dict[str, list[int]] = defaultdict(list)
+    told: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     tables = {rank: environment(record) for rank, record in recording.ranks.items()}
     for rank, table in sorted(tables.items()):
         for name, value in table.items():
             text = _says(name, value, table)
             if text:
-                told[f"{name}={value}|{text[0]}|{text[1]}"].append(rank)
+                told[f"{name}={value}", *text].append(rank)
     phases = inits(recording)
     found = []
-    for key, ranks in told.items():
-        variable, says, remedy = key.split("|", 2)
+    for (variable, says, remedy), ranks in told.items():
         place = {rank: phases[rank] for rank in ranks if rank in phases}
         found.append(
             Finding(
