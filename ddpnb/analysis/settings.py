@@ -161,7 +161,7 @@ def _timeout(
         _where(places, ranks),
         (),
         "Pass timeout=timedelta(...) where the group is made: longer than its slowest legal wait, no longer.",
-        severity="warning" if stuck else "note",
+        severity="warning" if stuck or long else "note",
     )
 
 
