@@ -57,13 +57,12 @@ def state_dict(raised: Raised) -> Explained | None:
             tensors=tuple(found[0] for found in resized[:64]),
         )
     said = [
-        f"the model wants {listing(missing, 4)}" if missing else "",
-        f"the file has {listing(unexpected, 4)}" if unexpected else "",
+        f"only the model has {listing(missing, 4)}" if missing else "",
+        f"only the file has {listing(unexpected, 4)}" if unexpected else "",
     ]
     return Explained(
         "DDP602",
-        f"The checkpoint is of another {head[1]}: {' and '.join(filter(None, said)) or 'the keys differ'}"
-        f"{', which the other does not know' if any(said) else ''}.",
+        f"The checkpoint is of another {head[1]}: {', '.join(filter(None, said)) or 'the keys differ'}.",
         (),
         "Build the model as it was when it was saved; strict=False loads what fits and returns what does not.",
         tensors=(*missing, *(found[0] for found in resized))[:64],
@@ -181,6 +180,7 @@ _NAME = re.compile(r"\.(?:pt|pth|ckpt|bin|safetensors|distcp|pt2|tar|pkl)\b|\.me
 _FOLDER = re.compile(r"(?:check_?points?|ckpts?|snapshots?|weights)\b", re.IGNORECASE)
 _NO_FILE = re.compile(r"No such file or directory: '([^'\n]{1,500})'(?: -> '([^'\n]{1,500})')?")
 _EXISTS = re.compile(r"\[Errno 17\] File exists: '([^'\n]{1,500})'")
+_REMOVES = re.compile(r"\b(?:remove|unlink|rmtree)\(")
 _NO_FOLDER = re.compile(r"Parent directory (\S{1,500}) does not exist")
 
 
@@ -196,6 +196,7 @@ def race(raised: Raised) -> Explained | None:
             (raised.exception == "EOFError" and text in ("", "Ran out of input"))
             or (raised.exception == "UnpicklingError" and "invalid load key" in text and "'v'" not in text)
             or (raised.exception == "error" and "unpack requires a buffer" in text)
+            or (raised.exception == "OSError" and "[Errno 22]" in text and raised.passes("torch/serialization"))
         )
     ):
         return Explained(
@@ -206,7 +207,7 @@ def race(raised: Raised) -> Explained | None:
             "that stays broken was cut short: go back to the one before.",
         )
     if raised.exception == "FileNotFoundError" and (found := _NO_FILE.search(text)):
-        return _absent(found[1], found[2] or "", loading)
+        return _absent(found[1], found[2] or "", loading, raised.user_line)
     if found := _NO_FOLDER.search(text):
         return Explained(
             "DDP603",
@@ -231,7 +232,7 @@ def _exists(path: str, raised: Raised) -> Explained:
     return Explained("DDP603", f"{path} exists already: another rank, or an earlier run, made it first.", (), remedy)
 
 
-def _absent(path: str, target: str, loading: bool) -> Explained | None:
+def _absent(path: str, target: str, loading: bool, line: str = "") -> Explained | None:
     if target:
         return Explained(
             "DDP603",
@@ -242,6 +243,13 @@ def _absent(path: str, target: str, loading: bool) -> Explained | None:
     folder, _, name = path.replace("\\", "/").rpartition("/")
     if not (_NAME.search(name) and (loading or _FOLDER.search(path))) and not (loading and _FOLDER.search(folder)):
         return None
+    if _REMOVES.search(line):
+        return Explained(
+            "DDP603",
+            f"The file {path} was gone already when it was to be removed: several ranks remove the same files.",
+            (),
+            "Let one rank alone clear up (if dist.get_rank() == 0), or path.unlink(missing_ok=True).",
+        )
     return Explained(
         "DDP603",
         f"The file {path} was not there when it was to be read.",

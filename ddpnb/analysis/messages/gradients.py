@@ -59,7 +59,7 @@ def unused_parameters(raised: Raised) -> Explained | None:
         )
     return Explained(
         "DDP401",
-        f"{_told(tensors, places)} got no gradient in the previous step, for want of a part in its loss.",
+        f"{_told(tensors, places)} got no gradient in the previous step, having taken no part in its loss.",
         tuple(evidence),
         "Let every parameter take part in the loss of every step; or wrap with DistributedDataParallel(model, "
         "find_unused_parameters=True), if some are left out now and then; or freeze (requires_grad_(False)) before wrapping "

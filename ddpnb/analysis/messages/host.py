@@ -8,7 +8,9 @@ from ddpnb.analysis.messages.explained import Explained, Raised
 
 _FILES = re.compile(r"Too many open files|received \d{1,6} items of ancdata")
 _NCCL_SHARED = re.compile(r"Error while creating shared memory segment (/dev/shm/nccl-\w{1,60})")
-_DISK = re.compile(r"\[Errno (?:28|122)\] (No space left on device|Disk quota exceeded)|^No space left on device")
+_DISK = re.compile(
+    r"\[Errno (?:28|122|27)\] (No space left on device|Disk quota exceeded|File too large)|^No space left on device"
+)
 _WRITER = re.compile(
     r"PytorchStreamWriter failed writing|inline_container\.cc:\d{1,6}\] ?\.? ?unexpected pos \d|basic_ios::clear: iostream error"
 )
@@ -40,10 +42,10 @@ def exhausted(raised: Raised) -> Explained | None:
     if (found := _DISK.search(text)) or _WRITER.search(text):
         path = _PATH.search(text)
         where = f": {path[1]}" if path else ""
-        what = "quota" if found and found[1] and "quota" in found[1] else "disk"
+        what = {"Disk quota exceeded": "The quota", "File too large": "What a file may hold (ulimit -f)"}
         return Explained(
             "DDP705",
-            f"The {what} is full: it could not be written to{where}.",
+            f"{what.get(found[1] or '' if found else '', 'The disk')} is full: it could not be written to{where}.",
             () if found else ("torch reports it so when a file that it writes stays shorter than it should.",),
             "Make room (df -h, df -i; old checkpoints, caches), write on one rank only, and write to a temporary file that "
             "is renamed when complete, so that a full disk leaves no half checkpoint.",

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from ddpnb.analysis.branches import decisions, relation
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST_FILES = 40
 _LONGEST_FILE = 400_000
 _SETUP = ("__init__", "reset_parameters", "_init_weights", "init_weights")
@@ -117,7 +118,7 @@ def _upwards(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[tupl
 
 def _function(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> str:
     for _, parent in _upwards(node, parents):
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(parent, _FUNCTIONS):
             return parent.name
     return ""
 
@@ -140,7 +141,7 @@ def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[str]:
             ]
         elif isinstance(parent, ast.Attribute) and parent.attr in ("detach", "item"):
             found.append(f"Line {parent.lineno} cuts the graph: .{parent.attr}().")
-        elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        elif isinstance(parent, _FUNCTIONS):
             texts = map(ast.unparse, parent.decorator_list)
             found += [f"Line {parent.lineno} keeps no graph: @{text}." for text in texts if _graphless(text)]
             break
@@ -180,8 +181,9 @@ def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str])
         tree = _tree(source)
         nodes = list(ast.walk(tree)) if tree is not None else []
         wraps = [n.lineno for n in nodes if isinstance(n, ast.Call) and _WRAPS.search(_name(n.func))]
+        freezers = {node.name for node in nodes if isinstance(node, _FUNCTIONS) and any(map(_off, ast.walk(node)))}
         for node in nodes:
-            line = _freezes(node, attributes)
+            line = _freezes(node, attributes, freezers)
             if line and any(wrap < line and _one_function(source, wrap, line) for wrap in wraps):
                 found.append(f"{file}:{line} freezes it after the model was wrapped.")
     return list(dict.fromkeys(found))[:4]
@@ -196,8 +198,7 @@ def _one_function(source: str, one: int, other: int) -> bool:
 def _within(source: str, line: int) -> bool:
     tree = _tree(source)
     return tree is not None and any(
-        isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.lineno <= line <= (n.end_lineno or n.lineno)
-        for n in ast.walk(tree)
+        isinstance(n, _FUNCTIONS) and n.lineno <= line <= (n.end_lineno or n.lineno) for n in ast.walk(tree)
     )
 
 
@@ -209,8 +210,13 @@ def _name(node: ast.expr) -> str:
     return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ".".join(reversed(parts))
 
 
-def _freezes(node: ast.AST, attributes: set[str]) -> int:
-    """The line, if ``node`` sets requires_grad to false for something that hangs at one of these attributes."""
+def _freezes(node: ast.AST, attributes: set[str], freezers: set[str]) -> int:
+    """The line, if ``node`` sets requires_grad to false for something that hangs at one of these attributes.
+
+    ``freezers``: functions that do so for what they are given.
+    """
+    if isinstance(node, ast.Call) and _name(node.func).rpartition(".")[2] in freezers:
+        return node.lineno if any(_mentions(given, attributes) for given in node.args) else 0
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
         off = bool(node.args) and not (isinstance(node.args[0], ast.Constant) and node.args[0].value)
         return node.lineno if off and _mentions(node.func.value, attributes) else 0

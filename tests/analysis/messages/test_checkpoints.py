@@ -182,11 +182,13 @@ def test_a_file_that_is_incomplete(message, exception):
         ("", "EOFError"),
         ("invalid load key, '\\x00'.", "UnpicklingError"),
         ("unpack requires a buffer of 4 bytes", "error"),
+        ("[Errno 22] Invalid argument", "OSError"),
     ],
 )
 def test_words_of_anybodys_are_a_broken_file_only_where_one_is_loaded(message, exception):
     assert told(message, exception, user(), LOAD).code == "DDP603"
-    assert told(message, exception, user(2), source="import torch\nstate = torch.load(path)\n").code == "DDP603"
+    if exception != "OSError":
+        assert told(message, exception, user(2), source="import torch\nstate = torch.load(path)\n").code == "DDP603"
     assert explain(message, exception, frames=[user()]) is None
 
 
@@ -254,3 +256,9 @@ def test_a_folder_that_nobody_made():
         "metadata read failed: [Errno 2] No such file or directory: 'dcp/__0.metadata'"
     )
     assert told(message, "AssertionError").code == "DDP603"
+
+
+def test_several_ranks_remove_the_same_checkpoints():
+    source = "import os\nos.remove(old)\n"
+    found = told("[Errno 2] No such file or directory: 'ckpt/epoch-0.pt'", "FileNotFoundError", user(2), source=source)
+    assert (found.code, "several ranks remove" in found.summary) == ("DDP603", True)

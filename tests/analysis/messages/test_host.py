@@ -24,6 +24,7 @@ from tests.analysis.messages.told import FILE, inside, told, user
         ("Resource temporarily unavailable", "RuntimeError", "thread"),
         ("[Errno 28] No space left on device: '/data/runs/last.pt'", "OSError", "disk is full: it could not be written to: /data"),
         ("[Errno 28] No space left on device", "OSError", "disk is full"),
+        ("[Errno 27] File too large", "OSError", "ulimit -f"),
         ("[Errno 122] Disk quota exceeded", "OSError", "quota"),
         ("PytorchStreamWriter failed writing file data/3: file write failed", "RuntimeError", "disk is full"),
         ("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534", "RuntimeError", "disk is full"),

@@ -132,6 +132,11 @@ def test_modules_are_told_once_and_in_order():
             3,
         ),
         ("m = nn.parallel.DistributedDataParallel(n)\nfor p in n.aux.parameters():\n    p.requires_grad_(False)\n", 3),
+        (
+            "def freeze(m):\n    for p in m.parameters():\n        p.requires_grad = False\n\nmodel = DDP(n)\nfreeze(n.aux)\n",
+            6,
+        ),
+        ("def show(m):\n    print(m)\n\nmodel = DDP(n)\nshow(n.aux)\n", 0),
         ("model = DDP(Net())\nmodel.module.aux.requires_grad_(True)\n", 0),
         ("model = DDP(Net())\nmodel.module.head.requires_grad_(False)\n", 0),
         ("net.aux.requires_grad_(False)\nmodel = DDP(net)\n", 0),
