@@ -36,7 +36,7 @@ def _torchrun(case: Case, more: dict[str, str]) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **case.environment, **more}
     torchrun = Path(sys.executable).parent / "torchrun"
     process = subprocess.Popen(
-        [torchrun, "--nproc-per-node", str(case.ranks[0]), "--master-port", "0", case.path],
+        [torchrun, "--standalone", "--nproc-per-node", str(case.ranks[0]), case.path],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,
         start_new_session=True,
     )  # fmt: skip

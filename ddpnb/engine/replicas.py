@@ -380,7 +380,7 @@ class Replicas(Hooks):
 
     def _describe_optimizer(self, optimizer: Any, parameters: list[Any], held: set[int], models: list[Watched]) -> None:
         """Once for each optimizer: does it hold what is trained?"""
-        for watched in self._watched.values():
+        for watched in models or self._watched.values():
             trained = [(n, p) for n, p in zip(watched.names, watched.parameters, strict=False) if p.requires_grad]
             missing = [name for name, parameter in trained if id(parameter) not in held]
             strangers = sum(id(p) not in watched.ids for p in parameters)
