@@ -76,8 +76,9 @@ def _tainted(module: ast.AST) -> frozenset[str]:
     names: set[str] = set()
     for _ in range(3):
         for node in ast.walk(module):
-            if isinstance(node, ast.Assign) and _of_rank(node.value, names):
-                names.update(name for target in node.targets for name in _targets(target))
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and _of_rank(node.value, names):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names.update(name for target in targets for name in _targets(target))
     return frozenset(names)
 
 
@@ -137,18 +138,22 @@ def _walk(
     def told(node: ast.AST, line: int) -> Statement:
         attributes = frozenset(one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute))
         mine = ranked or any(_of_rank(part, tainted) for part in _arguments(node))
-        return Statement(
-            line, ast.unparse(node)[:200], function, conditions, mine, frozenset(_writes(node)), attributes
-        )
+        return Statement(line, _text(node), function, conditions, mine, frozenset(_writes(node)), attributes)
 
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield from _walk(node.body, (), False, node.name, tainted)
         elif isinstance(node, ast.If):
-            test, own = ast.unparse(node.test), ranked or _of_rank(node.test, tainted)
+            test, own = _text(node.test), ranked or _of_rank(node.test, tainted)
             yield from _walk(node.body, (*conditions, test), own, function, tainted)
             yield from _walk(node.orelse, (*conditions, f"not ({test})"), own, function, tainted)
-        elif isinstance(node, (ast.For, ast.While, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Try)):
+        elif isinstance(node, ast.Match):
+            yield told(node.subject, node.lineno)
+            own = ranked or _of_rank(node.subject, tainted)
+            for case in node.cases:
+                test = f"{_text(node.subject)} is {_text(case.pattern)}"
+                yield from _walk(case.body, (*conditions, test), own, function, tainted)
+        elif isinstance(node, (ast.For, ast.While, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Try, ast.TryStar)):
             for header in _headers(node):
                 yield told(header, node.lineno)
             parts = [node.body, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
@@ -157,6 +162,13 @@ def _walk(
                 yield from _walk(part, conditions, ranked, function, tainted)
         else:
             yield told(node, node.lineno)
+
+
+def _text(node: ast.AST) -> str:
+    try:
+        return ast.unparse(node)[:200]
+    except RecursionError:  # a sum of a thousand terms
+        return "..."
 
 
 def _headers(node: ast.stmt) -> list[ast.expr]:
@@ -274,7 +286,10 @@ def bypass(recording: Recording, sample: Sample) -> Site:
     if isinstance(number, dict):
         return Site.from_json(number)
     source = recording.sources.get(sample.site.file, "")
-    for place, line in enumerate(source.splitlines(), 1):
-        if re.search(r"\.module\s*\(|\.module\.\w+\s*\(", line) and not line.lstrip().startswith("#"):
-            return replace(sample.site, line=place)
-    return sample.site
+    found = [
+        place
+        for place, line in enumerate(source.splitlines(), 1)
+        if re.search(r"\.module\s*\(|\.module\.\w+\s*\(", line) and not line.lstrip().startswith("#")
+    ]
+    nearest = min(found, key=lambda place: abs(place - sample.site.line), default=sample.site.line)
+    return replace(sample.site, line=nearest)
