@@ -215,7 +215,7 @@ class Values:
         while here is not None:
             if name in here.imports:
                 level, module, attribute = here.imports[name]
-                path = self._project._locate(here.path, level, module)
+                path = self._project.locate(here.path, level, module)
                 return (path, attribute) if path is not None and attribute else None
             here = here.outer
         return None

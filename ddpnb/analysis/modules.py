@@ -128,12 +128,12 @@ class Project:
             parts = name.split(".")
             # A package's own __init__ runs before its modules.
             for depth in range(1, len(parts) + 1):
-                path = self._locate(module.path, level, ".".join(parts[:depth]))
+                path = self.locate(module.path, level, ".".join(parts[:depth]))
                 if path is not None and path not in found:
                     found.append(path)
         return found
 
-    def _locate(self, importer: str, level: int, name: str) -> str | None:
+    def locate(self, importer: str, level: int, name: str) -> str | None:
         """The file of the module ``name`` as ``importer`` would import it; None if it is not the project's."""
         if level:
             folder = posixpath.dirname(importer)
@@ -210,7 +210,7 @@ class Project:
                 return None
             here = here.outer
         for level, origin in module.stars:
-            path = self._locate(scope.path, level, origin)
+            path = self.locate(scope.path, level, origin)
             found = self._of_module(path, name, depth) if path in self.modules else None
             if found is not None:
                 return found
@@ -219,12 +219,12 @@ class Project:
         return None
 
     def _import(self, importer: str, level: int, name: str, attribute: str, depth: int) -> Ref | None:
-        path = self._locate(importer, level, name)
+        path = self.locate(importer, level, name)
         if attribute:
             found = self._of_module(path, attribute, depth) if path in self.modules else None
             if found is not None:
                 return found
-            inner = self._locate(importer, level, f"{name}.{attribute}" if name else attribute)
+            inner = self.locate(importer, level, f"{name}.{attribute}" if name else attribute)
             if inner in self.modules:
                 return Ref(inner, "")
             return Ref("", f"{name}.{attribute}") if path is None else None
@@ -243,7 +243,7 @@ class Project:
     def _member(self, base: Ref, name: str, depth: int) -> Ref | None:
         if not base.path:
             dotted = f"{base.name}.{name}"
-            path = None if base.instance else self._locate("", 0, dotted)
+            path = None if base.instance else self.locate("", 0, dotted)
             return Ref(path, "") if path in self.modules else Ref("", dotted)
         if not base.name:
             return self._of_module(base.path, name, depth)

@@ -26,7 +26,7 @@ _LOOKS = frozenset({
     "type", "names", "untyped_storage", "storage", "record_stream", "is_complex", "is_leaf", "grad_fn", "get_device",
     "requires_grad_", "retain_grad", "register_hook", "storage_offset", "is_sparse", "is_meta", "is_pinned",
     "register_post_accumulate_grad_hook", "new_empty", "new_zeros", "new_ones", "new_full", "new_tensor",
-    "append", "extend", "insert", "pop", "index", "count", "copy_to_list", "__len__", "_version",
+    "append", "extend", "insert", "pop", "index", "count", "__len__", "_version",
 })  # fmt: skip
 _VIEWS = frozenset({
     "data", "T", "mT", "H", "mH", "real", "imag", "view", "view_as", "detach", "reshape", "unsqueeze", "squeeze",
