@@ -25,10 +25,12 @@ _DDP = ("/torch/nn/parallel/distributed.py",)
 _SHARDED = ("/torch/distributed/checkpoint/", "/torch/distributed/fsdp/", "/torch/distributed/tensor/")
 _SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|gather")
 _LOGGERS = re.compile(
-    r"wandb|tensorboard|summarywriter|mlflow|neptune|comet|clearml|aim\b|swanlab|trackio|huggingface|hub\b|hf_|snapshot_download"
-    r"|from_pretrained|load_dataset|download|logger|experiment|tracker",
+    r"wandb|tensorboard|summarywriter|mlflow|neptune|comet|clearml|swanlab|trackio|huggingface|hf_|snapshot_download"
+    r"|(?<![a-z])(aim|hub)(?![a-z])|from_pretrained|load_dataset|download|logger"
+    r"|(init|start|create|set_?up|new|open)\w{0,20}(experiment|tracker)",
     re.IGNORECASE,
 )
+_NEAR = 3  # of the user's frames
 _MISMATCH = ("DDP302", "DDP303", "DDP304", "DDP305")
 
 
@@ -126,9 +128,13 @@ def _trained(record: RankRecord) -> tuple[str, ...]:
 
 def _set_up_wrongly(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
     """What failed is explained by how the model of these very ranks was made."""
+    endings = [recording.ranks[rank].ending for rank in finding.culprits if rank in recording.ranks]
+    if any(e and e.frames and e.frames[-1].user and e.exception != "RuntimeError" for e in endings):
+        return None  # the script's own statement raised it
     for better in wrapping.find(recording):
         if better.severity == "error" and set(finding.culprits) <= set(better.culprits):
-            return replace(better, waiting=finding.waiting, evidence=(*better.evidence, *finding.evidence[:2]))
+            waiting = tuple(rank for rank in finding.waiting if rank not in better.culprits)
+            return replace(better, waiting=waiting, evidence=(*better.evidence, *finding.evidence[:2]))
     return None
 
 
@@ -156,8 +162,13 @@ def _alone_in_model(recording: Recording, standings: dict[int, Standing], findin
     if not waiting or (len(waiting) > len(finding.culprits) and len(waiting) > 1):
         return None
     turns = {rank: _forwards(recording.ranks[rank]) for rank in recording.ranks}
+    # From a line at which the others have been too they only went on for longer.
+    been = {call.site for c in finding.culprits if c in recording.ranks for call in recording.ranks[c].calls}
     ahead = [
-        rank for rank in waiting if turns[rank] > max((turns[c] for c in finding.culprits if c in turns), default=0)
+        rank
+        for rank in waiting
+        if turns[rank] > max((turns[c] for c in finding.culprits if c in turns), default=0)
+        and standings[rank].site not in been
     ]
     evaluating = [rank for rank in waiting if not turns[rank] or rank in ahead or _inside(standings[rank], _EVALUATION)]
     if not evaluating:
@@ -255,10 +266,13 @@ def _logger(recording: Recording, standings: dict[int, Standing], finding: Findi
 
 
 def _logger_frame(record: RankRecord) -> Frame | None:
+    users = 0
     for frame in reversed(_stack_frames(record)):
-        name = f"{frame.file.rsplit('/', 1)[-1]} {frame.function}"
+        # What the user's file is called says nothing, nor does a function far outside.
+        users += frame.user
+        name = frame.function if frame.user else f"{frame.file.rsplit('/', 1)[-1]} {frame.function}"
         held = frame.locals.get("self", "") if frame.user else ""
-        if _LOGGERS.search(name) or _LOGGERS.search(held):
+        if users <= _NEAR and (_LOGGERS.search(name) or _LOGGERS.search(held)):
             return frame
         if not frame.user and re.search(
             r"/(wandb|mlflow|tensorboard|huggingface_hub|datasets|neptune|comet_ml|clearml)/", frame.file
