@@ -61,7 +61,7 @@ def run_all(chosen: list[Case], sizes: list[int] | None, quiet: bool) -> list[di
             jobs[key].append((case, n))
     results = []
     for (n, fence, patience, environment), group in sorted(jobs.items(), key=str):
-        with _environment(dict(environment)), ddpnb.launch(n, fence=fence, patience=patience, quiet=True) as world:
+        with _Environment(dict(environment)), ddpnb.launch(n, fence=fence, patience=patience, quiet=True) as world:
             for case, _ in group:
                 began = time.monotonic()
                 run = world.run(case.path, stream=None).wait(60)
@@ -74,7 +74,7 @@ def run_all(chosen: list[Case], sizes: list[int] | None, quiet: bool) -> list[di
     return results
 
 
-class _environment:
+class _Environment:
     """Variables that the ranks of a world inherit from their launcher."""
 
     def __init__(self, values: dict[str, str]) -> None:

@@ -105,7 +105,7 @@ def relation(source: str, one: int, other: int) -> Relation:
     return "sequence"
 
 
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_LEAVING = (ast.Return, ast.Raise)  # a round of a loop that is left may come again
 
 
 def _leaves(node: ast.AST, arm: str) -> bool:

@@ -10,7 +10,7 @@ from ddpnb.analysis import phrases
 from ddpnb.analysis.drift import minority
 from ddpnb.analysis.waits import as_int
 from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Phase, RankRecord, Recording
 
 DEFAULT_TIMEOUT_S = 1800.0
@@ -124,7 +124,7 @@ def _timeouts(recording: Recording, stuck: frozenset[int]) -> Finding | None:
                 ranks,
                 phases,
                 stuck,
-                long=True,
+                severity="warning",
             )
         if not isinstance(own, (int, float)) or own >= DEFAULT_TIMEOUT_S:
             continue
@@ -150,7 +150,7 @@ def _timeout(
     ranks: tuple[int, ...],
     places: Mapping[int, Phase],
     stuck: frozenset[int] = frozenset(),
-    long: bool = False,
+    severity: Severity | None = None,
 ) -> Finding:
     return Finding(
         "DDP317",
@@ -161,7 +161,7 @@ def _timeout(
         _where(places, ranks),
         (),
         "Pass timeout=timedelta(...) where the group is made: longer than its slowest legal wait, no longer.",
-        severity="warning" if stuck or long else "note",
+        severity=severity or ("warning" if stuck else "note"),
     )
 
 

@@ -6,12 +6,16 @@ whole set of hooks takes itself away and says so once: the training goes on as i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import traceback
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.sites import calling_frame
@@ -25,6 +29,8 @@ class Hooks:
     def __init__(self, box: BlackBox) -> None:
         self.box = box
         self._undo: list[Callable[[], None]] = []
+        self._alive = [True]  # empty once removed: wrappers that somebody still holds then only forward
+        self._failed = False
         self._seen: Counter[str] = Counter()
 
     def install(self) -> None:
@@ -33,6 +39,8 @@ class Hooks:
 
     def remove(self) -> None:
         """Put the originals back."""
+        self._alive.clear()
+        self._alive = [True]  # for hooks that are installed from here on
         while self._undo:
             self._undo.pop()()
 
@@ -45,64 +53,94 @@ class Hooks:
 
     def replace(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Put ``make(original)`` in the place of ``owner.name``; nothing is done where there is no such name."""
-        original = getattr(owner, name, None)
-        if original is None:
-            return
-        setattr(owner, name, functools.wraps(original)(make(original)))
-        self._undo.append(lambda: setattr(owner, name, original))
+        alive, compiling = self._alive, torch.compiler.is_compiling
+
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            made = make(original)
+
+            def forwarded(*args: Any, **kwargs: Any) -> Any:
+                return original(*args, **kwargs) if compiling() or not alive else made(*args, **kwargs)
+
+            hide(made)
+            return forwarded
+
+        self._put(owner, name, wrap)
 
     def before(self, owner: Any, name: str, look: Callable[..., None]) -> None:
         """Call ``look`` with the arguments of every call of ``owner.name``, before it."""
+        alive, silent, compiling = self._alive, self.box.silent, torch.compiler.is_compiling
 
-        def make(original: Callable[..., Any]) -> Callable[..., Any]:
-            guarded = self.guarded(look)
-
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
             def watched(*args: Any, **kwargs: Any) -> Any:
-                guarded(*args, **kwargs)
+                if not compiling() and alive and not silent:
+                    try:
+                        look(*args, **kwargs)
+                    except Exception:
+                        self.fail()
                 return original(*args, **kwargs)
 
             return watched
 
-        self.replace(owner, name, make)
+        hide(look, below=True)
+        self._put(owner, name, wrap)
 
     def after(self, owner: Any, name: str, look: Callable[..., None]) -> None:
         """Call ``look`` with the result and the arguments of every call of ``owner.name`` that returned."""
+        alive, silent, compiling = self._alive, self.box.silent, torch.compiler.is_compiling
 
-        def make(original: Callable[..., Any]) -> Callable[..., Any]:
-            guarded = self.guarded(look)
-
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
             def watched(*args: Any, **kwargs: Any) -> Any:
                 result = original(*args, **kwargs)
-                guarded(result, *args, **kwargs)
+                if not compiling() and alive and not silent:
+                    try:
+                        look(result, *args, **kwargs)
+                    except Exception:
+                        self.fail()
                 return result
 
             return watched
 
-        self.replace(owner, name, make)
+        hide(look, below=True)
+        self._put(owner, name, wrap)
+
+    def _put(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        original = getattr(owner, name, None)
+        if original is None:
+            return
+        hook = functools.wraps(original)(wrap(original))
+        hide(hook)
+        _OF_HOOKS[hook] = self._alive, original, name in vars(owner)
+        setattr(owner, name, hook)
+        self._undo.append(lambda: _take_away(owner, name, hook))
 
     def guarded(self, look: Callable[..., None]) -> Callable[..., None]:
         """``look``, which may fail without anybody being the worse for it."""
-        silent = self.box.silent
+        alive, silent, compiling = self._alive, self.box.silent, torch.compiler.is_compiling
 
         def guarded(*args: Any, **kwargs: Any) -> None:
-            if silent:
+            if compiling() or not alive or silent:
                 return
             try:
                 look(*args, **kwargs)
             except Exception:
                 self.fail()
 
-        return guarded
+        return hide(guarded, below=True)
 
     def fail(self) -> None:
         """Something of ours failed: take the hooks away and say so, once."""
-        self.remove()
         told = traceback.format_exc(limit=4)
-        self.box.event("hooks detached", {"error": told[-2000:]})
-        print(
-            f"ddpnb: a hook failed and has been taken away; the run goes on without it on this rank.\n{told}",
-            file=sys.stderr,
-        )
+        self.remove()
+        if self._failed:
+            return
+        self._failed = True
+        with contextlib.suppress(Exception):
+            self.box.event("hooks detached", {"error": told[-2000:]})
+        with contextlib.suppress(Exception):  # a script may have closed it
+            print(
+                f"ddpnb: a hook failed and has been taken away; the run goes on without it on this rank.\n{told}",
+                file=sys.stderr,
+            )
 
     def event(self, name: str, facts: dict[str, Any] | None = None, *, depth: int = 2) -> None:
         """Record something that happened, with the user's line; the same thing a few times at most."""
@@ -115,6 +153,36 @@ class Hooks:
 
     def span(self, name: str, facts: dict[str, Any]) -> Span:
         return Span(self, name, facts)
+
+
+# By wrapper: whether its hooks are still wanted, what it stands for, whether the owner had that itself.
+_OF_HOOKS: weakref.WeakKeyDictionary[Any, tuple[list[bool], Any, bool]] = weakref.WeakKeyDictionary()
+
+
+def _take_away(owner: Any, name: str, hook: Any) -> None:
+    """Put back what ``hook`` stands for, unless it lies below another one: that one takes it along when it goes."""
+    if getattr(owner, name, None) is not hook:
+        return
+    below, own = hook, True
+    while below in _OF_HOOKS and (below is hook or not _OF_HOOKS[below][0]):
+        _, below, own = _OF_HOOKS[below]
+    if own:
+        setattr(owner, name, below)
+    else:
+        delattr(owner, name)
+
+
+def hide(function: Any, *, below: bool = False) -> Any:
+    """Keep the compiler of torch from looking into this function, and what it calls: it would warn that it cannot.
+
+    Where the compiler inlines it all the same, ``is_compiling()`` is true.
+    """
+    with contextlib.suppress(AttributeError, TypeError):  # another torch
+        frames: Any = torch._C._dynamo.eval_frame  # pyright: ignore[reportAttributeAccessIssue]
+        skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
+        code = getattr(function, "__func__", function).__code__
+        frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip if below else default))
+    return function
 
 
 def place(depth: int = 1) -> dict[str, Any]:

@@ -69,9 +69,9 @@ class Training(Hooks):
     def _attribute(self, ddp: Any, name: str, _value: Any) -> None:
         if name in self._known:
             return
-        # Ours and the wrapper of this look lie between; the wrapper sets attributes of its own all the time.
+        # The watcher of the call lies between; the wrapper sets attributes of its own all the time.
         self._known.add(name)
-        if is_torch_file(sys._getframe(3).f_code.co_filename):
+        if is_torch_file(sys._getframe(2).f_code.co_filename):
             return
         module = ddp.__dict__.get("_modules", {}).get("module")
         if module is not None and name not in ddp.__dict__ and name != "module":

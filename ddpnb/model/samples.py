@@ -11,7 +11,7 @@ import math
 import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.replicas import Digest, Model, Sample, TensorSpec
@@ -44,7 +44,7 @@ def width_of(dtype: str) -> int:
 
 def units_of(tensors: Sequence[TensorSpec]) -> list[tuple[int, int, int]]:
     """The parts in which these tensors are digested: (index of the tensor, first element, end)."""
-    found = []
+    found: list[tuple[int, int, int]] = []
     for index, tensor in enumerate(tensors):
         elements = math.prod(tensor.shape)
         step = max(1, CHUNK_WORDS * 4 // width_of(tensor.dtype))
@@ -54,7 +54,7 @@ def units_of(tensors: Sequence[TensorSpec]) -> list[tuple[int, int, int]]:
 
 def unit_names(tensors: Sequence[TensorSpec]) -> list[str]:
     """A name for each part; ``tensor_name`` gives back the tensor's."""
-    names = []
+    names: list[str] = []
     for index, first, end in units_of(tensors):
         whole = first == 0 and end == math.prod(tensors[index].shape)
         names.append(tensors[index].name + ("" if whole else f"[{first}:{end}]"))
@@ -99,7 +99,7 @@ class SampleReader:
             self._units.clear()
         if written - self._at > RING_SIZE:  # lapped: where rows begin is known only at the end
             self._at, self.lost = written, True
-        rows = []
+        rows: list[bytes] = []
         while self._at < written:
             place = HEADER_SIZE + self._at % RING_SIZE
             length, stamp = struct.unpack_from("<II", self._buffer, place)
@@ -117,7 +117,8 @@ class SampleReader:
     def decode(self, row: bytes, models: Mapping[int, Model]) -> Sample | None:
         """One row; None when it makes no sense."""
         try:
-            _, _, model, kind, log2, turn, step, site, names, at, units, values = ROW.unpack_from(row)
+            fields: tuple[int, ...] = ROW.unpack_from(row)
+            _, _, model, kind, log2, turn, step, site, names, at, units, values = fields
             numbers = array("d", row[ROW_SIZE : ROW_SIZE + 8 * values])
             start = ROW_SIZE + 8 * values
             hashes = array("I", row[start : start + 4 * units])
@@ -129,20 +130,19 @@ class SampleReader:
         if model not in self._units:
             self._units[model] = unit_names(models[model].tensors) if model in models else []
         chosen = self._units[model][step % (1 << min(log2, 31)) :: 1 << min(log2, 31)]
-        told = self._string(names)
-        told = told if isinstance(told, dict) else {}
-        facts: dict[str, Any] = dict(zip(map(str, told.get("names", ())), numbers, strict=False))
-        facts.update((str(key), value) for key, value in told.items() if key != "names")
+        told = _mapping(self._string(names))
+        named = told.pop("names", ())
+        facts: dict[str, Any] = dict(zip(map(str, named), numbers, strict=False)) | told
         if facts.get("bypass"):  # the number of a place: where the module was called without its wrapper
             facts["bypass_site"] = self._string(int(facts["bypass"]))
-        place = self._string(site)
+        place = _mapping(self._string(site))
         return Sample(
             model,
             KINDS[kind],
             turn,
             step,
             at,
-            Site.from_json(place) if isinstance(place, dict) and place else NO_SITE,
+            Site.from_json(place) if place else NO_SITE,
             facts,
             {
                 name: Digest(hash_, None if math.isnan(norm) else norm)
@@ -151,13 +151,18 @@ class SampleReader:
         )
 
 
+def _mapping(value: Any) -> dict[str, Any]:
+    return {str(key): one for key, one in cast("dict[Any, Any]", value).items()} if isinstance(value, dict) else {}
+
+
 # Which of the values of a row all ranks should have alike, by kind: (first, end) among the values.
 _ALIKE = {"forward": (0, 2), "gradients": (5, 1 << 20), "clip": (0, 1), "scale": (0, 1)}
 
 
 def contents(row: bytes) -> tuple[tuple[int, str, int], bytes]:
     """(model, kind, turn) of a row, and what is alike on ranks that agree: slice, digests, some values."""
-    _, _, model, kind, log2, turn, step, _, _, _, units, values = ROW.unpack_from(row)
+    fields: tuple[int, ...] = ROW.unpack_from(row)
+    _, _, model, kind, log2, turn, step, _, _, _, units, values = fields
     name = KINDS[kind] if kind < len(KINDS) else "?"
     first, end = _ALIKE.get(name, (0, 0))
     start = ROW_SIZE + 8 * values

@@ -3,7 +3,7 @@
 # ranks: 2 4
 # culprits: n-1
 # outcome: hang
-# plain: H
+# plain: T
 """Metrics are summed in a group of their own, unless a process has nothing to report."""
 
 import torch
