@@ -33,13 +33,11 @@ def find(recording: Recording) -> list[Finding]:
 
 def _not_finite(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP508 or DDP414: NaN or infinity that began on some ranks, in their data or in the model."""
-    bad_input = _first_bad(by_turn(recording, number, "forward"), lambda s: s.facts.get("inputs_finite") == 0.0)
-    bad_loss = _first_bad(
-        by_turn(recording, number, "backward"), lambda s: not math.isfinite(s.facts.get("loss", 0.0) or 0.0)
-    )
+    bad_input = _first_bad(by_turn(recording, number, "forward"), lambda s: s.number("inputs_finite") == 0.0)
+    bad_loss = _first_bad(by_turn(recording, number, "backward"), lambda s: not math.isfinite(s.number("loss") or 0.0))
     if bad_loss is not None:
         turn, samples, culprits = bad_loss
-        if any(samples[rank].facts.get("inputs_finite") == 0.0 for rank in culprits):
+        if any(samples[rank].number("inputs_finite") == 0.0 for rank in culprits):
             bad_input = bad_input or bad_loss
     if bad_input is not None:
         turn, samples, culprits = bad_input
@@ -59,13 +57,10 @@ def _not_finite(recording: Recording, number: int, model: Model) -> Finding | No
         return silent(
             recording,
             "DDP414",
-            f"The loss of backward {turn} is {_word(samples[culprits[0]].facts.get('loss'))} on {phrases.ranks(culprits)} only.",
+            f"The loss of backward {turn} is {_word(samples[culprits[0]].number('loss'))} on {phrases.ranks(culprits)} only.",
             samples,
             culprits,
-            [
-                f"Rank {rank}: loss {sample.facts.get('loss', math.nan):.6g}."
-                for rank, sample in sorted(samples.items())[:8]
-            ]
+            [f"Rank {rank}: loss {_told(sample, 'loss')}." for rank, sample in sorted(samples.items())[:8]]
             + ["The inputs were finite there: it began in the model or in the loss."],
             "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank; if such a step is to be "
             "skipped, skip it on all ranks (all_reduce a flag first).",
@@ -83,8 +78,13 @@ def _first_bad(turns: Mapping[int, dict[int, Sample]], bad):  # noqa: ANN001, AN
     return None
 
 
-def _word(value: object) -> str:
-    return "NaN" if isinstance(value, float) and math.isnan(value) else "infinite"
+def _word(value: float | None) -> str:
+    return "NaN" if value is not None and math.isnan(value) else "infinite"
+
+
+def _told(sample: Sample, name: str) -> str:
+    value = sample.number(name)
+    return "unknown" if value is None else f"{value:.6g}"
 
 
 def _other_structure(recording: Recording, number: int, model: Model) -> Finding | None:
@@ -116,7 +116,9 @@ def _unused(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP402: find_unused_parameters=True hides that the ranks use different parameters."""
     for turn, samples in by_turn(recording, number, "backward").items():
         told = {
-            rank: tuple(s.facts["unused"]) for rank, s in samples.items() if isinstance(s.facts.get("unused"), list)
+            rank: tuple(map(str, s.facts["unused"]))
+            for rank, s in samples.items()
+            if isinstance(s.facts.get("unused"), list)
         }
         if len(told) < 2 or len(told) < len(samples) or len(set(told.values())) < 2:
             continue
@@ -155,9 +157,7 @@ def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
     for samples in turns:
         for rank, sample in samples.items():
             reductions[rank].add(str(sample.facts.get("graph", "")))
-            factors[rank].add(
-                tuple(round(v, 9) for n, v in sample.facts.items() if n.startswith("factor") and isinstance(v, float))
-            )
+            factors[rank].add(tuple(round(factor, 9) for factor in sample.numbers("factor")))
     # Only what is always the same on each rank is a setting; the rest follows from the batches.
     if any(len(kinds) > 1 for kinds in reductions.values()) or any(len(values) > 1 for values in factors.values()):
         return None
@@ -198,8 +198,8 @@ def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
     odd = [
         samples
         for samples in seen
-        if len({s.facts.get("norm") for s in samples.values()}) > 1
-        and any(s.facts.get("norm", 0.0) > s.facts.get("max_norm", math.inf) for s in samples.values())
+        if minority({rank: s.number("norm") for rank, s in samples.items()})
+        and any((s.number("norm") or 0.0) > (s.number("max_norm") or math.inf) for s in samples.values())
     ]
     if not odd:
         return None
@@ -211,10 +211,7 @@ def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
         "Every rank clips its gradients by its own norm: they are not synchronised at that moment.",
         samples,
         ranks,
-        [
-            f"Rank {rank}: norm {sample.facts.get('norm', math.nan):.6g}."
-            for rank, sample in sorted(samples.items())[:8]
-        ],
+        [f"Rank {rank}: norm {_told(sample, 'norm')}." for rank, sample in sorted(samples.items())[:8]],
         "Synchronise first, then clip: with DistributedDataParallel after backward(), by hand after the all_reduce.",
         suspects.NONE,
     )
@@ -223,7 +220,7 @@ def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
 def _scaler(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP409: a GradScaler per rank whose scales have parted."""
     for turn, samples in by_turn(recording, number, "scale").items():
-        scales = {rank: sample.facts.get("scale") for rank, sample in samples.items()}
+        scales = {rank: sample.number("scale") for rank, sample in samples.items()}
         culprits = minority(scales)
         restored = {rank: phases for rank, phases in loads(recording, "scaler").items() if phases and rank in samples}
         if culprits and 0 < len(restored) < len(samples):
@@ -263,14 +260,12 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
     alike: dict[frozenset[int], list[float]] = defaultdict(list)
     turns = 0
     for samples in by_turn(recording, number, "forward").values():
-        if len(samples) < 2 or not all(
-            s.facts.get("training") and s.facts.get("inputs_hash") for s in samples.values()
-        ):
+        if len(samples) < 2 or not all(s.number("training") and s.number("inputs_hash") for s in samples.values()):
             continue
         turns += 1
         sides: dict[float, set[int]] = defaultdict(set)
         for rank, sample in samples.items():
-            sides[sample.facts["inputs_hash"]].add(rank)
+            sides[sample.number("inputs_hash") or 0.0].add(rank)
         for value, side in sides.items():
             if len(side) > 1:
                 alike[frozenset(side)].append(value)

@@ -91,7 +91,7 @@ def _is_buffer(model: Model, unit: str) -> bool:
 def _bypassed(recording: Recording, number: int, model: Model, drift: Difference | None) -> Finding | None:
     """DDP407: backward and optimizer steps without a forward of the wrapper."""
     for turn, samples in by_turn(recording, number, "gradients").items():
-        past = {r: s for r, s in samples.items() if s.facts.get("backwards") and not s.facts.get("forwards")}
+        past = {r: s for r, s in samples.items() if s.number("backwards") and not s.number("forwards")}
         if not past:
             continue
         if len(past) == len(samples) and (drift is None or (drift.kind, drift.turn) < ("gradients", turn)):
@@ -122,9 +122,9 @@ def _bypassed(recording: Recording, number: int, model: Model, drift: Difference
 def _sync_differs(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP408: forwards under no_sync on some ranks, or accumulation over other numbers of forwards."""
     for turn, samples in by_turn(recording, number, "forward").items():
-        flags = {rank: sample.facts.get("sync") for rank, sample in samples.items()}
-        if len(samples) > 1 and len(set(flags.values())) > 1:
-            culprits = minority(flags)
+        flags = {rank: sample.number("sync") for rank, sample in samples.items()}
+        culprits = minority(flags)
+        if culprits:
             says = {1.0: "synchronises", 0.0: "is under no_sync"}
             evidence = [
                 f"{phrases.ranks([r for r in samples if flags[r] == flag], True)}: forward {turn} {words}."
@@ -144,13 +144,11 @@ def _sync_differs(recording: Recording, number: int, model: Model) -> Finding | 
                 suspects.SYNC,
             )
     for turn, samples in by_turn(recording, number, "gradients").items():
-        counts = {rank: sample.facts.get("synced") for rank, sample in samples.items()}
+        counts = {rank: sample.number("synced") for rank, sample in samples.items()}
+        culprits = minority(counts)
         # A forward whose backward was left out is another matter.
-        complete = all(
-            s.facts.get("forwards") and s.facts.get("forwards") == s.facts.get("backwards") for s in samples.values()
-        )
-        if len(samples) > 1 and len(set(counts.values())) > 1 and complete and not _rarely(recording, number):
-            culprits = minority(counts)
+        complete = all(s.number("forwards") and s.number("forwards") == s.number("backwards") for s in samples.values())
+        if culprits and complete and not _rarely(recording, number):
             return silent(
                 recording,
                 "DDP408",
@@ -159,7 +157,7 @@ def _sync_differs(recording: Recording, number: int, model: Model) -> Finding | 
                 samples,
                 culprits,
                 [
-                    f"Rank {rank}: {sample.facts.get('forwards', 0):.0f} forwards, {count or 0:.0f} of them synchronised, "
+                    f"Rank {rank}: {sample.number('forwards') or 0:.0f} forwards, {count or 0:.0f} of them synchronised, "
                     f"before optimizer step {turn}."
                     for (rank, sample), count in zip(
                         sorted(samples.items()), [counts[r] for r in sorted(counts)], strict=True
@@ -174,7 +172,7 @@ def _sync_differs(recording: Recording, number: int, model: Model) -> Finding | 
 def _rarely(recording: Recording, number: int) -> bool:
     """Whether most optimizer steps follow a single forward: then steps were left out, not batches accumulated."""
     counts = [
-        s.facts.get("forwards")
+        s.number("forwards")
         for r in recording.ranks.values()
         for s in r.samples
         if (s.model, s.kind) == (number, "gradients")
@@ -330,7 +328,7 @@ def _steps_differ(recording: Recording, model: Model, found: Difference, steps: 
 
 def _gradients(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP409: synchronised gradients that differ when the optimizer takes them."""
-    if all(s.facts.get("forwards") and s.facts.get("synced") == 0 for s in found.samples.values()):
+    if all(s.number("forwards") and s.number("synced") == 0 for s in found.samples.values()):
         return _never_synchronised(recording, model, found)
     absent = {
         rank for rank, s in found.samples.items() if any(s.digests[u].hash == 0 for u in found.units if u in s.digests)
@@ -367,7 +365,7 @@ def _never_synchronised(recording: Recording, model: Model, found: Difference) -
         found.samples,
         tuple(sorted(found.samples)),
         [
-            f"Rank {rank}: {sample.facts['forwards']:.0f} forwards since the step before, all of them under no_sync()."
+            f"Rank {rank}: {sample.number('forwards'):.0f} forwards since the step before, all of them under no_sync()."
             for rank, sample in sorted(found.samples.items())[:8]
         ]
         + _differ(found),
@@ -483,7 +481,7 @@ def _by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
 def _taken_early(recording: Recording, number: int) -> Finding | None:
     """DDP316: the optimizer takes gradients whose averaging is still on its way."""
     for turn, samples in by_turn(recording, number, "gradients").items():
-        ranks = tuple(sorted(rank for rank, sample in samples.items() if sample.facts.get("outstanding")))
+        ranks = tuple(sorted(rank for rank, sample in samples.items() if sample.number("outstanding")))
         if ranks and len(samples) > 1 and differing(samples):
             return Finding(
                 "DDP316",
@@ -493,7 +491,7 @@ def _taken_early(recording: Recording, number: int) -> Finding | None:
                 None,
                 _known((rank, sample.site) for rank, sample in sorted(samples.items())),
                 tuple(
-                    f"Rank {rank}: {samples[rank].facts['outstanding']:.0f} calls that nobody has waited for."
+                    f"Rank {rank}: {samples[rank].number('outstanding'):.0f} calls that nobody has waited for."
                     for rank in ranks[:8]
                 ),
                 "Wait for all handles (for work in pending: work.wait()) before optimizer.step().",
@@ -503,7 +501,7 @@ def _taken_early(recording: Recording, number: int) -> Finding | None:
 
 def _inputs_never_differ(recording: Recording) -> bool:
     """Whether all ranks had the same losses: equal gradients then prove nothing."""
-    losses = [tuple(s.facts.get("loss") for s in r.samples if s.kind == "backward") for r in recording.ranks.values()]
+    losses = [tuple(s.number("loss") for s in r.samples if s.kind == "backward") for r in recording.ranks.values()]
     return len(set(losses)) < 2
 
 
@@ -540,7 +538,7 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
     told = [p.facts for r in recording.ranks.values() for p in r.phases if p.name == "buffers synced"]
     broadcast = all(bool(facts.get("synced", True)) for facts in told if facts.get("model") == number)
     for turn, samples in by_turn(recording, number, "forward").items():
-        synced = [bool(sample.facts.get("buffers_synced")) for sample in samples.values()]
+        synced = [bool(sample.number("buffers_synced")) for sample in samples.values()]
         # After a forward under no_sync they meet again one forward later.
         if len(samples) < 2 or (broadcast and not all(synced) and turn > 1):
             continue

@@ -198,7 +198,7 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
     wrapped = {rank: record for rank, record in recording.ranks.items() if any(m.wrapper for m in record.models)}
     kinds = {
         rank: sum(t.kind == "SyncBatchNorm" for m in record.models for t in m.tensors)
-        or sum(int(p.facts.get("layers") or 0) for p in conversions[rank])
+        or sum(as_int(p.facts.get("layers")) or 0 for p in conversions[rank])
         for rank, record in wrapped.items()
     }
     if len(kinds) > 1 and len(set(kinds.values())) > 1:
@@ -243,7 +243,7 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
         return None
     culprits = tuple(sorted(stale))
     phase = stale[culprits[0]]
-    missing = tuple(str(name) for name in phase.facts.get("missing") or ())
+    missing = _names(phase, "missing")
     return Finding(
         "DDP410",
         f"The {phase.facts.get('optimizer')} of {phrases.ranks(culprits)} does not hold the parameters that are trained: "
@@ -266,16 +266,16 @@ def _replaced_some(phase: Phase, phases: Iterable[Phase]) -> bool:
     What it holds nothing of is another model's, and what another optimizer holds is not missing.
     """
     held, strangers = as_int(phase.facts.get("parameters")) or 0, as_int(phase.facts.get("strangers")) or 0
-    missing = _missing(phase)
+    missing = set(_names(phase, "missing"))
     for other in phases:
         if other.facts.get("model") == phase.facts.get("model"):
-            missing = missing & _missing(other)
+            missing &= set(_names(other, "missing"))
     return 0 < len(missing) <= strangers < held
 
 
-def _missing(phase: Phase) -> frozenset[str]:
-    told = phase.facts.get("missing")
-    return frozenset(map(str, told)) if isinstance(told, (list, tuple)) else frozenset()
+def _names(phase: Phase, fact: str) -> tuple[str, ...]:
+    told = phase.facts.get(fact)
+    return tuple(map(str, told)) if isinstance(told, (list, tuple)) else ()
 
 
 def _replaced(recording: Recording) -> Finding | None:
@@ -284,7 +284,7 @@ def _replaced(recording: Recording) -> Finding | None:
     if not replaced:
         return None
     culprits = tuple(sorted(replaced))
-    names = tuple(str(name) for name in replaced[culprits[0]][0].facts.get("names") or ())
+    names = _names(replaced[culprits[0]][0], "names")
     severity: Severity = "error"
     return Finding(
         "DDP405",

@@ -99,3 +99,16 @@ class Sample:
     site: Site = NO_SITE
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     digests: Mapping[str, Digest] = field(default_factory=dict[str, Digest])
+
+    def number(self, name: str) -> float | None:
+        """A fact that is a number; None where it is not there, or is something else."""
+        value = self.facts.get(name)
+        try:
+            return float(value) if isinstance(value, (int, float)) else None
+        except OverflowError:
+            return None
+
+    def numbers(self, prefix: str) -> tuple[float, ...]:
+        """The facts whose names begin so, as far as they are numbers, in their order."""
+        found = (self.number(name) for name in self.facts if name.startswith(prefix))
+        return tuple(value for value in found if value is not None)

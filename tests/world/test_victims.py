@@ -44,7 +44,7 @@ CASES = {
     ("training.py", "exits"): ("DDP312", [1]),
     ("training.py", "all_raise"): ("DDP312", [0, 1, 2, 3]),
     ("training.py", "cleaned_up"): ("DDP312", [1]),
-    ("training.py", "evaluate_on_zero"): ("DDP301", [1, 2, 3]),
+    ("training.py", "evaluate_on_zero"): ("DDP411", [0]),
     ("training.py", "wrapped_on_some"): ("DDP301", [3]),
     ("training.py", "short_timeout"): ("DDP313", [0]),
     ("elsewhere.py", "lock"): ("DDP313", [1]),
