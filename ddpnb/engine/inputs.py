@@ -1,54 +1,104 @@
-"""What a model was given: structure, digest and whether all numbers are finite, within microseconds."""
+"""What a model was given: structure, digest and whether all numbers are finite, within microseconds.
+
+Nothing here may run code of odd objects, nor ask a sharded tensor for anything: that could be a collective.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-import zlib
 from typing import Any
 
 import torch
 
+from ddpnb.engine.digests import exact
+
 _TENSORS, _DEPTH = 16, 4
 _BYTES = 32 << 10  # of each tensor that are digested
 _ELEMENTS = 64 << 10  # of each tensor that are looked at for NaN and infinity
+_DISPATCH = getattr(torch.Tensor, "__torch_dispatch__", None)
+_DIGITS = (1 << 48) - 1  # a double holds as many
 
 
 def describe(inputs: Any, kwargs: Any) -> tuple[str, float, float, list[Any]]:
     """(structure as text, digest, 1.0 if what was looked at is finite else 0.0, weak references to the tensors).
 
-    The structure leaves sizes out: batches may be of any size, but not of another kind.
+    The structure leaves sizes out: batches may be of any size, but not of another kind. The digest is
+    0 where nothing could be looked at.
     """
     tensors: list[torch.Tensor] = []
     text = _structure(inputs, tensors, 0)
     if kwargs:
         text += _structure(kwargs, tensors, 0)
-    digest, finite = 0, True
+    digest, good = 0, True
     for tensor in tensors:
-        if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.numel():
+        if (numbers := _plain(tensor)) is None:
             continue
-        flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else tensor.detach()[:1].reshape(-1)
-        part = flat[: max(1, _BYTES // flat.element_size())]
-        if part.dtype is torch.bfloat16:
-            part = part.view(torch.int16)
-        digest = zlib.crc32(memoryview(part.numpy()).cast("B"), digest)  # type: ignore[arg-type]
-        if tensor.is_floating_point():
-            total = float(flat[:_ELEMENTS].sum(dtype=torch.float64))
-            # A sum may overflow where no element is infinite: then look again.
-            finite = finite and (total - total == 0.0 or bool(torch.isfinite(flat[:_ELEMENTS]).all()))
-    return text, float(digest), float(finite), [weakref.ref(tensor) for tensor in tensors]
+        with contextlib.suppress(RuntimeError, TypeError, ValueError, NotImplementedError):
+            part = _beginning(numbers, _ELEMENTS)
+            digest = (digest * 31 + exact(part[: max(1, _BYTES // part.element_size())])) & _DIGITS
+            good = good and _finite(part)
+    return text, float(digest), float(good), [weakref.ref(tensor) for tensor in tensors]
+
+
+def finite(tensor: torch.Tensor) -> bool:
+    """Whether all of a tensor is finite, as far as that can be told."""
+    numbers = _plain(tensor, anywhere=True)
+    with contextlib.suppress(RuntimeError, TypeError, NotImplementedError):
+        return numbers is None or bool(torch.isfinite(numbers).all())
+    return True
+
+
+def _finite(part: torch.Tensor) -> bool:
+    if not part.is_floating_point() and not part.is_complex():
+        return True
+    total = part.sum(dtype=torch.float32) if part.dtype is torch.float16 else part.sum()
+    # A sum may overflow where no element is infinite: then look again.
+    return bool(total - total == 0) or bool(torch.isfinite(part).all())
+
+
+def _plain(tensor: torch.Tensor, *, anywhere: bool = False) -> torch.Tensor | None:
+    """The tensor as one of torch's own, if its numbers are there to be read."""
+    kind = type(tensor)
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        # Sharded and imagined ones say themselves what an operation on them is.
+        if getattr(kind, "__torch_dispatch__", None) is not _DISPATCH:
+            return None
+        with torch._C.DisableTorchFunctionSubclass():
+            tensor = tensor.as_subclass(torch.Tensor)
+    there = tensor.layout is torch.strided and not tensor.is_nested and tensor.numel() > 0
+    place = tensor.device.type
+    return tensor.detach() if there and (place == "cpu" or (anywhere and place != "meta")) else None
+
+
+def _beginning(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    """The first elements in a row; of what lies in pieces no more is copied than that."""
+    while not tensor.is_contiguous() and tensor.dim() > 1:
+        row = tensor.numel() // tensor.shape[0]
+        if row < count:
+            tensor = tensor[: -(-count // row)]
+            break
+        tensor = tensor[0]
+    return tensor.reshape(-1)[:count]
 
 
 def _structure(value: Any, tensors: list[torch.Tensor], depth: int) -> str:
-    if isinstance(value, torch.Tensor):
+    kind = type(value)
+    if issubclass(kind, torch.Tensor):
         if len(tensors) < _TENSORS:
             tensors.append(value)
         return f"{str(value.dtype).removeprefix('torch.')}[{value.dim()}d]"
-    if depth < _DEPTH and isinstance(value, (list, tuple)):
-        parts = [_structure(one, tensors, depth + 1) for one in value[:_TENSORS]]
-        return f"({', '.join(parts)})"
-    if depth < _DEPTH and isinstance(value, dict):
-        parts = [
-            f"{str(key)[:40]}: {_structure(one, tensors, depth + 1)}" for key, one in list(value.items())[:_TENSORS]
-        ]
-        return f"{{{', '.join(parts)}}}"
-    return type(value).__name__[:40]
+    if depth < _DEPTH:
+        # What a class of the user's has made of these methods is not asked.
+        if issubclass(kind, (list, tuple)):
+            some = (list if issubclass(kind, list) else tuple).__getitem__(value, slice(0, _TENSORS))
+            return f"({', '.join([_structure(one, tensors, depth + 1) for one in some])})"
+        if issubclass(kind, dict):
+            pairs = [pair for pair, _ in zip(dict.items(value), range(_TENSORS), strict=False)]
+            parts = [f"{_key(key)}: {_structure(one, tensors, depth + 1)}" for key, one in pairs]
+            return f"{{{', '.join(parts)}}}"
+    return kind.__name__[:40]
+
+
+def _key(key: Any) -> str:
+    return str(key)[:40] if type(key) in (str, int, float, bool) else type(key).__name__[:40]

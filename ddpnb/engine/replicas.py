@@ -30,7 +30,7 @@ from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.digests import Digester, exact
 from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks, place
-from ddpnb.engine.inputs import describe
+from ddpnb.engine.inputs import describe, finite
 from ddpnb.engine.losses import loss_facts, unused
 from ddpnb.engine.samples import SampleFile
 from ddpnb.engine.sites import calling_frame, is_user_file
@@ -318,9 +318,7 @@ class Replicas(Hooks):
         text, values = loss_facts(loss)
         clean = 1.0
         if values and not math.isfinite(values[0]):
-            clean = float(
-                all(bool(torch.isfinite(t).all()) for t in (ref() for ref in watched.inputs) if t is not None)
-            )
+            clean = float(all(finite(t) for t in (ref() for ref in watched.inputs) if t is not None))
         told: dict[str, Any] = {"names": _LOSS[: 1 + len(values)], "graph": text}
         turn = watched.turns["backward"] + 1
         if watched.may_skip and (watched.search_s < FLOOR_S or turn & (turn - 1) == 0 or turn % 64 == 0):
