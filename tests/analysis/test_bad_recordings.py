@@ -351,10 +351,10 @@ def test_samples_of_unknown_kinds_are_left_out(kind):
     assert diagnose(taken).findings == ()
 
 
-@pytest.mark.parametrize("value", JUNK, ids=repr)
+@pytest.mark.parametrize("value", JUNK, ids=lambda value: repr(value)[:20])
 def test_facts_that_are_anything(value):
     """Every fact of every sample and event of one rank is the same junk."""
-    for seed in range(6):
+    for seed in range(2):
         chance = Chance(seed)
         taken = record(*(trains(Rank(n, 3), n == 1, chance) for n in range(3)), script=SCRIPT)
         one = taken.ranks[1]
@@ -393,3 +393,37 @@ def test_gaps_in_the_turns_of_samples():
         rank._samples = [one for one in rank._samples if (one.turn + number) % 3]
         ranks.append(rank.finishes())
     assert diagnose(record(*ranks)).findings == ()
+
+
+@pytest.mark.xfail(strict=False, reason="Site.from_json (model/calls.py) raises where the line is no number")
+@pytest.mark.parametrize("value", JUNK, ids=lambda value: repr(value)[:20])
+def test_lines_that_are_anything(value):
+    """The places of events and models come from ranks as well."""
+    for seed in range(2):
+        chance = Chance(seed)
+        ranks = (*(trains(Rank(n, 3), n == 1, chance) for n in range(3)), begins(Rank(3, 3), True, chance))
+        taken = record(*ranks, script=SCRIPT)
+        spoilt = {rank: places_are(one, value) for rank, one in taken.ranks.items()}
+        assert is_diagnosis(diagnose(replace(taken, ranks=spoilt)))
+
+
+def places_are(one, value):
+    names = ("file", "line", "function")
+    phases = (replace(p, facts={k: value if k in names else v for k, v in p.facts.items()}) for p in one.phases)
+    return replace(one, phases=tuple(phases))
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [3, pytest.param(600, marks=pytest.mark.xfail(strict=False, reason="analysis/branches.py: ast.unparse")), 9000],
+)
+def test_conditions_of_a_great_many_terms(terms):
+    """Python parses what its own printer of syntax trees gives up on."""
+    script = Script(f"""
+        def main(rank):
+            if {"rank + " * terms}1:
+                barrier()   # barrier
+    """)
+    ranks = (Rank(0, 2).waits("barrier", script.at("barrier")), Rank(1, 2).finishes())
+    (found,) = diagnose(record(*ranks, script=script)).findings
+    assert (found.code, found.culprits) == ("DDP301", (1,))
