@@ -1,4 +1,8 @@
-"""What a loss is: its value and how it was reduced and scaled, read from the end of its graph."""
+"""What a loss is: its value and how it was reduced and scaled, read from the end of its graph.
+
+What the graph keeps is read as it lies there: to unpack it could run code of the script's (a
+checkpointed part would be computed again), or fail.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import torch
 _NODES = 6
 _GRAPH, _NAMES = 20_000, 64
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def loss_facts(loss: torch.Tensor) -> tuple[str, list[float]]:
@@ -18,33 +23,38 @@ def loss_facts(loss: torch.Tensor) -> tuple[str, list[float]]:
     Only factors that are plain numbers on the CPU are read: nothing here waits for a device.
     """
     values: list[float] = []
-    if loss.numel() == 1 and loss.device.type == "cpu":
-        values.append(float(loss.detach()))
+    if (value := _scalar(loss)) is not None:
+        values.append(value)
     parts: list[str] = []
     node = loss.grad_fn
     while node is not None and len(parts) < _NODES:
-        name = type(node).__name__
-        if name.startswith(("MulBackward", "DivBackward")) and values:
-            factor = _scalar(getattr(node, "_saved_other", None))
-            if factor is not None and len(values) < 4:
-                values.append(1.0 / factor if name.startswith("Div") and factor else factor)
+        name, inputs = type(node).__name__, [one for one, _ in node.next_functions]
+        inner = [one for one in inputs if one is not None]  # a constant has no node
+        if name.startswith(("MulBackward", "DivBackward")) and len(inner) == 1:
+            factor = _factor(node, inputs, name.startswith("Div"))
+            if factor is None:
+                parts.append(_short(name))
+            elif values and len(values) < 4:
+                values.append(factor)
                 parts.append("scaled")
         elif (reduction := getattr(node, "_saved_reduction", None)) is not None:
-            parts.append(f"{_plain(name)} {_REDUCTIONS.get(reduction, '?')}")
+            parts.append(f"{_short(name)} {_REDUCTIONS.get(reduction, '?')}")
             break
         elif name.startswith(("SumBackward", "MeanBackward")):
-            parts.append(_plain(name))
+            parts.append(_short(name))
             break
         elif not name.startswith(("_DDPSink", "View", "Squeeze", "ToCopy", "Clone", "Alias")):
-            parts.append(_plain(name))
-            if len(node.next_functions) != 1:
+            parts.append(_short(name))
+            if len(inputs) != 1:
                 break
-        node = node.next_functions[0][0] if node.next_functions else None
+        node = inner[0] if inner else None
     return " < ".join(parts), values
 
 
 def unused(loss: torch.Tensor, names: Sequence[str], parameters: Sequence[torch.Tensor]) -> list[str]:
     """The parameters that this loss does not depend on, by name; empty when the graph is too large to tell."""
+    if loss.grad_fn is None:
+        return []
     waiting, seen, reached = [loss.grad_fn], set(), set()
     while waiting:
         node = waiting.pop()
@@ -60,13 +70,22 @@ def unused(loss: torch.Tensor, names: Sequence[str], parameters: Sequence[torch.
     return [n for n, p in zip(names, parameters, strict=False) if p.requires_grad and id(p) not in reached][:_NAMES]
 
 
-def _plain(name: str) -> str:
+def _short(name: str) -> str:
     return name.removesuffix("0").removesuffix("1").removesuffix("Backward")
 
 
+def _factor(node: Any, inputs: Sequence[Any], divided: bool) -> float | None:
+    """By what a multiplication or division multiplies its one input that has a history."""
+    first = bool(inputs) and inputs[0] is not None
+    if divided and not first:
+        return None  # the loss is below the line
+    kept = getattr(node, "_raw_saved_other" if first else "_raw_saved_self", None)
+    factor = _scalar(getattr(kept, "data", None))
+    return factor if factor is None or not divided else 1.0 / factor if factor else None
+
+
 def _scalar(value: Any) -> float | None:
-    if isinstance(value, (int, float)):
-        return float(value)
-    if isinstance(value, torch.Tensor) and value.dim() == 0 and value.device.type == "cpu":
-        return float(value.detach())
-    return None
+    """A number that can be had for nothing; to ask a sharded tensor for it could be a collective."""
+    if type(value) not in _PLAIN or value.is_complex() or value.numel() != 1 or value.layout is not torch.strided:
+        return None
+    return float(value.detach()) if value.device.type == "cpu" else None

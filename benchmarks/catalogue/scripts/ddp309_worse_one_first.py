@@ -42,7 +42,7 @@ def main():
     torch.manual_seed(0)
     generator, discriminator = nn.Linear(3, 3), nn.Linear(3, 3)
     optimizers = [torch.optim.SGD(net.parameters(), lr=0.01) for net in (generator, discriminator)]
-    torch.manual_seed(10)
+    torch.manual_seed(10 + rank)
     for step in range(5):
         g_loss, d_loss = losses(generator, discriminator, hard=step == 3 and rank == size - 1)
         for opt in optimizers:
