@@ -17,7 +17,7 @@ import time
 import torch
 from torch.utils.data import DataLoader
 
-from ddpnb.analysis.account import Ledger
+from ddpnb.analysis.timing.account import Ledger
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.steps import Steps
 from ddpnb.model.account import Mark

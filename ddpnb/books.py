@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ddpnb.analysis.account import Ledger
+from ddpnb.analysis.timing.account import Ledger
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, News
 

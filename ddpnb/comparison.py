@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.drift import first_difference, models_of
+from ddpnb.analysis.silent.drift import first_difference, models_of
 from ddpnb.cluster import hotline
 from ddpnb.cluster.engines import Engines
 from ddpnb.errors import WorldError

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ddpnb.analysis.drift import differing
+from ddpnb.analysis.silent.drift import differing
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.samples import SampleReader, contents
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from ddpnb.analysis.diagnosis import diagnose
-from ddpnb.analysis.notes import model_notes
+from ddpnb.analysis.timing.notes import model_notes
 from ddpnb.cluster.engines import Engines
 from ddpnb.errors import WorldError
 from ddpnb.model.findings import Diagnosis

@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.unwaited import Unwaited, unwaited
-from ddpnb.analysis.waits import as_int
+from ddpnb.analysis.source.unwaited import Unwaited, unwaited
+from ddpnb.analysis.waiting.waits import as_int
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Phase, RankRecord, Recording

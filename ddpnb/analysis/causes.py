@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ddpnb.analysis import aftermath, phrases, settings, traffic, workers, wrapping
-from ddpnb.analysis.drift import models_of
+from ddpnb.analysis import aftermath, phrases, settings
 from ddpnb.analysis.messages.explain import explain
 from ddpnb.analysis.messages.explained import Explained, blamed
-from ddpnb.analysis.standing import Standing, where
+from ddpnb.analysis.silent import traffic, wrapping
+from ddpnb.analysis.silent.drift import models_of
+from ddpnb.analysis.waiting import workers
+from ddpnb.analysis.waiting.standing import Standing, where
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
@@ -143,7 +145,7 @@ def _set_up_wrongly(recording: Recording, _: dict[int, Standing], finding: Findi
 
 def _not_synchronised(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """Others wait in backward for gradients that a rank does not send: bypassed, under no_sync, unused."""
-    from ddpnb.analysis import replicas
+    from ddpnb.analysis.silent import replicas
 
     if (
         not any(_inside(standings[r], ("backward",)) for r in finding.waiting if r in standings)

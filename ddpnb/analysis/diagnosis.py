@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.analysis import (
-    aftermath,
-    away,
-    causes,
-    data,
-    endings,
-    mismatch,
-    missing,
-    numbers,
-    phrases,
-    replicas,
-    settings,
-    startup,
-    traffic,
-    wrapping,
-)
-from ddpnb.analysis.standing import Kind, Standing, standings
-from ddpnb.analysis.waits import Wait, stuck, waits
+from ddpnb.analysis import aftermath, causes, phrases, settings
+from ddpnb.analysis.data import batches as data
+from ddpnb.analysis.silent import numbers, replicas, traffic, wrapping
+from ddpnb.analysis.waiting import away, endings, mismatch, missing, startup
+from ddpnb.analysis.waiting.standing import Kind, Standing, standings
+from ddpnb.analysis.waiting.waits import Wait, stuck, waits
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.recording import Recording

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ddpnb.analysis.branches import decisions
-from ddpnb.analysis.paths import Parting
+from ddpnb.analysis.source.branches import decisions
+from ddpnb.analysis.source.paths import Parting
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.recording import RankRecord, Recording
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.drift import minority
-from ddpnb.analysis.waits import as_int
+from ddpnb.analysis.silent.drift import minority
+from ddpnb.analysis.waiting.waits import as_int
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Phase, RankRecord, Recording

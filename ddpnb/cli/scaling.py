@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--scaling says how many ranks there are: leave out -n.")
     if arguments.json is not None:
         raise UsageError("--json holds the verdict of one run: leave it out with --scaling.")
-    from ddpnb.analysis.scaling import compare
+    from ddpnb.analysis.timing.scaling import compare
     from ddpnb.books import cores
     from ddpnb.cluster import devices
     from ddpnb.model.account import Account

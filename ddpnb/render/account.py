@@ -10,7 +10,7 @@ from html import escape
 from statistics import median
 from typing import Any
 
-from ddpnb.analysis.quantities import percent, span
+from ddpnb.analysis.timing.quantities import percent, span
 from ddpnb.model.account import PARTS, Account, Parts, RankAccount, Straggler
 from ddpnb.render.palette import ANSI, COLOURS
 from ddpnb.render.text import printable, relative

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddpnb.analysis.quantities import percent, span
-from ddpnb.analysis.scaling import Scaled
+from ddpnb.analysis.timing.quantities import percent, span
+from ddpnb.analysis.timing.scaling import Scaled
 from ddpnb.model.account import PARTS
 from ddpnb.render.account import WORDS
 

@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ddpnb.analysis.conditions import Condition, Doubt
 from ddpnb.analysis.phrases import ranks as ranks_in_words
-from ddpnb.analysis.sites import CollectiveSite, Scan
-from ddpnb.analysis.tally import Counted
+from ddpnb.analysis.source.conditions import Condition, Doubt
+from ddpnb.analysis.source.sites import CollectiveSite, Scan
+from ddpnb.analysis.source.tally import Counted
 from ddpnb.model.calls import Site
 from ddpnb.render.palette import ANSI
 from ddpnb.render.text import printable, relative

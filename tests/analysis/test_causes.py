@@ -8,7 +8,7 @@ import pytest
 
 from ddpnb.analysis import causes
 from ddpnb.analysis.diagnosis import diagnose
-from ddpnb.analysis.standing import standings
+from ddpnb.analysis.waiting.standing import standings
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Finding
 from ddpnb.model.stacks import Frame

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ddpnb.analysis.scaling import compare
+from ddpnb.analysis.timing.scaling import compare
 from ddpnb.model.account import Account
 from ddpnb.render.scaling import scaling
 from tests.render.accounts import rank

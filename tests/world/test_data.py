@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from ddpnb.analysis import data
-from ddpnb.analysis.standing import standings
-from ddpnb.analysis.workers import stalled_worker
+from ddpnb.analysis.data import batches as data
+from ddpnb.analysis.waiting.standing import standings
+from ddpnb.analysis.waiting.workers import stalled_worker
 from tests.conftest import VICTIMS, marked_lines
 
 CASES = {

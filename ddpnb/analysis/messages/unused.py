@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from ddpnb.analysis.branches import decisions, relation
+from ddpnb.analysis.source.branches import decisions, relation
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST_FILES = 40

@@ -1,0 +1,1 @@
+"""What goes wrong without anybody waiting."""

@@ -1,0 +1,292 @@
+"""Findings about the numbers that pass through a replica: inputs, losses, their scale, used parameters."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.silent.drift import by_turn, minority, models_of
+from ddpnb.analysis.silent.replicas import loads, silent, together
+from ddpnb.analysis.source import suspects
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding, Severity
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Model, Sample
+
+_ALIKE = 3  # turns in which batches must be the same before that is no coincidence
+
+
+def find(recording: Recording) -> list[Finding]:
+    """What is odd in inputs and losses, model by model."""
+    found: list[Finding] = []
+    for number, models in models_of(recording).items():
+        if len(models) < 2 or not together(recording, number, models):
+            continue
+        model = models[min(models)]
+        for rule in (_not_finite, _other_structure, _unused, _scaled, _clipped, _scaler, _same_inputs):
+            finding = rule(recording, number, model)
+            if finding is not None:
+                found.append(finding)
+    return found
+
+
+def _not_finite(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP508 or DDP414: NaN or infinity that began on some ranks, in their data or in the model."""
+    bad_input = _first_bad(by_turn(recording, number, "forward"), lambda s: s.number("inputs_finite") == 0.0)
+    bad_loss = _first_bad(by_turn(recording, number, "backward"), lambda s: not math.isfinite(s.number("loss") or 0.0))
+    if bad_loss is not None:
+        turn, samples, culprits = bad_loss
+        if any(samples[rank].number("inputs_finite") == 0.0 for rank in culprits):
+            bad_input = bad_input or bad_loss
+    if bad_input is not None:
+        turn, samples, culprits = bad_input
+        return silent(
+            recording,
+            "DDP508",
+            f"The batch of forward {turn} holds NaN or infinity on {phrases.ranks(culprits)} only.",
+            samples,
+            culprits,
+            [f"The inputs of {model.wrapper or model.module} are finite on the other ranks and were so before."],
+            "Check samples when they are read (torch.isfinite), and leave a bad one out on all ranks alike: "
+            "through the averaged gradients it spoils every replica.",
+            suspects.DATA,
+        )
+    if bad_loss is not None:
+        turn, samples, culprits = bad_loss
+        return silent(
+            recording,
+            "DDP414",
+            f"The loss of backward {turn} is {_word(samples[culprits[0]].number('loss'))} on {phrases.ranks(culprits)} only.",
+            samples,
+            culprits,
+            [f"Rank {rank}: loss {_told(sample, 'loss')}." for rank, sample in sorted(samples.items())[:8]]
+            + ["The inputs were finite there: it began in the model or in the loss."],
+            "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank; if such a step is to be "
+            "skipped, skip it on all ranks (all_reduce a flag first).",
+            suspects.DATA,
+        )
+    return None
+
+
+def _first_bad(turns: Mapping[int, dict[int, Sample]], bad):  # noqa: ANN001, ANN202
+    """The first turn in which some ranks are bad, if then others are not: (turn, samples, the bad ranks)."""
+    for turn, samples in turns.items():
+        culprits = tuple(rank for rank in sorted(samples) if bad(samples[rank]))
+        if culprits:
+            return (turn, samples, culprits) if len(culprits) < len(samples) else None
+    return None
+
+
+def _word(value: float | None) -> str:
+    return "NaN" if value is not None and math.isnan(value) else "infinite"
+
+
+def _told(sample: Sample, name: str) -> str:
+    value = sample.number(name)
+    return "unknown" if value is None else f"{value:.6g}"
+
+
+def _other_structure(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP508: a batch of another kind (types, keys, dimensions) on some ranks."""
+    usual: dict[int, str] = {}
+    for turn, samples in by_turn(recording, number, "forward").items():
+        kinds = {rank: str(sample.facts.get("inputs", "")) for rank, sample in samples.items()}
+        culprits = minority(kinds)
+        # A rank whose inputs are always of their own kind has another model of the world, not a bad sample.
+        odd = tuple(rank for rank in culprits if usual.get(rank, "") not in ("", kinds[rank]))
+        if odd:
+            rank = odd[0]
+            return silent(
+                recording,
+                "DDP508",
+                f"The batch of forward {turn} has another structure on {phrases.ranks(odd)}.",
+                samples,
+                odd,
+                [f"Rank {rank}: {kinds[rank]}, before that {usual[rank]}."],
+                "Make the collate function give the same structure for every batch.",
+                suspects.DATA,
+                severity="warning",
+            )
+        usual |= kinds
+    return None
+
+
+def _unused(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP402: find_unused_parameters=True hides that the ranks use different parameters."""
+    for turn, samples in by_turn(recording, number, "backward").items():
+        told = {
+            rank: tuple(map(str, s.facts["unused"]))
+            for rank, s in samples.items()
+            if isinstance(s.facts.get("unused"), list)
+        }
+        if len(told) < 2 or len(told) < len(samples) or len(set(told.values())) < 2:
+            continue
+        culprits = minority(told)
+        everybody = set.intersection(*(set(names) for names in told.values()))
+        tensors = tuple(dict.fromkeys(n for names in told.values() for n in names if n not in everybody))
+        return silent(
+            recording,
+            "DDP402",
+            f"In backward {turn} {phrases.ranks(culprits)} {phrases.verb(culprits, 'uses', 'use')} other parameters of "
+            f"{model.module} than the others, and find_unused_parameters=True hides it.",
+            samples,
+            culprits,
+            [
+                f"Rank {rank} does not use {', '.join(n for n in names if n not in everybody) or 'none of them less'}."
+                for rank, names in sorted(told.items())[:8]
+            ]
+            + [
+                "Their gradients are averaged over all ranks all the same, with zeros from those that did not use them."
+            ],
+            "Take the branch on all ranks together (broadcast the decision from rank 0), or weight the gradients of these "
+            "parameters by the number of ranks that used them.",
+            suspects.ANY,
+            tensors=tensors,
+        )
+    return None
+
+
+def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP409: the loss is reduced or scaled in another way on some ranks, in every step."""
+    turns = [samples for samples in by_turn(recording, number, "backward").values() if len(samples) > 1]
+    if len(turns) < 2:
+        return None
+    reductions: dict[int, set[str]] = defaultdict(set)
+    factors: dict[int, set[tuple[float, ...]]] = defaultdict(set)
+    for samples in turns:
+        for rank, sample in samples.items():
+            reductions[rank].add(str(sample.facts.get("graph", "")))
+            factors[rank].add(tuple(round(factor, 9) for factor in sample.numbers("factor")))
+    # Only what is always the same on each rank is a setting; the rest follows from the batches.
+    if any(len(kinds) > 1 for kinds in reductions.values()) or any(len(values) > 1 for values in factors.values()):
+        return None
+    how = {rank: (next(iter(reductions[rank])), next(iter(factors[rank]))) for rank in reductions}
+    culprits = minority(how)
+    if not culprits or len(set(how.values())) < 2:
+        return None
+    if len({graph.split(" < ")[-1] for graph, _ in how.values()}) > 1 and not _reduction_alone(how):
+        return None  # another loss altogether: a branch, not a scale
+    samples = turns[0]
+    return silent(
+        recording,
+        "DDP409",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'scales', 'scale')} the loss otherwise than the others: its gradients "
+        "weigh more or less in the average.",
+        samples,
+        culprits,
+        [f"Rank {rank}: {_scale_words(*how[rank])}." for rank in sorted(how)[:8]],
+        "Divide by the same number on all ranks (all_reduce the count first where batches differ).",
+        suspects.LOSS,
+    )
+
+
+def _reduction_alone(how: Mapping[int, tuple[str, tuple[float, ...]]]) -> bool:
+    """Whether the graphs end in the same loss, reduced in another way (sum, mean)."""
+    ends = {graph.split(" < ")[-1].removesuffix(" mean").removesuffix(" sum") for graph, _ in how.values()}
+    return len(ends) == 1 or ends <= {"Sum", "Mean"}
+
+
+def _scale_words(graph: str, factors: tuple[float, ...]) -> str:
+    end = graph.rsplit(" < ", maxsplit=1)[-1] or "the loss"
+    return f"{end}, times {' times '.join(f'{factor:.6g}' for factor in factors)}" if factors else end
+
+
+def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP409: gradients are clipped by norms that differ: before they were synchronised."""
+    seen = [samples for samples in by_turn(recording, number, "clip").values() if len(samples) > 1]
+    odd = [
+        samples
+        for samples in seen
+        if minority({rank: s.number("norm") for rank, s in samples.items()})
+        and any((s.number("norm") or 0.0) > (s.number("max_norm") or math.inf) for s in samples.values())
+    ]
+    if not odd:
+        return None
+    samples = odd[0]
+    ranks = tuple(sorted(samples))
+    return silent(
+        recording,
+        "DDP409",
+        "Every rank clips its gradients by its own norm: they are not synchronised at that moment.",
+        samples,
+        ranks,
+        [f"Rank {rank}: norm {_told(sample, 'norm')}." for rank, sample in sorted(samples.items())[:8]],
+        "Synchronise first, then clip: with DistributedDataParallel after backward(), by hand after the all_reduce.",
+        suspects.NONE,
+    )
+
+
+def _scaler(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP409: a GradScaler per rank whose scales have parted."""
+    for turn, samples in by_turn(recording, number, "scale").items():
+        scales = {rank: sample.number("scale") for rank, sample in samples.items()}
+        culprits = minority(scales)
+        restored = {rank: phases for rank, phases in loads(recording, "scaler").items() if phases and rank in samples}
+        if culprits and 0 < len(restored) < len(samples):
+            ranks = tuple(sorted(restored))
+            return Finding(
+                "DDP605",
+                f"{phrases.ranks(ranks, True)} restored the state of the GradScaler, the others did not: their scales differ.",
+                ranks,
+                tuple(rank for rank in sorted(samples) if rank not in restored),
+                None,
+                tuple(
+                    (r, Site.from_json(dict(restored[r][-1].facts))) for r in ranks if "file" in restored[r][-1].facts
+                ),
+                tuple(
+                    f"Rank {rank}: scale {scale:.6g}."
+                    for rank, scale in sorted(scales.items())[:8]
+                    if scale is not None
+                ),
+                "Load the scaler's state on every rank.",
+            )
+        if culprits:
+            return silent(
+                recording,
+                "DDP409",
+                f"The scale of the GradScaler differs between ranks since its update {turn}.",
+                samples,
+                culprits,
+                [f"Rank {rank}: scale {scale:.6g}." for rank, scale in sorted(scales.items())[:8] if scale is not None],
+                "Let all ranks see the same infinities: synchronise gradients before unscaling, or all_reduce found_inf.",
+                suspects.GRADIENTS,
+            )
+    return None
+
+
+def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP501: ranks whose models see the same batches, turn after turn, though batches change."""
+    alike: dict[frozenset[int], list[float]] = defaultdict(list)
+    turns = 0
+    for samples in by_turn(recording, number, "forward").values():
+        if len(samples) < 2 or not all(s.number("training") and s.number("inputs_hash") for s in samples.values()):
+            continue
+        turns += 1
+        sides: dict[float, set[int]] = defaultdict(set)
+        for rank, sample in samples.items():
+            sides[sample.number("inputs_hash") or 0.0].add(rank)
+        for value, side in sides.items():
+            if len(side) > 1:
+                alike[frozenset(side)].append(value)
+    # A constant input is somebody's dummy; batches that come again are not what this is about.
+    always = [side for side, seen in alike.items() if len(seen) == turns and len(set(seen)) >= min(turns, _ALIKE)]
+    if turns < 2 or not always:
+        return None
+    culprits = tuple(sorted(max(always, key=len)))
+    samples = next(iter(by_turn(recording, number, "forward").values()))
+    loaded = any(p.name.startswith("loader") for rank in culprits for p in recording.ranks[rank].phases)
+    severity: Severity = "error" if loaded and turns >= _ALIKE else "warning"
+    return silent(
+        recording,
+        "DDP501",
+        f"{phrases.ranks(culprits, True)} see the same batches in all {turns} forwards that were compared.",
+        samples,
+        culprits,
+        ["The inputs of the wrapped model have the same digest on these ranks, and change from step to step."],
+        "Give every rank its own part: DataLoader(..., sampler=DistributedSampler(dataset)) with set_epoch(epoch), "
+        "or slice by rank: data[rank::world_size].",
+        suspects.NONE,
+        severity=severity,
+    )

@@ -1,0 +1,58 @@
+"""How a call was reached: the user's frames above it, and where two ranks' paths part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddpnb.analysis.source.branches import Relation, relation
+from ddpnb.model.calls import Call, Site
+from ddpnb.model.recording import RankRecord, Recording
+
+
+def path_to(record: RankRecord, call: Call) -> tuple[Site, ...]:
+    """The user's frames that led to ``call``, outermost first; the site alone when that is all we know."""
+    for frames in _candidates(record):
+        for depth in range(len(frames), 0, -1):
+            if frames[depth - 1] == call.site:
+                return frames[:depth]
+    return (call.site,)
+
+
+def _candidates(record: RankRecord) -> list[tuple[Site, ...]]:
+    found = []
+    if record.ending is not None:
+        found.append(tuple(frame.site for frame in record.ending.frames if frame.user))
+    found += [tuple(frame.site for frame in stack.user_frames) for stack in record.stacks]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where two paths part: the two lines, in the file that both are in, and how these stand."""
+
+    one: Site
+    other: Site
+    relation: Relation
+    one_rest: tuple[Site, ...] = ()  # the paths from there on
+    other_rest: tuple[Site, ...] = ()
+
+
+def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]) -> Parting:
+    """The first frames at which two ranks' paths differ.
+
+    Same lines all the way are ``same``; a path that goes on into another function or file from the
+    same line was told apart by something else than this program's text: ``exclusive``.
+    """
+    for depth, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a == b:
+            continue
+        rest = one[depth:], other[depth:]
+        if a.file == b.file and (a.function == b.function or len(one) == len(other) == 1):
+            return Parting(a, b, relation(recording.sources.get(a.file, ""), a.line, b.line), *rest)
+        return Parting(a, b, "exclusive" if len(one) > 1 and len(other) > 1 else "unknown", *rest)
+    if one[-1] == other[-1]:
+        return Parting(one[-1], other[-1], "same")
+    # One path goes on from a line that the other calls from: two calls within one statement.
+    return Parting(
+        one[-1], other[-1], "sequence" if len(one) != len(other) and min(len(one), len(other)) > 1 else "unknown"
+    )

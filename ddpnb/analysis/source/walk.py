@@ -1,0 +1,402 @@
+"""A walk through one function: what stands before each statement and each call of it.
+
+The statements are taken in order, loops twice, the arms of an ``if`` apart from each other; on the
+way the values that differ between ranks are followed.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from ddpnb.analysis.source import vocabulary as words
+from ddpnb.analysis.source.branches import FUNCTIONS
+from ddpnb.analysis.source.calling import Calling
+from ddpnb.analysis.source.conditions import Frame, Guard, caught, negated, surest, swallows
+from ddpnb.analysis.source.differences import OWN_DATA, PLAIN, SAME, Value, join
+from ddpnb.analysis.source.expressions import bare, dotted, last_name, shown, whole_text
+from ddpnb.analysis.source.matching import leaves
+
+
+class Walk(Calling):
+    """One function (or the statements of a module), gone through once."""
+
+    def run(self) -> None:
+        """Go through it, and leave what was learnt about the function in the facts."""
+        node = self.scope.node
+        if not isinstance(node, ast.Module):
+            for decorator in node.decorator_list:
+                if words.is_rank_decorator(last_name(decorator)):
+                    reason = f"`@{last_name(decorator)}` lets the function run on one rank, by its name"
+                    self._guards.append(self._guard(decorator.lineno, f"@{last_name(decorator)}", "decorator",
+                                                    Value("rank", reason)))  # fmt: skip
+        self._block(node.body, "return" if not isinstance(node, ast.Module) else "")
+        key = self.scope.key
+        self._found.variables[key] = dict(self.values.env)
+        if not isinstance(node, ast.Module):
+            returned = self._returned
+            if not all(value.cause == "stream" or _is_none(value.expr) for value in returned):
+                returned = [SAME if value.cause == "stream" else value for value in returned]  # it is one of several
+            self._found.returns[key] = join(*returned) if returned else PLAIN
+            own = {one.arg for one in self.scope.parameters}
+            self._found.agrees[key] = frozenset(
+                name for name in own if self.values.env.get(name, SAME).words == "agreed"
+            )
+
+    # -- statements
+
+    def _block(self, statements: list[ast.stmt], closing: str = "") -> None:
+        for index, statement in enumerate(statements):
+            self._blocks.append((statements, index, closing))
+            self._take(statement)
+            self._blocks.pop()
+
+    def _take(self, statement: ast.stmt) -> None:
+        outer, self._outer = self._outer, len(self._guards)
+        self.statements[id(statement)] = (statement, self._conditions())
+        self._statement(statement)
+        self._outer = outer
+
+    def _statement(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.If):
+            self._if(node)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            self._for(node)
+        elif isinstance(node, ast.While):
+            self._while(node)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            self._with(node)
+        elif isinstance(node, (ast.Try, ast.TryStar)):
+            self._try(node)
+        elif isinstance(node, ast.Match):
+            self._match(node)
+        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            for decorator in node.decorator_list:
+                self._calls(decorator)
+        else:
+            self._simple(node)
+
+    def _simple(self, node: ast.stmt) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self._calls(child)
+        values = self.values
+        if not self._dead:
+            if isinstance(node, ast.Assign):
+                value = values.of(node.value)
+                for target in node.targets:
+                    values.assign(target, self._told(value, target, node))
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                values.assign(node.target, self._told(values.of(node.value), node.target, node))
+            elif isinstance(node, ast.AugAssign):
+                values.assign(node.target, replace(join(values.of(node.target), values.of(node.value)), expr=None))
+            elif isinstance(node, ast.Expr):
+                self._collects(node.value)
+            elif isinstance(node, ast.Return):
+                self._return(node)
+            elif isinstance(node, ast.Raise) and node.exc is not None:
+                self._raises(node.exc)
+        kind = leaves(node)
+        if kind:
+            self._leave(kind)
+
+    def _told(self, value: Value, target: ast.expr, node: ast.stmt) -> Value:
+        """The value, with the line from which the reader can follow it."""
+        name = dotted(target)
+        if name is None or value.cause != "rank" or value.expr is None:
+            return value
+        made = f"`{name}` is `{shown(value.expr)}` (line {node.lineno})"
+        if value.expr is not node_value(node) or name == whole_text(value.expr):
+            return value  # only another name for it
+        known = any(
+            said in value.words for said in (", and ", "by its name", "tells the rank", "numbers the processes")
+        )
+        further = "" if known else f", and {value.words}"
+        return replace(value, words=made + further)
+
+    def _collects(self, expr: ast.expr) -> None:
+        """losses.append(loss): the list holds what the loss is."""
+        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.args:
+            key = dotted(expr.func.value)
+            if key is not None and expr.func.attr in ("append", "extend", "add", "update", "insert", "put"):
+                given = join(*(self.values.of(one) for one in expr.args))
+                if given.cause in OWN_DATA and not self.values.env.get(key, SAME).cause:
+                    self.values.env[key] = Value("data", given.words, holder=True)
+
+    def _return(self, node: ast.Return) -> None:
+        value = self.values.of(node.value)
+        guard = surest(self._guards)
+        differs = guard is not None and guard.condition.cause not in ("failure", "shard", "stream")
+        if guard is not None and differs and value.plain and not value.cause and not _is_none(node.value):
+            value = Value(guard.condition.cause, guard.condition.reason, None, True, value.follows)
+        # A test of a parameter decides what is returned: the result follows the parameter.
+        follows = frozenset[str]().union(*(self.values.of(g.test).follows for g in self._guards if g.test is not None))
+        self._returned.append(replace(value, follows=value.follows | (follows if value.plain else frozenset())))
+
+    def _raises(self, expr: ast.expr) -> None:
+        """An exception of the project: can one rank be alone in raising it?"""
+        project = self._knowledge.project
+        found = project.resolve(self.scope, expr.func if isinstance(expr, ast.Call) else expr)
+        if found is not None and found.path and found.name in project.modules[found.path].classes:
+            alone = any(guard.condition.depends_on_rank for guard in self._standing())
+            self._found.raised.setdefault(last_name(expr), []).append(alone)
+
+    def _if(self, node: ast.If) -> None:
+        self._calls(node.test)
+        test = self.values.of(node.test)
+        outcome = self._matching.outcome(node.test)
+        if _is_main_guard(node.test):
+            self._block(node.body)
+            return
+        if outcome is not None:
+            test = SAME
+        matched = bool(test.cause) and self._matched(node)
+        text = shown(node.test)
+        line = node.test.lineno
+        yes = self._guard(line, text, "if", test, matched=matched, test=node.test)
+        no = self._guard(line, negated(node.test), "else", test, matched=matched, test=node.test, way=False)
+        self._arms([(yes, node.body, outcome is False), (no, node.orelse, outcome is True)], test, node.test)
+
+    def _arms(self, arms: list[tuple[Guard, list[ast.stmt], bool]], test: Value, expr: ast.expr) -> None:
+        """Take each arm from the same start; go on with what they have in common."""
+        before = dict(self.values.env)
+        exits = [(list(frame.left), list(frame.skipped)) for frame in self._frames]
+        ends: list[dict[str, Value]] = []
+        after: list[list[tuple[list[Guard], list[Guard]]]] = []
+        for guard, body, dead in arms:
+            self.values.env = dict(before)
+            for frame, (left, skipped) in zip(self._frames, exits, strict=True):
+                frame.left, frame.skipped = list(left), list(skipped)
+            self._dead += dead
+            with self._under(guard):
+                self._block(body)
+            self._dead -= dead
+            if not dead:
+                after.append([(frame.left, frame.skipped) for frame in self._frames])
+                if not _leaves_always(body):
+                    ends.append(self.values.env)
+        for index, frame in enumerate(self._frames):
+            frame.left, frame.skipped = list(exits[index][0]), list(exits[index][1])
+            for one in after:
+                for guard in one[index][0]:
+                    frame.add(guard)
+                for guard in one[index][1]:
+                    frame.add(guard, round_only=True)
+        self.values.env = self._merged(ends or [before], test, expr)
+
+    def _merged(self, ends: list[dict[str, Value]], test: Value, expr: ast.expr) -> dict[str, Value]:
+        merged = dict(ends[0])
+        for other in ends[1:]:
+            for name in {*merged, *other}:
+                one, two = merged.get(name), other.get(name)
+                if one is None or two is None or one == two:
+                    merged[name] = one or two or SAME
+                    continue
+                if "stream" in (one.cause, two.cause) and one.cause != two.cause:
+                    one, two = (
+                        SAME if value.cause == "stream" and not _is_none(value.expr) else value for value in (one, two)
+                    )  # it is one of several
+                if test.cause == "rank" and "agreed" in (one.words, two.words):
+                    merged[name] = Value(words="agreed")  # the root has what it broadcast, the others got it
+                    continue
+                same_text = one.expr and two.expr and whole_text(one.expr) == whole_text(two.expr)
+                both = join(one, two)
+                if test.cause and not both.cause and not same_text:
+                    made = ast.IfExp(expr, one.expr, two.expr) if len(ends) == 2 and one.expr and two.expr else None
+                    found = self.values.chosen(test, (one, two), made)
+                    if found.cause == test.cause and found.words == test.words:
+                        found = replace(found, words=f"`{name}` is set under `{shown(expr)}` (line {expr.lineno})")
+                    merged[name] = found
+                else:
+                    merged[name] = both
+        return merged
+
+    def _loop(self, body: list[ast.stmt], guard: Guard | None, prepare: ast.For | ast.AsyncFor | None = None) -> None:
+        guards = (guard,) if guard is not None else ()
+        frame = Frame("loop", len(self._guards))
+        self._frames.append(frame)
+        before = dict(self.values.env)
+        for name in _assigned(body):
+            if name in self.values.env:
+                self.values.env[name] = replace(self.values.env[name], expr=None)
+        start = self._state(before)
+        for _ in range(2):
+            frame.skipped = []
+            if prepare is not None and not self._dead:
+                self._targets(prepare)
+            with self._under(*guards):
+                self._block(body, "continue")
+            self.values.env = self._merged([self.values.env, before], SAME, ast.Constant(None))
+            if self._state(before) == start:  # another round would see nothing else
+                break
+        self._frames.pop()
+
+    def _state(self, names: dict[str, Value]) -> tuple[object, ...]:
+        causes = tuple(self.values.env.get(name, SAME).cause for name in names)
+        return causes, tuple(len(frame.left) for frame in self._frames)
+
+    def _for(self, node: ast.For | ast.AsyncFor) -> None:
+        self._calls(node.iter)
+        value = self.values.of(node.iter)
+        if value.cause == "data":  # the parts of a batch: as many as the batch is large, mostly
+            value = SAME
+        text = f"for {bare(node.target)} in {shown(node.iter)}"
+        self._loop(node.body, self._guard(node.lineno, text, "for", value, matched=self._joined > 0), node)
+        self._block(node.orelse)
+
+    def _targets(self, node: ast.For | ast.AsyncFor) -> None:
+        """What a loop binds: a batch is a rank's own, a number is the same on all."""
+        self._target(node.target, node.iter, node.lineno)
+
+    def _target(self, target: ast.expr, source: ast.expr, line: int) -> None:
+        if isinstance(source, ast.Call) and isinstance(target, (ast.Tuple, ast.List)):
+            name, parts = last_name(source.func), target.elts
+            if name == "enumerate" and len(parts) == 2 and source.args:
+                self.values.assign(parts[0], PLAIN)
+                self._target(parts[1], source.args[0], line)
+                return
+            if name == "zip" and len(parts) == len(source.args):
+                for part, one in zip(parts, source.args, strict=True):
+                    self._target(part, one, line)
+                return
+            inner = source.args[0] if source.args else None
+            if isinstance(inner, ast.Call) and last_name(inner.func) in ("enumerate", "zip"):  # tqdm(enumerate(...))
+                self._target(target, inner, line)
+                return
+        value = self.values.of(source)
+        if value.cause or _yields_batches(source):
+            batch = f"it follows from the rank's own batch `{bare(target)}` (line {line}), not reduced over the ranks"
+            self.values.assign(target, Value("data", value.words if value.cause == "data" else batch))
+        else:
+            self.values.assign(target, PLAIN)
+
+    def _while(self, node: ast.While) -> None:
+        self._calls(node.test)
+        value = SAME if self._matching.outcome(node.test) is not None else self.values.of(node.test)
+        always = isinstance(node.test, ast.Constant)
+        guard = None if always else self._guard(node.lineno, shown(node.test), "while", value,
+                                                matched=self._joined > 0, test=node.test)  # fmt: skip
+        self._loop(node.body, guard)
+        self._calls(node.test)
+        self._block(node.orelse)
+
+    def _with(self, node: ast.With | ast.AsyncWith) -> None:
+        swallowing = joined = sharded = False
+        for item in node.items:
+            self._calls(item.context_expr)
+            name = last_name(item.context_expr)
+            swallowing |= name == "suppress"
+            joined |= name == "Join"
+            sharded |= name == "state_dict_type"
+            if item.optional_vars is not None and not self._dead:
+                self.values.assign(item.optional_vars, self.values.of(item.context_expr))
+        self._joined += joined
+        self._sharded_state += sharded
+        if swallowing:
+            self._guarded(node.body, node.lineno, "suppress()")
+        else:
+            self._block(node.body)
+        self._joined -= joined
+        self._sharded_state -= sharded
+
+    def _guarded(self, body: list[ast.stmt], line: int, text: str) -> None:
+        """Statements whose exceptions are swallowed: whatever comes after the first can be skipped."""
+        self._frames.append(Frame("try", len(self._guards)))
+        reason = f"an exception before it is swallowed in line {line}, and the rank goes on without it"
+        failing = self._guard(line, text, "try", Value("failure", reason))
+        for index, statement in enumerate(body):
+            alone = index == 0 and self._only_collective(statement)
+            with self._under(*(() if alone else (failing,))):
+                self._blocks.append((body, index, ""))
+                self._take(statement)
+                self._blocks.pop()
+        self._frames.pop()
+
+    def _only_collective(self, node: ast.stmt) -> bool:
+        """Whether a statement does nothing but make one collective: nothing before it can fail."""
+        calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+        made = [call for call in calls if self._knowledge.operation(self.scope, call)]
+        return isinstance(node, (ast.Expr, ast.Assign)) and len(made) == 1 and len(calls) <= 2
+
+    def _try(self, node: ast.Try | ast.TryStar) -> None:
+        raised = self._knowledge.facts.raised
+        handler = swallows(node.handlers, raised)
+        before = dict(self.values.env)
+        if handler is not None:
+            text, _ = caught(handler, raised)
+            self._guarded(node.body, handler.lineno, f"except {text}".strip())
+        else:
+            self._block(node.body)
+        self._block(node.orelse)
+        ends = [self.values.env]
+        for one in node.handlers:
+            self.values.env = self._merged([dict(before), ends[0]], SAME, ast.Constant(None))
+            text, cause = caught(one, raised)
+            shared = {"failure": "only ranks on which it was raised come here",
+                      "data": "a rank whose data end earlier comes here earlier"}  # fmt: skip
+            guard = self._guard(one.lineno, text, "except", Value(cause, shared.get(cause, "")))
+            with self._under(guard):
+                self._block(one.body)
+            if not _leaves_always(one.body):
+                ends.append(self.values.env)
+        self.values.env = self._merged(ends, SAME, ast.Constant(None))
+        if node.finalbody:
+            reason = "a rank that failed comes here earlier than the others, and out of turn"
+            ran = any(isinstance(part, ast.Call) for one in node.body for part in ast.walk(one))
+            value = Value("failure", reason) if ran else SAME
+            with self._under(self._guard(node.finalbody[0].lineno, "finally", "finally", value)):
+                self._block(node.finalbody)
+
+    def _match(self, node: ast.Match) -> None:
+        self._calls(node.subject)
+        value = self.values.of(node.subject)
+        matched = self._last and bool(value.cause) and self._matching.same_for_all([node])
+        arms: list[tuple[Guard, list[ast.stmt], bool]] = []
+        for case in node.cases:
+            text = f"{shown(node.subject)} is {shown(case.pattern)}"
+            guard = self._guard(case.pattern.lineno, text, "case", value, matched=matched)
+            arms.append((guard, case.body, False))
+        self._arms(arms, value, node.subject)
+
+
+def node_value(node: ast.stmt) -> ast.expr | None:
+    """What an assignment assigns."""
+    return node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+
+
+def _is_none(expr: ast.expr | None) -> bool:
+    return expr is None or (isinstance(expr, ast.Constant) and expr.value is None)
+
+
+def _is_main_guard(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
+
+
+def _leaves_always(body: list[ast.stmt]) -> bool:
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return bool(last.orelse) and _leaves_always(last.body) and _leaves_always(last.orelse)
+    return bool(leaves(last))
+
+
+def _assigned(body: list[ast.stmt]) -> set[str]:
+    """Names that statements bind."""
+    found: set[str] = set()
+    for statement in body:
+        for part in ast.walk(statement):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                found.add(part.id)
+            elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+                found.add(dotted(part) or "")
+    return found
+
+
+def _yields_batches(expr: ast.expr) -> bool:
+    if isinstance(expr, ast.Call):
+        if last_name(expr.func) in ("range", "len"):
+            return False
+        inside = [*expr.args, *([expr.func.value] if isinstance(expr.func, ast.Attribute) else [])]
+        return any(_yields_batches(one) for one in inside)
+    return isinstance(expr, (ast.Name, ast.Attribute)) and words.is_data(last_name(expr))

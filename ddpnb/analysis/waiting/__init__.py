@@ -1,0 +1,1 @@
+"""Who waits for whom, who can never go on, and why."""

@@ -1,0 +1,60 @@
+"""Ranks that stand still outside of collectives, or do not react at all."""
+
+from __future__ import annotations
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.waiting.standing import Kind, Standing, where
+from ddpnb.model.calls import Call
+from ddpnb.model.findings import Finding
+
+
+def explain(standings: dict[int, Standing], waiting: list[int], away: list[int]) -> Finding:
+    frozen = [rank for rank in away if standings[rank].kind is Kind.FROZEN]
+    if frozen:
+        return finding(standings, "DDP314", frozen, waiting, standings[waiting[0]].call)
+    return finding(standings, "DDP313", away, waiting, standings[waiting[0]].call)
+
+
+def finding(
+    standings: dict[int, Standing], code: str, culprits: list[int], waiting: list[int], call: Call | None
+) -> Finding:
+    """DDP313 or DDP314: ranks that stand still outside of collectives."""
+    first = standings[culprits[0]]
+    process = first.record.process
+    stopped = process.activity == "stopped"
+    if code == "DDP314":
+        is_, does = phrases.verb(culprits, "is", "are"), phrases.verb(culprits, "does", "do")
+        what = f"{is_} stopped (SIGSTOP)" if stopped else f"{does} not react: native code holds the interpreter lock"
+        remedy = "Continue it (kill -CONT)." if stopped else "Look at the native frames (py-spy dump --native)."
+    else:
+        what = f"{phrases.verb(culprits, 'is', 'are')} blocked outside of collectives, waiting for {process.waits_on or 'something'}"
+        remedy = "Mend what it waits for there; no other rank can go on before it comes back."
+    evidence = []
+    for rank in culprits[:8]:
+        standing = standings[rank]
+        place = phrases.at(standing.site)
+        evidence.append(f"Rank {rank} has done nothing for {standing.idle_s:.0f} s{place}.")
+        if standing.record.process.waits_on:
+            evidence.append(f"Rank {rank} waits in the kernel for {standing.record.process.waits_on}.")
+    for rank in waiting[:8]:
+        held = standings[rank].call
+        if held is not None:
+            evidence.append(f"Rank {rank} waits in {phrases.in_call(held)}{phrases.at(standings[rank].site)}.")
+        elif standings[rank].phase is not None:
+            evidence.append(f"Rank {rank} waits in {standings[rank].phase.name}{phrases.at(standings[rank].site)}.")  # type: ignore[union-attr]
+    summary = f"{phrases.ranks(culprits, True)} {what}{phrases.at(first.site)}"
+    summary += (
+        f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(culprits, 'it', 'them')}."
+        if waiting
+        else "."
+    )
+    return Finding(
+        code,
+        summary,
+        tuple(culprits),
+        tuple(waiting),
+        call,
+        where(standings, [*culprits, *waiting]),
+        tuple(evidence),
+        remedy,
+    )

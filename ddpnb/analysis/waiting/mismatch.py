@@ -1,0 +1,302 @@
+"""Ranks that made different calls at the same place in a group's sequence."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.source.branches import decisions, guard_of, loop_around
+from ddpnb.analysis.source.paths import Parting, parting, path_to
+from ddpnb.model.calls import Call, Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import RankRecord, Recording
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One place in a sequence with more than one kind of call. ``sides``: the reference first."""
+
+    calls: dict[int, Call]
+    sides: tuple[tuple[int, ...], ...]
+
+    @property
+    def began_ns(self) -> int:
+        return min(call.entered_ns for call in self.calls.values())
+
+    @property
+    def harmful(self) -> bool:
+        """Whether it stopped anybody: a call of it was fenced, failed or is still in flight."""
+        return any(
+            not call.state.seen_by_peers or call.state.in_flight or call.state.name == "FAILED"
+            for call in self.calls.values()
+        )
+
+
+def first_disagreement(recording: Recording) -> Disagreement | None:
+    """The earliest place at which the ranks disagree, if there is one in what is recorded."""
+    places: dict[tuple[str, int], dict[int, Call]] = defaultdict(dict)
+    for rank, record in recording.ranks.items():
+        for call in record.calls:
+            if call.seq:
+                places[call.group.key, call.seq][rank] = call
+    found = [d for calls in places.values() if len(calls) > 1 and (d := _disagreement(calls)) is not None]
+    return min(found, key=lambda d: d.began_ns, default=None)
+
+
+def _disagreement(calls: dict[int, Call]) -> Disagreement | None:
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank in sorted(calls):
+        sides[calls[rank].signature.agreed].append(rank)
+    if len(sides) == 1:
+        odd = _odd_splits(calls)
+        if odd:
+            rest = tuple(rank for rank in sorted(calls) if rank not in odd)
+            return Disagreement(calls, (rest, tuple(sorted(odd))) if rest else (tuple(sorted(odd)),))
+        return None
+    # The majority is a hint, no more; among equals the side with the lowest rank is the reference.
+    ordered = sorted(sides.values(), key=lambda ranks: (-len(ranks), ranks[0]))
+    return Disagreement(calls, tuple(tuple(side) for side in ordered))
+
+
+def _odd_splits(calls: dict[int, Call]) -> set[int]:
+    """The ranks of an all_to_all_single whose splits do not fit those of their peers.
+
+    What rank i sends to j must be what j expects from i; the rank in most broken pairs is odd.
+    """
+    members = next(iter(calls.values())).group.ranks
+    broken: Counter[int] = Counter()
+    for i, a in enumerate(members):
+        for j, b in enumerate(members):
+            if a in calls and b in calls:
+                sent, expected = calls[a].signature.in_splits, calls[b].signature.out_splits
+                if sent and expected and j < len(sent) and i < len(expected) and sent[j] != expected[i]:
+                    broken.update((a, b))
+    if not broken:
+        return set()
+    most = max(broken.values())
+    odd = {rank for rank, count in broken.items() if count == most}
+    return odd - {min(odd)} if len(odd) == len(calls) and len(odd) > 1 else odd
+
+
+def explain(recording: Recording, found: Disagreement) -> Finding:
+    """The finding: which kind of disagreement, or that a rank skipped what the others are in."""
+    reference = found.calls[found.sides[0][0]]
+    odd = found.calls[found.sides[-1][0]]
+    where = parting(recording, _path(recording, found, -1), _path(recording, found, 0))
+    if where.relation == "sequence" and len(found.sides) == 2:
+        return _skipped(recording, found, where)
+    return _unlike(recording, found, reference, odd)
+
+
+def _path(recording: Recording, found: Disagreement, side: int) -> tuple[Site, ...]:
+    """How a side came to its call: of its ranks at the first one's line, the one of whom most is known."""
+    site = found.calls[found.sides[side][0]].site
+    ranks = [rank for rank in found.sides[side] if found.calls[rank].site == site]
+    return max((path_to(recording.ranks[rank], found.calls[rank]) for rank in ranks), key=len)
+
+
+# -- different calls on purpose: same line, or the branches of one decision
+
+_UNLIKE = {
+    "DDP302": (
+        "another operation",
+        "Let all ranks call the same operation here, or give the branches different groups.",
+    ),
+    "DDP303": ("another shape", "Make the tensors equally large on all ranks (pad them, or exchange the sizes first)."),
+    "DDP304": ("another element type", "Convert to one element type before the call, on every rank."),
+    "DDP305": ("other arguments", "Give the same reduce operation, root, splits and memory layout on every rank."),
+}
+
+
+def _kind(reference: Call, odd: Call) -> str:
+    a, b = reference.signature, odd.signature
+    if a.op != b.op:
+        return "DDP302"
+    if a.elements != b.elements and not (a.in_splits or a.out_splits):
+        return "DDP303"
+    if a.dtypes != b.dtypes:
+        return "DDP304"
+    return "DDP305"
+
+
+def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Call) -> Finding:
+    code = _kind(reference, odd)
+    culprits = tuple(rank for side in found.sides[1:] for rank in side) or found.sides[0]
+    waiting = found.sides[0] if len(found.sides) > 1 else ()
+    what, remedy = _UNLIKE[code]
+    evidence = []
+    for side in found.sides:
+        call = found.calls[side[0]]
+        sites = sorted({str(found.calls[rank].site) for rank in side})
+        evidence.append(f"{phrases.ranks(side, True)} called {call.signature} at {', '.join(sites[:3])}.")
+    if code == "DDP305" and reference.signature.in_splits:
+        evidence += [
+            f"Rank {rank}: sends {list(call.signature.in_splits or ())}, expects {list(call.signature.out_splits or ())}."
+            for rank, call in sorted(found.calls.items())[:8]
+        ]
+    history = _history(recording, found, culprits)
+    if history:
+        evidence.append(history)
+    summary = (
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'gives', 'give')} {what} than "
+        f"{phrases.ranks(waiting)} in collective #{odd.seq} of {odd.group}: "
+        f"{_short(odd, reference)} instead of {_short(reference, odd)}."
+    )
+    return Finding(
+        code,
+        summary,
+        culprits,
+        waiting,
+        reference,
+        _where(found, (*culprits, *waiting)),
+        tuple(evidence),
+        remedy,
+    )
+
+
+def _short(call: Call, other: Call) -> str:
+    """What is different, no more."""
+    one, two = call.signature, other.signature
+    if one.op != two.op:
+        return one.op
+    if one.elements != two.elements:
+        return f"{one.op} of {', '.join(str(list(shape)) for shape in one.shapes)}"
+    if one.dtypes != two.dtypes:
+        return f"{one.op} of {', '.join(one.dtypes)}"
+    if one.reduce_op != two.reduce_op:
+        return f"{one.op} with {one.reduce_op}"
+    if one.root != two.root:
+        return f"{one.op} with root {one.root}"
+    if one.in_splits or one.out_splits:
+        return f"{one.op} that sends {list(one.in_splits or ())} and expects {list(one.out_splits or ())}"
+    return str(one)
+
+
+def _history(recording: Recording, found: Disagreement, culprits: tuple[int, ...]) -> str:
+    """Whether the culprit itself used to make the call as its peers do."""
+    rank = culprits[0]
+    call = found.calls[rank]
+    earlier = [
+        c for c in recording.ranks[rank].calls if c.site == call.site and c.number < call.number and c.op == call.op
+    ]
+    if not earlier or earlier[-1].signature.agreed == call.signature.agreed:
+        return ""
+    return f"Rank {rank}'s call before, from the same line, was {earlier[-1].signature}."
+
+
+def _where(found: Disagreement, order: tuple[int, ...]) -> tuple[tuple[int, Site], ...]:
+    return tuple((rank, found.calls[rank].site) for rank in order if rank in found.calls)
+
+
+# -- a rank that skipped what the others are in
+
+
+def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Finding:
+    reference, odd = found.sides[0], found.sides[-1]
+    source = recording.sources.get(where.one.file, "")
+    left = _left_loop(recording, found, where)
+    if left is not None:
+        return _uneven(recording, found, left)
+    culprits, waiting = odd, reference
+    if len(odd) == len(reference) and _passed_by(recording, found, where):
+        culprits, waiting = reference, odd
+    mine, theirs = found.calls[culprits[0]], found.calls[waiting[0]]
+    evidence = [
+        f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}.",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}, "
+        f"the same place in the sequence of {mine.group}.",
+    ]
+    reasons = [text for _, text in decisions(source, where.other.line if culprits == odd else where.one.line)]
+    evidence += reasons
+    evidence += phrases.different_locals(recording, where, culprits, waiting, " ".join(reasons))
+    return Finding(
+        "DDP301",
+        f"{phrases.ranks(culprits, True)} will never make the {theirs.op} that {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')} waiting in{phrases.at(theirs.site)}.",
+        culprits,
+        waiting,
+        theirs,
+        _where(found, (*culprits, *waiting)),
+        tuple(evidence),
+        "Let all ranks take the same path: decide together (reduce the flag first), then call on all ranks or on none.",
+    )
+
+
+def _passed_by(recording: Recording, found: Disagreement, where: Parting) -> bool:
+    """Of two equal sides, whether the reference is the one that skipped the other's call."""
+    odd, reference = found.calls[found.sides[-1][0]], found.calls[found.sides[0][0]]
+    loops = loop_around(recording.sources.get(where.one.file, ""), where.one.line)
+    if loops is not None and loops[0] <= where.other.line <= loops[1]:
+        # In a loop the earlier line may be the next round's: count the rounds of each side.
+        reference_skipped = _rounds_ahead(recording.ranks[found.sides[0][0]], reference, odd)
+        return reference_skipped and not _rounds_ahead(recording.ranks[found.sides[-1][0]], odd, reference)
+    return where.other.line > where.one.line
+
+
+def _rounds_ahead(record: RankRecord, own: Call, other: Call) -> bool:
+    """Whether this rank has come to its own call more often than to the other's, beyond their order."""
+    return _count(record, own) > _count(record, other) + (own.site.line < other.site.line)
+
+
+def _count(record: RankRecord, call: Call) -> int:
+    return sum(1 for other in record.calls if other.site == call.site)
+
+
+def _left_loop(
+    recording: Recording, found: Disagreement, where: Parting
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """(ranks that have left a loop, ranks still in it), if one side did and had been in it."""
+    odd, reference = found.sides[-1], found.sides[0]
+    for gone, inside, gone_at, rest in (
+        (odd, reference, where.one, where.other_rest),
+        (reference, odd, where.other, where.one_rest),
+    ):
+        been = found.calls[inside[0]].site
+        if not any(call.site == been for call in recording.ranks[gone[0]].calls):
+            continue
+        guard = guard_of(recording.sources.get(gone_at.file, ""), gone_at.line)
+        if guard is not None and phrases.ON_RANK.search(guard[1]):
+            continue  # a call that this rank alone makes, whatever the loops do
+        for depth, site in enumerate(rest):
+            loop = loop_around(recording.sources.get(site.file, ""), site.line)
+            # Deeper frames are ones that the other rank has returned from.
+            if loop is not None and ((depth > 0 and gone_at.line > rest[0].line) or gone_at.line > loop[1]):
+                return gone, inside
+    return None
+
+
+def _uneven(recording: Recording, found: Disagreement, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> Finding:
+    gone, inside = sides
+    mine, theirs = found.calls[gone[0]], found.calls[inside[0]]
+    rounds = [sum(1 for c in recording.ranks[side[0]].calls if c.site == theirs.site) for side in (gone, inside)]
+    return uneven_iterations(
+        gone,
+        inside,
+        theirs,
+        _where(found, (*gone, *inside)),
+        [
+            f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
+            f"call number {rounds[1]} from there.",
+            f"{phrases.ranks(gone, True)} made {rounds[0]} calls there, left the loop and "
+            f"{phrases.verb(gone, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
+        ],
+    )
+
+
+def uneven_iterations(
+    gone: tuple[int, ...], inside: tuple[int, ...], call: Call, where: tuple[tuple[int, Site], ...], evidence: list[str]
+) -> Finding:
+    """The finding for a loop that ended earlier on some ranks."""
+    return Finding(
+        "DDP308",
+        f"The loop ended earlier on {phrases.ranks(gone)} than on {phrases.ranks(inside)}, which "
+        f"{phrases.verb(inside, 'waits', 'wait')} in {call.op}{phrases.at(call.site)} for ever.",
+        gone,
+        inside,
+        call,
+        where,
+        tuple(evidence),
+        "Give all ranks equally many iterations: DistributedSampler (drop_last=True), the minimum of the "
+        "lengths over all ranks, or the Join context manager.",
+    )

@@ -1,0 +1,293 @@
+"""Ranks that wait for what will never come: the causes that the wait-for graph can prove."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.source.branches import loop_around, loop_returns
+from ddpnb.analysis.source.paths import parting, path_to
+from ddpnb.analysis.waiting import away, startup
+from ddpnb.analysis.waiting.mismatch import uneven_iterations
+from ddpnb.analysis.waiting.standing import Kind, Standing, where
+from ddpnb.analysis.waiting.waits import Wait, address_of
+from ddpnb.model.calls import Call, CallState
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+
+
+def find(
+    recording: Recording,
+    standings: dict[int, Standing],
+    waits: dict[int, Wait],
+    stuck: frozenset[int],
+    patience: float,
+) -> list[Finding]:
+    """One finding per independent knot of the wait-for graph."""
+    found = []
+    for knot in _knots(waits, stuck):
+        waiting = sorted(knot & stuck)
+        # Of those that are awaited, the ones that may still come are not to blame.
+        gone = [
+            rank
+            for rank in sorted(knot - stuck)
+            if rank not in standings or standings[rank].kind is Kind.ENDED or standings[rank].expired(patience)
+        ]
+        finding = _explain(recording, standings, waits, waiting, gone)
+        if finding is not None:
+            found.append(finding)
+    return found
+
+
+def _knots(waits: dict[int, Wait], stuck: frozenset[int]) -> list[set[int]]:
+    """Stuck ranks and those that they wait for, in connected parts."""
+    parts: list[set[int]] = []
+    for rank in sorted(stuck):
+        joined = {rank} | set(waits[rank].missing)
+        rest = []
+        for part in parts:
+            if part & joined:
+                joined |= part
+            else:
+                rest.append(part)
+        parts = [*rest, joined]
+    return parts
+
+
+def _explain(
+    recording: Recording,
+    standings: dict[int, Standing],
+    waits: dict[int, Wait],
+    waiting: list[int],
+    gone: list[int],
+) -> Finding | None:
+    present = [rank for rank in gone if rank in standings]
+    starting = [rank for rank in waiting if standings[rank].kind is Kind.START]
+    claims = startup.wrong_claims(standings, starting) if starting else None
+    if claims is not None:
+        return claims
+    if starting and (absent := [rank for rank in gone if rank not in standings]):
+        return startup.world_too_large(standings, starting, absent)
+    elsewhere = [rank for rank in present if standings[rank].kind in (Kind.ELSEWHERE, Kind.FROZEN)]
+    if elsewhere:
+        return away.explain(standings, waiting, elsewhere)
+    ended = [rank for rank in present if standings[rank].kind is Kind.ENDED]
+    if starting and len({address_of(standings[rank].record) for rank in starting}) > 1:
+        return startup.apart(standings, starting)
+    if starting and ended:
+        return startup.never_joined(recording, standings, starting, ended)
+    grouping = [rank for rank in waiting if standings[rank].kind is Kind.NEW_GROUP]
+    if grouping:
+        return startup.group_not_made(recording, standings, waits, grouping, waiting)
+    calls = {rank: call for rank in waiting if (call := standings[rank].call) is not None}
+    if any(call.is_p2p for call in calls.values()):
+        return _p2p(recording, standings, waits, calls, ended)
+    if ended:
+        return _left(recording, standings, calls, ended)
+    return _crossed(recording, standings, waits, calls)
+
+
+# -- the causes, one function each
+
+
+def _p2p(
+    recording: Recording,
+    standings: dict[int, Standing],
+    waits: dict[int, Wait],
+    calls: dict[int, Call],
+    ended: list[int],
+) -> Finding:
+    p2p = {rank: call for rank, call in calls.items() if call.is_p2p}
+    rest = sorted(set(calls) - set(p2p))
+    peers = sorted({peer for rank in p2p for peer in waits[rank].missing if peer not in p2p and peer in standings})
+    evidence = [
+        f"Rank {rank} is in {call.title}{phrases.at(standings[rank].site)}." for rank, call in sorted(p2p.items())[:8]
+    ]
+    evidence += [
+        f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}." for rank in rest[:8]
+    ]
+    evidence += [f"Rank {rank} has ended{phrases.at(standings[rank].site)}." for rank in ended[:8]]
+    first = p2p[min(p2p)]
+    if peers:
+        culprits, waiting = peers, sorted(set(p2p) | set(rest) - set(peers))
+        waiting = [rank for rank in waiting if rank not in peers]
+        partner = "receive" if first.op == "send" else "send"
+        summary = (
+            "; ".join(f"Rank {rank} waits in {call.title}" for rank, call in sorted(p2p.items())[:6]) + ", "
+            f"but {phrases.ranks(peers)} will never make the {partner} that matches it."
+        )
+        remedy = "Give every receive a send with the same peer and tag, and every send a receive."
+        dropped = [
+            (peer, call)
+            for peer in peers
+            for call in (recording.ranks[peer].calls if peer in recording.ranks else ())
+            if call.state is CallState.DROPPED and call.peer in p2p
+        ]
+        if dropped:
+            peer, call = dropped[-1]
+            evidence.append(
+                f"Rank {peer} made a {call.title}{phrases.at(call.site)}, but threw its Work away: that ends it."
+            )
+            summary = f"{phrases.ranks(sorted(p2p), True)} {phrases.verb(set(p2p), 'waits', 'wait')} for a send of rank {peer} whose Work was thrown away."
+            remedy = "Keep what isend returns, and wait() for it."
+    else:
+        culprits, waiting = sorted(p2p), rest
+        summary = (
+            f"{phrases.ranks(culprits, True)} wait for each other in point-to-point calls: "
+            + ", ".join(f"{rank} in {call.title}" for rank, call in sorted(p2p.items())[:8])
+            + "."
+        )
+        remedy = "Let one side send while the other receives, or post all with batch_isend_irecv; check peers and tags."
+    return Finding(
+        "DDP307",
+        summary,
+        tuple(culprits),
+        tuple(waiting),
+        first,
+        where(standings, [*culprits, *waiting]),
+        tuple(evidence),
+        remedy,
+    )
+
+
+def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int, Call], ended: list[int]) -> Finding:
+    """Ranks that ended well while others wait for them: a loop that was shorter, or a missing call."""
+    waiting = sorted(calls)
+    first = min((r for r in waiting if any(e in calls[r].group.ranks for e in ended)), default=waiting[0])
+    call = calls[first]
+    missing = [rank for rank in ended if rank in call.group.ranks] or ended
+    source = recording.sources.get(call.site.file, "")
+    been = {
+        rank: sum(1 for c in recording.ranks[rank].calls if c.site == call.site and c.group.key == call.group.key)
+        for rank in missing
+    }
+    made = {
+        rank: sum(1 for c in recording.ranks[rank].calls if c.group.key == call.group.key and c.seq) for rank in missing
+    }
+    places = where(standings, [*missing, *waiting])
+    evidence = [
+        f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(standings[first].site)}.",
+        *(
+            f"Rank {rank} has ended ({standings[rank].record.ending}) after {made[rank]} calls in this group, "
+            f"{been[rank]} of them from that line."
+            for rank in missing[:8]
+        ),
+    ]
+    in_loop = loop_around(source, call.site.line) is not None or not source
+    early = loop_returns(source, call.site.line) if source else None
+    if all(been.values()) and in_loop and early is None:
+        return uneven_iterations(tuple(missing), tuple(waiting), call, places, evidence)
+    turned, reasons = phrases.turned_away(recording, path_to(recording.ranks[first], call))
+    evidence += reasons
+    if reasons:  # a rank that has ended stands nowhere: show where it turned away
+        places = tuple((rank, turned if rank in missing else site) for rank, site in places)
+    return Finding(
+        "DDP301",
+        f"{phrases.ranks(missing, True)} will never make the {call.op} that {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')} waiting in{phrases.at(standings[first].site)}: "
+        f"{phrases.verb(missing, 'it has', 'they have')} ended.",
+        tuple(missing),
+        tuple(waiting),
+        call,
+        places,
+        tuple(evidence),
+        "Call it on all ranks or on none: take it out of the condition, or let all ranks leave together.",
+    )
+
+
+def _crossed(
+    recording: Recording, standings: dict[int, Standing], waits: dict[int, Wait], calls: dict[int, Call]
+) -> Finding | None:
+    """A cycle over several groups: each waits in one for a rank that waits in another."""
+    if len({call.group.key for call in calls.values()}) < 2:
+        return None
+    skipped = _left_out(recording, waits, calls) or _skipped_in_cycle(recording, waits, calls)
+    if skipped is not None:
+        culprit, rank = skipped
+        call = calls[rank]
+        culprits = tuple(
+            sorted(r for r in waits[rank].missing if calls.get(r) and calls[r].site == calls[culprit].site)
+        )
+        waiting = tuple(r for r in sorted(calls) if r not in culprits)
+        inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
+        return Finding(
+            "DDP301",
+            f"{phrases.ranks(culprits, True)} will never make the {call.op} that {phrases.ranks(inside)} "
+            f"{phrases.verb(inside, 'is', 'are')} waiting in{phrases.at(call.site)}.",
+            culprits,
+            waiting,
+            call,
+            where(standings, [*culprits, *waiting]),
+            tuple(
+                f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}."
+                for r, c in sorted(calls.items())[:8]
+            ),
+            "Let every member of a group make every call of that group.",
+        )
+    culprits = _cycle(waits, calls)
+    waiting = tuple(rank for rank in sorted(calls) if rank not in culprits)
+    return Finding(
+        "DDP306",
+        f"{phrases.ranks(culprits, True)} wait for each other in different groups: "
+        + ", ".join(f"{rank} in {call.title} of {call.group}" for rank in culprits[:6] for call in [calls[rank]])
+        + ".",
+        culprits,
+        waiting,
+        calls[culprits[0]],
+        where(standings, [*culprits, *waiting]),
+        tuple(
+            f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}." for r, c in sorted(calls.items())[:8]
+        ),
+        "Make the calls of several groups in the same order on all ranks.",
+    )
+
+
+def _left_out(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:
+    """(a rank that left a call out of its usual round, a rank that waits in that call).
+
+    Until now this call has come between the one before and the one in which the rank is.
+    """
+    for rank in sorted(calls):
+        for other in sorted(waits[rank].missing & set(calls)):
+            sites = [call.site for call in recording.ranks[other].calls if call.number <= calls[other].number]
+            steps = list(pairwise(sites))
+            if not steps or calls[rank].site == calls[other].site:
+                continue
+            before, now = steps[-1]
+            usual = set(steps[:-1])
+            left_out = calls[rank].site
+            if (before, now) not in usual and (before, left_out) in usual and (left_out, now) in usual:
+                return other, rank
+    return None
+
+
+def _skipped_in_cycle(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:
+    """(a rank that has passed a call without making it, a rank that waits in that call)."""
+    for rank in sorted(calls):
+        for other in sorted(waits[rank].missing & set(calls)):
+            if calls[other].group.key == calls[rank].group.key:
+                continue
+            apart = parting(
+                recording, path_to(recording.ranks[other], calls[other]), path_to(recording.ranks[rank], calls[rank])
+            )
+            if apart.relation != "sequence" or apart.one.line <= apart.other.line:
+                continue
+            loop = loop_around(recording.sources.get(apart.one.file, ""), apart.one.line)
+            if loop is None or not loop[0] <= apart.other.line <= loop[1]:
+                return other, rank
+    return None
+
+
+def _cycle(waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, ...]:
+    """The ranks that, over any number of waits, wait for themselves."""
+
+    def reach(start: int) -> set[int]:
+        seen: set[int] = set()
+        front = {start}
+        while front:
+            front = {m for rank in front for m in waits[rank].missing if m in calls} - seen
+            seen |= front
+        return seen
+
+    found = tuple(rank for rank in sorted(calls) if rank in reach(rank))
+    return found or tuple(sorted(calls))

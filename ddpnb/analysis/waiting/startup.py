@@ -1,0 +1,228 @@
+"""Ranks that wait at start-up, or to make a group, for ranks that never come there."""
+
+from __future__ import annotations
+
+import re
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.waiting.standing import Kind, Standing, where
+from ddpnb.analysis.waiting.waits import Wait, address_of, as_int, claim_of, members_of
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Phase, RankRecord, Recording
+
+
+def world_too_large(standings: dict[int, Standing], starting: list[int], absent: list[int]) -> Finding:
+    sizes = {rank: as_int(standings[rank].phase.facts.get("world_size")) for rank in starting}  # type: ignore[union-attr]
+    launched = len(standings)
+    wrong = [rank for rank, size in sizes.items() if size != launched] or starting
+    size = max(size or 0 for size in sizes.values())
+    return Finding(
+        "DDP102",
+        f"{phrases.ranks(wrong, True)} {phrases.verb(wrong, 'expects', 'expect')} a world of {size} ranks, "
+        f"but {launched} were launched: {phrases.ranks(absent)} will never join.",
+        tuple(wrong),
+        tuple(rank for rank in starting if rank not in wrong),
+        None,
+        where(standings, starting),
+        tuple(
+            f"Rank {rank} is in init_process_group with world_size={sizes[rank]}{phrases.at(standings[rank].site)}."
+            for rank in starting[:8]
+        ),
+        "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
+    )
+
+
+def _was_told(record: RankRecord) -> str:
+    """The address that the launcher gave this rank, before the script changed anything."""
+    first = next((phase for phase in record.phases if phase.name == "environment"), None)
+    if first is None or not first.facts.get("MASTER_ADDR"):
+        return ""
+    return f"{first.facts.get('MASTER_ADDR')}:{first.facts.get('MASTER_PORT')}"
+
+
+def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding | None:
+    """DDP103 or DDP101: processes that claim a rank which is another's, or which does not exist."""
+    claims = {rank: claim_of(standings[rank].record) for rank in starting}
+    sizes = {rank: as_int(standings[rank].phase.facts.get("world_size")) or len(standings) for rank in starting}  # type: ignore[union-attr]
+    outside = tuple(rank for rank in starting if not 0 <= claims[rank] < sizes[rank])
+    double = tuple(
+        rank for rank in starting if claims[rank] != rank and claims[rank] in (claims[o] for o in starting if o != rank)
+    )
+    culprits = outside or double
+    if not culprits:
+        return None
+    waiting = tuple(rank for rank in starting if rank not in culprits)
+    if outside and all(claims[rank] != rank for rank in starting):  # a numbering of their own, on all of them
+        culprits, waiting = tuple(starting), ()
+    told = f"claim{'s' * (len(culprits) == 1)}"
+    summary = (
+        f"{phrases.ranks(culprits, True)} {told} a rank that does not exist in a world of {sizes[culprits[0]]}."
+        if outside
+        else f"{phrases.ranks(culprits, True)} {told} rank {claims[culprits[0]]}, which another process has claimed."
+    )
+    return Finding(
+        "DDP101" if outside else "DDP103",
+        summary,
+        culprits,
+        waiting,
+        None,
+        where(standings, [*culprits, *waiting]),
+        tuple(
+            f"The process of rank {rank} claims rank {claims[rank]} of {sizes[rank]}{phrases.at(standings[rank].site)}."
+            for rank in starting[:8]
+        ),
+        "Take the rank from the launcher (RANK in the environment counts from 0), do not compute it.",
+    )
+
+
+def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
+    sides: dict[str, list[int]] = {}
+    for rank in starting:
+        sides.setdefault(address_of(standings[rank].record), []).append(rank)
+    ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+    # Who looks where the launcher has told everybody to is not to blame.
+    moved = [
+        rank for rank in starting if _was_told(standings[rank].record) not in ("", address_of(standings[rank].record))
+    ]
+    if moved and len(moved) < len(starting):
+        ordered = [[rank for rank in starting if rank not in moved], moved]
+    culprits = sorted(rank for side in ordered[1:] for rank in side)
+    waiting = ordered[0]
+    return Finding(
+        "DDP104",
+        f"The ranks look for each other in different places: {phrases.ranks(culprits)} not where {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')}.",
+        tuple(culprits),
+        tuple(waiting),
+        None,
+        where(standings, [*culprits, *waiting]),
+        tuple(f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(sides.items())[:8]),
+        "Give every rank the same MASTER_ADDR and MASTER_PORT, or the same init_method.",
+    )
+
+
+def never_joined(
+    recording: Recording, standings: dict[int, Standing], starting: list[int], ended: list[int]
+) -> Finding:
+    site, reasons = phrases.turned_away(recording, _path(standings[starting[0]]))
+    places = {rank: standings[rank].site if standings[rank].site != NO_SITE else site for rank in ended}
+    return Finding(
+        "DDP102",
+        f"{phrases.ranks(ended, True)} {phrases.verb(ended, 'has', 'have')} ended without joining: "
+        f"{phrases.ranks(starting)} {phrases.verb(starting, 'waits', 'wait')} in init_process_group for ever.",
+        tuple(ended),
+        tuple(starting),
+        None,
+        (*((rank, place) for rank, place in places.items() if place != NO_SITE), *where(standings, starting)),
+        (
+            f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}.",
+            *(f"Rank {rank}: {standings[rank].record.ending}, and never called it." for rank in ended[:8]),
+            *reasons,
+        ),
+        "Every rank that was launched must call init_process_group.",
+    )
+
+
+def group_not_made(
+    recording: Recording,
+    standings: dict[int, Standing],
+    waits: dict[int, Wait],
+    grouping: list[int],
+    waiting: list[int],
+) -> Finding:
+    absent = sorted({m for rank in grouping for m in waits[rank].missing})
+    others = [rank for rank in absent if rank not in grouping]
+    unlike, turn = _unlike_lists(standings)
+    culprits = unlike or others or grouping
+    held = [rank for rank in waiting if rank not in culprits]
+    evidence = []
+    for rank in sorted(set(grouping) | set(culprits))[:8]:
+        made = _groups_of(standings[rank].record) if rank in standings else []
+        lists = ", ".join(str(members_of(p)) for p in made[-4:]) or "none"
+        evidence.append(
+            f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
+        )
+    makers = [rank for rank in grouping if rank not in culprits] or grouping
+    phase = standings[makers[0]].phase
+    members = members_of(phase) if phase is not None else []
+    places = []
+    for rank in culprits:
+        made = _groups_of(standings[rank].record) if rank in standings else []
+        if rank in unlike and turn < len(made) and "file" in made[turn].facts:
+            places.append((rank, Site.from_json(dict(made[turn].facts))))
+        else:  # it never made it: where it turned away
+            site, reasons = phrases.turned_away(recording, _path(standings[makers[0]]))
+            evidence += [reason for reason in reasons if reason not in evidence]
+            places.append((rank, site))
+    return Finding(
+        "DDP108",
+        f"{phrases.ranks(makers, True)} {phrases.verb(makers, 'is', 'are')} making a group of {members}, "
+        f"but {phrases.ranks(culprits)} {phrases.verb(culprits, 'does', 'do')} not make the same one.",
+        tuple(culprits),
+        tuple(held),
+        None,
+        (*(one for one in places if one[1] != NO_SITE), *where(standings, held)),
+        tuple(evidence),
+        "Call new_group on every rank, members or not, with the same lists in the same order.",
+    )
+
+
+def _path(standing: Standing) -> list[Site]:
+    """The user's lines by which a rank came to where it stands, outermost first."""
+    stack = standing.record.main_stack
+    path = [frame.site for frame in stack.user_frames] if stack is not None else []
+    return path or ([standing.site] if standing.site != NO_SITE else [])
+
+
+def unreachable(
+    recording: Recording, standings: dict[int, Standing], waits: dict[int, Wait], patience: float
+) -> Finding | None:
+    """DDP104 or DDP110: all have come to init_process_group, to the same address, and still do not meet."""
+    starting = [rank for rank, s in standings.items() if s.kind is Kind.START]
+    if len(starting) < len(standings) or not starting:
+        return None
+    if any(
+        waits[rank].missing or standings[rank].record.process.still_s < max(patience, 3.0)
+        for rank in starting
+        if rank in waits
+    ):
+        return None
+    address = address_of(standings[starting[0]].record)
+    unknown = [rank for rank in starting if _UNKNOWN_HOST.search(standings[rank].record.output)]
+    culprits = tuple(unknown or starting)
+    return Finding(
+        "DDP110" if unknown else "DDP104",
+        f"All ranks look for each other at {address}, and do not meet there"
+        + (": the name cannot be resolved." if unknown else ": nobody can be reached."),
+        culprits,
+        tuple(rank for rank in starting if rank not in culprits),
+        None,
+        where(standings, [*culprits, *(rank for rank in starting if rank not in culprits)]),
+        tuple(f"Rank {rank} is in init_process_group{phrases.at(standings[rank].site)}." for rank in starting[:8]),
+        "Set MASTER_ADDR to an address of rank 0's machine that all others can reach (127.0.0.1 on one machine).",
+    )
+
+
+_UNKNOWN_HOST = re.compile(r"gai error|getaddrinfo|Name or service not known|name resolution|hostname", re.IGNORECASE)
+
+
+def _groups_of(record: RankRecord) -> list[Phase]:
+    return [p for p in record.phases if p.name == "new_group"]
+
+
+def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], int]:
+    """The ranks whose lists for new_group are unlike those of the others, at the first such call, and which it is."""
+    made = {
+        rank: [tuple(members_of(p)) for p in _groups_of(s.record) if not p.facts.get("local")]
+        for rank, s in standings.items()
+    }
+    for turn in range(max(map(len, made.values()), default=0)):
+        sides: dict[tuple[int, ...], list[int]] = {}
+        for rank in sorted(made):
+            if turn < len(made[rank]):
+                sides.setdefault(made[rank][turn], []).append(rank)
+        if len(sides) > 1:
+            ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+            return sorted(rank for side in ordered[1:] for rank in side), turn
+    return [], 0

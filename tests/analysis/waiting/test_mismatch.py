@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+import pytest
+
+from ddpnb.analysis.waiting.mismatch import explain, first_disagreement
+from ddpnb.model.calls import CallState, Signature
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.model.stacks import Frame
+from tests.analysis.recordings import FILE, Rank, Script, group, line, record
+
+FENCED = CallState.FENCED
+
+
+def finding(recording: Recording) -> Finding:
+    found = first_disagreement(recording)
+    assert found is not None
+    return explain(recording, found)
+
+
+def sides(recording: Recording) -> tuple[tuple[int, ...], ...]:
+    found = first_disagreement(recording)
+    assert found is not None
+    return found.sides
+
+
+# -- what is no disagreement
+
+
+def test_ranks_that_agree():
+    assert (
+        first_disagreement(record(*(Rank(r).calls("all_reduce", line(3)).calls("barrier") for r in range(4)))) is None
+    )
+
+
+def test_a_rank_that_is_behind_does_not_disagree():
+    recording = record(Rank(0, 2).calls("all_reduce").calls("barrier"), Rank(1, 2).calls("all_reduce"))
+    assert first_disagreement(recording) is None
+
+
+def test_a_root_and_its_leaves_may_call_from_different_lines():
+    recording = record(
+        *(Rank(rank).calls("broadcast", line(3 if rank == 0 else 5), root=0, state=FENCED) for rank in range(4))
+    )
+    assert first_disagreement(recording) is None
+
+
+def test_lists_of_a_gather_may_exist_on_the_root_only():
+    def side(rank: int) -> Signature:
+        return Signature("gather", ((4,),) * (1 if rank else 2), ("float32",), root=0, agreed="gather|4 float32|root 0")
+
+    assert first_disagreement(record(*(Rank(rank, 2).calls("gather", signature=side(rank)) for rank in (0, 1)))) is None
+
+
+def test_uneven_splits_that_fit_are_fine():
+    recording = record(
+        Rank(0, 2).calls("all_to_all_single", shape=(4,), in_splits=(1, 3), out_splits=(1, 2)),
+        Rank(1, 2).calls("all_to_all_single", shape=(7,), in_splits=(2, 5), out_splits=(3, 5)),
+    )
+    assert first_disagreement(recording) is None
+
+
+def test_point_to_point_calls_have_no_place_in_a_sequence():
+    recording = record(Rank(0, 2).sends(1, state=CallState.ISSUED), Rank(1, 2).receives(0, state=CallState.ISSUED))
+    assert first_disagreement(recording) is None
+
+
+def test_groups_of_equal_ranks_are_told_apart():
+    one, other = group(0, 1), group(0, 1, ordinal=1)
+    recording = record(
+        Rank(0, 2).calls("all_reduce", group=one).calls("barrier", group=other),
+        Rank(1, 2).calls("barrier", group=other).calls("all_reduce", group=one),
+    )
+    assert first_disagreement(recording) is None
+
+
+def test_one_rank_alone_agrees_with_itself():
+    assert first_disagreement(record(Rank(0).calls("all_reduce"), world_size=4)) is None
+    assert first_disagreement(record()) is None
+
+
+# -- who disagrees with whom
+
+
+def test_the_majority_is_the_reference():
+    recording = record(*(Rank(rank).calls("broadcast" if rank == 2 else "all_reduce", root=None) for rank in range(4)))
+    assert sides(recording) == ((0, 1, 3), (2,))
+
+
+def test_of_equal_sides_that_of_the_lowest_rank_is_the_reference():
+    recording = record(*(Rank(rank).calls("all_reduce" if rank in (1, 3) else "barrier") for rank in range(4)))
+    assert sides(recording) == ((0, 2), (1, 3))
+
+
+def test_the_earliest_disagreement_counts():
+    recording = record(
+        Rank(0, 2).calls("all_reduce").calls("all_reduce", group=group(0, 1, ordinal=1)).calls("barrier"),
+        Rank(1, 2).calls("all_reduce").calls("barrier", group=group(0, 1, ordinal=1)).calls("all_reduce"),
+    )
+    assert first_disagreement(recording).calls[0].group.ordinal == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "harmful"),
+    [
+        (CallState.COMPLETED, False),
+        (CallState.DROPPED, False),
+        (FENCED, True),
+        (CallState.REFUSED, True),
+        (CallState.FAILED, True),
+        (CallState.WAITING, True),
+        (CallState.ISSUED, True),
+    ],
+)
+def test_a_disagreement_is_harmful_if_it_stopped_anybody(state, harmful):
+    recording = record(Rank(0, 2).calls("all_reduce"), Rank(1, 2).calls("barrier", state=state))
+    assert first_disagreement(recording).harmful is harmful
+
+
+# -- which kind
+
+
+@pytest.mark.parametrize(
+    ("code", "op", "usual", "odd"),
+    [
+        ("DDP303", "all_reduce", {"shape": (10,)}, {"shape": (12,)}),
+        ("DDP304", "all_reduce", {"dtype": "float32"}, {"dtype": "float64"}),
+        ("DDP305", "all_reduce", {"reduce_op": "sum"}, {"reduce_op": "max"}),
+        ("DDP305", "broadcast", {"root": 0}, {"root": 1}),
+        ("DDP305", "all_reduce", {"shape": (3, 4)}, {"shape": (3, 4), "layout": "strides [1, 3]"}),
+    ],
+)
+def test_the_kind_of_disagreement(code, op, usual, odd):
+    recording = record(*(Rank(r).calls(op, line(7), state=FENCED, **(odd if r == 3 else usual)) for r in range(4)))
+    found = finding(recording)
+    assert found.code == code
+    assert (found.culprits, found.waiting) == ((3,), (0, 1, 2))
+    assert found.where[0] == (3, line(7))
+    assert {rank for rank, _ in found.where} == {0, 1, 2, 3}
+    assert found.severity == "error"
+    assert found.remedy
+
+
+def test_the_same_count_in_another_shape_is_no_disagreement():
+    """Backends reduce elements, whatever their shape."""
+    recording = record(Rank(0, 2).calls("all_reduce", shape=(3, 4)), Rank(1, 2).calls("all_reduce", shape=(12,)))
+    assert first_disagreement(recording) is None
+
+
+BRANCHES = Script(
+    """
+    def main(rank):
+        if rank == 2:
+            broadcast(x)  # odd
+        else:
+            all_reduce(x)  # usual
+    """
+)
+
+
+def test_two_branches_of_one_decision_are_another_operation():
+    recording = record(
+        *(
+            Rank(r).calls("broadcast", BRANCHES.at("odd"), root=0, state=FENCED)
+            if r == 2
+            else Rank(r).waits("all_reduce", BRANCHES.at("usual"))
+            for r in range(4)
+        ),
+        script=BRANCHES,
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP302", (2,), (0, 1, 3))
+    assert found.where[0] == (2, BRANCHES.at("odd"))
+    assert "broadcast" in found.summary
+    assert "all_reduce" in found.summary
+
+
+def test_one_call_site_that_leads_into_two_functions_is_another_operation():
+    caller = Frame(FILE, 30, "main")
+    recording = record(
+        Rank(0, 2).waits("all_reduce", line(5, "reduce")).has_stack(caller, Frame(FILE, 5, "reduce")),
+        Rank(1, 2).waits("all_gather", line(9, "gather")).has_stack(caller, Frame(FILE, 9, "gather")),
+    )
+    assert finding(recording).code == "DDP302"
+
+
+def test_splits_that_do_not_fit_name_the_rank_in_most_broken_pairs():
+    recording = record(
+        *(
+            Rank(r, 3).calls(
+                "all_to_all_single", line(7), in_splits=(1, 1, 1), out_splits=(1, 1, 1) if r != 1 else (2, 2, 2)
+            )
+            for r in range(3)
+        )
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits) == ("DDP305", (1,))
+    assert any("[2, 2, 2]" in text for text in found.evidence)
+
+
+def test_splits_of_wrong_length_never_raise():
+    recording = record(
+        Rank(0, 3).calls("all_to_all_single", in_splits=(1,), out_splits=(2,)),
+        Rank(1, 3).calls("all_to_all_single", in_splits=(9, 9, 9, 9), out_splits=()),
+        Rank(2, 3).calls("all_to_all_single"),
+    )
+    assert (finding(recording).code, finding(recording).culprits) == ("DDP305", (0,))
+
+
+def test_three_kinds_of_calls_are_all_named():
+    recording = record(
+        Rank(0).calls("all_reduce", line(3)),
+        Rank(1).calls("all_reduce", line(3)),
+        Rank(2).calls("barrier", line(4)),
+        Rank(3).calls("all_gather", line(5), state=FENCED),
+    )
+    found = finding(recording)
+    assert found.culprits == (2, 3)
+    assert found.waiting == (0, 1)
+    for op in ("all_reduce", "barrier", "all_gather"):
+        assert any(op in text for text in found.evidence)
+
+
+def test_a_rank_whose_own_last_call_was_like_the_others_is_told_so():
+    recording = record(
+        Rank(0, 2).calls("all_reduce", line(7)).calls("all_reduce", line(7)),
+        Rank(1, 2).calls("all_reduce", line(7)).calls("all_reduce", line(7), shape=(3,), state=FENCED),
+    )
+    assert any("before, from the same line" in text and "[4]" in text for text in finding(recording).evidence)
+
+
+# -- a rank that skipped what the others are in
+
+SKIP = Script(
+    """
+    def main(rank):
+        if rank != 2:
+            all_reduce(x)  # skipped
+        barrier()  # next
+    """
+)
+
+
+def test_a_rank_that_is_further_on_has_skipped_a_call():
+    recording = record(
+        *(
+            Rank(r).calls("barrier", SKIP.at("next"), state=FENCED)
+            if r == 2
+            else Rank(r).waits("all_reduce", SKIP.at("skipped"))
+            for r in range(4)
+        ),
+        script=SKIP,
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (2,), (0, 1, 3))
+    assert found.collective.op == "all_reduce"
+    assert (2, SKIP.at("next")) in found.where
+    assert (0, SKIP.at("skipped")) in found.where
+    assert any(f"Line {SKIP.line('skipped') - 1} decides: if rank != 2" in text for text in found.evidence)
+
+
+def test_of_two_equal_sides_the_one_that_is_further_on_has_skipped():
+    """Rank 0, the reference, stands at the later line."""
+    recording = record(
+        Rank(0, 2).waits("barrier", SKIP.at("next")), Rank(1, 2).waits("all_reduce", SKIP.at("skipped")), script=SKIP
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (0,), (1,))
+    assert found.collective.op == "all_reduce"
+
+
+ROUNDS = Script(
+    """
+    def main(rank):
+        for step in range(20):
+            if not (rank == 1 and step == 1):
+                all_reduce(loss)  # reduce
+            barrier()  # barrier
+    """
+)
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+@pytest.mark.parametrize(
+    ("skipped", "before", "instead"),
+    [("reduce", ["reduce", "barrier"], "barrier"), ("barrier", ["reduce", "barrier", "reduce"], "reduce")],
+)
+def test_of_two_ranks_in_a_loop_the_one_that_left_out_a_call_of_the_round(culprit, skipped, before, instead):
+    """Both did the same until here; what comes next in the loop after that is what both should be in."""
+    ops = {"reduce": "all_reduce", "barrier": "barrier"}
+    ranks = []
+    for number in (0, 1):
+        rank = Rank(number, 2)
+        for mark in before:
+            rank.calls(ops[mark], ROUNDS.at(mark))
+        mark = instead if number == culprit else skipped
+        ranks.append(rank.waits(ops[mark], ROUNDS.at(mark)))
+    found = finding(record(*ranks, script=ROUNDS))
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (culprit,), (1 - culprit,))
+    assert found.collective.op == ops[skipped]
+
+
+BROKEN_OFF = Script(
+    """
+    def main(rank):
+        for step in range(20):
+            if bad(step):
+                break
+            all_reduce(loss)  # looped
+        barrier()  # after
+    """
+)
+
+
+@pytest.mark.parametrize("gone", [0, 1, 3])
+def test_a_rank_that_left_the_loop_before_the_others(gone):
+    ranks = []
+    for number in range(4):
+        rank = Rank(number).calls("all_reduce", BROKEN_OFF.at("looped"))
+        if number == gone:
+            rank.calls("barrier", BROKEN_OFF.at("after"), state=FENCED)
+        else:
+            rank.waits("all_reduce", BROKEN_OFF.at("looped"))
+        ranks.append(rank)
+    found = finding(record(*ranks, script=BROKEN_OFF))
+    assert found.code == "DDP308"
+    assert found.culprits == (gone,)
+    assert found.waiting == tuple(r for r in range(4) if r != gone)
+    assert found.collective.site == BROKEN_OFF.at("looped")
+
+
+def test_a_rank_that_never_was_in_the_loop_has_skipped_the_call():
+    recording = record(
+        Rank(0, 2).waits("all_reduce", BROKEN_OFF.at("looped")),
+        Rank(1, 2).calls("barrier", BROKEN_OFF.at("after"), state=FENCED),
+        script=BROKEN_OFF,
+    )
+    assert finding(recording).code == "DDP301"
+
+
+def test_without_a_source_the_calls_are_merely_unlike():
+    recording = record(Rank(0, 2).waits("all_reduce", line(5)), Rank(1, 2).calls("barrier", line(9), state=FENCED))
+    assert (finding(recording).code, finding(recording).culprits) == ("DDP302", (1,))
