@@ -42,9 +42,10 @@ class Site:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Site:
+        line = value.get("line")
         return cls(
             str(value.get("file", "?")),
-            int(value.get("line", 0)),
+            line if isinstance(line, int) else 0,  # it comes from a rank or a file: anything
             str(value.get("function", "?")),
             str(value.get("via", "")),
         )

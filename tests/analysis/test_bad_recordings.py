@@ -395,7 +395,6 @@ def test_gaps_in_the_turns_of_samples():
     assert diagnose(record(*ranks)).findings == ()
 
 
-@pytest.mark.xfail(strict=False, reason="Site.from_json (model/calls.py) raises where the line is no number")
 @pytest.mark.parametrize("value", JUNK, ids=lambda value: repr(value)[:20])
 def test_lines_that_are_anything(value):
     """The places of events and models come from ranks as well."""
@@ -415,7 +414,7 @@ def places_are(one, value):
 
 @pytest.mark.parametrize(
     "terms",
-    [3, pytest.param(600, marks=pytest.mark.xfail(strict=False, reason="analysis/branches.py: ast.unparse")), 9000],
+    [3, 600, 9000],
 )
 def test_conditions_of_a_great_many_terms(terms):
     """Python parses what its own printer of syntax trees gives up on."""

@@ -7,6 +7,7 @@ import re
 import warnings
 
 from ddpnb.analysis.messages.explained import Explained, Raised
+from ddpnb.analysis.source.expressions import whole_text
 
 _COUNT = re.compile(
     r"but Rank (\d{1,9}) has (\d{1,12}) params, while rank (\d{1,9}) has inconsistent (\d{1,12}) params"
@@ -153,7 +154,7 @@ def _through(line: str, name: str) -> str:
             continue
         for node in nodes:
             if isinstance(node, ast.Attribute) and node.attr == name:
-                return f"{ast.unparse(node.value)}.module.{name}"
+                return f"{whole_text(node.value)}.module.{name}"
     found = re.search(rf"([\w.]{{1,200}})\.{re.escape(name)}\b", line)
     return f"{found[1] if found else 'model'}.module.{name}"
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from ddpnb.analysis.source.branches import decisions, relation
+from ddpnb.analysis.source.expressions import whole_text
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST_FILES = 40
@@ -128,21 +129,21 @@ def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[str]:
     found: list[str] = []
     for child, parent in _upwards(node, parents):
         if isinstance(parent, ast.IfExp) and child is not parent.test:
-            text = ast.unparse(parent.test)
+            text = whole_text(parent.test)
             found.append(f"Line {parent.lineno} decides: if {text if child is parent.body else f'not ({text})'}.")
         elif isinstance(parent, ast.BoolOp) and child is not parent.values[0]:
             said = "and" if isinstance(parent.op, ast.And) else "or"
-            found.append(f"Line {parent.lineno} decides: {ast.unparse(parent.values[0])} {said} ...")
+            found.append(f"Line {parent.lineno} decides: {whole_text(parent.values[0])} {said} ...")
         elif isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
             found += [
                 f"Line {parent.lineno} keeps no graph: with {text}."
-                for text in map(ast.unparse, parent.items)
+                for text in map(whole_text, parent.items)
                 if _graphless(text)
             ]
         elif isinstance(parent, ast.Attribute) and parent.attr in ("detach", "item"):
             found.append(f"Line {parent.lineno} cuts the graph: .{parent.attr}().")
         elif isinstance(parent, _FUNCTIONS):
-            texts = map(ast.unparse, parent.decorator_list)
+            texts = map(whole_text, parent.decorator_list)
             found += [f"Line {parent.lineno} keeps no graph: @{text}." for text in texts if _graphless(text)]
             break
     return found

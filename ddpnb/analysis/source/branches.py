@@ -11,6 +11,8 @@ import warnings
 from functools import lru_cache
 from typing import Literal
 
+from ddpnb.analysis.source.expressions import whole_text
+
 Relation = Literal["same", "exclusive", "sequence", "unknown"]
 
 
@@ -164,7 +166,7 @@ def guard_of(source: str, line: int) -> tuple[int, str] | None:
         if isinstance(node, FUNCTIONS) and arm == "body":
             return None
         if isinstance(node, ast.If) and arm:
-            text = ast.unparse(node.test)
+            text = whole_text(node.test)
             return node.lineno, text if arm == "body" else f"not ({text})"
     return None
 
@@ -192,7 +194,7 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
             if word is not None and condition:
                 found.append((statement.lineno, word, condition))
             if isinstance(statement, ast.If):
-                test = ast.unparse(statement.test)
+                test = whole_text(statement.test)
                 holds = span(statement)[1] >= line
                 visit(statement.body, condition if holds else test)
                 visit(statement.orelse, condition if holds else f"not ({test})")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ddpnb.analysis.source.differences import CAUSES
-from ddpnb.analysis.source.expressions import last_name, shown
+from ddpnb.analysis.source.expressions import last_name, shown, whole_text
 
 Kind = Literal[
     "if", "else", "case", "for", "while", "and", "return", "continue", "break", "raise", "try", "except", "finally",
@@ -146,7 +146,7 @@ def _goes_down(body: list[ast.stmt]) -> bool:
         if isinstance(one, ast.Raise):
             return True
         if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call):
-            called = ast.unparse(one.value.func)[:60]
+            called = whole_text(one.value.func)[:60]
             if called in ("sys.exit", "exit", "quit", "os._exit", "os.abort") or called.endswith(".abort"):
                 return True
         if isinstance(one, ast.If) and one.orelse and _goes_down(one.body) and _goes_down(one.orelse):

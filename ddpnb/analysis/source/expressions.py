@@ -42,7 +42,10 @@ def whole_text(expr: ast.AST) -> str:
     """An expression as text, on one line. It is kept with the node: the same ones are asked for again and again."""
     text: str | None = getattr(expr, "_text", None)
     if text is None:
-        text = " ".join(ast.unparse(expr).split())
+        try:
+            text = " ".join(ast.unparse(expr).split())
+        except RecursionError:  # Python parses deeper trees than it prints
+            text = "..."
         expr._text = text  # type: ignore[attr-defined]
     return text
 

@@ -317,7 +317,7 @@ class Matching:
 def leaves(node: ast.stmt) -> str:
     """How a statement leaves where it stands: return, continue, break, raise; empty if it does not."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        called = ast.unparse(node.value.func) if isinstance(node.value.func, (ast.Name, ast.Attribute)) else ""
+        called = whole_text(node.value.func) if isinstance(node.value.func, (ast.Name, ast.Attribute)) else ""
         if called in ("sys.exit", "exit", "quit", "os._exit"):
             code = node.value.args[0] if node.value.args else None
             well = code is None or (isinstance(code, ast.Constant) and code.value in (0, None))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ddpnb.analysis.source.branches import tree
+from ddpnb.analysis.source.expressions import whole_text
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
@@ -166,7 +167,7 @@ def _walk(
 
 def _text(node: ast.AST) -> str:
     try:
-        return ast.unparse(node)[:200]
+        return whole_text(node)[:200]
     except RecursionError:  # a sum of a thousand terms
         return "..."
 
