@@ -81,6 +81,21 @@ def models_of(recording: Recording) -> dict[int, dict[int, Model]]:
     return dict(sorted(found.items()))
 
 
+def comparable(models: Mapping[int, Model]) -> bool:
+    """Whether these are replicas: wrapped alike, on one group, with the same tensors."""
+    return len({(m.wrapper, m.group, tuple((t.name, t.shape) for t in m.tensors)) for m in models.values()}) == 1
+
+
+def units_of(recording: Recording, number: int) -> list[str]:
+    """All parts of tensors that occur in the samples of a model, in the model's order."""
+    found: dict[str, None] = {}
+    for record in recording.ranks.values():
+        for sample in record.samples:
+            if sample.model == number:
+                found.update(dict.fromkeys(sample.digests))
+    return list(found)
+
+
 def first_difference(
     recording: Recording, model: int, kinds: Iterable[str] = tuple(_ORDER), names: Iterable[str] | None = None
 ) -> Difference | None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import by_turn, minority, models_of
-from ddpnb.analysis.silent.replicas import loads, silent, together
+from ddpnb.analysis.silent.telling import finding_of, loads
+from ddpnb.analysis.silent.unwrapped import together
 from ddpnb.analysis.source import suspects
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding, Severity
@@ -42,7 +43,7 @@ def _not_finite(recording: Recording, number: int, model: Model) -> Finding | No
             bad_input = bad_input or bad_loss
     if bad_input is not None:
         turn, samples, culprits = bad_input
-        return silent(
+        return finding_of(
             recording,
             "DDP508",
             f"The batch of forward {turn} holds NaN or infinity on {phrases.ranks(culprits)} only.",
@@ -55,7 +56,7 @@ def _not_finite(recording: Recording, number: int, model: Model) -> Finding | No
         )
     if bad_loss is not None:
         turn, samples, culprits = bad_loss
-        return silent(
+        return finding_of(
             recording,
             "DDP414",
             f"The loss of backward {turn} is {_word(samples[culprits[0]].number('loss'))} on {phrases.ranks(culprits)} only.",
@@ -98,7 +99,7 @@ def _other_structure(recording: Recording, number: int, model: Model) -> Finding
         odd = tuple(rank for rank in culprits if usual.get(rank, "") not in ("", kinds[rank]))
         if odd:
             rank = odd[0]
-            return silent(
+            return finding_of(
                 recording,
                 "DDP508",
                 f"The batch of forward {turn} has another structure on {phrases.ranks(odd)}.",
@@ -126,7 +127,7 @@ def _unused(recording: Recording, number: int, model: Model) -> Finding | None:
         culprits = minority(told)
         everybody = set.intersection(*(set(names) for names in told.values()))
         tensors = tuple(dict.fromkeys(n for names in told.values() for n in names if n not in everybody))
-        return silent(
+        return finding_of(
             recording,
             "DDP402",
             f"In backward {turn} {phrases.ranks(culprits)} {phrases.verb(culprits, 'uses', 'use')} other parameters of "
@@ -169,7 +170,7 @@ def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
     if len({graph.split(" < ")[-1] for graph, _ in how.values()}) > 1 and not _reduction_alone(how):
         return None  # another loss altogether: a branch, not a scale
     samples = turns[0]
-    return silent(
+    return finding_of(
         recording,
         "DDP409",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'scales', 'scale')} the loss otherwise than the others: its gradients "
@@ -206,7 +207,7 @@ def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
         return None
     samples = odd[0]
     ranks = tuple(sorted(samples))
-    return silent(
+    return finding_of(
         recording,
         "DDP409",
         "Every rank clips its gradients by its own norm: they are not synchronised at that moment.",
@@ -243,7 +244,7 @@ def _scaler(recording: Recording, number: int, model: Model) -> Finding | None:
                 "Load the scaler's state on every rank.",
             )
         if culprits:
-            return silent(
+            return finding_of(
                 recording,
                 "DDP409",
                 f"The scale of the GradScaler differs between ranks since its update {turn}.",
@@ -278,7 +279,7 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
     samples = next(iter(by_turn(recording, number, "forward").values()))
     loaded = any(p.name.startswith("loader") for rank in culprits for p in recording.ranks[rank].phases)
     severity: Severity = "error" if loaded and turns >= _ALIKE else "warning"
-    return silent(
+    return finding_of(
         recording,
         "DDP501",
         f"{phrases.ranks(culprits, True)} see the same batches in all {turns} forwards that were compared.",

@@ -9,25 +9,28 @@ script changed them in between.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import (
     Difference,
     by_turn,
     changed_since,
+    comparable,
     differing,
     extent,
     first_difference,
     minority,
     models_of,
+    units_of,
 )
+from ddpnb.analysis.silent.optimizers import hyper_differ, other_update, steps_differ
+from ddpnb.analysis.silent.synchronisation import bypassed, never_synchronised, sync_differs
+from ddpnb.analysis.silent.telling import counted, finding_of, how_far, known, loads, placed, site_of
+from ddpnb.analysis.silent.unwrapped import by_hand
 from ddpnb.analysis.source import suspects
-from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding, Severity
-from ddpnb.model.recording import Phase, Recording
-from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Model
 from ddpnb.model.samples import tensor_name
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -47,22 +50,17 @@ def find(recording: Recording) -> list[Finding]:
     return found
 
 
-def comparable(models: Mapping[int, Model]) -> bool:
-    """Whether these are replicas: wrapped alike, on one group, with the same tensors."""
-    return len({(m.wrapper, m.group, tuple((t.name, t.shape) for t in m.tensors)) for m in models.values()}) == 1
-
-
 def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Finding | None:
     model = models[min(models)]
     ignored = {tensor.name for tensor in model.tensors if tensor.ignored}
-    parameters = [u for u in _units(recording, number) if not _is_buffer(model, u) and tensor_name(u) not in ignored]
+    parameters = [u for u in units_of(recording, number) if not _is_buffer(model, u) and tensor_name(u) not in ignored]
     drift = first_difference(recording, number, names=parameters)
     if not model.wrapper:
-        return _by_hand(recording, number, model)
+        return by_hand(recording, number, model)
     for cause in (
-        _bypassed(recording, number, model, drift),
-        _sync_differs(recording, number, model),
-        _hyper_differ(recording, number, model),
+        bypassed(recording, number, model, drift),
+        sync_differs(recording, number, model),
+        hyper_differ(recording, number, model),
         _drifted(recording, model, drift),
         _buffers(recording, number, model),
         _left_alone(recording, number, model, ignored),
@@ -72,146 +70,8 @@ def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Fi
     return None
 
 
-def _units(recording: Recording, number: int) -> list[str]:
-    """All parts of tensors that occur in the samples of a model, in the model's order."""
-    found: dict[str, None] = {}
-    for record in recording.ranks.values():
-        for sample in record.samples:
-            if sample.model == number:
-                found.update(dict.fromkeys(sample.digests))
-    return list(found)
-
-
 def _is_buffer(model: Model, unit: str) -> bool:
     return any(tensor.name == unit.partition("[")[0] for tensor in model.buffers)
-
-
-# -- gradients that were not synchronised
-
-
-def _bypassed(recording: Recording, number: int, model: Model, drift: Difference | None) -> Finding | None:
-    """DDP407: backward and optimizer steps without a forward of the wrapper."""
-    for turn, samples in by_turn(recording, number, "gradients").items():
-        past = {r: s for r, s in samples.items() if s.number("backwards") and not s.number("forwards")}
-        if not past:
-            continue
-        if len(past) == len(samples) and (drift is None or (drift.kind, drift.turn) < ("gradients", turn)):
-            return None  # they agree all the same: somebody averages by hand
-        culprits = tuple(sorted(past))
-        waiting = tuple(rank for rank in sorted(samples) if rank not in past)
-        where = tuple((rank, suspects.bypass(recording, sample)) for rank, sample in sorted(past.items()))
-        return Finding(
-            "DDP407",
-            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'trains', 'train')} the wrapped {model.module} "
-            f"without going through {model.wrapper}: no gradient of it is synchronised.",
-            culprits,
-            waiting,
-            None,
-            _known(where),
-            (
-                f"Before optimizer step {turn} the module ran backward on {phrases.ranks(culprits)}, but "
-                f"{model.wrapper}'s own forward was never called since the step before.",
-                *_differ(drift),
-            ),
-            f"Call the wrapper itself: output = model(input), not model.module(input). {model.wrapper} is what "
-            "prepares the synchronisation of the gradients.",
-            tensors=drift.tensors[:20] if drift else (),
-        )
-    return None
-
-
-def _sync_differs(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP408: forwards under no_sync on some ranks, or accumulation over other numbers of forwards."""
-    for turn, samples in by_turn(recording, number, "forward").items():
-        flags = {rank: sample.number("sync") for rank, sample in samples.items()}
-        culprits = minority(flags)
-        if culprits:
-            says = {1.0: "synchronises", 0.0: "is under no_sync"}
-            evidence = [
-                f"{phrases.ranks([r for r in samples if flags[r] == flag], True)}: forward {turn} {words}."
-                for flag, words in says.items()
-                if flag in flags.values()
-            ]
-            return silent(
-                recording,
-                "DDP408",
-                f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'does', 'do')} not synchronise gradients in the "
-                f"same backward passes as the others, from forward {turn} of {model.module} on.",
-                samples,
-                culprits,
-                evidence,
-                "Enter no_sync() on all ranks in the same micro-steps: decide by the step's number alone, and let all "
-                "ranks accumulate over equally many batches.",
-                suspects.SYNC,
-            )
-    for turn, samples in by_turn(recording, number, "gradients").items():
-        counts = {rank: sample.number("synced") for rank, sample in samples.items()}
-        culprits = minority(counts)
-        # A forward whose backward was left out is another matter.
-        complete = all(s.number("forwards") and s.number("forwards") == s.number("backwards") for s in samples.values())
-        if culprits and complete and not _rarely(recording, number):
-            return silent(
-                recording,
-                "DDP408",
-                f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} optimizer step {turn} after "
-                "another number of synchronised backward passes than the others.",
-                samples,
-                culprits,
-                [
-                    f"Rank {rank}: {sample.number('forwards') or 0:.0f} forwards, {count or 0:.0f} of them synchronised, "
-                    f"before optimizer step {turn}."
-                    for (rank, sample), count in zip(
-                        sorted(samples.items()), [counts[r] for r in sorted(counts)], strict=True
-                    )
-                ][:8],
-                "Accumulate over equally many batches on all ranks, and step the optimizer after the same ones.",
-                suspects.SYNC,
-            )
-    return None
-
-
-def _rarely(recording: Recording, number: int) -> bool:
-    """Whether most optimizer steps follow a single forward: then steps were left out, not batches accumulated."""
-    counts = [
-        s.number("forwards")
-        for r in recording.ranks.values()
-        for s in r.samples
-        if (s.model, s.kind) == (number, "gradients")
-    ]
-    return sum(count == 1 for count in counts) > len(counts) / 2
-
-
-# -- parameters that part
-
-
-def _hyper_differ(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP410: the optimizers' own settings differ."""
-    skip = {"forwards", "synced", "backwards", "bypass", "bypass_site", "outstanding"}
-    for turn, samples in by_turn(recording, number, "gradients").items():
-        if len(samples) < 2:
-            continue
-        names = dict.fromkeys(name for sample in samples.values() for name in sample.facts if name not in skip)
-        for name in names:
-            values = {rank: sample.facts.get(name) for rank, sample in samples.items()}
-            culprits = minority(values)
-            if culprits:
-                told = sorted({str(value): None for value in values.values()})
-                return silent(
-                    recording,
-                    "DDP410",
-                    f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'takes', 'take')} optimizer step {turn} of "
-                    f"{model.module} with another {name} than the others.",
-                    samples,
-                    culprits,
-                    [
-                        f"{name} is {_number(value)} on {phrases.ranks([r for r in values if str(values[r]) == value])}."
-                        for value in told[:6]
-                    ],
-                    "Give the optimizer the same settings on all ranks, and step schedulers on all ranks alike "
-                    "(decide by values that all ranks share: reduce the metric first).",
-                    suspects.OPTIMIZER,
-                )
-    return None
 
 
 def _drifted(recording: Recording, model: Model, found: Difference | None) -> Finding | None:
@@ -223,7 +83,7 @@ def _drifted(recording: Recording, model: Model, found: Difference | None) -> Fi
         return _gradients(recording, model, found)
     if found.turn == 1:
         return _unlike_from_the_start(recording, model, found)
-    return _other_update(recording, model, found)
+    return other_update(recording, model, found)
 
 
 def _unlike_from_the_start(recording: Recording, model: Model, found: Difference) -> Finding:
@@ -231,19 +91,19 @@ def _unlike_from_the_start(recording: Recording, model: Model, found: Difference
     told = "what the wrapper broadcast did not reach them"
     if model.options.get("init_sync") is False:
         told = "it was made with init_sync=False, so nothing was broadcast"
-    finding = silent(
+    finding = finding_of(
         recording,
         "DDP405",
         f"The replicas of {model.module} are not the same when they are wrapped: {told}.",
         found.samples,
         found.odd,
-        _differ(found),
+        how_far(found),
         "Let the wrapper broadcast (init_sync=True, the default), or make sure that all ranks start from the same values.",
         suspects.NONE,
         tensors=found.tensors,
     )
     models = models_of(recording)[found.model]
-    return _with_where(finding, _known((rank, m.site) for rank, m in sorted(models.items())))
+    return placed(finding, known((rank, m.site) for rank, m in sorted(models.items())))
 
 
 def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
@@ -251,7 +111,7 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
     turns = by_turn(recording, found.model, "forward")
     steps = {rank: sample.step for rank, sample in found.samples.items()}
     if len(set(steps.values())) > 1:  # a rank that has stepped less often
-        return _steps_differ(recording, model, found, steps)
+        return steps_differ(recording, model, found, steps)
     changed = changed_since(recording, found, found.units)
     culprits = changed if changed and len(changed) < len(found.samples) else found.odd
     loaded = loads(recording, "model")
@@ -264,16 +124,16 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
     loaders = tuple(rank for rank, phases in sorted(early.items()) if phases)
     evidence = [
         f"Before forward {found.turn} (after {found.samples[culprits[0]].step} optimizer steps) "
-        f"{_count(found.tensors)} {phrases.verb(culprits, 'is', 'are') if len(found.tensors) == 1 else 'are'} no longer the same: {', '.join(found.tensors[:6])}.",
+        f"{counted(found.tensors)} {phrases.verb(culprits, 'is', 'are') if len(found.tensors) == 1 else 'are'} no longer the same: {', '.join(found.tensors[:6])}.",
     ]
     if changed:
         evidence.append(
             f"{phrases.ranks(changed, True)} changed them after the optimizer's step, outside of training; the others did not."
         )
-    evidence += _differ(found)
+    evidence += how_far(found)
     if found.turn - 1 in turns:
         evidence.append(f"At forward {found.turn - 1} all ranks still held the same.")
-    sites = {rank: _site(phases[-1]) for rank, phases in early.items() if phases}
+    sites = {rank: site_of(phases[-1]) for rank, phases in early.items() if phases}
     read = [r for r in loaders if any(p.name == "checkpoint read" for p in recording.ranks[r].phases)]
     if read and len(loaders) < len(found.samples):
         return Finding(
@@ -283,13 +143,13 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
             loaders,
             tuple(rank for rank in sorted(found.samples) if rank not in loaders),
             None,
-            _known(tuple((rank, sites[rank]) for rank in loaders)),
+            known(tuple((rank, sites[rank]) for rank in loaders)),
             tuple(evidence),
             "Load the checkpoint on all ranks, or on rank 0 before the model is wrapped: DistributedDataParallel "
             "broadcasts parameters and buffers from rank 0 when it is made, and never again.",
             tensors=found.tensors[:20],
         )
-    finding = silent(
+    finding = finding_of(
         recording,
         "DDP405",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'holds', 'hold')} other parameters of {model.module} than the "
@@ -303,34 +163,14 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
         tensors=found.tensors,
     )
     if loaders == culprits:  # what they loaded came from their own memory, and this is where
-        finding = _with_where(finding, _known((rank, sites[rank]) for rank in culprits))
+        finding = placed(finding, known((rank, sites[rank]) for rank in culprits))
     return finding
-
-
-def _steps_differ(recording: Recording, model: Model, found: Difference, steps: dict[int, int]) -> Finding:
-    culprits = minority(steps)
-    return silent(
-        recording,
-        "DDP410",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'has', 'have')} made another number of optimizer steps than the "
-        f"others by forward {found.turn} of {model.module}.",
-        found.samples,
-        culprits,
-        [
-            f"Rank {rank}: {count} optimizer steps before forward {found.turn}."
-            for rank, count in sorted(steps.items())[:8]
-        ]
-        + _differ(found),
-        "Step the optimizer on all ranks or on none: decide together (reduce the flag first).",
-        suspects.OPTIMIZER,
-        tensors=found.tensors,
-    )
 
 
 def _gradients(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP409: synchronised gradients that differ when the optimizer takes them."""
     if all(s.number("forwards") and s.number("synced") == 0 for s in found.samples.values()):
-        return _never_synchronised(recording, model, found)
+        return never_synchronised(recording, model, found)
     absent = {
         rank for rank, s in found.samples.items() if any(s.digests[u].hash == 0 for u in found.units if u in s.digests)
     }
@@ -339,11 +179,11 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
     evidence = [
         f"All ranks held the same parameters in the forward before, and {model.wrapper} synchronised; yet before optimizer "
         f"step {found.turn} the gradients of {', '.join(found.tensors[:6])} differ.",
-        *_differ(found),
+        *how_far(found),
     ]
     if missing:
         evidence.append(f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'has', 'have')} no gradient for them.")
-    return silent(
+    return finding_of(
         recording,
         "DDP409",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'changes', 'change')} the gradients of {model.module} after they were "
@@ -357,158 +197,9 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
     )
 
 
-def _never_synchronised(recording: Recording, model: Model, found: Difference) -> Finding:
-    """DDP408: no forward since the step before was one after which backward synchronises, on any rank."""
-    return silent(
-        recording,
-        "DDP408",
-        f"No rank synchronises the gradients of {model.module} before optimizer step {found.turn}.",
-        found.samples,
-        tuple(sorted(found.samples)),
-        [
-            f"Rank {rank}: {sample.number('forwards'):.0f} forwards since the step before, all of them under no_sync()."
-            for rank, sample in sorted(found.samples.items())[:8]
-        ]
-        + _differ(found),
-        "Leave no_sync() before the last backward of each step, also where the batches of an epoch do not come out even.",
-        suspects.SYNC,
-        tensors=found.tensors,
-        wanted=re.compile(r"no_sync|require_backward_grad_sync"),
-    )
-
-
-def _other_update(recording: Recording, model: Model, found: Difference) -> Finding:
-    """DDP410 or DDP605: the same parameters and gradients, yet other parameters after the step."""
-    restored = {
-        rank: [p for p in phases if p.began_ns <= found.samples[rank].at_ns]
-        for rank, phases in loads(recording, "optimizer").items()
-        if rank in found.samples
-    }
-    loaders = tuple(rank for rank, phases in sorted(restored.items()) if phases)
-    evidence = [
-        f"Parameters and gradients agreed before optimizer step {found.turn - 1}; after it {', '.join(found.tensors[:6])} differ: "
-        "the optimizers' own states are not the same.",
-        *_differ(found),
-    ]
-    if loaders and len(loaders) < len(found.samples):
-        return Finding(
-            "DDP605",
-            f"{phrases.ranks(loaders, True)} restored the state of the optimizer, the others did not: the replicas part at "
-            f"optimizer step {found.turn - 1}.",
-            loaders,
-            tuple(rank for rank in sorted(found.samples) if rank not in loaders),
-            None,
-            _known(tuple((rank, _site(restored[rank][-1])) for rank in loaders)),
-            tuple(evidence),
-            "Load the optimizer's (and the scaler's) state on every rank.",
-            tensors=found.tensors[:20],
-        )
-    return silent(
-        recording,
-        "DDP410",
-        f"The optimizer of {phrases.ranks(found.odd)} changes {model.module} otherwise than that of the others, from step "
-        f"{found.turn - 1} on.",
-        found.samples,
-        found.odd,
-        evidence,
-        "Build the optimizer alike on all ranks, and load or reset its state on all of them.",
-        suspects.OPTIMIZER,
-        tensors=found.tensors,
-    )
-
-
-def together(recording: Recording, number: int, models: Mapping[int, Model]) -> bool:
-    """Whether these models are replicas of each other, and not merely alike: wrapped, or kept equal by hand."""
-    model = models[min(models)]
-    return comparable(models) and bool(model.wrapper or _by_hand_together(recording, number, model) is not None)
-
-
-def _by_hand_together(recording: Recording, number: int, model: Model) -> list[str] | None:
-    """The states in which all ranks held the same, step by step; None where nothing says that these are replicas.
-
-    They are if their gradients are averaged, or if they stayed equal over two steps.
-    """
-    ranks = len(recording.ranks)
-    updated = {t: s for t, s in by_turn(recording, number, "updated").items() if len(s) == ranks}
-    gradients = [s for s in by_turn(recording, number, "gradients").values() if len(s) == ranks]
-    averaged = [
-        s for s in gradients if not differing(s) and any(d.hash for d in next(iter(s.values())).digests.values())
-    ]
-    agreed = []
-    for samples in updated.values():
-        if differing(samples):
-            break
-        agreed.append(str(sorted((name, d.hash) for name, d in next(iter(samples.values())).digests.items())))
-    proven = len(set(agreed)) > 1 or (len(averaged) > 1 and not _inputs_never_differ(recording))
-    return agreed if proven or model.options.get("sharded") else None
-
-
-def _by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
-    """A model without a wrapper, if the ranks' are replicas."""
-    agreed = _by_hand_together(recording, number, model)
-    if agreed is None:
-        return None
-    sharded = bool(model.options.get("sharded"))
-    hyper = _hyper_differ(recording, number, model)
-    found = first_difference(recording, number, kinds=("updated",))
-    if hyper is not None or found is None:
-        return hyper
-    if sharded:
-        evidence = (
-            "The rest of the model is sharded; these parameters are not, and nobody synchronises their gradients."
-        )
-    elif agreed:
-        evidence = (
-            f"After {len(agreed)} optimizer steps all ranks held the same parameters, and no longer after the next."
-        )
-    else:
-        evidence = "The gradients are averaged in every step, but the parameters were never the same."
-    return silent(
-        recording,
-        "DDP405",
-        f"{phrases.ranks(found.odd, True)} {phrases.verb(found.odd, 'holds', 'hold')} other parameters than the others since optimizer "
-        f"step {found.turn}: {', '.join(found.tensors[:3])}.",
-        found.samples,
-        found.odd,
-        [evidence, *_differ(found)],
-        "Let all ranks start from the same values (broadcast into the parameters themselves) and average the gradients of "
-        "all parameters before every step, or let DistributedDataParallel do it.",
-        suspects.PARAMETERS,
-        tensors=found.tensors,
-        wanted=None if agreed or sharded else re.compile(r"broadcast"),
-    )
-
-
-def _taken_early(recording: Recording, number: int) -> Finding | None:
-    """DDP316: the optimizer takes gradients whose averaging is still on its way."""
-    for turn, samples in by_turn(recording, number, "gradients").items():
-        ranks = tuple(sorted(rank for rank, sample in samples.items() if sample.number("outstanding")))
-        if ranks and len(samples) > 1 and differing(samples):
-            return Finding(
-                "DDP316",
-                f"Optimizer step {turn} takes gradients while calls that average them are still on their way on {phrases.ranks(ranks)}.",
-                tuple(sorted(samples)),
-                (),
-                None,
-                _known((rank, sample.site) for rank, sample in sorted(samples.items())),
-                tuple(
-                    f"Rank {rank}: {samples[rank].number('outstanding'):.0f} calls that nobody has waited for."
-                    for rank in ranks[:8]
-                ),
-                "Wait for all handles (for work in pending: work.wait()) before optimizer.step().",
-            )
-    return None
-
-
-def _inputs_never_differ(recording: Recording) -> bool:
-    """Whether all ranks had the same losses: equal gradients then prove nothing."""
-    losses = [tuple(s.number("loss") for s in r.samples if s.kind == "backward") for r in recording.ranks.values()]
-    return len(set(losses)) < 2
-
-
 def _left_alone(recording: Recording, number: int, model: Model, ignored: set[str]) -> Finding | None:
     """DDP405: parameters that the wrapper was told to ignore, that began alike and are trained apart."""
-    units = [unit for unit in _units(recording, number) if tensor_name(unit) in ignored]
+    units = [unit for unit in units_of(recording, number) if tensor_name(unit) in ignored]
     turns = by_turn(recording, number, "forward")
     if not units or 1 not in turns or len(turns[1]) < 2 or differing(turns[1], units):
         return None
@@ -516,14 +207,14 @@ def _left_alone(recording: Recording, number: int, model: Model, ignored: set[st
     if found is None:
         return None
     ranks = tuple(sorted(found.samples))
-    return silent(
+    return finding_of(
         recording,
         "DDP405",
         f"{', '.join(found.tensors[:3])} of {model.module} {phrases.verb(set(range(len(found.tensors))), 'is', 'are')} left out by {model.wrapper} and "
         f"{phrases.verb(set(range(len(found.tensors))), 'differs', 'differ')} between ranks since forward {found.turn}.",
         found.samples,
         ranks,
-        ["The ranks began with the same values, and the optimizer trains them on each rank apart.", *_differ(found)],
+        ["The ranks began with the same values, and the optimizer trains them on each rank apart.", *how_far(found)],
         "Let the wrapper have all parameters that are trained, or synchronise these gradients by hand.",
         suspects.NONE,
         tensors=found.tensors,
@@ -533,7 +224,7 @@ def _left_alone(recording: Recording, number: int, model: Model, ignored: set[st
 
 def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP406: buffers differ in a forward, where nothing brings them together."""
-    names = [unit for unit in _units(recording, number) if _is_buffer(model, unit)]
+    names = [unit for unit in units_of(recording, number) if _is_buffer(model, unit)]
     if not names:
         return None
     told = [p.facts for r in recording.ranks.values() for p in r.phases if p.name == "buffers synced"]
@@ -558,7 +249,7 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
             if not broadcast
             else f"{model.wrapper} has broadcast them, and they differ all the same."
         )
-        finding = silent(
+        finding = finding_of(
             recording,
             "DDP406",
             f"The buffers of {model.module} differ between ranks since forward {turn}: {', '.join(tensors[:3])}"
@@ -574,71 +265,6 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
         )
         if statistics:  # nobody did it: the line is where the model was wrapped
             places = tuple((rank, m.site) for rank, m in sorted(models_of(recording)[number].items()))
-            finding = _with_where(finding, _known(places))
+            finding = placed(finding, known(places))
         return finding
     return None
-
-
-# -- words and places
-
-
-def loads(recording: Recording, what: str) -> dict[int, list[Phase]]:
-    """For each rank the events in which a state was loaded into a model (or optimizer, scaler)."""
-    return {
-        rank: [p for p in record.phases if p.name == "state loaded" and p.facts.get("what") == what]
-        for rank, record in recording.ranks.items()
-    }
-
-
-def _site(phase: Phase) -> Site:
-    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
-
-
-def _known(places: Iterable[tuple[int, Site]]) -> tuple[tuple[int, Site], ...]:
-    return tuple((rank, site) for rank, site in places if site != NO_SITE)
-
-
-def _with_where(finding: Finding, where: tuple[tuple[int, Site], ...]) -> Finding:
-    return replace(finding, where=where)
-
-
-def _differ(found: Difference | None) -> list[str]:
-    if found is None:
-        return []
-    for unit in found.units:
-        told = extent(found.samples, unit)
-        if told:
-            return [f"{unit}: norm {told}."]
-    return []
-
-
-def _count(tensors: tuple[str, ...]) -> str:
-    return f"{len(tensors)} tensor{'s' * (len(tensors) != 1)}"
-
-
-def _number(text: str) -> str:
-    try:
-        return f"{float(text):.6g}"
-    except ValueError:
-        return text
-
-
-def silent(
-    recording: Recording,
-    code: str,
-    summary: str,
-    samples: Mapping[int, Sample],
-    culprits: tuple[int, ...],
-    evidence: Iterable[str],
-    remedy: str,
-    words: suspects.Words,
-    tensors: tuple[str, ...] = (),
-    severity: Severity = "error",
-    wanted: suspects.Words | None = None,
-) -> Finding:
-    """A finding whose culprits are pointed to by their source: a line that only they run, if there is one."""
-    waiting = tuple(rank for rank in sorted(samples) if rank not in culprits)
-    places, reasons = suspects.lines(recording, samples, culprits, words, tensors, wanted)
-    return Finding(
-        code, summary, culprits, waiting, None, _known(places), (*evidence, *reasons), remedy, severity, tensors[:20]
-    )

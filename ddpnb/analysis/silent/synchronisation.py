@@ -1,0 +1,125 @@
+"""Gradients that were never synchronised, on some ranks or on all."""
+
+from __future__ import annotations
+
+import re
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.silent.drift import Difference, by_turn, minority
+from ddpnb.analysis.silent.telling import finding_of, how_far, known
+from ddpnb.analysis.source import suspects
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Model
+
+
+def bypassed(recording: Recording, number: int, model: Model, drift: Difference | None) -> Finding | None:
+    """DDP407: backward and optimizer steps without a forward of the wrapper."""
+    for turn, samples in by_turn(recording, number, "gradients").items():
+        past = {r: s for r, s in samples.items() if s.number("backwards") and not s.number("forwards")}
+        if not past:
+            continue
+        if len(past) == len(samples) and (drift is None or (drift.kind, drift.turn) < ("gradients", turn)):
+            return None  # they agree all the same: somebody averages by hand
+        culprits = tuple(sorted(past))
+        waiting = tuple(rank for rank in sorted(samples) if rank not in past)
+        where = tuple((rank, suspects.bypass(recording, sample)) for rank, sample in sorted(past.items()))
+        return Finding(
+            "DDP407",
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'trains', 'train')} the wrapped {model.module} "
+            f"without going through {model.wrapper}: no gradient of it is synchronised.",
+            culprits,
+            waiting,
+            None,
+            known(where),
+            (
+                f"Before optimizer step {turn} the module ran backward on {phrases.ranks(culprits)}, but "
+                f"{model.wrapper}'s own forward was never called since the step before.",
+                *how_far(drift),
+            ),
+            f"Call the wrapper itself: output = model(input), not model.module(input). {model.wrapper} is what "
+            "prepares the synchronisation of the gradients.",
+            tensors=drift.tensors[:20] if drift else (),
+        )
+    return None
+
+
+def sync_differs(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP408: forwards under no_sync on some ranks, or accumulation over other numbers of forwards."""
+    for turn, samples in by_turn(recording, number, "forward").items():
+        flags = {rank: sample.number("sync") for rank, sample in samples.items()}
+        culprits = minority(flags)
+        if culprits:
+            says = {1.0: "synchronises", 0.0: "is under no_sync"}
+            evidence = [
+                f"{phrases.ranks([r for r in samples if flags[r] == flag], True)}: forward {turn} {words}."
+                for flag, words in says.items()
+                if flag in flags.values()
+            ]
+            return finding_of(
+                recording,
+                "DDP408",
+                f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'does', 'do')} not synchronise gradients in the "
+                f"same backward passes as the others, from forward {turn} of {model.module} on.",
+                samples,
+                culprits,
+                evidence,
+                "Enter no_sync() on all ranks in the same micro-steps: decide by the step's number alone, and let all "
+                "ranks accumulate over equally many batches.",
+                suspects.SYNC,
+            )
+    for turn, samples in by_turn(recording, number, "gradients").items():
+        counts = {rank: sample.number("synced") for rank, sample in samples.items()}
+        culprits = minority(counts)
+        # A forward whose backward was left out is another matter.
+        complete = all(s.number("forwards") and s.number("forwards") == s.number("backwards") for s in samples.values())
+        if culprits and complete and not _rarely(recording, number):
+            return finding_of(
+                recording,
+                "DDP408",
+                f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} optimizer step {turn} after "
+                "another number of synchronised backward passes than the others.",
+                samples,
+                culprits,
+                [
+                    f"Rank {rank}: {sample.number('forwards') or 0:.0f} forwards, {count or 0:.0f} of them synchronised, "
+                    f"before optimizer step {turn}."
+                    for (rank, sample), count in zip(
+                        sorted(samples.items()), [counts[r] for r in sorted(counts)], strict=True
+                    )
+                ][:8],
+                "Accumulate over equally many batches on all ranks, and step the optimizer after the same ones.",
+                suspects.SYNC,
+            )
+    return None
+
+
+def never_synchronised(recording: Recording, model: Model, found: Difference) -> Finding:
+    """DDP408: no forward since the step before was one after which backward synchronises, on any rank."""
+    return finding_of(
+        recording,
+        "DDP408",
+        f"No rank synchronises the gradients of {model.module} before optimizer step {found.turn}.",
+        found.samples,
+        tuple(sorted(found.samples)),
+        [
+            f"Rank {rank}: {sample.number('forwards'):.0f} forwards since the step before, all of them under no_sync()."
+            for rank, sample in sorted(found.samples.items())[:8]
+        ]
+        + how_far(found),
+        "Leave no_sync() before the last backward of each step, also where the batches of an epoch do not come out even.",
+        suspects.SYNC,
+        tensors=found.tensors,
+        wanted=re.compile(r"no_sync|require_backward_grad_sync"),
+    )
+
+
+def _rarely(recording: Recording, number: int) -> bool:
+    """Whether most optimizer steps follow a single forward: then steps were left out, not batches accumulated."""
+    counts = [
+        s.number("forwards")
+        for r in recording.ranks.values()
+        for s in r.samples
+        if (s.model, s.kind) == (number, "gradients")
+    ]
+    return sum(count == 1 for count in counts) > len(counts) / 2

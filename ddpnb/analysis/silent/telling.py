@@ -1,0 +1,75 @@
+"""How a finding about replicas is told: by how much they differ, where, and from which line on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ddpnb.analysis.silent.drift import Difference, extent
+from ddpnb.analysis.source import suspects
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.findings import Finding, Severity
+from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.replicas import Sample
+
+
+def finding_of(
+    recording: Recording,
+    code: str,
+    summary: str,
+    samples: Mapping[int, Sample],
+    culprits: tuple[int, ...],
+    evidence: Iterable[str],
+    remedy: str,
+    words: suspects.Words,
+    tensors: tuple[str, ...] = (),
+    severity: Severity = "error",
+    wanted: suspects.Words | None = None,
+) -> Finding:
+    """A finding whose culprits are pointed to by their source: a line that only they run, if there is one."""
+    waiting = tuple(rank for rank in sorted(samples) if rank not in culprits)
+    places, reasons = suspects.lines(recording, samples, culprits, words, tensors, wanted)
+    return Finding(
+        code, summary, culprits, waiting, None, known(places), (*evidence, *reasons), remedy, severity, tensors[:20]
+    )
+
+
+def loads(recording: Recording, what: str) -> dict[int, list[Phase]]:
+    """For each rank the events in which a state was loaded into a model (or optimizer, scaler)."""
+    return {
+        rank: [p for p in record.phases if p.name == "state loaded" and p.facts.get("what") == what]
+        for rank, record in recording.ranks.items()
+    }
+
+
+def site_of(phase: Phase) -> Site:
+    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
+
+
+def known(places: Iterable[tuple[int, Site]]) -> tuple[tuple[int, Site], ...]:
+    return tuple((rank, site) for rank, site in places if site != NO_SITE)
+
+
+def placed(finding: Finding, where: tuple[tuple[int, Site], ...]) -> Finding:
+    return replace(finding, where=where)
+
+
+def how_far(found: Difference | None) -> list[str]:
+    if found is None:
+        return []
+    for unit in found.units:
+        told = extent(found.samples, unit)
+        if told:
+            return [f"{unit}: norm {told}."]
+    return []
+
+
+def counted(tensors: tuple[str, ...]) -> str:
+    return f"{len(tensors)} tensor{'s' * (len(tensors) != 1)}"
+
+
+def as_number(text: str) -> str:
+    try:
+        return f"{float(text):.6g}"
+    except ValueError:
+        return text
