@@ -14,7 +14,7 @@ from dataclasses import replace
 from ddpnb.analysis import aftermath, phrases, settings
 from ddpnb.analysis.messages.explain import explain
 from ddpnb.analysis.messages.explained import Explained, blamed
-from ddpnb.analysis.silent import traffic, wrapping
+from ddpnb.analysis.silent import replicas, traffic, wrapping
 from ddpnb.analysis.silent.drift import models_of
 from ddpnb.analysis.waiting import workers
 from ddpnb.analysis.waiting.standing import Standing, where
@@ -145,7 +145,6 @@ def _set_up_wrongly(recording: Recording, _: dict[int, Standing], finding: Findi
 
 def _not_synchronised(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """Others wait in backward for gradients that a rank does not send: bypassed, under no_sync, unused."""
-    from ddpnb.analysis.silent import replicas
 
     if (
         not any(_inside(standings[r], ("backward",)) for r in finding.waiting if r in standings)
