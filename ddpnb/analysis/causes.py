@@ -145,7 +145,6 @@ def _set_up_wrongly(recording: Recording, _: dict[int, Standing], finding: Findi
 
 def _not_synchronised(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """Others wait in backward for gradients that a rank does not send: bypassed, under no_sync, unused."""
-
     if (
         not any(_inside(standings[r], ("backward",)) for r in finding.waiting if r in standings)
         and finding.code != "DDP308"
