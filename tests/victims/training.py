@@ -87,7 +87,7 @@ def evaluate_on_zero(rank):
     model = train(rank, 3)
     model.train()
     if rank == 0:
-        model(torch.randn(6, 8))  # waiting: evaluate_on_zero
+        model(torch.randn(6, 8))  # culprit: evaluate_on_zero
 
 
 def wrapped_on_some(rank):

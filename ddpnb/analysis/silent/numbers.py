@@ -43,16 +43,19 @@ def _not_finite(recording: Recording, number: int, model: Model) -> Finding | No
             bad_input = bad_input or bad_loss
     if bad_input is not None:
         turn, samples, culprits = bad_input
+        left_out = _left_out(recording, number, turn, samples)
+        evidence = [f"The inputs of {model.wrapper or model.module} are finite on the other ranks and were so before."]
         return finding_of(
             recording,
             "DDP508",
             f"The batch of forward {turn} holds NaN or infinity on {phrases.ranks(culprits)} only.",
             samples,
             culprits,
-            [f"The inputs of {model.wrapper or model.module} are finite on the other ranks and were so before."],
+            [*evidence, *(["No rank ran backward with it."] if left_out else [])],
             "Check samples when they are read (torch.isfinite), and leave a bad one out on all ranks alike: "
             "through the averaged gradients it spoils every replica.",
             suspects.DATA,
+            severity="warning" if left_out else "error",
         )
     if bad_loss is not None:
         turn, samples, culprits = bad_loss
@@ -69,6 +72,14 @@ def _not_finite(recording: Recording, number: int, model: Model) -> Finding | No
             suspects.DATA,
         )
     return None
+
+
+def _left_out(recording: Recording, number: int, turn: int, samples: Mapping[int, Sample]) -> bool:
+    """Whether every rank went on to the next forward without having run backward through this one."""
+    after = by_turn(recording, number, "forward").get(turn + 1, {})
+    backwards = [one for ones in by_turn(recording, number, "backward").values() for one in ones.items()]
+    between = any(samples[r].at_ns < one.at_ns < after[r].at_ns for r, one in backwards if r in samples and r in after)
+    return bool(backwards) and set(after) == set(samples) and not between
 
 
 def _first_bad(turns: Mapping[int, dict[int, Sample]], bad):  # noqa: ANN001, ANN202

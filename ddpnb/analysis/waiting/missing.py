@@ -11,7 +11,7 @@ from ddpnb.analysis.waiting import away, startup
 from ddpnb.analysis.waiting.mismatch import uneven_iterations
 from ddpnb.analysis.waiting.standing import Kind, Standing, where
 from ddpnb.analysis.waiting.waits import Wait, address_of
-from ddpnb.model.calls import Call, CallState
+from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
@@ -98,6 +98,7 @@ def _p2p(
     ended: list[int],
 ) -> Finding:
     p2p = {rank: call for rank, call in calls.items() if call.is_p2p}
+    places: dict[int, Site] = {}
     rest = sorted(set(calls) - set(p2p))
     peers = sorted({peer for rank in p2p for peer in waits[rank].missing if peer not in p2p and peer in standings})
     evidence = [
@@ -130,6 +131,7 @@ def _p2p(
             )
             summary = f"{phrases.ranks(sorted(p2p), True)} {phrases.verb(set(p2p), 'waits', 'wait')} for a send of rank {peer} whose Work was thrown away."
             remedy = "Keep what isend returns, and wait() for it."
+            places |= {peer: call.site}
     else:
         culprits, waiting = sorted(p2p), rest
         summary = (
@@ -144,7 +146,7 @@ def _p2p(
         tuple(culprits),
         tuple(waiting),
         first,
-        where(standings, [*culprits, *waiting]),
+        tuple((rank, places.get(rank, site)) for rank, site in where(standings, [*culprits, *waiting])),
         tuple(evidence),
         remedy,
     )

@@ -95,6 +95,27 @@ def test_a_batch_that_holds_no_numbers_is_the_reason_of_such_a_loss(culprits):
     assert "2" in found.summary
 
 
+def test_a_bad_batch_that_all_ranks_left_out_is_a_warning():
+    bad = {"inputs_finite": 0.0}
+
+    def left_out(rank, facts):
+        return step(step(rank).forward(STEP, **facts))
+
+    taken = recorded(some((1,), lambda r: left_out(r, bad), lambda r: left_out(r, {})))
+    found = the_finding(taken)
+    assert (found.code, found.severity, found.culprits) == ("DDP508", "warning", (1,))
+
+
+def test_a_bad_batch_whose_gradients_are_kept_for_the_next_step():
+    bad = {"inputs_finite": 0.0}
+
+    def accumulates(rank, facts):
+        return step(step(rank).forward(STEP, **facts).backward(STEP))
+
+    taken = recorded(some((1,), lambda r: accumulates(r, bad), lambda r: accumulates(r, {})))
+    assert (the_finding(taken).code, the_finding(taken).severity) == ("DDP508", "error")
+
+
 def test_inputs_that_were_only_looked_at_when_the_loss_was_bad():
     taken = recorded(some((1,), lambda r: step(r, backward={"inputs_finite": 0.0, "loss": NAN})))
     assert (the_finding(taken).code, the_finding(taken).culprits) == ("DDP508", (1,))
