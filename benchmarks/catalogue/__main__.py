@@ -45,7 +45,9 @@ def judge(case: Case, n: int, run: Any) -> dict[str, Any]:
     result["culprits"] = chosen is not None and (expected is None or set(chosen.culprits) == expected)
     result["named"] = list(chosen.culprits) if chosen is not None else None
     if case.lines:
-        lines = {site.line for rank, site in chosen.where if rank in chosen.culprits} if chosen is not None else set()
+        # Where nobody is at fault alone, the lines of all count.
+        told = chosen.where if chosen is not None else ()
+        lines = {site.line for rank, site in told if rank in chosen.culprits or expected is None}
         result["line"] = bool(lines & case.lines)
         result["lines"] = sorted(lines)
     result["outcome_right"] = case.outcome in ("any", run.outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.silent.drift import Difference, by_turn, minority
+from ddpnb.analysis.silent.drift import Difference, by_turn, minority, models_of
 from ddpnb.analysis.silent.telling import finding_of, how_far, known
 from ddpnb.analysis.source import suspects
 from ddpnb.model.findings import Finding
@@ -19,7 +19,8 @@ def bypassed(recording: Recording, number: int, model: Model, drift: Difference 
         past = {r: s for r, s in samples.items() if s.number("backwards") and not s.number("forwards")}
         if not past:
             continue
-        if len(past) == len(samples) and (drift is None or (drift.kind, drift.turn) < ("gradients", turn)):
+        everywhere = len(past) == len(models_of(recording)[number])  # a rank without a sample waits for them
+        if everywhere and (drift is None or (drift.kind, drift.turn) < ("gradients", turn)):
             return None  # they agree all the same: somebody averages by hand
         culprits = tuple(sorted(past))
         waiting = tuple(rank for rank in sorted(samples) if rank not in past)

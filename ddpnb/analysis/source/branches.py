@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import warnings
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
-from ddpnb.analysis.source.expressions import whole_text
+from ddpnb.analysis.source.expressions import last_name, whole_text
 
 Relation = Literal["same", "exclusive", "sequence", "unknown"]
 
@@ -45,11 +46,11 @@ def _parsed(source: str) -> ast.Module:
 
 
 Path = list[tuple[ast.AST, str]]
-_LOOPS = (ast.For, ast.While, ast.AsyncFor)
+LOOPS = (ast.For, ast.While, ast.AsyncFor)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def _path(source: str, line: int) -> Path:
+def path_of(source: str, line: int) -> Path:
     """The statements around ``line``, outermost first, each with the arm of it that holds the line.
 
     The arm of the last one is empty: the line is that statement itself, or its header.
@@ -92,7 +93,7 @@ def relation(source: str, one: int, other: int) -> Relation:
     """
     if one == other:
         return "same"
-    paths = _path(source, one), _path(source, other)
+    paths = path_of(source, one), path_of(source, other)
     if not paths[0] or not paths[1]:
         return "unknown"
     own = [_function_of(path) for path in paths]
@@ -130,39 +131,26 @@ def _function_of(path: Path) -> ast.AST | None:
     return next((n for n, arm in reversed(path) if isinstance(n, FUNCTIONS) and arm == "body"), None)
 
 
-def _loops(source: str, line: int) -> list[ast.AST]:
-    """The loops around ``line`` in its function, innermost first; a ``while`` holds its condition."""
-    found: list[ast.AST] = []
-    for node, arm in reversed(_path(source, line)):
-        if isinstance(node, FUNCTIONS) and arm == "body":
-            break
-        if isinstance(node, _LOOPS) and (arm == "body" or (isinstance(node, ast.While) and not arm)):
-            found.append(node)
-    return found
+def called_later(source: str, line: int, other: int) -> bool:
+    """Whether what is called in line ``other`` is called after ``line`` too, in the same arm as ``line``."""
+    arm: list[ast.stmt] = []
+    place = 0
+    for (node, name), (inner, _) in pairwise(path_of(source, line)):
+        body = getattr(node, name, None)
+        if isinstance(body, list) and inner in body:
+            arm, place = body, body.index(inner)
+    there = [node for node, _ in path_of(source, other) if isinstance(node, ast.stmt)]
+    later = {name for one in arm[place + 1 :] for name in _called(one)}
+    return bool(there) and bool(_called(there[-1]) & later)
 
 
-def loop_around(source: str, line: int) -> tuple[int, int] | None:
-    """First and last line of the innermost loop around ``line`` in its function."""
-    loops = _loops(source, line)
-    return span(loops[0]) if loops else None
-
-
-def loop_returns(source: str, line: int) -> int | None:
-    """The line of a ``return`` inside the loops around ``line`` (a way to leave early), if any."""
-    for loop in _loops(source, line):
-        waiting = list(ast.iter_child_nodes(loop))
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, ast.Return):
-                return node.lineno
-            if not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
-                waiting += ast.iter_child_nodes(node)
-    return None
+def _called(node: ast.AST) -> set[str]:
+    return {last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)} - {""}
 
 
 def guard_of(source: str, line: int) -> tuple[int, str] | None:
     """The innermost ``if`` around ``line`` in its function: its line and its condition as text."""
-    for node, arm in reversed(_path(source, line)):
+    for node, arm in reversed(path_of(source, line)):
         if isinstance(node, FUNCTIONS) and arm == "body":
             return None
         if isinstance(node, ast.If) and arm:
@@ -177,9 +165,9 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
     They are the ``continue``, ``break``, ``return`` and ``raise`` that stand before it in its loop
     (or function) under an ``if`` that does not hold the line itself.
     """
-    path = _path(source, line)
+    path = path_of(source, line)
     for node, arm in reversed(path):
-        if isinstance(node, (*_LOOPS, *FUNCTIONS)) and arm == "body":
+        if isinstance(node, (*LOOPS, *FUNCTIONS)) and arm == "body":
             break
     else:
         return []

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.source.branches import decisions, guard_of, loop_around
+from ddpnb.analysis.source.branches import decisions, guard_of
+from ddpnb.analysis.source.loops import loop_around
 from ddpnb.analysis.source.paths import Parting, parting, path_to
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.findings import Finding

@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.source.branches import loop_around, loop_returns
+from ddpnb.analysis.data.batches import uneven_shards
+from ddpnb.analysis.source.branches import called_later
+from ddpnb.analysis.source.loops import ended_early, loop_around, loop_returns, swallowed
 from ddpnb.analysis.source.paths import parting, path_to
 from ddpnb.analysis.waiting import away, startup
 from ddpnb.analysis.waiting.mismatch import uneven_iterations
@@ -133,9 +135,10 @@ def _p2p(
             remedy = "Keep what isend returns, and wait() for it."
             places |= {peer: call.site}
     else:
-        culprits, waiting = sorted(p2p), rest
+        culprits = _unanswered(recording, p2p) or sorted(p2p)
+        waiting = sorted({*p2p, *rest} - set(culprits))
         summary = (
-            f"{phrases.ranks(culprits, True)} wait for each other in point-to-point calls: "
+            f"{phrases.ranks(sorted(p2p), True)} wait for each other in point-to-point calls: "
             + ", ".join(f"{rank} in {call.title}" for rank, call in sorted(p2p.items())[:8])
             + "."
         )
@@ -150,6 +153,23 @@ def _p2p(
         tuple(evidence),
         remedy,
     )
+
+
+def _unanswered(recording: Recording, p2p: dict[int, Call]) -> list[int]:
+    """Ranks in calls to which their peers have never made a counterpart, where the others' have had theirs before."""
+
+    def answered(rank: int, call: Call) -> bool:
+        peer = recording.ranks.get(call.peer) if call.peer is not None else None
+        return peer is not None and any(
+            c.is_p2p and c.peer == rank and c.tag == call.tag and _sends(c) != _sends(call) for c in peer.calls
+        )
+
+    found = [rank for rank, call in sorted(p2p.items()) if not answered(rank, call)]
+    return found if len(found) < len(p2p) else []
+
+
+def _sends(call: Call) -> bool:
+    return "send" in call.op
 
 
 def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int, Call], ended: list[int]) -> Finding:
@@ -177,9 +197,17 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
     ]
     in_loop = loop_around(source, call.site.line) is not None or not source
     early = loop_returns(source, call.site.line) if source else None
-    if all(been.values()) and in_loop and early is None:
+    path = path_to(recording.ranks[first], call)
+    went_on = (
+        swallowed(recording, path) if all(been.values()) and uneven_shards(recording, stopped=True) is None else None
+    )
+    if all(been.values()) and in_loop and early is None and went_on is None:
+        found = ended_early(recording, path)
+        if found is not None:
+            places = tuple((rank, found[0] if rank in missing else site) for rank, site in places)
+            evidence.append(found[1])
         return uneven_iterations(tuple(missing), tuple(waiting), call, places, evidence)
-    turned, reasons = phrases.turned_away(recording, path_to(recording.ranks[first], call))
+    turned, reasons = phrases.turned_away(recording, path) if went_on is None else (went_on[0], [went_on[1]])
     evidence += reasons
     if reasons:  # a rank that has ended stands nowhere: show where it turned away
         places = tuple((rank, turned if rank in missing else site) for rank, site in places)
@@ -204,7 +232,10 @@ def _crossed(
     if len({call.group.key for call in calls.values()}) < 2:
         return None
     skipped = _left_out(recording, waits, calls) or _skipped_in_cycle(recording, waits, calls)
-    if skipped is not None:
+    turned: list[int] = []
+    if skipped is not None and _comes_later(recording, calls, *skipped):
+        turned = [r for r in sorted(waits[skipped[1]].missing & set(calls)) if calls[r].site == calls[skipped[0]].site]
+    elif skipped is not None:
         culprit, rank = skipped
         call = calls[rank]
         culprits = tuple(
@@ -212,6 +243,8 @@ def _crossed(
         )
         waiting = tuple(r for r in sorted(calls) if r not in culprits)
         inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
+        away_at, reasons = phrases.turned_away(recording, path_to(recording.ranks[rank], call))
+        places = where(standings, [*culprits, *waiting])
         return Finding(
             "DDP301",
             f"{phrases.ranks(culprits, True)} will never make the {call.op} that {phrases.ranks(inside)} "
@@ -219,19 +252,23 @@ def _crossed(
             culprits,
             waiting,
             call,
-            where(standings, [*culprits, *waiting]),
-            tuple(
-                f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}."
-                for r, c in sorted(calls.items())[:8]
+            tuple((r, away_at if reasons and r in culprits else site) for r, site in places),
+            (
+                *(
+                    f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}."
+                    for r, c in sorted(calls.items())[:8]
+                ),
+                *reasons,
             ),
             "Let every member of a group make every call of that group.",
         )
-    culprits = _cycle(waits, calls)
+    cycle = _cycle(waits, calls)
+    culprits = tuple(turned) or cycle  # who has turned the order around, if one side has kept to it
     waiting = tuple(rank for rank in sorted(calls) if rank not in culprits)
     return Finding(
         "DDP306",
-        f"{phrases.ranks(culprits, True)} wait for each other in different groups: "
-        + ", ".join(f"{rank} in {call.title} of {call.group}" for rank in culprits[:6] for call in [calls[rank]])
+        f"{phrases.ranks(cycle, True)} wait for each other in different groups: "
+        + ", ".join(f"{rank} in {call.title} of {call.group}" for rank in cycle[:6] for call in [calls[rank]])
         + ".",
         culprits,
         waiting,
@@ -261,6 +298,14 @@ def _left_out(recording: Recording, waits: dict[int, Wait], calls: dict[int, Cal
             if (before, now) not in usual and (before, left_out) in usual and (left_out, now) in usual:
                 return other, rank
     return None
+
+
+def _comes_later(recording: Recording, calls: dict[int, Call], culprit: int, rank: int) -> bool:
+    """Whether the call that a rank has not made so far stands after the one that it is in: turned around, not left out."""
+    mine, theirs = (path_to(recording.ranks[r], calls[r]) for r in (culprit, rank))
+    apart = parting(recording, mine, theirs)
+    source = recording.sources.get(apart.one.file, "")
+    return apart.relation == "exclusive" and called_later(source, apart.one.line, apart.other.line)
 
 
 def _skipped_in_cycle(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:

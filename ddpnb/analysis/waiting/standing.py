@@ -124,6 +124,9 @@ def last_site(record: RankRecord) -> Site:
         frame = record.ending.innermost_user
         if frame is not None:
             return frame.site
+        ends = [phase for phase in record.phases if phase.name == "process ends" and "file" in phase.facts]
+        if record.ending.how == "died" and ends:
+            return _phase_site(ends[-1])
     else:
         stack: Stack | None = record.main_stack
         frame = stack.innermost_user if stack is not None else None
