@@ -22,6 +22,7 @@ from ddpnb.render.text import printable
 ANSWER_S = 60.0
 TRACE_S = 60.0
 _MOVES_S = 5.0  # within which ranks that train make a forward
+_LEAD = 2  # forwards ahead of the furthest rank; more where the ranks are faster than the questions
 _VALUES_OF = 4  # tensors whose values are fetched to say by how much they differ
 
 
@@ -111,15 +112,14 @@ def compare(engines: Engines, ranks: Sequence[int], trace: bool = False, moving:
     )
     notes: list[str] = []
     module = ""
-    if models and (moving or trace):
-        aligned = _next_forward(engines, ranks, models, trace)
-        if aligned:
-            models |= aligned
-        if trace and aligned:
-            module, more = _first_module({r: told["modules"] for r, told in next(iter(aligned.values())).items()})
-            notes += more
-        elif trace:
-            notes.append("no forward was made by all ranks in time: tracing needs a run that goes on.")
+    aligned = _next_forward(engines, ranks, models, trace) if models and moving else {}
+    models |= aligned
+    if trace and aligned:
+        traced = [_first_module({rank: one["modules"] for rank, one in told.items()}) for told in aligned.values()]
+        module, more = next((one for one in traced if one[0]), traced[-1])
+        notes += more
+    elif trace and models:
+        notes.append("no forward was made by all ranks in time: tracing needs a run that goes on.")
     found: list[TensorDifference] = []
     compared, steps = 0, {}
     for number, held in sorted(models.items()):
@@ -131,6 +131,9 @@ def compare(engines: Engines, ranks: Sequence[int], trace: bool = False, moving:
         differences, count = _differences(engines, number, held, values=not moving)
         found += differences
         compared += count
+        buffers = {str(name) for told in held.values() for name in told.get("buffers", ())}
+        if number not in aligned and any(one.name in buffers for one in differences):
+            notes.append("buffers are each rank's own until the wrapper makes them the same, at the next forward.")
     return Comparison(tuple(found), compared, True, steps, module, tuple(notes))
 
 
@@ -167,23 +170,37 @@ def _differences(
 
 
 def _next_forward(engines: Engines, ranks: Sequence[int], models: Held, modules: bool) -> Held:
-    """What the ranks held in one forward that all of them made since; empty when they make none."""
-    turns = {str(m): max(int(told["forwards"]) for told in held.values()) + 2 for m, held in models.items()}
+    """What the ranks held in one forward of each model that all of them made since, by model.
+
+    A model of which no forward comes is left out, and so are all when the ranks make none.
+    """
+    turns = {str(m): max(int(told["forwards"]) for told in held.values()) + _LEAD for m, held in models.items()}
     _ask(engines, ranks, {"verb": "trace", "turns": turns, "modules": modules})
     deadline = time.monotonic() + (TRACE_S if modules else _MOVES_S)
-    before, still_since = None, time.monotonic()
-    while time.monotonic() < deadline:
+    before, still_since, lead = None, time.monotonic(), _LEAD
+    aligned: Held = {}
+    while time.monotonic() < deadline and len(aligned) < len(models):
         told = {rank: answer.get("traced", {}) for rank, answer in _ask(engines, ranks, {"verb": "traced"}).items()}
-        for model in turns:
-            rows = {rank: one[model] for rank, one in told.items() if model in one and one[model]["done"]}
-            if len(rows) == len(ranks) and len({row["turn"] for row in rows.values()}) == 1:
-                return {int(model): rows}
+        missed: dict[str, int] = {}
+        for model, held in models.items():
+            rows = {r: told[r][str(model)] for r in held if r in told and told[r].get(str(model), {}).get("done")}
+            if model in aligned or len(rows) < len(held):
+                continue
+            reached = {int(row["turn"]) for row in rows.values()}
+            if len(reached) == 1:
+                aligned[model] = rows
+            else:  # some were past that turn before they were asked for it
+                missed[str(model)] = max(reached)
+        if missed:
+            lead *= 4
+            again = {model: turn + lead for model, turn in missed.items()}
+            _ask(engines, ranks, {"verb": "trace", "turns": again, "modules": modules})
         if told != before:
             before, still_since = told, time.monotonic()
-        elif not modules and time.monotonic() - still_since > _MOVES_S:
+        elif (aligned or not modules) and time.monotonic() - still_since > _MOVES_S:
             break
         time.sleep(0.05)
-    return {}
+    return aligned
 
 
 def of_recording(recording: Recording) -> Comparison:

@@ -2,24 +2,24 @@
 
 --ranks 2,4     world sizes to run (default: those that a case asks for)
 --peers         what plain PyTorch and TORCH_DISTRIBUTED_DEBUG=DETAIL say of the same scripts (slow)
+--report        the table of all results so far (results.json, peers.json), as Markdown
 --quiet         the score only
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import sys
 import time
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import ddpnb
 from benchmarks.catalogue.cases import Case, cases
 from benchmarks.catalogue.peers import run_peers
-
-RESULTS = Path(__file__).parent / "results.json"
+from benchmarks.catalogue.report import RESULTS, report, score
 
 
 def judge(case: Case, n: int, run: Any) -> dict[str, Any]:
@@ -72,8 +72,22 @@ def run_all(chosen: list[Case], sizes: list[int] | None, quiet: bool) -> list[di
                 results.append(result)
                 if not quiet:
                     print(_line(result), flush=True)
-                world.restart()
+                if not (run.done and all(ending is not None and ending.well for ending in run.endings.values())):
+                    world.restart()
+                _keep(result)
     return results
+
+
+def _keep(result: dict[str, Any]) -> None:
+    """Into the file of all results, in the place of an earlier one of the same script and size."""
+    with RESULTS.open("a+") as file:  # several of these may run side by side
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        text = file.read()
+        known = {(one["name"], one["n"]): one for one in (json.loads(text) if text else [])}
+        known[result["name"], result["n"]] = result
+        file.truncate(0)
+        file.write(json.dumps([known[key] for key in sorted(known)], indent=0))
 
 
 class _Environment:
@@ -107,45 +121,25 @@ def _line(result: dict[str, Any]) -> str:
     return f"{result['name']:48} {result['n']}  {told if marks else 'right'}"
 
 
-def score(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Shares over all runs of faults, and alarms over all controls."""
-    faults = [r for r in results if r["expect"] != "none"]
-    controls = [r for r in results if r["expect"] == "none"]
-
-    def share(name: str) -> str:
-        told = [r[name] for r in faults if name in r]
-        return f"{sum(told)}/{len(told)} ({100 * sum(told) / len(told):.1f} %)" if told else "-"
-
-    return {
-        "rows": len({r["expect"] for r in faults}),
-        "runs": len(faults),
-        "recall": share("recall"),
-        "class right": share("class"),
-        "culprits right": share("culprits"),
-        "line right": share("line"),
-        "outcome right": share("outcome_right"),
-        "controls": len(controls),
-        "false alarms": sum(r["alarm"] for r in controls),
-    }
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.catalogue", description=__doc__)
     parser.add_argument("prefixes", nargs="*")
     parser.add_argument("--ranks")
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--report", action="store_true")
     parser.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
     chosen = cases(arguments.prefixes)
     if arguments.peers:
         run_peers(chosen)
         return 0
+    if arguments.report:
+        print(report())
+        return 0
     sizes = [int(n) for n in arguments.ranks.split(",")] if arguments.ranks else None
     results = run_all(chosen, sizes, arguments.quiet)
     for name, value in score(results).items():
         print(f"{name:16} {value}")
-    if not arguments.prefixes and sizes is None:
-        RESULTS.write_text(json.dumps(results, indent=0))
     return 0
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.source.unwaited import Unwaited, unwaited
+from ddpnb.analysis.waiting.standing import last_site
 from ddpnb.analysis.waiting.waits import as_int
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
@@ -18,7 +19,15 @@ _POSITION = re.compile(r"batch|iter|position|consumed|samples_seen|offset", re.I
 
 def find(recording: Recording) -> list[Finding]:
     """What is told by checkpoints, by sources and by the end of the output."""
-    rules = (masked_failure, _not_waited, _resumed_without, _one_file, _hidden_attribute)
+    rules = (
+        masked_failure,
+        _left_by_force,
+        _nothing_loaded,
+        _not_waited,
+        _resumed_without,
+        _one_file,
+        _hidden_attribute,
+    )
     return [finding for rule in rules if (finding := rule(recording)) is not None]
 
 
@@ -72,6 +81,51 @@ def masked_failure(recording: Recording) -> Finding | None:
         [f"Rank {rank} ended with status 0; the last error that it printed: {last[rank]}" for rank in ranks[:8]],
         "Let the exception end the process (or sys.exit(1) after it was printed); join threads and children and look at "
         "how they ended. A launcher knows a failure by the exit status alone.",
+        "error",
+    )
+
+
+def _left_by_force(recording: Recording) -> Finding | None:
+    """DDP701: all processes end themselves with status 0, some of them out of a call that the others never made."""
+    if not recording.ranks or not all(left_quietly(record) for record in recording.ranks.values()):
+        return None
+    last = {rank: calls[-1] for rank, r in recording.ranks.items() if (calls := [c for c in r.calls if c.seq])}
+    lost = {rank: call for rank, call in sorted(last.items()) if call.state.name != "COMPLETED"}
+    reached = max((call.seq for call in lost.values()), default=0)
+    first = [rank for rank, call in sorted(last.items()) if call.seq < reached]
+    if not first:
+        return None
+    return _finding(
+        "DDP701",
+        f"{phrases.ranks(first, True)} left in the middle of the run with exit status 0, as if all had gone well.",
+        {rank: last_site(recording.ranks[rank]) for rank in first},
+        [f"Rank {rank} was in {call.title} then, and ended with status 0 too." for rank, call in lost.items()][:8],
+        "Leave with another status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
+        "error",
+    )
+
+
+# -- DDP602
+
+
+def _nothing_loaded(recording: Recording) -> Finding | None:
+    """DDP602: strict=False hid that not one key of a state fits the model."""
+    places: dict[int, Phase] = {}
+    for rank, record in recording.ranks.items():
+        for phase in record.phases:
+            if phase.name == "state loaded" and as_int(phase.facts.get("matched")) == 0 and phase.facts.get("given"):
+                places.setdefault(rank, phase)
+    if not places:
+        return None
+    keys = next(iter(places.values())).facts.get("keys")
+    named = ", ".join(map(str, keys[:3])) if isinstance(keys, list) else ""
+    return _finding(
+        "DDP602",
+        "A state was loaded with strict=False, and not one of its keys is one of the model's: nothing was loaded.",
+        {rank: _site(phase) for rank, phase in places.items()},
+        [f"The state's keys begin with {named}."] if named else [],
+        "Save model.module.state_dict() of the wrapped model, or take the prefix away: "
+        "{key.removeprefix('module.'): value for key, value in state.items()}.",
         "error",
     )
 

@@ -16,7 +16,7 @@ from ddpnb.analysis.messages.explain import explain
 from ddpnb.analysis.messages.explained import Explained, blamed
 from ddpnb.analysis.silent import replicas, traffic, wrapping
 from ddpnb.analysis.silent.drift import models_of
-from ddpnb.analysis.waiting import workers
+from ddpnb.analysis.waiting import alone, workers
 from ddpnb.analysis.waiting.standing import Standing, where
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
@@ -24,8 +24,13 @@ from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 
 _DDP = ("/torch/nn/parallel/distributed.py",)
-_SHARDED = ("/torch/distributed/checkpoint/", "/torch/distributed/fsdp/", "/torch/distributed/tensor/")
-_SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|gather")
+_SHARDED = (
+    "/torch/distributed/checkpoint/",
+    "/torch/distributed/optim/",
+    "/torch/distributed/fsdp/",
+    "/torch/distributed/tensor/",
+)
+_SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|gather|consolidate")
 _LOGGERS = re.compile(
     r"wandb|tensorboard|summarywriter|mlflow|neptune|comet|clearml|swanlab|trackio|huggingface|hf_|snapshot_download"
     r"|(?<![a-z])(aim|hub)(?![a-z])|from_pretrained|load_dataset|download|logger"
@@ -156,6 +161,11 @@ def _not_synchronised(recording: Recording, standings: dict[int, Standing], find
     return None
 
 
+def _lone_forward(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    better = alone.lone_forward(recording)
+    return None if better is None else replace(better, evidence=(*better.evidence, *finding.evidence[:2]))
+
+
 def _alone_in_model(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP411: the wait is that of a wrapped model's forward or backward, which the others never began."""
     waiting = [r for r in finding.waiting if r in standings and _in_wrapper(standings[r])]
@@ -188,8 +198,7 @@ def _alone_in_model(recording: Recording, standings: dict[int, Standing], findin
             *(f"Rank {rank} is inside the wrapper{phrases.at(standings[rank].site)}." for rank in lone[:4]),
             *finding.evidence,
         ),
-        "Evaluate with the module itself, model.module(input), under torch.no_grad(), or let all ranks evaluate; a wrapped "
-        "model broadcasts its buffers in forward and synchronises in backward.",
+        alone.REMEDY,
     )
 
 
@@ -202,15 +211,19 @@ def _forwards(record: RankRecord) -> int:
 
 def _state_of_one(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP605: a sharded state is gathered on some ranks only."""
-    waiting = tuple(r for r in finding.waiting if r in standings and _gathers(standings[r]))
-    if not waiting:
+    concerned = (*finding.culprits, *finding.waiting)
+    alone = tuple(sorted(r for r in concerned if r in standings and _gathers(standings[r])))
+    others = tuple(sorted(r for r in concerned if r not in alone))
+    if not alone or not others:
         return None
     return replace(
         finding,
         code="DDP605",
-        summary=f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'gathers', 'gather')} a sharded state"
-        f"{phrases.at(standings[waiting[0]].site)}; {phrases.ranks(finding.culprits)} never "
-        f"{phrases.verb(finding.culprits, 'takes', 'take')} part.",
+        culprits=others,
+        waiting=alone,
+        summary=f"{phrases.ranks(alone, True)} {phrases.verb(alone, 'gathers', 'gather')} a sharded state"
+        f"{phrases.at(standings[alone[0]].site)}; {phrases.ranks(others)} never {phrases.verb(others, 'takes', 'take')} part.",
+        where=where(standings, [*others, *alone]),
         remedy="Gathering a sharded state is a collective: call it on all ranks, and write the file on one.",
     )
 
@@ -404,16 +417,18 @@ def _inside(standing: Standing, words: Iterable[str]) -> bool:
     return any(any(word in frame.function.lower() for word in words) for frame in _frames(standing))
 
 
-_WAITS = (_not_synchronised, _state_of_one, _alone_in_model)
+_WAITS = (_not_synchronised, _state_of_one, _lone_forward, _alone_in_model)
 _RULES = {
-    **dict.fromkeys(_MISMATCH, (_other_model, _set_up_wrongly, _other_hook, _two_threads)),
+    **dict.fromkeys(
+        _MISMATCH, (_other_model, _set_up_wrongly, _other_hook, _two_threads, _state_of_one, _lone_forward)
+    ),
     "DDP301": (_other_model, _two_threads, *_WAITS),
-    "DDP308": (_not_synchronised,),
+    "DDP308": (_not_synchronised, _lone_forward),
     "DDP102": (_same_rank_twice, _other_backend),
     "DDP104": (_same_rank_twice, _other_backend),
     "DDP108": (_other_backend,),
     "DDP311": (_killed_by_kernel, _quiet_exit),
-    "DDP312": (_same_rank_twice, _other_model, _set_up_wrongly, _short_timeout, _explained),
+    "DDP312": (_same_rank_twice, _other_model, _short_timeout, _explained, _set_up_wrongly),
     "DDP313": (_forked, workers.stalled_worker, _logger),
     "DDP314": (_forked,),
 }

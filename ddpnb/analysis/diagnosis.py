@@ -7,7 +7,7 @@ from dataclasses import replace
 from ddpnb.analysis import aftermath, causes, phrases, settings
 from ddpnb.analysis.data import batches as data
 from ddpnb.analysis.silent import numbers, replicas, traffic, wrapping
-from ddpnb.analysis.waiting import away, endings, mismatch, missing, startup
+from ddpnb.analysis.waiting import alone, away, endings, mismatch, missing, startup
 from ddpnb.analysis.waiting.standing import Kind, Standing, standings
 from ddpnb.analysis.waiting.waits import Wait, stuck, waits
 from ddpnb.model.calls import CallState
@@ -122,14 +122,17 @@ def _with_silent(
 
 def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list[Finding]:
     """What is wrong without anybody having stopped for it: errors first, then warnings and notes."""
-    mixed = traffic.find(recording)
-    found = [*mixed, *wrapping.find(recording)]
-    if not any(finding.severity == "error" for finding in found):  # replicas part in consequence of these
+    lone = None if known else alone.lone_forward(recording, stopped=False)
+    found = [*([lone] if lone is not None else traffic.find(recording)), *wrapping.find(recording)]
+    shifted = "DDP411" in known or any(finding.severity == "error" for finding in found)
+    if not shifted:  # replicas part in consequence of these
         found += replicas.find(recording)
     of_data = data.find(recording)
     told = {finding.code for finding in of_data}  # the loaders tell the reason, inputs only that it is so
     found += [*of_data, *(f for f in numbers.find(recording) if f.code not in told), *settings.find(recording, held)]
-    found += aftermath.find(recording)
+    at_the_end = aftermath.find(recording)
+    named = {finding.code for finding in at_the_end}  # by the source: the very line
+    found = [*(f for f in found if f.code not in named), *at_the_end]
     order = {"error": 0, "warning": 1, "note": 2}
     return sorted((f for f in found if f.code not in known), key=lambda f: order[f.severity])
 

@@ -182,17 +182,7 @@ def _threads(recording: Recording) -> Finding | None:
     )
     if not cores or not many or total < 4 * cores:
         return None
-    places = {
-        rank: next(
-            (
-                p
-                for p in reversed(recording.ranks[rank].phases)
-                if p.name in ("threads", "init_process_group") and "file" in p.facts
-            ),
-            None,
-        )
-        for rank in many
-    }
+    places = {rank: _set_threads(recording.ranks[rank]) for rank in many}
     return Finding(
         "DDP704",
         f"The ranks compute with {total} threads on {cores} cores.",
@@ -204,6 +194,15 @@ def _threads(recording: Recording) -> Finding | None:
         f"Set OMP_NUM_THREADS (or torch.set_num_threads) to the cores of a rank: {max(1, cores // max(1, len(counts)))} here.",
         severity="warning",
     )
+
+
+def _set_threads(record: RankRecord) -> Phase | None:
+    """Where the number was set, or else where the rank was seen to have it."""
+    told = {
+        name: [p for p in record.phases if p.name == name and "file" in p.facts]
+        for name in ("threads", "init_process_group")
+    }
+    return next((phases[-1] for phases in told.values() if phases), None)
 
 
 def _shared_memory(recording: Recording) -> Finding | None:

@@ -24,6 +24,7 @@ from ddpnb.model.stacks import Frame, Stack
 
 BUSY_SHARE = 0.05  # of one core, over the process and its children: above it somebody computes
 BUSY_BYTES = 64 << 10  # read or written per second: above it somebody works on files
+_LOOKS = 3  # in a window, before the kernel's letter alone tells something
 SHORT_S, LONG_S = 0.2, 1.0  # windows: to say what it does now, and to say that it did something
 
 
@@ -127,6 +128,10 @@ class Watch:
         at, old = next(((t, s) for t, s in reversed(self._samples) if now - t >= window), self._samples[0])
         span = now - at
         if span < SHORT_S / 2:
+            return True
+        # Ready to run, look after look, and not run: the machine is short of cores, the process is not idle.
+        seen = [s.status for t, s in self._samples if now - t <= window]
+        if len(seen) >= _LOOKS and 2 * seen.count("R") > len(seen):
             return True
         # A child that ended takes its past with it: less than before is activity too. One tick of
         # the clock, which answering us may cost, is none.

@@ -29,6 +29,7 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.fence import Board, board_path
+from ddpnb.engine.hooks import as_ours
 from ddpnb.engine.signatures import OPS, OpSpec, Signatures
 from ddpnb.engine.sites import calling_frame, is_user_file
 from ddpnb.errors import CollectiveMismatch
@@ -128,7 +129,7 @@ class Door:
         self.box.event("hooks detached", {"error": traceback.format_exc(limit=4)[-2000:]})
         print(
             "ddpnb: a hook failed and has been taken away; the run goes on unwatched on this rank.\n"
-            + traceback.format_exc(limit=4),
+            + as_ours(traceback.format_exc(limit=4)),
             file=sys.stderr,
         )
 

@@ -138,7 +138,8 @@ class Hooks:
             self.box.event("hooks detached", {"error": told[-2000:]})
         with contextlib.suppress(Exception):  # a script may have closed it
             print(
-                f"ddpnb: a hook failed and has been taken away; the run goes on without it on this rank.\n{told}",
+                "ddpnb: a hook failed and has been taken away; the run goes on without it on this rank.\n"
+                + as_ours(told),
                 file=sys.stderr,
             )
 
@@ -153,6 +154,11 @@ class Hooks:
 
     def span(self, name: str, facts: dict[str, Any]) -> Span:
         return Span(self, name, facts)
+
+
+def as_ours(trace: str) -> str:
+    """A traceback of ours, each line marked as such: nobody is to take it for a failure of the script."""
+    return "".join(f"ddpnb:   {line}\n" for line in trace.splitlines())
 
 
 # By wrapper: whether its hooks are still wanted, what it stands for, whether the owner had that itself.

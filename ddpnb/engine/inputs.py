@@ -16,6 +16,7 @@ from ddpnb.engine.digests import exact
 _TENSORS, _DEPTH = 16, 4
 _BYTES = 32 << 10  # of each tensor that are digested
 _ELEMENTS = 64 << 10  # of each tensor that are looked at for NaN and infinity
+_OUTPUTS, _LOOKED_AT = 4, 1 << 20
 _DISPATCH = getattr(torch.Tensor, "__torch_dispatch__", None)
 _DIGITS = (1 << 48) - 1  # a double holds as many
 
@@ -47,6 +48,20 @@ def finite(tensor: torch.Tensor) -> bool:
     with contextlib.suppress(RuntimeError, TypeError, NotImplementedError):
         return numbers is None or bool(torch.isfinite(numbers).all())
     return True
+
+
+def tensors_in(outputs: Any) -> list[torch.Tensor]:
+    """The first tensors of what a model gave, however it is packed, as far as that is one of Python's own kinds."""
+    tensors: list[torch.Tensor] = []
+    _structure(outputs, tensors, 0)
+    return tensors[:_OUTPUTS]
+
+
+def all_finite(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is finite; one that is too large to be looked at for nothing, or on a device, is taken to be."""
+    if tensor.numel() > _LOOKED_AT or (numbers := _plain(tensor)) is None:
+        return True
+    return _finite(numbers)
 
 
 def _finite(part: torch.Tensor) -> bool:

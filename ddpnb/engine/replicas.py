@@ -30,7 +30,7 @@ from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.digests import Digester, exact
 from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks, place
-from ddpnb.engine.inputs import describe, finite
+from ddpnb.engine.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.engine.losses import loss_facts, unused
 from ddpnb.engine.samples import SampleFile
 from ddpnb.engine.sites import calling_frame, is_user_file
@@ -42,6 +42,7 @@ _KINDS_PER_STEP = 3
 _MAX_LOG2 = 12
 _LEAST_S = 20e-6
 _MAX_TENSORS = 20_000
+_ADOPTED = 1000  # the numbers of models without a wrapper begin here: one rank may have more of these
 
 
 class Pace:
@@ -97,6 +98,7 @@ class Watched:
         self.forwards = self.synced = self.backwards = 0  # since the last optimizer step
         self.bypass_site = 0
         self.on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
+        self.arrived_finite = 1.0  # the gradients at the outputs since the last optimizer step
         self.inputs: list[Any] = []
         self.may_skip = False  # find_unused_parameters=True: nothing complains when ranks use different ones
         self.search_s = 0.0  # what the last search for unused parameters took
@@ -111,7 +113,8 @@ class Replicas(Hooks):
         self._folder = folder
         self._rank = rank
         self._run = 0
-        self._count = 0
+        self._count = 0  # of models with a wrapper: they have the same numbers on all ranks
+        self._adopted = 0
         self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
         self._watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
         self._of_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Watched]]] = weakref.WeakKeyDictionary()
@@ -127,6 +130,7 @@ class Replicas(Hooks):
         self.before(DistributedDataParallel, "__init__", self._wrapping)
         self.after(DistributedDataParallel, "__init__", self._wrapped)
         self.replace(DistributedDataParallel, "_pre_forward", self._forward)
+        self.after(DistributedDataParallel, "_post_forward", self._look_output)
         self.before(torch.autograd, "backward", self._backward)
         self.on_removal(register_optimizer_step_pre_hook(self.guarded(self._before_step)).remove)
         self.on_removal(register_optimizer_step_post_hook(self.guarded(self._after_step)).remove)
@@ -143,7 +147,8 @@ class Replicas(Hooks):
         self._watched.clear()
         self._of_optimizer.clear()
         self._last = None
-        self._count = 0
+        self._count = 0  # of models with a wrapper: they have the same numbers on all ranks
+        self._adopted = 0
 
     def begin(self, run: int) -> None:
         """Digests belong to this run from here on."""
@@ -271,6 +276,20 @@ class Replicas(Hooks):
         self._digest(watched, "forward", [*watched.parameters, *watched.buffers], names, values)
         self.tracing.begin(watched.number, turn, ddp.module, lambda: _exact(watched))
 
+    def _look_output(self, result: Any, ddp: Any, *_: Any) -> None:
+        """Is the gradient that comes back to the output finite? Once it is averaged nobody can tell whose was not."""
+        watched = self._watched.get(ddp)
+        if watched is None or not torch.is_grad_enabled():
+            return
+
+        def look(gradient: Any) -> None:
+            if watched.arrived_finite and not all_finite(gradient):
+                watched.arrived_finite = 0.0
+
+        for tensor in tensors_in(result):
+            if tensor.requires_grad and tensor.grad_fn is not None:
+                tensor.register_hook(self.guarded(look))
+
     def _check_members(self, watched: Watched, ddp: Any) -> None:
         """Parameters that were put in place of those that were wrapped: DDP does not know of them."""
         fresh, _ = _named(ddp.module)
@@ -333,10 +352,14 @@ class Replicas(Hooks):
             if watched.backwards and not watched.forwards and not watched.bypass_site:
                 self._watch_bypass()  # it was trained without its wrapper: where, the next time?
             names, values = self._hyper(optimizer)
-            facts = (watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._door.outstanding)
+            facts = (
+                watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._door.outstanding,
+                watched.arrived_finite,
+            )  # fmt: skip
             gradients = [parameter.grad for parameter in watched.parameters]
-            self._digest(watched, "gradients", gradients, names, pack(f"{5 + len(values)}d", *facts, *values))
+            self._digest(watched, "gradients", gradients, names, pack(f"{len(facts) + len(values)}d", *facts, *values))
             watched.forwards = watched.synced = watched.backwards = 0
+            watched.arrived_finite = 1.0
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         for watched in self._models_of(optimizer):
@@ -366,7 +389,7 @@ class Replicas(Hooks):
         names = _names_from_frames(parameters)
         named = [(names.get(id(p), f"parameter {number}"), p) for number, p in enumerate(parameters)]
         known = self._door.group(dist.group.WORLD)
-        number, self._count = self._count, self._count + 1
+        number, self._adopted = _ADOPTED + self._adopted, self._adopted + 1
         tensors = [
             {"name": s.name, "shape": list(s.shape), "dtype": s.dtype, "device": s.device, "trains": s.trains}
             for s in _specs(named, [])
@@ -480,12 +503,13 @@ def _exact(watched: Watched) -> dict[str, Any]:
         "model": watched.number,
         "step": watched.steps,
         "forwards": watched.turns["forward"],
+        "buffers": watched.names[len(watched.parameters) : _MAX_TENSORS],
         "tensors": [[name, exact(tensor), _norm(tensor)] for name, tensor in named],
     }
 
 
 _FORWARD = ["sync", "training", "buffers_synced", "inputs_hash", "inputs_finite", "forwards"]
-_STEP = ["forwards", "synced", "backwards", "bypass", "outstanding"]
+_STEP = ["forwards", "synced", "backwards", "bypass", "outstanding", "arrived_finite"]
 _LOSS = ["inputs_finite", "loss", "factor 1", "factor 2", "factor 3"]
 
 

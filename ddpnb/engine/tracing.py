@@ -46,13 +46,14 @@ class Tracing(Hooks):
         if not self._wanted or turn < self._wanted.get(model, (1 << 60, False))[0]:
             return
         _, modules = self._wanted.pop(model)
-        self.traced[model] = {"turn": turn, "done": not modules, "modules": [], **tensors()}
+        row = self.traced[model] = {"turn": turn, "done": not modules, "modules": [], **tensors()}
         if modules:
-            self._follow(model, module)
+            self._follow(row, module)
 
-    def _follow(self, model: int, module: Any) -> None:
+    def _follow(self, row: dict[str, Any], module: Any) -> None:
+        # The row is kept at hand: whoever asks anew, on another thread, takes it out of ``traced``.
         self._names = {id(part): name or "(model)" for name, part in module.named_modules()}
-        found: list[list[Any]] = self.traced[model]["modules"]
+        found: list[list[Any]] = row["modules"]
 
         def look(part: Any, _inputs: Any, output: Any) -> None:
             name = self._names.get(id(part))
@@ -61,7 +62,7 @@ class Tracing(Hooks):
             if len(found) < _MODULES:
                 found.append([name, type(part).__name__, _digest(output)])
             if part is module:
-                self.traced[model]["done"] = True
+                row["done"] = True
                 self.remove()
 
         self.on_removal(nn_module.register_module_forward_hook(self.guarded(look)).remove)

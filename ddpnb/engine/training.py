@@ -6,6 +6,8 @@ the ranks that did them explain a divergence that is seen later.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import random
 import sys
@@ -83,7 +85,8 @@ class Training(Hooks):
                 self.event("attribute on wrapper", {"name": name[:100]})
 
     def _comm_hook(self, _none: Any, _ddp: Any, state: Any = None, hook: Any = None) -> None:
-        self.event("comm hook", {"hook": _name_of(hook), "state": type(state).__name__})
+        told = {"hook": _name_of(hook), "state": type(state).__name__, "settings": {**_bound(hook), **_own(state)}}
+        self.event("comm hook", told)
 
     def _builtin_hook(self, _none: Any, _ddp: Any, kind: Any = None) -> None:
         self.event("comm hook", {"hook": str(kind), "state": ""})
@@ -96,10 +99,14 @@ class Training(Hooks):
         if layers and (wrapped or list(module.children())):
             self.event("sync batchnorm", {"wrapped": wrapped, "layers": layers})
 
-    def _model_loaded(self, module: Any, state: Any = None, *_args: Any, **_kwargs: Any) -> None:
+    def _model_loaded(self, module: Any, state: Any = None, *args: Any, **kwargs: Any) -> None:
         wrapped = isinstance(module, DistributedDataParallel)
         keys = [str(key)[:100] for key in list(state)[:4]] if hasattr(state, "keys") else []
-        self.event("state loaded", {"what": "model", "class": type(module).__name__, "wrapped": wrapped, "keys": keys})
+        told = {"what": "model", "class": type(module).__name__, "wrapped": wrapped, "keys": keys}
+        if not (args[0] if args else kwargs.get("strict", True)) and hasattr(state, "keys"):
+            own = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+            told |= {"strict": False, "matched": sum(key in own for key in state), "given": len(state)}
+        self.event("state loaded", told)
 
     def _state_loaded(self, what: str) -> Callable[..., None]:
         def look(one: Any, *_args: Any, **_kwargs: Any) -> None:
@@ -121,6 +128,25 @@ class Training(Hooks):
 def _name_of(hook: Any) -> str:
     name = getattr(hook, "__qualname__", None) or type(hook).__qualname__
     return f"{getattr(hook, '__module__', '')}.{name}"[:200]
+
+
+def _bound(hook: Any) -> dict[str, str]:
+    """The plain values that a function carries with it: its closure's, or those of a partial."""
+    code, cells = getattr(hook, "__code__", None), getattr(hook, "__closure__", None) or ()
+    found: dict[str, Any] = dict(getattr(hook, "keywords", None) or {}) if type(hook) is functools.partial else {}
+    for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=False):
+        with contextlib.suppress(ValueError):  # an empty cell
+            found[name] = cell.cell_contents
+    return _plain(found)
+
+
+def _own(state: Any) -> dict[str, str]:
+    return _plain(vars(state)) if hasattr(type(state), "__dict__") and hasattr(state, "__dict__") else {}
+
+
+def _plain(values: dict[str, Any]) -> dict[str, str]:
+    kinds = (bool, int, float, str, torch.dtype)
+    return {str(k)[:40]: str(v)[:60] for k, v in list(values.items())[:_KEYS] if type(v) in kinds}
 
 
 def _path(file: Any) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import by_turn, minority, models_of
-from ddpnb.analysis.silent.telling import finding_of, loads
+from ddpnb.analysis.silent.telling import finding_of
 from ddpnb.analysis.silent.unwrapped import together
 from ddpnb.analysis.source import suspects
-from ddpnb.model.calls import Site
+from ddpnb.analysis.source.loops import loop_over
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
@@ -26,7 +28,7 @@ def find(recording: Recording) -> list[Finding]:
         if len(models) < 2 or not together(recording, number, models):
             continue
         model = models[min(models)]
-        for rule in (_not_finite, _other_structure, _unused, _scaled, _clipped, _scaler, _same_inputs):
+        for rule in (_not_finite, _other_structure, _unused, _scaled, _clipped, _same_inputs, _overlapping):
             finding = rule(recording, number, model)
             if finding is not None:
                 found.append(finding)
@@ -69,9 +71,40 @@ def _not_finite(recording: Recording, number: int, model: Model) -> Finding | No
             + ["The inputs were finite there: it began in the model or in the loss."],
             "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank; if such a step is to be "
             "skipped, skip it on all ranks (all_reduce a flag first).",
-            suspects.DATA,
+            suspects.NONE,
         )
-    return None
+    return _bad_gradient(recording, number)
+
+
+def _bad_gradient(recording: Recording, number: int) -> Finding | None:
+    """DDP414: losses are finite everywhere, but the gradient that came back to the model is not on some ranks."""
+    bad = _first_bad(by_turn(recording, number, "gradients"), lambda s: s.number("arrived_finite") == 0.0)
+    if bad is None:
+        return None
+    turn, at, culprits = bad
+    samples = _of_step(recording, number, "backward", at)
+    return finding_of(
+        recording,
+        "DDP414",
+        f"The gradient of the loss is NaN or infinite on {phrases.ranks(culprits)} only, before optimizer step {turn}.",
+        samples,
+        culprits,
+        ["The losses are finite, and so are the gradients at the model's output on the other ranks."],
+        "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank: a root of zero, a division, an "
+        "exponential. If such a step is to be skipped, skip it on all ranks (all_reduce a flag first).",
+        suspects.NONE,
+    )
+
+
+def _of_step(recording: Recording, number: int, kind: str, at: dict[int, Sample]) -> dict[int, Sample]:
+    """The last samples of another kind that the same ranks took in the same optimizer step, if there are such."""
+    steps = {rank: sample.step for rank, sample in at.items()}
+    found = [
+        samples
+        for samples in by_turn(recording, number, kind).values()
+        if {rank: sample.step for rank, sample in samples.items()} == steps
+    ]
+    return found[-1] if found else at
 
 
 def _left_out(recording: Recording, number: int, turn: int, samples: Mapping[int, Sample]) -> bool:
@@ -136,6 +169,7 @@ def _unused(recording: Recording, number: int, model: Model) -> Finding | None:
         if len(told) < 2 or len(told) < len(samples) or len(set(told.values())) < 2:
             continue
         culprits = minority(told)
+        samples = _of_step(recording, number, "forward", samples)
         everybody = set.intersection(*(set(names) for names in told.values()))
         tensors = tuple(dict.fromkeys(n for names in told.values() for n in names if n not in everybody))
         return finding_of(
@@ -230,44 +264,6 @@ def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
     )
 
 
-def _scaler(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP409: a GradScaler per rank whose scales have parted."""
-    for turn, samples in by_turn(recording, number, "scale").items():
-        scales = {rank: sample.number("scale") for rank, sample in samples.items()}
-        culprits = minority(scales)
-        restored = {rank: phases for rank, phases in loads(recording, "scaler").items() if phases and rank in samples}
-        if culprits and 0 < len(restored) < len(samples):
-            ranks = tuple(sorted(restored))
-            return Finding(
-                "DDP605",
-                f"{phrases.ranks(ranks, True)} restored the state of the GradScaler, the others did not: their scales differ.",
-                ranks,
-                tuple(rank for rank in sorted(samples) if rank not in restored),
-                None,
-                tuple(
-                    (r, Site.from_json(dict(restored[r][-1].facts))) for r in ranks if "file" in restored[r][-1].facts
-                ),
-                tuple(
-                    f"Rank {rank}: scale {scale:.6g}."
-                    for rank, scale in sorted(scales.items())[:8]
-                    if scale is not None
-                ),
-                "Load the scaler's state on every rank.",
-            )
-        if culprits:
-            return finding_of(
-                recording,
-                "DDP409",
-                f"The scale of the GradScaler differs between ranks since its update {turn}.",
-                samples,
-                culprits,
-                [f"Rank {rank}: scale {scale:.6g}." for rank, scale in sorted(scales.items())[:8] if scale is not None],
-                "Let all ranks see the same infinities: synchronise gradients before unscaling, or all_reduce found_inf.",
-                suspects.GRADIENTS,
-            )
-    return None
-
-
 def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP501: ranks whose models see the same batches, turn after turn, though batches change."""
     alike: dict[frozenset[int], list[float]] = defaultdict(list)
@@ -290,6 +286,7 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
     samples = next(iter(by_turn(recording, number, "forward").values()))
     loaded = any(p.name.startswith("loader") for rank in culprits for p in recording.ranks[rank].phases)
     severity: Severity = "error" if loaded and turns >= _ALIKE else "warning"
+    samples = {rank: replace(sample, site=loop_over(recording, sample.site)) for rank, sample in samples.items()}
     return finding_of(
         recording,
         "DDP501",
@@ -301,4 +298,39 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
         "or slice by rank: data[rank::world_size].",
         suspects.NONE,
         severity=severity,
+    )
+
+
+def _overlapping(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP503: what one rank has seen another one sees later, while no rank has seen anything twice."""
+    seen: dict[int, dict[float, int]] = {}
+    for rank, record in recording.ranks.items():
+        taken = [s for s in record.samples if (s.model, s.kind) == (number, "forward") and s.number("training")]
+        hashes = [value for s in taken if (value := s.number("inputs_hash"))]
+        if len(set(hashes)) < len(hashes) or len(hashes) < _ALIKE:
+            return None
+        seen[rank] = {value: turn for turn, value in enumerate(hashes)}
+    common = {
+        (a, b): [value for value in seen[a] if value in seen[b] and seen[a][value] != seen[b][value]]
+        for a in seen
+        for b in seen
+        if a < b
+    }
+    pair, shared = max(common.items(), key=lambda one: len(one[1]), default=((0, 0), []))
+    if len(shared) < _ALIKE:
+        return None
+    samples = next(iter(by_turn(recording, number, "forward").values()))
+    ranks = tuple(sorted(samples))
+    return finding_of(
+        recording,
+        "DDP503",
+        f"The ranks' parts of the data overlap: {len(shared)} batches were seen by rank {pair[0]} and rank {pair[1]}, at "
+        "different steps.",
+        samples,
+        ranks,
+        ["No rank saw a batch twice: they deal out the same data, each in an order of its own."],
+        "Bring the data into the same order on all ranks before each takes its part: sort it, or shuffle with one seed "
+        "(random.Random(seed).shuffle(names)).",
+        suspects.NONE,
+        wanted=re.compile(r"shuffle|sample\(|randperm|permutation|listdir|glob|set\("),
     )

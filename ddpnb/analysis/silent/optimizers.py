@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import Difference, by_turn, minority
 from ddpnb.analysis.silent.telling import as_number, finding_of, how_far, known, loads, site_of
 from ddpnb.analysis.source import suspects
+from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Model
+from ddpnb.model.replicas import Model, Sample
 
 
 def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP410: the optimizers' own settings differ."""
-    skip = {"forwards", "synced", "backwards", "bypass", "bypass_site", "outstanding"}
+    skip = {"forwards", "synced", "backwards", "bypass", "bypass_site", "outstanding", "arrived_finite"}
     for turn, samples in by_turn(recording, number, "gradients").items():
         if len(samples) < 2:
             continue
@@ -22,6 +26,7 @@ def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | N
             values = {rank: sample.facts.get(name) for rank, sample in samples.items()}
             culprits = minority(values)
             if culprits:
+                culprits = _changed(recording, number, turn, name, samples, culprits)
                 told = sorted({str(value): None for value in values.values()})
                 return finding_of(
                     recording,
@@ -41,6 +46,19 @@ def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | N
     return None
 
 
+def _changed(
+    recording: Recording, number: int, turn: int, name: str, samples: Mapping[int, Sample], culprits: tuple[int, ...]
+) -> tuple[int, ...]:
+    """With as many ranks on either side, those whose setting has changed since the step before."""
+    before = by_turn(recording, number, "gradients").get(turn - 1, {})
+    changed = tuple(
+        rank
+        for rank in sorted(samples)
+        if rank in before and before[rank].facts.get(name) != samples[rank].facts.get(name)
+    )
+    return changed if 2 * len(culprits) == len(samples) == 2 * len(changed) else culprits
+
+
 def steps_differ(recording: Recording, model: Model, found: Difference, steps: dict[int, int]) -> Finding:
     culprits = minority(steps)
     return finding_of(
@@ -58,7 +76,11 @@ def steps_differ(recording: Recording, model: Model, found: Difference, steps: d
         "Step the optimizer on all ranks or on none: decide together (reduce the flag first).",
         suspects.OPTIMIZER,
         tensors=found.tensors,
+        wanted=_STEP,
     )
+
+
+_STEP = re.compile(r"\bopt\w*\.step\(|\.optimizer\.step\(")
 
 
 def other_update(recording: Recording, model: Model, found: Difference) -> Finding:
@@ -99,3 +121,41 @@ def other_update(recording: Recording, model: Model, found: Difference) -> Findi
         suspects.OPTIMIZER,
         tensors=found.tensors,
     )
+
+
+def scaler_differs(recording: Recording, number: int) -> Finding | None:
+    """DDP409: a GradScaler per rank whose scales have parted."""
+    for turn, samples in by_turn(recording, number, "scale").items():
+        scales = {rank: sample.number("scale") for rank, sample in samples.items()}
+        culprits = minority(scales)
+        restored = {rank: phases for rank, phases in loads(recording, "scaler").items() if phases and rank in samples}
+        if culprits and 0 < len(restored) < len(samples):
+            ranks = tuple(sorted(restored))
+            return Finding(
+                "DDP605",
+                f"{phrases.ranks(ranks, True)} restored the state of the GradScaler, the others did not: their scales differ.",
+                ranks,
+                tuple(rank for rank in sorted(samples) if rank not in restored),
+                None,
+                tuple(
+                    (r, Site.from_json(dict(restored[r][-1].facts))) for r in ranks if "file" in restored[r][-1].facts
+                ),
+                tuple(
+                    f"Rank {rank}: scale {scale:.6g}."
+                    for rank, scale in sorted(scales.items())[:8]
+                    if scale is not None
+                ),
+                "Load the scaler's state on every rank.",
+            )
+        if culprits:
+            return finding_of(
+                recording,
+                "DDP409",
+                f"The scale of the GradScaler differs between ranks since its update {turn}.",
+                samples,
+                culprits,
+                [f"Rank {rank}: scale {scale:.6g}." for rank, scale in sorted(scales.items())[:8] if scale is not None],
+                "Let all ranks see the same infinities: synchronise gradients before unscaling, or all_reduce found_inf.",
+                suspects.NONE,
+            )
+    return None

@@ -23,7 +23,7 @@ from ddpnb.analysis.silent.drift import (
     models_of,
     units_of,
 )
-from ddpnb.analysis.silent.optimizers import hyper_differ, other_update, steps_differ
+from ddpnb.analysis.silent.optimizers import hyper_differ, other_update, scaler_differs, steps_differ
 from ddpnb.analysis.silent.synchronisation import bypassed, never_synchronised, sync_differs
 from ddpnb.analysis.silent.telling import counted, finding_of, how_far, known, loads, placed, site_of
 from ddpnb.analysis.silent.unwrapped import by_hand
@@ -61,6 +61,7 @@ def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Fi
         bypassed(recording, number, model, drift),
         sync_differs(recording, number, model),
         hyper_differ(recording, number, model),
+        scaler_differs(recording, number),
         _drifted(recording, model, drift),
         _buffers(recording, number, model),
         _left_alone(recording, number, model, ignored),
@@ -171,9 +172,12 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
     """DDP409: synchronised gradients that differ when the optimizer takes them."""
     if all(s.number("forwards") and s.number("synced") == 0 for s in found.samples.values()):
         return never_synchronised(recording, model, found)
+    frozen = {tensor.name for tensor in model.parameters if not tensor.trains}
     absent = {
         rank for rank, s in found.samples.items() if any(s.digests[u].hash == 0 for u in found.units if u in s.digests)
     }
+    if frozen.issuperset(found.tensors):
+        return _unfrozen(recording, model, found, absent)
     missing = absent if absent and len(absent) < len(found.samples) else set()
     culprits = tuple(sorted(missing)) or found.odd
     evidence = [
@@ -194,6 +198,25 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
         "Scale and clip gradients by the same numbers on all ranks, after the synchronisation.",
         suspects.GRADIENTS,
         tensors=found.tensors,
+    )
+
+
+def _unfrozen(recording: Recording, model: Model, found: Difference, absent: set[int]) -> Finding:
+    """DDP415: parameters that were frozen when the model was wrapped have gradients of each rank's own."""
+    culprits = tuple(rank for rank in sorted(found.samples) if rank not in absent)
+    return finding_of(
+        recording,
+        "DDP415",
+        f"{', '.join(found.tensors[:3])} of {model.module} did not require gradients when it was wrapped and do now"
+        f"{f' on {phrases.ranks(culprits)}' if absent else ''}: {model.wrapper} does not synchronise them.",
+        found.samples,
+        culprits,
+        [f"Their gradients differ before optimizer step {found.turn}, all others agree.", *how_far(found)],
+        "Freeze and unfreeze before wrapping: wrap the model again (DistributedDataParallel(module, ...)) after "
+        "requires_grad has changed, or let all train and give the frozen ones no learning rate.",
+        suspects.NONE,
+        tensors=found.tensors,
+        wanted=re.compile(r"requires_grad\w*\(?\s*=?\s*(True)?|unfreeze"),
     )
 
 

@@ -12,6 +12,8 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model
 
+_NO_SYNC = re.compile(r"no_sync|require_backward_grad_sync")
+
 
 def bypassed(recording: Recording, number: int, model: Model, drift: Difference | None) -> Finding | None:
     """DDP407: backward and optimizer steps without a forward of the wrapper."""
@@ -68,6 +70,7 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
                 "Enter no_sync() on all ranks in the same micro-steps: decide by the step's number alone, and let all "
                 "ranks accumulate over equally many batches.",
                 suspects.SYNC,
+                wanted=_NO_SYNC,
             )
     for turn, samples in by_turn(recording, number, "gradients").items():
         counts = {rank: sample.number("synced") for rank, sample in samples.items()}
@@ -91,6 +94,7 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
                 ][:8],
                 "Accumulate over equally many batches on all ranks, and step the optimizer after the same ones.",
                 suspects.SYNC,
+                wanted=_NO_SYNC,
             )
     return None
 
@@ -111,7 +115,7 @@ def never_synchronised(recording: Recording, model: Model, found: Difference) ->
         "Leave no_sync() before the last backward of each step, also where the batches of an epoch do not come out even.",
         suspects.SYNC,
         tensors=found.tensors,
-        wanted=re.compile(r"no_sync|require_backward_grad_sync"),
+        wanted=_NO_SYNC,
     )
 
 

@@ -26,7 +26,12 @@ def finding_of(
     severity: Severity = "error",
     wanted: suspects.Words | None = None,
 ) -> Finding:
-    """A finding whose culprits are pointed to by their source: a line that only they run, if there is one."""
+    """A finding whose culprits are pointed to by their source: a line that only they run, if there is one.
+
+    With as many ranks on either side it is the source that says who did it: ``if rank == 0: ...``.
+    """
+    if 2 * len(culprits) == len(samples):
+        culprits = suspects.by_condition(recording, samples, culprits, words, tensors, wanted) or culprits
     waiting = tuple(rank for rank in sorted(samples) if rank not in culprits)
     places, reasons = suspects.lines(recording, samples, culprits, words, tensors, wanted)
     return Finding(

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import by_turn, comparable, differing, first_difference
-from ddpnb.analysis.silent.optimizers import hyper_differ
+from ddpnb.analysis.silent.optimizers import hyper_differ, scaler_differs
 from ddpnb.analysis.silent.telling import finding_of, how_far
 from ddpnb.analysis.source import suspects
+from ddpnb.model.calls import Call
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Model
+from ddpnb.model.replicas import Model, Sample
 
 
 def together(recording: Recording, number: int, models: Mapping[int, Model]) -> bool:
@@ -23,11 +24,14 @@ def together(recording: Recording, number: int, models: Mapping[int, Model]) -> 
 
 def by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
     """A model without a wrapper, if the ranks' are replicas."""
+    early = _taken_early(recording, number, model)
+    if early is not None:
+        return early
     agreed = _kept_equal(recording, number, model)
     if agreed is None:
         return None
     sharded = bool(model.options.get("sharded"))
-    hyper = hyper_differ(recording, number, model)
+    hyper = hyper_differ(recording, number, model) or scaler_differs(recording, number)
     found = first_difference(recording, number, kinds=("updated",))
     if hyper is not None or found is None:
         return hyper
@@ -75,6 +79,38 @@ def _kept_equal(recording: Recording, number: int, model: Model) -> list[str] | 
         agreed.append(str(sorted((name, d.hash) for name, d in next(iter(samples.values())).digests.items())))
     proven = len(set(agreed)) > 1 or (len(averaged) > 1 and not _inputs_never_differ(recording))
     return agreed if proven or model.options.get("sharded") else None
+
+
+def _taken_early(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP316: the optimizer takes gradients whose averaging is still on its way."""
+    shapes = {tensor.shape for tensor in model.parameters}
+    for turn, samples in by_turn(recording, number, "gradients").items():
+        early = {rank: s for rank, s in samples.items() if s.number("outstanding")}
+        if len(early) < 2 or len(early) < len(samples) or not differing(samples):
+            continue
+        # Calls of other things, a metric say, may be on their way as well.
+        averaged = [c for rank, s in early.items() for c in recording.ranks[rank].calls if _on_its_way(c, s, shapes)]
+        if not averaged:
+            continue
+        return finding_of(
+            recording,
+            "DDP316",
+            f"Optimizer step {turn} takes gradients while the calls that average them are still on their way.",
+            samples,
+            tuple(sorted(early)),
+            [
+                f"Rank {rank}: {sample.number('outstanding'):.0f} calls that nobody has waited for."
+                for rank, sample in sorted(early.items())[:8]
+            ],
+            "Wait for all handles (for work in pending: work.wait()) before optimizer.step().",
+            suspects.NONE,
+        )
+    return None
+
+
+def _on_its_way(call: Call, sample: Sample, shapes: set[tuple[int, ...]]) -> bool:
+    waited = call.state.name in ("COMPLETED", "FAILED") and call.done_ns < sample.at_ns
+    return call.entered_ns < sample.at_ns and not waited and bool(shapes.intersection(call.signature.shapes))
 
 
 def _inputs_never_differ(recording: Recording) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from ddpnb.analysis import phrases
@@ -150,7 +151,7 @@ def comm_hooks_differ(recording: Recording) -> Finding | None:
         return None
     hooks = events(recording, "comm hook")
     told = {
-        rank: tuple((p.facts.get("hook"), p.facts.get("state")) for p in phases)
+        rank: tuple((p.facts.get("hook"), p.facts.get("state"), _settings(p)) for p in phases)
         for rank, phases in hooks.items()
         if recording.ranks[rank].models
     }
@@ -170,10 +171,21 @@ def comm_hooks_differ(recording: Recording) -> Finding | None:
         None,
         _where(places),
         tuple(
-            f"Rank {rank}: {', '.join(str(name) for name, _ in told[rank]) or 'no hook'}." for rank in sorted(told)[:8]
+            f"Rank {rank}: {', '.join(f'{name} {settings}'.strip() for name, _, settings in told[rank]) or 'no hook'}."
+            for rank in sorted(told)[:8]
         ),
         "Register the same communication hook, with the same settings, on all ranks.",
     )
+
+
+_PERSONAL = re.compile(r"rank|device|seed|host|name|path|^id$", re.IGNORECASE)
+
+
+def _settings(phase: Phase) -> str:
+    """What a hook carries with it, but for what is each rank's own by right."""
+    told = phase.facts.get("settings")
+    found = told.items() if isinstance(told, dict) else ()
+    return ", ".join(f"{name}={value}" for name, value in sorted(found) if not _PERSONAL.search(str(name)))[:400]
 
 
 def _sync_batchnorm(recording: Recording) -> Finding | None:
@@ -238,7 +250,7 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
     stale: dict[int, Phase] = {}
     for rank, phases in events(recording, "optimizer").items():
         for phase in phases:
-            if phase.facts.get("copies") or _replaced_some(phase, phases):
+            if (phase.facts.get("copies") and _never_stepped(recording, rank, phase)) or _replaced_some(phase, phases):
                 stale[rank] = phase
     if not stale:
         return None
@@ -259,6 +271,12 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
         "Build the optimizer after the model is on its device and in its final form: optimizer = Optimizer(model.parameters(), ...).",
         tensors=missing[:20],
     )
+
+
+def _never_stepped(recording: Recording, rank: int, phase: Phase) -> bool:
+    """Whether no optimizer has ever taken the wrapped model's gradients: otherwise this one is another model's."""
+    number = as_int(phase.facts.get("model"))
+    return not any(s.model == number and s.kind == "gradients" for s in recording.ranks[rank].samples)
 
 
 def _replaced_some(phase: Phase, phases: Iterable[Phase]) -> bool:

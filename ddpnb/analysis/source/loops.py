@@ -33,6 +33,14 @@ def loop_around(source: str, line: int) -> tuple[int, int] | None:
     return span(loops[0]) if loops else None
 
 
+def loop_over(recording: Recording, site: Site) -> Site:
+    """The header of the innermost ``for`` around a line that goes over more than a range; else the line itself."""
+    for loop in loops_of(recording.sources.get(site.file, ""), site.line):
+        if not isinstance(loop, ast.While) and not _plain_range(loop.iter):
+            return replace(site, line=loop.lineno)
+    return site
+
+
 def loop_returns(source: str, line: int) -> int | None:
     """The line of a ``return`` inside the loops around ``line`` (a way to leave early), if any."""
     for loop in loops_of(source, line):

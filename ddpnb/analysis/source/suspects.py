@@ -7,8 +7,9 @@ user's file often does: a statement that depends on the rank and has to do with 
 from __future__ import annotations
 
 import ast
+import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -245,6 +246,43 @@ def lines(
             site = replace(site, line=found.line, function=found.function)
         places.append((rank, site))
     return tuple(places), reasons
+
+
+def by_condition(
+    recording: Recording,
+    samples: Mapping[int, Sample],
+    culprits: tuple[int, ...],
+    words: Words,
+    tensors: Iterable[str] = (),
+    wanted: Words | None = None,
+) -> tuple[int, ...]:
+    """The ranks that run the most likely statement, where it stands under conditions like ``rank == 0``; else none."""
+    site = samples[culprits[0]].site if culprits and culprits[0] in samples else NO_SITE
+    found = best(recording, site, words, tensors, wanted) if site != NO_SITE else None
+    told = [holds for text in (found.conditions if found is not None else ()) if (holds := _on_ranks(text)) is not None]
+    ranks = tuple(r for r in sorted(samples) if all(holds(r, len(recording.ranks)) for holds in told))
+    return ranks if told and 2 * len(ranks) == len(samples) else ()
+
+
+_SIMPLE = re.compile(
+    r"(not \()?(?:\w+\.)*\w*rank(?:\(\))? (==|!=|>|<|>=|<=) (?:(\d{1,4})|(?:\w+\.)*\w*(?:world|size)\w*(?:\(\))? - 1)\)?$",
+    re.IGNORECASE,
+)
+
+
+def _on_ranks(text: str) -> Callable[[int, int], bool] | None:
+    """A condition as a function of rank and world size, if it is as plain as ``rank == 0`` or ``not (rank == world - 1)``."""
+    match = _SIMPLE.match(text)
+    if match is None:
+        return None
+    negated, sign, number = match[1] is not None, match[2], match[3]
+    compare = _SIGNS[sign]
+    return lambda rank, world: compare(rank, int(number) if number is not None else world - 1) != negated
+
+
+_SIGNS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq, "!=": operator.ne, ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le,
+}  # fmt: skip
 
 
 def point(recording: Recording, site: Site, words: Words, tensors: Iterable[str] = ()) -> Site:

@@ -232,13 +232,18 @@ def test_converted_and_never_wrapped():
     ids=["a copy of the model", "a head that was made anew"],
 )
 def test_an_optimizer_that_holds_stale_tensors(culprits, facts):
-    taken = recorded(
-        some(culprits, lambda r: wraps()(r).optimizes(line(7), **facts), lambda r: wraps()(r).optimizes(line(7)))
-    )
+    make = some(culprits, lambda r: wraps()(r).optimizes(line(7), **facts), lambda r: wraps()(r).optimizes(line(7)))
+    taken = record(*(make(Rank(number)).forward(STEP).backward(STEP).finishes() for number in range(4)))
     found = the_finding(taken)
     assert (found.code, found.culprits, found.waiting) == ("DDP410", culprits, others(culprits))
     assert found.where == tuple((number, line(7)) for number in culprits)
     assert found.tensors == tuple(facts["missing"])
+
+
+def test_an_optimizer_of_another_model_of_the_same_shapes():
+    """A teacher, or what was trained before: the wrapped model has an optimizer of its own."""
+    copies = {"copies": True, "strangers": 2, "missing": ["fc.weight", "fc.bias"]}
+    assert wrapping.find(recorded(lambda r: wraps()(r).optimizes(line(7), **copies))) == []
 
 
 def test_an_optimizer_of_a_part_of_the_model():

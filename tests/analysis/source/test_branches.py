@@ -5,12 +5,11 @@ import pytest
 from ddpnb.analysis.source.branches import (
     decisions,
     guard_of,
-    loop_around,
-    loop_returns,
     relation,
     trouble,
     ways_around,
 )
+from ddpnb.analysis.source.loops import loop_around, loop_returns
 from tests.analysis.recordings import Script
 
 SCRIPT = Script(

@@ -1,0 +1,56 @@
+"""Models and samples as data: what comes from a rank's files may be anything."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ddpnb.model.calls import Site
+from ddpnb.model.replicas import Model, Sample, TensorSpec
+
+
+def test_a_model_comes_back_from_json():
+    told = {
+        "number": 2, "wrapper": "DistributedDataParallel", "module": "Net", "group": "0,1#0", "ranks": [0, 1],
+        "tensors": [
+            {"name": "fc.weight", "shape": [2, 3], "dtype": "float32", "device": "cuda:1", "kind": "Linear"},
+            {"name": "bn.running_mean", "shape": [3], "dtype": "float32", "buffer": True, "trains": False, "ignored": True},
+        ],
+        "options": {"device_ids": None}, "site": {"file": "train.py", "line": 7, "function": "main"}, "more": 1,
+    }  # fmt: skip
+    model = Model.from_json(told)
+    assert (model.number, model.wrapper, model.group, model.ranks) == (2, "DistributedDataParallel", "0,1#0", (0, 1))
+    assert model.parameters == (TensorSpec("fc.weight", (2, 3), "float32", "cuda:1", kind="Linear"),)
+    assert model.buffers == (TensorSpec("bn.running_mean", (3,), "float32", "cpu", False, True, "", True),)
+    assert (model.options, model.site) == ({"device_ids": None}, Site("train.py", 7, "main"))
+
+
+def test_what_is_missing_has_a_value_all_the_same():
+    assert Model.from_json({}) == Model(0)
+    assert TensorSpec.from_json({}) == TensorSpec("?")
+    assert len(TensorSpec.from_json({"name": "x" * 5000}).name) == 400
+
+
+@pytest.mark.parametrize(
+    "value", [{"number": "x"}, {"ranks": ["a"]}, {"tensors": [{"shape": ["a"]}]}, {"ranks": 3}, {"options": 7}]
+)
+def test_what_makes_no_sense_is_refused_as_such(value):
+    with pytest.raises((TypeError, ValueError)):  # who reads the files of the ranks catches these
+        Model.from_json(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [(1, 1.0), (0.5, 0.5), (True, 1.0), ("1", None), (None, None), ([1], None), (10**400, None), (math.inf, math.inf)],
+)
+def test_a_fact_that_is_a_number(value, number):
+    sample = Sample(0, "forward", 1, facts={"loss": value})
+    assert sample.number("loss") == number
+    assert sample.numbers("lo") == (() if number is None else (number,))
+    assert sample.number("other") is None
+
+
+def test_numbers_keep_their_order():
+    facts = {"group 1: lr": 3, "lr": 1, "factor 1": 2.0, "factor 2": "x", "factor 3": 4.0}
+    assert Sample(0, "gradients", 1, facts=facts).numbers("factor") == (2.0, 4.0)
