@@ -1,32 +1,51 @@
-"""Healthy scripts, over and over: counts false alarms. ``python -m benchmarks.soak [RUNS]``."""
+"""Healthy scripts, over and over: counts false alarms. ``python -m benchmarks.soak [RUNS]``.
+
+All of ``tests/victims/healthy.py`` and every negative control of the scoreboard, in turn, in one world
+of four ranks; whatever is found in one of them, a note excepted, is a false alarm.
+"""
 
 from __future__ import annotations
 
-import random
 import re
+import statistics
 import sys
+import time
+from itertools import cycle, islice
 from pathlib import Path
 
 import ddpnb
+from benchmarks.catalogue.cases import cases
 
+RANKS = 4
 HEALTHY = Path(__file__).parent.parent / "tests" / "victims" / "healthy.py"
 
 
+def healthy() -> list[tuple[Path, tuple[str, ...]]]:
+    """Scripts and their arguments."""
+    victims = re.findall(r"^def (\w+)\(rank\)", HEALTHY.read_text(), re.MULTILINE)
+    controls = [c for c in cases(["healthy"]) if RANKS in c.ranks and c.fence == "raise" and not c.environment]
+    return [*((HEALTHY, (name,)) for name in victims), *((case.path, ()) for case in controls)]
+
+
 def main(runs: int) -> int:
-    cases = re.findall(r"^def (\w+)\(rank\)", HEALTHY.read_text(), re.MULTILINE)
-    alarms = 0
-    with ddpnb.launch(4, quiet=True) as world:
-        for number in range(runs):
-            case = cases[number % len(cases)] if number < len(cases) else random.choice(cases)
-            run = world.run(HEALTHY, case, stream=None).wait(120)
-            if run.outcome != "ok" or run.diagnosis.findings:
+    scripts = healthy()
+    alarms, seconds = 0, []
+    with ddpnb.launch(RANKS, quiet=True) as world:
+        for number, (script, arguments) in enumerate(islice(cycle(scripts), runs)):
+            began = time.monotonic()
+            run = world.run(script, *arguments, stream=None).wait(120)
+            seconds.append(time.monotonic() - began)
+            if run.outcome != "ok" or any(finding.severity != "note" for finding in run.diagnosis.findings):
                 alarms += 1
-                print(f"run {number}, {case}: {run.outcome}\n{run.diagnosis}", flush=True)
+                print(f"run {number}, {script.stem} {' '.join(arguments)}: {run.outcome}\n{run.diagnosis}", flush=True)
                 for rank, ending in run.endings.items():
                     if ending is not None and not ending.well:
                         print(f"end of rank {rank}'s log:\n{run.log(rank)[-4000:]}", flush=True)
                 world.restart()
-    print(f"{runs} healthy runs, {alarms} false alarms")
+    print(
+        f"{runs} healthy runs of {len(scripts)} scripts on {RANKS} ranks, {alarms} false alarms; "
+        f"median {statistics.median(seconds):.2f} s a run"
+    )
     return 1 if alarms else 0
 
 

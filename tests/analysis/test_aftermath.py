@@ -1,0 +1,119 @@
+"""What checkpoints, sources and the end of the output tell."""
+
+from __future__ import annotations
+
+from ddpnb.analysis import aftermath
+from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.model.calls import CallState
+from tests.analysis.recordings import Rank, Script, line, record
+
+LOADED, SAVED, LEFT = line(21), line(22), line(40)
+PATH = "/home/user/last.pt"
+
+
+def recorded(make, world=4, script=None):
+    return record(*(make(Rank(number, world)) for number in range(world)), script=script)
+
+
+def the_finding(recording):
+    (found,) = aftermath.find(recording)
+    assert found.summary and found.remedy
+    assert found in diagnose(recording).findings
+    return found
+
+
+def printed(last="ValueError: no loss", after=""):
+    return f'Traceback (most recent call last):\n  File "/home/user/train.py", line 12, in main\n    step()\n{last}\n{after}'
+
+
+def test_nothing_to_tell():
+    assert aftermath.find(recorded(lambda r: r.calls("all_reduce", line(3)).finishes())) == []
+
+
+# -- DDP701
+
+
+def test_a_failure_that_was_printed_and_forgotten():
+    taken = recorded(lambda r: (r.writes(printed()) if r.rank == 2 else r).finishes())
+    found = the_finding(taken)
+    assert (found.code, found.culprits, found.where) == ("DDP701", (2,), ((2, line(12)),))
+    assert "ValueError" in found.summary
+
+
+def test_a_traceback_from_which_the_script_went_on():
+    taken = recorded(lambda r: r.writes(printed(after="epoch 2\nepoch 3\ndone\n")).finishes())
+    assert aftermath.find(taken) == []
+
+
+def leaves(rank, at=LEFT):
+    return rank.event("process ends", at).dies(0)
+
+
+def test_all_leave_by_force_and_one_of_them_too_early():
+    def make(rank):
+        if rank.rank == 1:
+            return leaves(rank.calls("all_reduce", line(3)))
+        return leaves(rank.calls("all_reduce", line(3)).calls("all_reduce", line(3), state=CallState.ISSUED))
+
+    found = the_finding(recorded(make))
+    assert (found.code, found.culprits, found.where) == ("DDP701", (1,), ((1, LEFT),))
+
+
+def test_all_leave_by_force_after_the_same_calls():
+    assert aftermath.find(recorded(lambda r: leaves(r.calls("all_reduce", line(3))))) == []
+
+
+# -- DDP602: nothing loaded
+
+
+def test_a_state_of_which_nothing_fits():
+    told = {"strict": False, "matched": 0, "given": 2, "keys": ["module.fc.weight", "module.fc.bias"]}
+    found = the_finding(recorded(lambda r: r.loads("model", LOADED, **told).finishes()))
+    assert (found.code, found.severity, found.culprits) == ("DDP602", "error", (0, 1, 2, 3))
+    assert found.where[0] == (0, LOADED) and "module.fc.weight" in found.evidence[0]
+
+
+def test_a_state_of_which_a_part_fits():
+    told = {"strict": False, "matched": 1, "given": 2}
+    assert aftermath.find(recorded(lambda r: r.loads("model", LOADED, **told).finishes())) == []
+    assert aftermath.find(recorded(lambda r: r.loads("model", LOADED).finishes())) == []
+
+
+# -- DDP603, DDP413, DDP316
+
+
+def saves(rank, path):
+    return rank.event("checkpoint saved", SAVED, path=path, keys=["model"]).finishes()
+
+
+def test_two_ranks_that_write_one_file():
+    found = the_finding(recorded(lambda r: saves(r, PATH if r.rank in (0, 3) else f"/home/user/{r.rank}.pt")))
+    assert (found.code, found.severity, found.culprits) == ("DDP603", "warning", (0, 3))
+    assert PATH in found.summary
+
+
+def test_files_of_their_own():
+    assert aftermath.find(recorded(lambda r: saves(r, f"/home/user/{r.rank}.pt"))) == []
+    assert aftermath.find(recorded(lambda r: saves(r, "/dev/null"))) == []
+
+
+def test_an_attribute_that_is_set_on_the_wrapper():
+    taken = recorded(
+        lambda r: (r.event("attribute on wrapper", line(8), name="alpha") if r.rank == 1 else r).finishes()
+    )
+    found = the_finding(taken)
+    assert (found.code, found.culprits, found.where) == ("DDP413", (1,), ((1, line(8)),))
+    assert "model.module.alpha" in found.remedy
+
+
+def test_a_work_that_nobody_waits_for():
+    script = Script("""
+        import torch.distributed as dist
+
+        def main(x):
+            dist.all_reduce(x, async_op=True)   # reduce
+            return x.sum()   # read
+    """)
+    at = script.at("reduce")
+    found = the_finding(recorded(lambda r: r.issues("all_reduce", at).finishes(), script=script))
+    assert (found.code, found.culprits) == ("DDP316", (0, 1, 2, 3))
