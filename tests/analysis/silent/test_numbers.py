@@ -470,3 +470,49 @@ def test_models_on_different_groups():
 def test_models_of_other_tensors():
     taken = record(*(step(Rank(n, 2).wraps(tensor(f"t{n}")), backward={"loss": NAN if n else 1.0}) for n in range(2)))
     assert numbers.find(taken) == []
+
+
+# -- DDP503: parts of the data that overlap
+
+
+def shards(first, turns=6, repeated=False):
+    """Every rank sees ``turns`` of twelve batches, from ``first(rank)`` on."""
+
+    def make(rank):
+        for turn in range(turns):
+            value = (first(rank.rank) + turn) % 12
+            step(rank, forward={"inputs_hash": float(1 + (value % 2 if repeated else value))})
+        return rank
+
+    return recorded(make, world=2)
+
+
+def test_shards_that_overlap():
+    found = the_finding(shards(lambda rank: 3 * rank))
+    assert (found.code, found.culprits) == ("DDP503", (0, 1))
+    assert "3 batches" in found.summary
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [shards(lambda rank: 6 * rank), shards(lambda rank: 4 * rank), shards(lambda rank: 3 * rank, repeated=True)],
+    ids=["they do not", "two may be alike by chance", "batches come again"],
+)
+def test_shards_that_do_not_overlap(taken):
+    assert [one.code for one in numbers.find(taken) if one.code == "DDP503"] == []
+
+
+# -- DDP414: the gradient that comes back
+
+
+def test_a_gradient_that_is_no_number_although_losses_are():
+    taken = recorded(
+        some(
+            (2,),
+            lambda r: step(r).forward(STEP).backward(line(12)).gradients(line(13), arrived_finite=0.0).updated(STEP),
+            lambda r: step(r).forward(STEP).backward(line(12)).gradients(line(13), arrived_finite=1.0).updated(STEP),
+        )
+    )
+    found = the_finding(taken)
+    assert (found.code, found.culprits, found.waiting) == ("DDP414", (2,), (0, 1, 3))
+    assert dict(found.where)[2] == line(12)

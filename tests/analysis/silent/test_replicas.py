@@ -597,3 +597,54 @@ def test_many_tensors_are_cut_short():
     assert len(found.tensors) == 20
     assert len(found.summary) < 300
     assert all(len(text) < 300 for text in found.evidence)
+
+
+# -- DDP415: trained although it was frozen when it was wrapped
+
+
+FROZEN = (tensor(WEIGHT, trains=False), tensor("fc.bias"))
+
+
+def test_parameters_that_were_unfrozen_after_wrapping():
+    taken = record(
+        *(
+            step(
+                Rank(n, 4).wraps(*FROZEN, at=WRAPPED).trains(2, STEP),
+                gradients={WEIGHT: 50 + n},
+                updated={WEIGHT: 60 + n},
+            ).finishes()
+            for n in range(4)
+        )
+    )
+    found = the_finding(taken)
+    assert (found.code, found.culprits, found.tensors) == ("DDP415", (0, 1, 2, 3), (WEIGHT,))
+
+
+def test_parameters_that_were_unfrozen_on_one_rank():
+    def make(n):
+        own = 50 if n == 2 else 0  # 0: it has no gradient
+        return step(
+            Rank(n, 4).wraps(*FROZEN, at=WRAPPED).trains(2, STEP), gradients={WEIGHT: own}, updated={WEIGHT: 60 + own}
+        )
+
+    found = the_finding(record(*(make(n).finishes() for n in range(4))))
+    assert (found.code, found.culprits) == ("DDP415", (2,))
+
+
+# -- with two ranks the source says who did it
+
+
+@pytest.mark.parametrize(("condition", "culprit"), [("rank == 0", 0), ("rank != 0", 1), ("rank == world - 1", 1)])
+def test_the_condition_tells_who_changed_parameters(condition, culprit):
+    script = Script(f"""
+        def main(rank, world):
+            for step in range(9):
+                if {condition}:
+                    model.fc.weight.data.add_(1.0)   # change
+                loss = model(x)   # step
+    """)
+    at = script.at("step")
+    taken = trained(lambda r: r.drifts({WEIGHT: 77}), culprits=(1,), world=2, script=script, at=at)
+    found = the_finding(taken)
+    assert (found.code, found.culprits) == ("DDP405", (culprit,))
+    assert dict(found.where)[culprit].line == script.line("change")

@@ -294,3 +294,20 @@ def test_parameters_that_came_into_the_model_after_wrapping(culprits):
     assert (found.code, found.culprits, found.waiting) == ("DDP405", culprits, others(culprits))
     assert found.tensors == ("head.weight",)
     assert {site.line for _, site in found.where} == {script.line("head")}
+
+
+def hooked(one, **settings):
+    return wraps()(one).event("comm hook", line(5), hook="train.hook", state="NoneType", settings=settings)
+
+
+def test_one_hook_with_other_settings():
+    taken = recorded(
+        some((3,), lambda r: hooked(r, dtype="torch.bfloat16"), lambda r: hooked(r, dtype="torch.float16"))
+    )
+    found = the_finding(taken)
+    assert (found.code, found.culprits) == ("DDP416", (3,))
+    assert "dtype=torch.bfloat16" in " ".join(found.evidence)
+
+
+def test_settings_of_a_hook_that_are_each_ranks_own():
+    assert wrapping.find(recorded(lambda r: hooked(r, rank=str(r.rank), log_path=f"/tmp/{r.rank}"))) == []

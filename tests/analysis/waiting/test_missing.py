@@ -363,3 +363,80 @@ def test_groups_made_in_another_order():
     )
     found = only_finding(recording)
     assert (found.code, found.culprits) == ("DDP108", (1,))
+
+
+# -- who did it, where both sides wait
+
+
+def test_a_send_that_nobody_ever_answers_and_one_that_was_answered_before():
+    """Rank 1 was set up as part of a ring: its second send has no receive on rank 0, round after round."""
+    strip = Rank(0, 2).sends(1, line(31), tag=1).receives(1, line(32), tag=0)
+    strip.waits("send", line(34), peer=1, tag=1)
+    ring = Rank(1, 2).sends(0, line(31), tag=0).receives(0, line(32), tag=1)
+    ring.waits("send", line(34), peer=0, tag=1)
+    found = only_finding(record(strip, ring))
+    assert (found.code, found.culprits, found.waiting) == ("DDP307", (1,), (0,))
+
+
+ORDERS = Script(
+    """
+    def main(rank):
+        for step in range(6):
+            if rank == 1 and step == 3:
+                report()   # early
+                update()   # late
+            else:
+                update()   # update
+                report()   # report
+    """
+)
+AVERAGE, METRICS = group(0, 1, ordinal=1), group(0, 1, ordinal=2)
+
+
+def test_a_rank_that_turned_the_order_around():
+    def rounds(rank):
+        for _ in range(3):
+            rank.calls("all_reduce", ORDERS.at("update"), group=AVERAGE)
+            rank.calls("all_reduce", ORDERS.at("report"), group=METRICS)
+        return rank
+
+    ranks = (
+        rounds(Rank(0, 2)).waits("all_reduce", ORDERS.at("update"), group=AVERAGE),
+        rounds(Rank(1, 2)).waits("all_reduce", ORDERS.at("early"), group=METRICS),
+    )
+    found = only_finding(record(*ranks, script=ORDERS))
+    assert found.code == "DDP306"
+
+
+def test_a_rank_that_goes_on_after_an_error():
+    script = Script(
+        """
+        def main(loader):
+            for x in loader:
+                try:
+                    step(x)   # reduce
+                except ValueError:   # handler
+                    continue
+        """
+    )
+    at = script.at("reduce")
+    full = Rank(0, 2).calls("all_reduce", at).calls("all_reduce", at).waits("all_reduce", at)
+    short = Rank(1, 2).calls("all_reduce", at).calls("all_reduce", at).finishes()
+    found = only_finding(record(full, short, script=script))
+    assert (found.code, found.culprits) == ("DDP301", (1,))
+    assert dict(found.where)[1].line == script.line("handler")
+
+
+def test_the_line_at_which_a_loop_ends():
+    script = Script(
+        """
+        def main(loader):
+            for x in loader:   # loop
+                step(x)   # reduce
+        """
+    )
+    at = script.at("reduce")
+    full = Rank(0, 2).calls("all_reduce", at).waits("all_reduce", at)
+    short = Rank(1, 2).calls("all_reduce", at).finishes()
+    found = only_finding(record(full, short, script=script))
+    assert (found.code, dict(found.where)[1].line) == ("DDP308", script.line("loop"))
