@@ -373,12 +373,13 @@ def _same_rank_twice(recording: Recording, standings: dict[int, Standing], findi
     if not double:
         return None
     number, ranks = next(iter(sorted(double.items())))
-    culprits = tuple(rank for rank in ranks if str(rank) != number)
+    culprits = tuple(sorted(rank for one, claimants in double.items() for rank in claimants if str(rank) != one))
     waiting = tuple(sorted(set(phases) - set(culprits)))
+    told = {str(phases[rank].facts.get("rank")): None for rank in culprits if rank in phases}
     return Finding(
         "DDP103",
         f"{len(ranks)} processes claim rank {number}: {phrases.ranks(culprits)} {phrases.verb(culprits, 'calls', 'call')} "
-        f"init_process_group with rank={number}.",
+        f"init_process_group with rank={' and '.join(sorted(told)[:4])}.",
         culprits,
         waiting,
         None,
