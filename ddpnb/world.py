@@ -256,7 +256,10 @@ class World:
             rank
             for rank in range(self.size)
             if self._engines.exit_status(rank) is not None
-            or ((run := self._in_run.get(rank)) is not None and not (run.outcome == "ok" and run.left_clean(rank)))
+            or (
+                (run := self._in_run.get(rank)) is not None
+                and not (run.outcome in ("ok", "divergence") and run.left_clean(rank))
+            )
         ]
 
     def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = 60.0) -> None:

@@ -49,8 +49,8 @@ class Training(Hooks):
         self.before(torch, "save", self._saved)
         self.after(torch, "load", self._loaded)
         self.before(DistributedDataParallel, "__setattr__", self._attribute)
-        self.before(os, "_exit", lambda *_: self.event("process ends"))
-        self.before(os, "abort", lambda *_: self.event("process ends"))
+        self.before(os, "_exit", lambda *_, **__: self.event("process ends"))
+        self.before(os, "abort", lambda *_, **__: self.event("process ends"))
         self.before(os, "kill", self._killed)
 
     def _after_classmethod(self, owner: Any, name: str, look: Callable[..., None]) -> None:
@@ -114,9 +114,9 @@ class Training(Hooks):
 
         return look
 
-    def _killed(self, pid: int, number: int) -> None:
-        if pid in (0, os.getpid()) and number:  # by its own hand: no stack will tell afterwards where
-            self.event("process ends", {"signal": int(number)})
+    def _killed(self, pid: int, signal: int) -> None:
+        if pid in (0, os.getpid()) and signal:  # by its own hand: no stack will tell afterwards where
+            self.event("process ends", {"signal": int(signal)})
 
     def _saved(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
         self.event("checkpoint saved", {"path": _path(file), "keys": _keys(value)})

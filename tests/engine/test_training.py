@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import random
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -140,6 +142,62 @@ def test_attributes_that_are_set_on_the_wrapper_instead_of_the_model(box, hooks)
     other = DDP(Net())
     other.epoch = 1
     assert len(told(box, "attribute on wrapper")) == 2
+
+
+@pytest.mark.usefixtures("alone")
+def test_settings_that_a_communication_hook_carries(box, hooks):
+    def compress(dtype, rank):
+        def hook(state, bucket):
+            return default_hooks.allreduce_hook(state.group, bucket, dtype, rank)
+
+        return hook
+
+    class State:
+        def __init__(self):
+            self.group, self.start, self.names = None, 10, ["a"]
+
+    DDP(nn.Linear(2, 2)).register_comm_hook(State(), compress(torch.bfloat16, 1))
+    ((_, facts),) = told(box, "comm hook")
+    assert facts["settings"] == {"dtype": "torch.bfloat16", "rank": "1", "start": "10"}
+
+
+def test_a_state_that_is_loaded_without_being_strict(box, hooks):
+    net, state = nn.Linear(2, 2), {"module.weight": torch.ones(2, 2), "bias": torch.ones(2)}
+    net.load_state_dict(state, strict=False)
+    net.load_state_dict(state, False)
+    net.load_state_dict(net.state_dict())
+    first, second, strict = (facts for _, facts in told(box, "state loaded"))
+    assert (first["matched"], first["given"]) == (second["matched"], second["given"]) == (1, 2)
+    assert "matched" not in strict
+
+
+LEAVING = """
+import os, signal, sys
+from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.training import Training
+
+Training(BlackBox(sys.argv[1], 0)).install()
+os.kill(os.getpid(), 0)  # only asks whether it is there
+{leave}
+"""
+
+
+@pytest.mark.parametrize(
+    ("leave", "status"),
+    [
+        ("os._exit(3)", 3),
+        ("os._exit(status=3)", 3),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -9),
+        ("os.abort()", -6),
+    ],
+)
+def test_the_line_by_which_a_process_ends_itself(tmp_path, leave, status):
+    script, box = tmp_path / "leaves.py", tmp_path / "rank0.box"
+    script.write_text(LEAVING.format(leave=leave))
+    done = subprocess.run([sys.executable, str(script), str(box)], timeout=60, capture_output=True, check=False)
+    assert done.returncode == status, done.stderr
+    (found,) = [phase for phase in BoxReader(box.read_bytes()).phases() if phase.name == "process ends"]
+    assert (found.facts["file"], found.facts["line"]) == (str(script), LEAVING.count("\n"))
 
 
 def test_errors_and_results_are_torchs(box, hooks, tmp_path):
