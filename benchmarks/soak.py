@@ -13,6 +13,8 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 
+import psutil
+
 import ddpnb
 from benchmarks.catalogue.cases import cases
 
@@ -29,12 +31,13 @@ def healthy() -> list[tuple[Path, tuple[str, ...]]]:
 
 def main(runs: int) -> int:
     scripts = healthy()
-    alarms, seconds = 0, []
+    alarms, seconds, held = 0, [], []
     with ddpnb.launch(RANKS, quiet=True) as world:
         for number, (script, arguments) in enumerate(islice(cycle(scripts), runs)):
             began = time.monotonic()
             run = world.run(script, *arguments, stream=None).wait(120)
             seconds.append(time.monotonic() - began)
+            held.append(psutil.Process().memory_info().rss >> 20)
             if run.outcome != "ok" or any(finding.severity != "note" for finding in run.diagnosis.findings):
                 alarms += 1
                 print(f"run {number}, {script.stem} {' '.join(arguments)}: {run.outcome}\n{run.diagnosis}", flush=True)
@@ -44,7 +47,8 @@ def main(runs: int) -> int:
                 world.restart()
     print(
         f"{runs} healthy runs of {len(scripts)} scripts on {RANKS} ranks, {alarms} false alarms; "
-        f"median {statistics.median(seconds):.2f} s a run"
+        f"median {statistics.median(seconds):.2f} s a run; this process held {held[len(held) // 10]} MB after a tenth "
+        f"of them and {held[-1]} MB in the end"
     )
     return 1 if alarms else 0
 

@@ -91,7 +91,9 @@ class World:
         self._quiet = quiet
         self._folder = _make_folder()
         self._engines = Engines(self._folder)
-        self._runs: list[Run] = []
+        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # who drops one frees what is known of it
+        self._last: Run | None = None
+        self._number = 0
         self._in_run: dict[int, Run] = {}  # the run that each rank's process was last in
         self._lock = threading.RLock()
         self._closed = False
@@ -137,7 +139,7 @@ class World:
             if self._closed:
                 return
             self._closed = True
-        for run in self._runs:
+        for run in list(self._runs):
             run.stop_watching()
         self._engines.stop()
         for reserved in self._ports:
@@ -154,7 +156,7 @@ class World:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else self._runs[-1].outcome if self._runs else "idle"
+        state = "closed" if self._closed else self._last.outcome if self._last is not None else "idle"
         return f"<World of {self.plan.description}: {state}>"
 
     # -- runs
@@ -187,7 +189,7 @@ class World:
         with self._lock:
             self._check_open()
             self._make_room()
-            number = len(self._runs) + 1
+            number = self._number = self._number + 1
             folder = os.path.abspath(log_dir) if log_dir is not None else os.path.join(self._folder, f"run{number}")
             try:
                 os.makedirs(folder, exist_ok=True)
@@ -212,7 +214,8 @@ class World:
             )
             order |= {"environment": {"MASTER_PORT": str(self._new_port())}}
             run.start(order, payload, wire.run)
-            self._runs.append(run)
+            self._runs.add(run)
+            self._last = run
             self._in_run = dict.fromkeys(range(self.size), run)
         return run
 
@@ -289,8 +292,8 @@ class World:
         """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""
         with self._lock:
             self._check_open()
-            if self._in_run:
-                return self._runs[-1].observer.record()
+            if self._in_run and self._last is not None:
+                return self._last.observer.record()
         return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0).record()
 
     def compare(self, trace: bool = False) -> Comparison:
@@ -309,7 +312,7 @@ class World:
         with self._lock:
             self._check_open()
             alive = [rank for rank in range(self.size) if self._engines.exit_status(rank) is None]
-            run = self._runs[-1] if self._runs else None
+            run = self._last
         found = comparison.compare(self._engines, alive, trace, moving=run is not None and not run.done)
         if found.compared or run is None:
             return found
