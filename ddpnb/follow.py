@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ddpnb.analysis.silent.drift import differing
-from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.replicas import UNWRAPPED, Model, Sample
 from ddpnb.model.samples import SampleReader, contents
 
 _MODEL_LIMIT = 8 << 20  # bytes of one model's description
@@ -113,14 +113,21 @@ class Follower:
 
     def _read_models(self, rank: int) -> None:
         known = self._models[rank]
-        while True:
-            path = os.path.join(self._folder, f"rank{rank}-run{self._run}-model{len(known)}.json")
-            try:
-                if os.path.getsize(path) > _MODEL_LIMIT:
-                    raise ValueError("too large")
-                with open(path, encoding="utf-8") as file:
-                    known[len(known)] = Model.from_json(json.load(file))
-            except FileNotFoundError:
-                return
-            except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-                known[len(known)] = Model(len(known))
+        for first in (0, UNWRAPPED):
+            number = max((one for one in known if (one >= UNWRAPPED) == (first > 0)), default=first - 1) + 1
+            while (model := self._read_model(rank, number)) is not None:
+                known[number] = model
+                number += 1
+
+    def _read_model(self, rank: int, number: int) -> Model | None:
+        """What a rank has said of a model; an empty one if that makes no sense, None if it has said nothing."""
+        path = os.path.join(self._folder, f"rank{rank}-run{self._run}-model{number}.json")
+        try:
+            if os.path.getsize(path) > _MODEL_LIMIT:
+                raise ValueError("too large")
+            with open(path, encoding="utf-8") as file:
+                return Model.from_json(json.load(file))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            return Model(number)

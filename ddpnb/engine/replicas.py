@@ -35,14 +35,13 @@ from ddpnb.engine.losses import loss_facts, unused
 from ddpnb.engine.samples import SampleFile
 from ddpnb.engine.sites import calling_frame, is_user_file
 from ddpnb.engine.tracing import Tracing
-from ddpnb.model.replicas import TensorSpec
+from ddpnb.model.replicas import UNWRAPPED, TensorSpec
 
 SHARE, FLOOR_S = 0.008, 90e-6  # of a step, and never less than this: what all digests of a step may take
 _KINDS_PER_STEP = 3
 _MAX_LOG2 = 12
 _LEAST_S = 20e-6
 _MAX_TENSORS = 20_000
-_ADOPTED = 1000  # the numbers of models without a wrapper begin here: one rank may have more of these
 
 
 class Pace:
@@ -113,7 +112,7 @@ class Replicas(Hooks):
         self._folder = folder
         self._rank = rank
         self._run = 0
-        self._count = 0  # of models with a wrapper: they have the same numbers on all ranks
+        self._count = 0
         self._adopted = 0
         self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
         self._watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
@@ -147,7 +146,7 @@ class Replicas(Hooks):
         self._watched.clear()
         self._of_optimizer.clear()
         self._last = None
-        self._count = 0  # of models with a wrapper: they have the same numbers on all ranks
+        self._count = 0
         self._adopted = 0
 
     def begin(self, run: int) -> None:
@@ -389,7 +388,7 @@ class Replicas(Hooks):
         names = _names_from_frames(parameters)
         named = [(names.get(id(p), f"parameter {number}"), p) for number, p in enumerate(parameters)]
         known = self._door.group(dist.group.WORLD)
-        number, self._adopted = _ADOPTED + self._adopted, self._adopted + 1
+        number, self._adopted = UNWRAPPED + self._adopted, self._adopted + 1
         tensors = [
             {"name": s.name, "shape": list(s.shape), "dtype": s.dtype, "device": s.device, "trains": s.trains}
             for s in _specs(named, [])

@@ -8,6 +8,10 @@ from typing import Any
 
 from ddpnb.model.calls import NO_SITE, Site
 
+# Models without a wrapper are numbered from here on: a rank may have more of these than the others, and
+# those with one have the same numbers everywhere.
+UNWRAPPED = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
