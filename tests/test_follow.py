@@ -9,7 +9,7 @@ import pytest
 
 from ddpnb.engine.samples import SampleFile
 from ddpnb.follow import Follower
-from ddpnb.model.replicas import Model
+from ddpnb.model.replicas import UNWRAPPED, Model
 
 MODEL = {
     "number": 0, "wrapper": "DistributedDataParallel", "module": "Net", "ranks": [0, 1],
@@ -48,6 +48,15 @@ def run(tmp_path):
     for rank in range(2):
         found.model(rank)
     return found
+
+
+def test_models_without_a_wrapper_are_numbered_apart(run):
+    """One rank has trained a model by itself before: what is wrapped then has the same number on both."""
+    run.model(0, {**MODEL, "number": UNWRAPPED, "wrapper": ""}, number=UNWRAPPED)
+    assert [model.number for model in run.follower.models(0)] == [0, UNWRAPPED]
+    assert [model.number for model in run.follower.models(1)] == [0]
+    run.model(0, {**MODEL, "number": 1}, number=1)
+    assert [model.number for model in run.follower.models(0)] == [0, 1, UNWRAPPED]
 
 
 def test_samples_and_models_of_each_rank(run):
