@@ -118,6 +118,7 @@ class Replicas(Hooks):
         self._watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
         self._of_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Watched]]] = weakref.WeakKeyDictionary()
         self._last: Watched | None = None
+        self._stepping: weakref.ref[Any] | None = None  # the optimizer whose step goes on
         self._names: dict[Any, int] = {}
         self._sites: dict[tuple[int, int], tuple[int, Any]] = {}
         self._bypass: Any = None
@@ -346,7 +347,24 @@ class Replicas(Hooks):
         names = self._name(("backward", text, len(values), str(told.get("unused"))), lambda: told)
         self._write(watched, "backward", names, pack(f"{1 + len(values)}d", clean, *values))
 
+    def _inside_another(self, optimizer: Any) -> bool:
+        """Whether an optimizer is stepped by another one, which is not done yet: a shard of it (ZeroRedundancyOptimizer)."""
+        outer = self._stepping() if self._stepping is not None else None
+        if outer is None or outer is optimizer:
+            return False
+        frame = sys._getframe(2)
+        for _ in range(40):
+            if frame is None:
+                break
+            if frame.f_code.co_name == "step" and frame.f_locals.get("self") is outer:
+                return True
+            frame = frame.f_back
+        return False  # its step has failed
+
     def _before_step(self, optimizer: Any, *_: Any) -> None:
+        if self._inside_another(optimizer):
+            return
+        self._stepping = weakref.ref(optimizer)
         for watched in self._models_of(optimizer):
             if watched.backwards and not watched.forwards and not watched.bypass_site:
                 self._watch_bypass()  # it was trained without its wrapper: where, the next time?
@@ -361,6 +379,9 @@ class Replicas(Hooks):
             watched.arrived_finite = 1.0
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self._inside_another(optimizer):
+            return
+        self._stepping = None
         for watched in self._models_of(optimizer):
             watched.steps += 1
             self._digest(watched, "updated", watched.parameters, 0, b"")

@@ -181,3 +181,34 @@ def test_a_rank_that_is_alone_has_no_replicas(watched):
     net = nn.Linear(4, 2)
     train(net)
     assert watched.models == [] and watched.samples() == []
+
+
+class Sharded(torch.optim.Optimizer):
+    """Steps an optimizer of its own for a part of the parameters, and brings the others from elsewhere afterwards."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+        self.own = torch.optim.SGD(self.param_groups[0]["params"][:1], lr=0.1)
+        self.fails = False
+
+    def step(self, closure=None):
+        self.own.step()
+        if self.fails:
+            raise ValueError("not this time")
+
+
+@pytest.mark.usefixtures("alone")
+def test_an_optimizer_inside_another_one_makes_no_step_of_its_own(watched):
+    model = DDP(Net())
+    optimizer = Sharded(model.parameters())
+    for fails in (False, True, False):
+        model(batch(1)).sum().backward()
+        optimizer.fails = fails
+        if fails:
+            with pytest.raises(ValueError, match="not this time"):
+                optimizer.step()
+        else:
+            optimizer.step()
+    assert [s.step for s in watched.samples("updated")] == [0, 1, 2]
+    optimizer.own.step()  # by itself, after all
+    assert [s.step for s in watched.samples("updated")] == [0, 1, 2, 3]

@@ -82,6 +82,8 @@ def _bad_gradient(recording: Recording, number: int) -> Finding | None:
     if bad is None:
         return None
     turn, at, culprits = bad
+    if any(digest.norm is not None for rank in culprits for digest in at[rank].digests.values()):
+        return None  # what the optimizer took is finite: that backward pass was left out, by a GradScaler say
     samples = _of_step(recording, number, "backward", at)
     return finding_of(
         recording,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -505,14 +506,20 @@ def test_shards_that_do_not_overlap(taken):
 # -- DDP414: the gradient that comes back
 
 
+def arrives(rank, arrived, norm):
+    step(rank).forward(STEP).backward(line(12)).gradients(line(13), arrived_finite=arrived)
+    last = rank._samples[-1]
+    rank._samples[-1] = replace(last, digests={name: replace(one, norm=norm) for name, one in last.digests.items()})
+    return rank.updated(STEP)
+
+
 def test_a_gradient_that_is_no_number_although_losses_are():
-    taken = recorded(
-        some(
-            (2,),
-            lambda r: step(r).forward(STEP).backward(line(12)).gradients(line(13), arrived_finite=0.0).updated(STEP),
-            lambda r: step(r).forward(STEP).backward(line(12)).gradients(line(13), arrived_finite=1.0).updated(STEP),
-        )
-    )
+    taken = recorded(some((2,), lambda r: arrives(r, 0.0, None), lambda r: arrives(r, 1.0, None)))
     found = the_finding(taken)
     assert (found.code, found.culprits, found.waiting) == ("DDP414", (2,), (0, 1, 3))
     assert dict(found.where)[2] == line(12)
+
+
+def test_a_gradient_that_nobody_used():
+    """A GradScaler left that step out on all ranks; the next one is finite."""
+    assert numbers.find(recorded(some((2,), lambda r: arrives(r, 0.0, 1.5), lambda r: arrives(r, 1.0, 1.5)))) == []
