@@ -24,6 +24,7 @@ from ddpnb.model.stacks import Frame, Stack
 
 BUSY_SHARE = 0.05  # of one core, over the process and its children: above it somebody computes
 BUSY_BYTES = 64 << 10  # read or written per second: above it somebody works on files
+_AWAY_S = 1.0  # between two looks: the machine stood still, or had no core for us
 _LOOKS = 3  # in a window, before the kernel's letter alone tells something
 SHORT_S, LONG_S = 0.2, 1.0  # windows: to say what it does now, and to say that it did something
 
@@ -108,6 +109,9 @@ class Watch:
 
     def take(self, new: Sample) -> None:
         now = time.monotonic()
+        away = now - self._samples[-1][0] if self._samples else 0.0
+        if away > _AWAY_S:  # we were kept from looking, and so perhaps was it from running: that is no idleness
+            self.idle_since = min(now, self.idle_since + away)
         self._samples.append((now, new))
         while len(self._samples) > 2 and now - self._samples[1][0] >= LONG_S:
             self._samples.popleft()

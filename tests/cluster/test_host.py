@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ddpnb.cluster.host import Watch, children, py_spy_stacks, sample
+from ddpnb.cluster.host import Sample, Watch, children, py_spy_stacks, sample
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -105,3 +105,25 @@ main()
 def test_looking_at_children_is_bounded():
     family = [(os.getpid(), "Z")] * 100
     assert len(children(family, 1.0)) == 16
+
+
+def looks(monkeypatch, *times, status="S"):
+    """A process that does nothing at all, looked at at these moments."""
+    clock = [times[0]]
+    monkeypatch.setattr("ddpnb.cluster.host.time.monotonic", lambda: clock[0])
+    watch = Watch()
+    for clock[0] in times:
+        watch.take(Sample(status, 1.0))
+    return watch
+
+
+def test_time_in_which_nobody_looked_is_not_idle(monkeypatch):
+    every = [number / 10 for number in range(31)]
+    assert looks(monkeypatch, *every).idle_s > 2
+    paused = [*every[:11], *(4 + moment for moment in every[1:6])]  # the machine stood still for three seconds
+    assert looks(monkeypatch, *paused).idle_s < 2
+
+
+def test_a_process_that_gets_no_core_is_not_idle(monkeypatch):
+    every = [number / 10 for number in range(31)]
+    assert looks(monkeypatch, *every, status="R").idle_s < 0.2
