@@ -1,6 +1,7 @@
 """``python -m benchmarks.catalogue [PREFIX...]``: runs the cases and prints the score.
 
 --ranks 2,4     world sizes to run (default: those that a case asks for)
+--unseen        the scripts in unseen/ instead; nothing is kept of their results
 --peers         what plain PyTorch and TORCH_DISTRIBUTED_DEBUG=DETAIL say of the same scripts (slow)
 --report        the table of all results so far (results.json, peers.json), as Markdown
 --quiet         the score only
@@ -17,7 +18,7 @@ from collections import defaultdict
 from typing import Any
 
 import ddpnb
-from benchmarks.catalogue.cases import Case, cases
+from benchmarks.catalogue.cases import SCRIPTS, UNSEEN, Case, cases
 from benchmarks.catalogue.peers import run_peers
 from benchmarks.catalogue.report import RESULTS, report, score
 
@@ -74,7 +75,8 @@ def run_all(chosen: list[Case], sizes: list[int] | None, quiet: bool) -> list[di
                     print(_line(result), flush=True)
                 if not (run.done and all(ending is not None and ending.well for ending in run.endings.values())):
                     world.restart()
-                _keep(result)
+                if case.path.parent == SCRIPTS:
+                    _keep(result)
     return results
 
 
@@ -125,11 +127,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.catalogue", description=__doc__)
     parser.add_argument("prefixes", nargs="*")
     parser.add_argument("--ranks")
+    parser.add_argument("--unseen", action="store_true")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
-    chosen = cases(arguments.prefixes)
+    chosen = cases(arguments.prefixes, UNSEEN if arguments.unseen else SCRIPTS)
     if arguments.peers:
         run_peers(chosen)
         return 0
