@@ -63,7 +63,18 @@ def worker_died(raised: Raised) -> Explained | None:
             "Something in the data set or a library of its ended the process (os._exit, sys.exit in native code, a guard of "
             "the machine): run with num_workers=0 to see it happen in the main process.",
         )
+    if raised.exception in _LOST and raised.passes("torch/utils/data/") and raised.passes("multiprocessing/"):
+        return Explained(
+            "DDP505",
+            "A data loader worker is gone: the connection broke off by which it handed over a batch.",
+            (),
+            "Look at the end of the log for what ended it (a crash in native code, no memory); run with num_workers=0 to see "
+            "it happen in the main process.",
+        )
     return None
+
+
+_LOST = frozenset({"ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "EOFError"})
 
 
 def _signal(name: str) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from ddpnb.analysis.silent.drift import (
     units_of,
 )
 from ddpnb.analysis.silent.optimizers import hyper_differ, other_update, scaler_differs, steps_differ
-from ddpnb.analysis.silent.synchronisation import bypassed, never_synchronised, sync_differs
+from ddpnb.analysis.silent.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
 from ddpnb.analysis.silent.telling import counted, finding_of, how_far, known, loads, placed, site_of
 from ddpnb.analysis.silent.unwrapped import by_hand
 from ddpnb.analysis.source import suspects
@@ -170,7 +170,7 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
 
 def _gradients(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP409: synchronised gradients that differ when the optimizer takes them."""
-    if all(s.number("forwards") and s.number("synced") == 0 for s in found.samples.values()):
+    if not any(last_synchronised(recording, rank, s) for rank, s in found.samples.items()):
         return never_synchronised(recording, model, found)
     frozen = {tensor.name for tensor in model.parameters if not tensor.trains}
     absent = {

@@ -10,7 +10,7 @@ from ddpnb.analysis.silent.telling import finding_of, how_far, known
 from ddpnb.analysis.source import suspects
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Model
+from ddpnb.model.replicas import Model, Sample
 
 _NO_SYNC = re.compile(r"no_sync|require_backward_grad_sync")
 
@@ -99,16 +99,28 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
     return None
 
 
+def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:
+    """Whether the last forward before these gradients were taken was one after which backward synchronises."""
+    forwards = [
+        s
+        for s in recording.ranks[rank].samples
+        if (s.model, s.kind) == (taken.model, "forward") and s.at_ns < taken.at_ns
+    ]
+    if not taken.number("forwards"):
+        return True  # nobody has seen one
+    return bool(forwards[-1].number("sync")) if forwards else taken.number("synced") != 0
+
+
 def never_synchronised(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP408: no forward since the step before was one after which backward synchronises, on any rank."""
     return finding_of(
         recording,
         "DDP408",
-        f"No rank synchronises the gradients of {model.module} before optimizer step {found.turn}.",
+        f"No rank synchronises the last gradients of {model.module} before optimizer step {found.turn}.",
         found.samples,
         tuple(sorted(found.samples)),
         [
-            f"Rank {rank}: {sample.number('forwards'):.0f} forwards since the step before, all of them under no_sync()."
+            f"Rank {rank}: {sample.number('forwards'):.0f} forwards since the step before, {_unsynced(sample)} of them under no_sync(), the last one included."
             for rank, sample in sorted(found.samples.items())[:8]
         ]
         + how_far(found),
@@ -117,6 +129,10 @@ def never_synchronised(recording: Recording, model: Model, found: Difference) ->
         tensors=found.tensors,
         wanted=_NO_SYNC,
     )
+
+
+def _unsynced(sample: Sample) -> str:
+    return f"{(sample.number('forwards') or 0) - (sample.number('synced') or 0):.0f}"
 
 
 def _rarely(recording: Recording, number: int) -> bool:

@@ -140,3 +140,18 @@ def test_the_same_words_outside_of_collate_are_the_users(message, exception):
 
 def test_the_users_own_exception_in_a_worker_is_the_users():
     assert explain(IN_WORKER.format("ValueError", "bad sample 2"), "ValueError") is None
+
+
+LOADER = inside("torch/utils/data/dataloader.py", "_try_get_data", 1291)
+HANDED_OVER = inside("multiprocessing/resource_sharer.py", "get_connection", 86)
+
+
+@pytest.mark.parametrize("exception", ["ConnectionResetError", "EOFError"])
+def test_a_connection_to_a_worker_that_broke_off(exception):
+    found = explain("[Errno 104] Connection reset by peer", exception, frames=(user(44), LOADER, HANDED_OVER))
+    assert found is not None and found.code == "DDP505"
+
+
+def test_a_connection_of_the_scripts_own():
+    found = explain("[Errno 104] Connection reset by peer", "ConnectionResetError", frames=(user(44), HANDED_OVER))
+    assert found is None or found.code != "DDP505"
