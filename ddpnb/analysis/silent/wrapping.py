@@ -250,7 +250,8 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
     stale: dict[int, Phase] = {}
     for rank, phases in events(recording, "optimizer").items():
         for phase in phases:
-            if (phase.facts.get("copies") and _never_stepped(recording, rank, phase)) or _replaced_some(phase, phases):
+            unused = phase.facts.get("copies") or _holds_nothing(recording, rank, phase)
+            if (unused and _never_stepped(recording, rank, phase)) or _replaced_some(phase, phases):
                 stale[rank] = phase
     if not stale:
         return None
@@ -277,6 +278,17 @@ def _never_stepped(recording: Recording, rank: int, phase: Phase) -> bool:
     """Whether no optimizer has ever taken the wrapped model's gradients: otherwise this one is another model's."""
     number = as_int(phase.facts.get("model"))
     return not any(s.model == number and s.kind == "gradients" for s in recording.ranks[rank].samples)
+
+
+def _holds_nothing(recording: Recording, rank: int, phase: Phase) -> bool:
+    """Whether a model runs backward again and again, and this optimizer steps other tensors alone."""
+    number, record = as_int(phase.facts.get("model")), recording.ranks[rank]
+    trained = {t.name for m in record.models if m.number == number and m.wrapper for t in m.parameters if t.trains}
+    backwards = sum(s.model == number and s.kind == "backward" for s in record.samples)
+    return bool(trained) and trained <= set(_names(phase, "missing")) and backwards >= _SURELY
+
+
+_SURELY = 3  # backward passes after which somebody would have stepped the optimizer
 
 
 def _replaced_some(phase: Phase, phases: Iterable[Phase]) -> bool:

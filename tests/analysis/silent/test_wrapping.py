@@ -240,6 +240,19 @@ def test_an_optimizer_that_holds_stale_tensors(culprits, facts):
     assert found.tensors == tuple(facts["missing"])
 
 
+@pytest.mark.parametrize(("backwards", "codes"), [(2, []), (3, ["DDP410"])])
+def test_an_optimizer_that_holds_nothing_of_what_is_trained(backwards, codes):
+    """A head was exchanged after the optimizer had been made of the old one alone."""
+
+    def make(number):
+        rank = wraps()(Rank(number)).optimizes(line(7), strangers=2, missing=["fc.weight", "fc.bias"])
+        for _ in range(backwards):
+            rank.forward(STEP).backward(STEP)
+        return rank.finishes()
+
+    assert [found.code for found in wrapping.find(record(*map(make, range(4))))] == codes
+
+
 def test_an_optimizer_of_another_model_of_the_same_shapes():
     """A teacher, or what was trained before: the wrapped model has an optimizer of its own."""
     copies = {"copies": True, "strangers": 2, "missing": ["fc.weight", "fc.bias"]}
