@@ -243,8 +243,7 @@ def _crossed(
         )
         waiting = tuple(r for r in sorted(calls) if r not in culprits)
         inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
-        away_at, reasons = phrases.turned_away(recording, path_to(recording.ranks[rank], call))
-        places = where(standings, [*culprits, *waiting])
+        _, reasons = phrases.turned_away(recording, path_to(recording.ranks[rank], call))
         return Finding(
             "DDP301",
             f"{phrases.ranks(culprits, True)} will never make the {call.op} that {phrases.ranks(inside)} "
@@ -252,7 +251,7 @@ def _crossed(
             culprits,
             waiting,
             call,
-            tuple((r, away_at if reasons and r in culprits else site) for r, site in places),
+            where(standings, [*culprits, *waiting]),
             (
                 *(
                     f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}."
