@@ -38,7 +38,8 @@ class _Kept:
             self.rows[turn] = self.waiting.pop(turn)
             if len(self.odd) < _ODD and odd(rows):
                 # What came just before the first disagreement tells how it began.
-                self.odd |= {turn} | ({turn - 1} if not self.odd else set())
+                before = max((one for one in self.rows if one < turn), default=turn)
+                self.odd |= {turn} | ({before} if not self.odd else set())
         recent = [turn for turn in sorted(self.rows) if turn > _FIRST and turn not in self.odd]
         for turn in recent[:-_LAST]:
             del self.rows[turn]

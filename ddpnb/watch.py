@@ -201,6 +201,7 @@ class Observer:
             process=self._process_of(seen, answer) if ending is None else Process("gone"),
             ending=ending,
             steps=status.steps,
+            forwards=status.forwards,
             forgotten=calls[0].number - status.first_call if calls else 0,
             models=self._follower.models(rank),
             samples=self._follower.samples(rank),

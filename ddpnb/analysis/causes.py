@@ -206,7 +206,7 @@ _EVALUATION = ("eval", "valid", "test", "predict", "infer", "visual", "sample", 
 
 
 def _forwards(record: RankRecord) -> int:
-    return max((sample.turn for sample in record.samples if sample.kind == "forward"), default=0)
+    return record.forwards or max((sample.turn for sample in record.samples if sample.kind == "forward"), default=0)
 
 
 def _state_of_one(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:

@@ -52,7 +52,7 @@ class BlackBox:
         self._phase_count = 0
         self._run = 0
         self._run_state = layout.RUN_IDLE
-        self._steps = 0
+        self._steps = self._forwards = 0
         self._next_mark = count().__next__
         #: time of the main thread inside data loaders, in this run: counted by engine.steps, told by the marks
         self.data_ns = 0
@@ -133,7 +133,8 @@ class BlackBox:
         with self._lock:
             if state == layout.RUN_ACTIVE:
                 calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
-                self._first, self._steps = (calls, self._phase_count), 0
+                self._first, self._steps, self._forwards = (calls, self._phase_count), 0, 0
+                _NUMBER(self.memory, layout.FORWARDS_AT, 0)
                 marks = layout.MARKED.unpack_from(self.memory, layout.MARKED_AT)[0]
                 layout.MARKED.pack_into(self.memory, layout.MARKED_AT, marks, marks)
                 self.data_ns = 0
@@ -153,6 +154,11 @@ class BlackBox:
         self._steps += 1
         _NUMBER(self.memory, _STEPS_AT, self._steps)
         self.mark(_STEP, threads)
+
+    def forward(self) -> None:
+        """A wrapped model is about to run forward."""
+        self._forwards += 1
+        _NUMBER(self.memory, layout.FORWARDS_AT, self._forwards)
 
     def mark(self, kind: int, threads: int = 0) -> None:
         """Read the clocks. The process's own is the dearest, and needed once a step."""

@@ -29,7 +29,8 @@ _ROW_BYTES = 256  # of a tensor's row: its middle, since pictures have empty mar
 _DEPTH, _BREADTH = 4, 4
 _TEXT = 120
 
-# Where data sets keep what they were made from. Another list may be a cache, or the rank's own notes.
+# Where data sets keep what they were made from. Another list may be a cache, or the rank's own notes, unless
+# it holds a text (a file's name) for each sample.
 _NAMES = (
     "samples", "imgs", "images", "image_paths", "img_paths", "files", "filenames", "file_list", "filepaths", "paths",
     "data", "items", "records", "examples", "entries", "lines", "texts", "sentences", "ids", "indices", "index",
@@ -41,8 +42,12 @@ class _NotPlainError(Exception):
     """A value of which nothing can be told without asking it."""
 
 
-def describe(dataset: Any, number_of: Callable[[Any], int], depth: int = 0) -> dict[str, Any]:
+def describe(
+    dataset: Any, number_of: Callable[[Any], int], samples: int | None = None, depth: int = 0
+) -> dict[str, Any]:
     """``class``, ``rows`` (a fingerprint, where there is one) and ``parts`` (data sets that it is made of).
+
+    ``samples``: its length, where somebody has asked for it already.
 
     Each part has its number too: two subsets may be parts of one data set.
     """
@@ -64,12 +69,12 @@ def describe(dataset: Any, number_of: Callable[[Any], int], depth: int = 0) -> d
         found["rows"] = _fingerprint([dataset])
         parts = None
     else:
-        found["rows"] = _of_attributes(held)
+        found["rows"] = _of_attributes(held, samples)
         parts = None
     if type(parts) in (list, tuple) and depth < _DEPTH:
         assert parts is not None
         found["parts"] = [
-            {"dataset": number_of(part), **describe(part, number_of, depth + 1)} for part in parts[:_BREADTH]
+            {"dataset": number_of(part), **describe(part, number_of, depth=depth + 1)} for part in parts[:_BREADTH]
         ]
         found["left_out"] = max(0, len(parts) - _BREADTH)
     return found
@@ -100,10 +105,11 @@ def digest(tensor: torch.Tensor) -> str:
     return hashlib.blake2b(memory, digest_size=8).hexdigest() if memory is not None else ""
 
 
-def _of_attributes(held: dict[str, Any]) -> dict[str, Any] | None:
+def _of_attributes(held: dict[str, Any], samples: int | None) -> dict[str, Any] | None:
     columns: list[Any] = []
     length = -1
-    for name in _NAMES:
+    texts = [name for name, column in held.items() if name not in _NAMES and samples and _is_texts(column, samples)]
+    for name in (*_NAMES, *texts):
         column = held.get(name)
         if type(column) not in (list, tuple, range, torch.Tensor) and not _is_array(column):
             continue
@@ -148,6 +154,10 @@ def _zeros(count: int) -> Sequence[int]:
 
 def _is_plain_indices(columns: Sequence[Any]) -> bool:
     return len(columns) == 1 and type(columns[0]) in (list, tuple, range) and all(type(i) is int for i in columns[0])
+
+
+def _is_texts(column: Any, rows: int) -> bool:
+    return type(column) in (list, tuple) and len(column) == rows and all(type(one) is str for one in column[:MAX_ROWS])
 
 
 def _is_array(column: Any) -> bool:

@@ -32,10 +32,12 @@ from ddpnb.engine import contents
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.contents import own_attributes
 from ddpnb.engine.hooks import Hooks, place
+from ddpnb.engine.inputs import structure
 
 LOOPS, LOOPS_EACH = 48, 8  # that are recorded: in all, and of one loader
 PASSES, PASSES_EACH = 32, 8  # of samplers, likewise
 LOADERS, DATASETS = 16, 16
+_LOOKED_AT, _KINDS = 512, 4  # batches of a loop of which the structure is looked at; how many are kept
 _DRAWING = (RandomSampler, SubsetRandomSampler)  # their order follows from the state of a generator
 _OWN_LENGTH = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
@@ -56,6 +58,7 @@ class Loop:
         self.began = steps  # optimizer steps when it began
         self.sampler = sampler  # its number and passes; the sampler itself may go
         self.batches = 0
+        self.kinds: dict[str, int] = {}  # structures of its batches: the first of each
         self.steps = 0  # optimizer steps in it, once it is dropped
         self.reference: Any = None
 
@@ -123,7 +126,7 @@ class Data(Hooks):
         self._steps += 1
 
     def _next(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        loops, over = self._loops, self.guarded(self._loop_over)
+        loops, over, look = self._loops, self.guarded(self._loop_over), self.guarded(self._batch)
 
         def __next__(iterator: Any) -> Any:
             try:
@@ -134,9 +137,16 @@ class Data(Hooks):
             loop = loops.get(id(iterator))
             if loop is not None:
                 loop.batches += 1
+                if loop.batches <= _LOOKED_AT:
+                    look(loop, batch)
             return batch
 
         return __next__
+
+    def _batch(self, loop: Loop, batch: Any) -> None:
+        kind = structure(batch)
+        if kind not in loop.kinds and len(loop.kinds) < _KINDS:
+            loop.kinds[kind] = loop.batches
 
     # -- loops
 
@@ -189,7 +199,7 @@ class Data(Hooks):
     def _close(self, loop: Loop, *, complete: bool, steps: int | None = None) -> None:
         loop.reference = None
         steps = self._steps - loop.began if steps is None else steps
-        facts: dict[str, Any] = {"batches": loop.batches, "steps": steps, "complete": complete}
+        facts: dict[str, Any] = {"batches": loop.batches, "steps": steps, "complete": complete, "kinds": loop.kinds}
         if loop.sampler is not None:
             facts |= {"sampler": loop.sampler[0], "pass": loop.sampler[1].turn}
         self.box.end_phase(loop.phase, facts=facts)
@@ -209,14 +219,15 @@ class Data(Hooks):
         self._pass_count += 1
         held = own_attributes(sampler)
         dataset = held.get("dataset")
+        length = _length(dataset)  # it has just been asked for, by the sampler
         facts = {
             "sampler": number,
             "pass": passes.turn,
             "class": _name(sampler),
             "own": _is_own(sampler),
-            "dataset": self._dataset(dataset),
+            "dataset": self._dataset(dataset, length),
             "head": contents.head(dataset),
-            "length": _length(dataset),  # it has just been asked for, by the sampler
+            "length": length,
             "told": passes.told,
             "set_epoch": passes.epoch,
         }
@@ -240,7 +251,8 @@ class Data(Hooks):
             "loader": number,
             "class": _name(loader),
             "kind": "iterable" if iterable else "map",
-            "dataset": self._dataset(dataset),
+            # These samplers ask for the length themselves; of others nobody may have.
+            "dataset": self._dataset(dataset, _length(dataset) if known else None),
             "sampler": _name(sampler),
             "own": own or not (type(sampler) in _OWN_LENGTH or distributed),
             "distributed": self._samplers(sampler)[0] if distributed else None,
@@ -252,12 +264,12 @@ class Data(Hooks):
             facts[name] = _plain(held.get(name))
         self.box.event("loader", {**facts, **place()})
 
-    def _dataset(self, dataset: Any) -> int:
+    def _dataset(self, dataset: Any, samples: int | None) -> int:
         """Its number; what it holds is recorded when it is seen for the first time."""
         number, told, _ = self._datasets(dataset)
         if not told and 0 <= number < DATASETS:
             told.append(True)
-            self.box.event("dataset", {"dataset": number, **contents.describe(dataset, self._number_of)})
+            self.box.event("dataset", {"dataset": number, **contents.describe(dataset, self._number_of, samples)})
         return number
 
     def _number_of(self, dataset: Any) -> int:

@@ -13,7 +13,7 @@ import torch
 
 from ddpnb.engine.digests import exact
 
-_TENSORS, _DEPTH = 16, 4
+_TENSORS, _DEPTH, _NODES = 16, 4, 200
 _BYTES = 32 << 10  # of each tensor that are digested
 _ELEMENTS = 64 << 10  # of each tensor that are looked at for NaN and infinity
 _OUTPUTS, _LOOKED_AT = 4, 1 << 20
@@ -27,10 +27,10 @@ def describe(inputs: Any, kwargs: Any) -> tuple[str, float, float, list[Any]]:
     The structure leaves sizes out: batches may be of any size, but not of another kind. The digest is
     0 where nothing could be looked at.
     """
-    tensors: list[torch.Tensor] = []
-    text = _structure(inputs, tensors, 0)
+    tensors, text = _walk(inputs)
     if kwargs:
-        text += _structure(kwargs, tensors, 0)
+        more, of_kwargs = _walk(kwargs)
+        tensors, text = [*tensors, *more][:_TENSORS], text + of_kwargs
     digest, good = 0, True
     for tensor in tensors:
         if (numbers := _plain(tensor)) is None:
@@ -40,6 +40,11 @@ def describe(inputs: Any, kwargs: Any) -> tuple[str, float, float, list[Any]]:
             digest = (digest * 31 + exact(part[: max(1, _BYTES // part.element_size())])) & _DIGITS
             good = good and _finite(part)
     return text, float(digest), float(good), [weakref.ref(tensor) for tensor in tensors]
+
+
+def structure(value: Any) -> str:
+    """The structure alone, as in ``describe``."""
+    return _walk(value)[1]
 
 
 def finite(tensor: torch.Tensor) -> bool:
@@ -52,9 +57,7 @@ def finite(tensor: torch.Tensor) -> bool:
 
 def tensors_in(outputs: Any) -> list[torch.Tensor]:
     """The first tensors of what a model gave, however it is packed, as far as that is one of Python's own kinds."""
-    tensors: list[torch.Tensor] = []
-    _structure(outputs, tensors, 0)
-    return tensors[:_OUTPUTS]
+    return _walk(outputs)[0][:_OUTPUTS]
 
 
 def all_finite(tensor: torch.Tensor) -> bool:
@@ -97,20 +100,29 @@ def _beginning(tensor: torch.Tensor, count: int) -> torch.Tensor:
     return tensor.reshape(-1)[:count]
 
 
-def _structure(value: Any, tensors: list[torch.Tensor], depth: int) -> str:
+def _walk(value: Any) -> tuple[list[torch.Tensor], str]:
+    tensors: list[torch.Tensor] = []
+    return tensors, _structure(value, tensors, [_NODES], 0)
+
+
+def _structure(value: Any, tensors: list[torch.Tensor], left: list[int], depth: int) -> str:
     kind = type(value)
+    left[0] -= 1
     if issubclass(kind, torch.Tensor):
         if len(tensors) < _TENSORS:
             tensors.append(value)
         return f"{str(value.dtype).removeprefix('torch.')}[{value.dim()}d]"
-    if depth < _DEPTH:
+    if depth < _DEPTH and left[0] > 0:
         # What a class of the user's has made of these methods is not asked.
         if issubclass(kind, (list, tuple)):
             some = (list if issubclass(kind, list) else tuple).__getitem__(value, slice(0, _TENSORS))
-            return f"({', '.join([_structure(one, tensors, depth + 1) for one in some])})"
+            parts = [_structure(one, tensors, left, depth + 1) for one in some]
+            if depth and len(parts) > 1 and parts.count(parts[0]) == len(parts):
+                return f"({parts[0]}, ...)"  # as many as there are samples, perhaps: sizes are left out
+            return f"({', '.join(parts)})"
         if issubclass(kind, dict):
             pairs = [pair for pair, _ in zip(dict.items(value), range(_TENSORS), strict=False)]
-            parts = [f"{_key(key)}: {_structure(one, tensors, depth + 1)}" for key, one in pairs]
+            parts = [f"{_key(key)}: {_structure(one, tensors, left, depth + 1)}" for key, one in pairs]
             return f"{{{', '.join(parts)}}}"
     return kind.__name__[:40]
 

@@ -51,6 +51,14 @@ def loss_facts(loss: torch.Tensor) -> tuple[str, list[float]]:
     return " < ".join(parts), values
 
 
+def sound(loss: Any) -> bool:
+    """Whether it is finite, as far as that can be told for nothing: every backward asks."""
+    if type(loss) is not torch.Tensor or not loss.is_cpu or loss.dim():
+        return True
+    value = loss.item()
+    return value - value == 0
+
+
 def unused(loss: torch.Tensor, names: Sequence[str], parameters: Sequence[torch.Tensor]) -> list[str]:
     """The parameters that this loss does not depend on, by name; empty when the graph is too large to tell."""
     if loss.grad_fn is None:

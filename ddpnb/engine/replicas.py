@@ -2,9 +2,9 @@
 
 At each forward of a DDP module: its parameters and buffers as the forward sees them, and its inputs;
 before each optimizer step: gradients and hyper-parameters; after it: parameters. Nothing is
-communicated: each rank writes its digests to shared memory and the launcher compares. The work
-adapts so that it stays within 1 % of a step (or 0.1 ms, whichever is more): a large model is digested
-in slices, the same ones on all ranks at the same step.
+communicated: each rank writes its digests to shared memory and the launcher compares. What that costs
+decides which steps are looked at (``engine.pace``); of the others no more than their number is known, and
+a loss that is not finite.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from struct import pack
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -27,80 +26,37 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ddpnb.engine.blackbox import BlackBox
-from ddpnb.engine.digests import Digester, exact
 from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks, place
 from ddpnb.engine.inputs import all_finite, describe, finite, tensors_in
-from ddpnb.engine.losses import loss_facts, unused
+from ddpnb.engine.losses import loss_facts, sound, unused
+from ddpnb.engine.optimizers import held_by, hyper_parameters
+from ddpnb.engine.pace import Pace
 from ddpnb.engine.samples import SampleFile
-from ddpnb.engine.sites import calling_frame, is_user_file
+from ddpnb.engine.sites import calling_frame
 from ddpnb.engine.tracing import Tracing
-from ddpnb.model.replicas import UNWRAPPED, TensorSpec
+from ddpnb.engine.watched import MAX_TENSORS, Watched, named_tensors, names_from_frames, specs
+from ddpnb.model.replicas import UNWRAPPED
 
-SHARE, FLOOR_S = 0.008, 90e-6  # of a step, and never less than this: what all digests of a step may take
-_KINDS_PER_STEP = 3
-_MAX_LOG2 = 12
-_LEAST_S = 20e-6
-_MAX_TENSORS = 20_000
+_SEARCH_S = 90e-6  # a search for unused parameters that takes longer is not made in every backward
 
 
-class Pace:
-    """In how many slices a model is digested, so that a digest costs what it may. Powers of two.
+class _Meter:
+    """Adds the time inside to what looking has cost."""
 
-    Args:
-        parts, size: how many parts and bytes all of it has; a slice is never cut so small that what
-            a digest costs anyway would be most of it.
-    """
+    __slots__ = ("_began", "_pace", "_replicas")
 
-    def __init__(self, parts: int = 0, size: int = 0) -> None:
-        self.log2 = 0
-        cost = parts * 0.5e-6 + size / 3e9
-        self._most = min(_MAX_LOG2, max(0, int(math.log2(max(1.0, cost / _LEAST_S)))))
-        self._last = 0.0
-        self._interval = 0.0
-        self._dear = 0
+    def __init__(self, replicas: Replicas, pace: Pace) -> None:
+        self._replicas, self._pace = replicas, pace
+        self._began = time.perf_counter()
 
-    def spent(self, seconds: float, now: float) -> None:
-        """A digest took this long; the next ones may be smaller or larger."""
-        if self._last:
-            since = now - self._last
-            self._interval = since if not self._interval else 0.8 * self._interval + 0.2 * since
-        self._last = now
-        allowed = max(SHARE * self._interval, FLOOR_S) / _KINDS_PER_STEP
-        # Plans are made when slices are new, and another process may have had the core: twice counts.
-        self._dear = self._dear + 1 if seconds > allowed else 0
-        if self._dear >= 3 and self.log2 < self._most:
-            self.log2, self._dear = self.log2 + 1, 0
-        elif seconds < allowed / 4 and self.log2:
-            self.log2 -= 1
+    def __enter__(self) -> None:
+        pass
 
-
-class Watched:
-    """A model that is followed: its tensors, and how often it was used."""
-
-    def __init__(self, number: int, names: Sequence[str], parameters: Sequence[Any], buffers: Sequence[Any]) -> None:
-        self.number = number
-        self.names = list(names)
-        self.parameters = list(parameters)
-        self.buffers = list(buffers)
-        self.ids = {id(parameter) for parameter in self.parameters}
-        self.digester: Digester | None = None
-        sizes = [t.numel() * t.element_size() for t in (*self.parameters, *self.buffers)]
-        count = len(self.parameters)
-        self.paces: dict[str, Pace] = {
-            "forward": Pace(len(sizes), sum(sizes)),
-            "gradients": Pace(count, sum(sizes[:count])),
-            "updated": Pace(count, sum(sizes[:count])),
-        }
-        self.turns: dict[str, int] = dict.fromkeys(("forward", "gradients", "updated", "backward", "clip", "scale"), 0)
-        self.steps = 0
-        self.forwards = self.synced = self.backwards = 0  # since the last optimizer step
-        self.bypass_site = 0
-        self.on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
-        self.arrived_finite = 1.0  # the gradients at the outputs since the last optimizer step
-        self.inputs: list[Any] = []
-        self.may_skip = False  # find_unused_parameters=True: nothing complains when ranks use different ones
-        self.search_s = 0.0  # what the last search for unused parameters took
+    def __exit__(self, *_: object) -> None:
+        taken = time.perf_counter() - self._began
+        self._replicas.spent += taken
+        self._pace.cost += taken
 
 
 class Replicas(Hooks):
@@ -118,10 +74,12 @@ class Replicas(Hooks):
         self._watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
         self._of_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Watched]]] = weakref.WeakKeyDictionary()
         self._last: Watched | None = None
-        self._stepping: weakref.ref[Any] | None = None  # the optimizer whose step goes on
+        # The optimizer whose step goes on, and its models.
+        self._stepping: tuple[weakref.ref[Any], list[Watched]] | None = None
         self._names: dict[Any, int] = {}
         self._sites: dict[tuple[int, int], tuple[int, Any]] = {}
         self._bypass: Any = None
+        self.spent = 0.0  # by all looks of the run, in seconds
         self.tracing = Tracing(box)
 
     # -- life
@@ -147,6 +105,7 @@ class Replicas(Hooks):
         self._watched.clear()
         self._of_optimizer.clear()
         self._last = None
+        self.spent = 0.0
         self._count = 0
         self._adopted = 0
 
@@ -157,7 +116,7 @@ class Replicas(Hooks):
 
     def exact(self) -> list[dict[str, Any]]:
         """The exact digests and norms of every model that lives."""
-        return [_exact(watched) for watched in list(self._watched.values())]
+        return [watched.exact() for watched in list(self._watched.values())]
 
     def values(self, model: int, name: str, most: int) -> bytes:
         """The first ``most`` elements of a tensor of a model that lives, as float32; empty if there is none."""
@@ -186,26 +145,19 @@ class Replicas(Hooks):
 
     def _wrapped(self, _none: Any, ddp: Any, *_args: Any, **_kwargs: Any) -> None:
         if isinstance(getattr(ddp, "module", None), torch.nn.Module):
-            watched = self._watched[ddp] = self._follow(self._count - 1, _named(ddp.module))
+            watched = self._watched[ddp] = Watched(self._count - 1, named_tensors(ddp.module))
             # Only now is it known: two arguments, both of which may be left out, say so.
             self.event(
                 "buffers synced", {"model": watched.number, "synced": bool(getattr(ddp, "forward_sync_buffers", True))}
             )
             watched.may_skip = bool(getattr(ddp, "find_unused_parameters", False))
             # The wrapper has just made all ranks equal: what differs later came later.
+            watched.turns["updated"] += 1
             self._digest(watched, "updated", watched.parameters, 0, b"")
             self._watch_bypass()
 
-    def _follow(self, number: int, named: tuple[list[tuple[str, Any]], list[tuple[str, Any]]]) -> Watched:
-        parameters, buffers = named
-        watched = Watched(
-            number, [n for n, _ in (*parameters, *buffers)], [p for _, p in parameters], [b for _, b in buffers]
-        )
-        watched.digester = Digester(_specs(parameters, buffers))
-        return watched
-
     def _write_model(self, wrapper: str, module: Any, group: Any, options: dict[str, Any]) -> None:
-        parameters, buffers = _named(module)
+        parameters, buffers = named_tensors(module)
         number, self._count = self._count, self._count + 1
         known = self._door.group(group) if group is not None else None
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
@@ -221,7 +173,7 @@ class Replicas(Hooks):
                 "kind": kinds.get(spec.name.rpartition(".")[0], ""),
                 "ignored": spec.name in ignored,
             }
-            for spec in _specs(parameters, buffers)
+            for spec in specs(parameters, buffers)
         ]
         self._save_model(number, wrapper, type(module).__name__, known, tensors, options)
 
@@ -234,7 +186,7 @@ class Replicas(Hooks):
             "module": module,
             "group": known.key if known is not None else "",
             "ranks": list(known.ranks) if known is not None else [],
-            "tensors": tensors[:_MAX_TENSORS],
+            "tensors": tensors[:MAX_TENSORS],
             "options": options,
             "site": place(4),
         }
@@ -246,53 +198,63 @@ class Replicas(Hooks):
     # -- forward
 
     def _forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        look, silent = self.guarded(self._look_forward), self.box.silent
+        look, passing, silent = self.guarded(self._look_forward), self.guarded(self._pass_forward), self.box.silent
+        of, compiling = self._watched.get, torch.compiler.is_compiling
 
         def _pre_forward(ddp: Any, *inputs: Any, **kwargs: Any) -> Any:
-            if silent or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            if silent or not torch.is_grad_enabled() or compiling() or (watched := of(ddp)) is None:
                 return original(ddp, *inputs, **kwargs)
-            synced = ddp.will_sync_module_buffers()
+            synced = watched.pace.looking and ddp.will_sync_module_buffers()
             result = original(ddp, *inputs, **kwargs)
-            look(ddp, synced, inputs, kwargs)
+            passing(watched, ddp)
+            if watched.pace.looking:
+                look(watched, ddp, synced, inputs, kwargs)
             return result
 
         return _pre_forward
 
-    def _look_forward(self, ddp: Any, synced: bool, inputs: Any, kwargs: Any) -> None:
-        watched = self._watched.get(ddp)
-        if watched is None:
-            return
-        self._watch_bypass_no_more()
+    def _pass_forward(self, watched: Watched, ddp: Any) -> None:
+        if self._bypass is not None:
+            self._watch_bypass_no_more()
         self._last = watched
         watched.forwards += 1
         watched.synced += bool(ddp.require_backward_grad_sync)
-        turn = watched.turns["forward"] + 1
-        if turn & (turn - 1) == 0 and turn > 1:  # the 2nd, 4th, 8th ...: does it still hold what was wrapped?
-            self._check_members(watched, ddp)
-        text, hash_, finite, tensors = describe(inputs, kwargs)
-        watched.inputs = tensors
-        names = self._name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
-        values = pack("6d", ddp.require_backward_grad_sync, ddp.training, synced, hash_, finite, watched.forwards)
-        self._digest(watched, "forward", [*watched.parameters, *watched.buffers], names, values)
-        self.tracing.begin(watched.number, turn, ddp.module, lambda: _exact(watched))
+        turn = watched.turns["forward"] = watched.turns["forward"] + 1
+        self.box.forward()
+        watched.inputs = []
+        if self.tracing.wanted:
+            self.tracing.begin(watched.number, turn, ddp.module, watched.exact)
+
+    def _look_forward(self, watched: Watched, ddp: Any, synced: bool, inputs: Any, kwargs: Any) -> None:
+        with self._metered(watched):
+            turn = watched.turns["forward"]
+            if turn & (turn - 1) == 0 and turn > 1:  # the 2nd, 4th, 8th ...: does it still hold what was wrapped?
+                self._check_members(watched, ddp)
+            text, hash_, finite, watched.inputs = describe(inputs, kwargs)
+            names = self._name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
+            values = pack("6d", ddp.require_backward_grad_sync, ddp.training, synced, hash_, finite, watched.forwards)
+            self._digest(watched, "forward", [*watched.parameters, *watched.buffers], names, values)
 
     def _look_output(self, result: Any, ddp: Any, *_: Any) -> None:
         """Is the gradient that comes back to the output finite? Once it is averaged nobody can tell whose was not."""
-        watched = self._watched.get(ddp)
-        if watched is None or not torch.is_grad_enabled():
+        last = self._last  # it has just run forward
+        if last is None or not last.pace.looking or not torch.is_grad_enabled() or self._watched.get(ddp) is not last:
             return
+        watched = last
 
         def look(gradient: Any) -> None:
-            if watched.arrived_finite and not all_finite(gradient):
-                watched.arrived_finite = 0.0
+            with self._metered(watched):
+                if watched.arrived_finite and not all_finite(gradient):
+                    watched.arrived_finite = 0.0
 
-        for tensor in tensors_in(result):
-            if tensor.requires_grad and tensor.grad_fn is not None:
-                tensor.register_hook(self.guarded(look))
+        with self._metered(watched):
+            for tensor in tensors_in(result):
+                if tensor.requires_grad and tensor.grad_fn is not None:
+                    tensor.register_hook(self.guarded(look))
 
     def _check_members(self, watched: Watched, ddp: Any) -> None:
         """Parameters that were put in place of those that were wrapped: DDP does not know of them."""
-        fresh, _ = _named(ddp.module)
+        fresh, _ = named_tensors(ddp.module)
         strangers = [name for name, parameter in fresh if id(parameter) not in watched.ids]
         if strangers:
             self.event("parameters replaced", {"model": watched.number, "names": strangers[:20]})
@@ -329,18 +291,25 @@ class Replicas(Hooks):
 
     def _backward(self, tensors: Any, *_args: Any, **_kwargs: Any) -> None:
         watched = self._last
-        for one in self._watched.values():
+        for one in list(self._watched.data.values()):  # pyright: ignore[reportAttributeAccessIssue]
             one.backwards += 1
-        loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
-        if watched is None or not isinstance(loss, torch.Tensor):
+        if watched is None:
             return
+        watched.turns["backward"] += 1
+        loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
+        # Averaged with the others' gradients, a loss that is not finite here is soon seen everywhere.
+        if isinstance(loss, torch.Tensor) and (watched.pace.looking or not sound(loss)):
+            with self._metered(watched):
+                self._look_backward(watched, loss)
+
+    def _look_backward(self, watched: Watched, loss: torch.Tensor) -> None:
         text, values = loss_facts(loss)
         clean = 1.0
         if values and not math.isfinite(values[0]):
             clean = float(all(finite(t) for t in (ref() for ref in watched.inputs) if t is not None))
         told: dict[str, Any] = {"names": _LOSS[: 1 + len(values)], "graph": text}
-        turn = watched.turns["backward"] + 1
-        if watched.may_skip and (watched.search_s < FLOOR_S or turn & (turn - 1) == 0 or turn % 64 == 0):
+        turn = watched.turns["backward"]
+        if watched.may_skip and (watched.search_s < _SEARCH_S or turn & (turn - 1) == 0 or turn % 64 == 0):
             began = time.perf_counter()
             told["unused"] = unused(loss, watched.names, watched.parameters)
             watched.search_s = time.perf_counter() - began
@@ -349,7 +318,7 @@ class Replicas(Hooks):
 
     def _inside_another(self, optimizer: Any) -> bool:
         """Whether an optimizer is stepped by another one, which is not done yet: a shard of it (ZeroRedundancyOptimizer)."""
-        outer = self._stepping() if self._stepping is not None else None
+        outer = self._stepping[0]() if self._stepping is not None else None
         if outer is None or outer is optimizer:
             return False
         frame = sys._getframe(2)
@@ -364,27 +333,41 @@ class Replicas(Hooks):
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         if self._inside_another(optimizer):
             return
-        self._stepping = weakref.ref(optimizer)
-        for watched in self._models_of(optimizer):
+        models = self._models_of(optimizer)
+        self._stepping = weakref.ref(optimizer), models
+        for watched in models:
             if watched.backwards and not watched.forwards and not watched.bypass_site:
                 self._watch_bypass()  # it was trained without its wrapper: where, the next time?
-            names, values = self._hyper(optimizer)
-            facts = (
-                watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._door.outstanding,
-                watched.arrived_finite,
-            )  # fmt: skip
-            gradients = [parameter.grad for parameter in watched.parameters]
-            self._digest(watched, "gradients", gradients, names, pack(f"{len(facts) + len(values)}d", *facts, *values))
+            watched.turns["gradients"] += 1
+            if watched.pace.looking:
+                with self._metered(watched):
+                    self._look_gradients(watched, optimizer)
             watched.forwards = watched.synced = watched.backwards = 0
             watched.arrived_finite = 1.0
+
+    def _look_gradients(self, watched: Watched, optimizer: Any) -> None:
+        names, values = hyper_parameters(optimizer)
+        kind = type(optimizer).__name__
+        number = self._name((kind, *names), lambda: {"names": [*_STEP, *names], "optimizer": kind})
+        facts = (
+            watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._door.outstanding,
+            watched.arrived_finite,
+        )  # fmt: skip
+        gradients = [parameter.grad for parameter in watched.parameters]
+        self._digest(watched, "gradients", gradients, number, pack(f"{len(facts) + len(values)}d", *facts, *values))
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self._inside_another(optimizer):
             return
-        self._stepping = None
-        for watched in self._models_of(optimizer):
+        stepping, self._stepping = self._stepping, None
+        for watched in stepping[1] if stepping is not None and stepping[0]() is optimizer else ():
             watched.steps += 1
-            self._digest(watched, "updated", watched.parameters, 0, b"")
+            watched.turns["updated"] += 1
+            if watched.pace.looking:
+                with self._metered(watched):
+                    self._digest(watched, "updated", watched.parameters, 0, b"")
+                watched.pace.looked(watched.steps, time.perf_counter(), self.spent, len(self._watched))
+            watched.pace.next_step(watched.steps)
 
     def _models_of(self, optimizer: Any) -> list[Watched]:
         """The models whose parameters this optimizer holds."""
@@ -406,80 +389,53 @@ class Replicas(Hooks):
         parameters = [p for p in parameters if not hasattr(p, "device_mesh")]
         if not dist.is_initialized() or dist.get_world_size() < 2 or not parameters:
             return []
-        names = _names_from_frames(parameters)
+        names = names_from_frames(parameters)
         named = [(names.get(id(p), f"parameter {number}"), p) for number, p in enumerate(parameters)]
         known = self._door.group(dist.group.WORLD)
         number, self._adopted = UNWRAPPED + self._adopted, self._adopted + 1
         tensors = [
             {"name": s.name, "shape": list(s.shape), "dtype": s.dtype, "device": s.device, "trains": s.trains}
-            for s in _specs(named, [])
+            for s in specs(named, [])
         ]
         self._save_model(number, "", type(optimizer).__name__, known, tensors, {"sharded": sharded})
-        watched = self._watched[optimizer] = self._follow(number, (named, []))
+        watched = self._watched[optimizer] = Watched(number, (named, []))
         self._last = self._last or watched
         return [watched]
 
     def _describe_optimizer(self, optimizer: Any, parameters: list[Any], held: set[int], models: list[Watched]) -> None:
         """Once for each optimizer: does it hold what is trained?"""
         for watched in models or self._watched.values():
-            trained = [(n, p) for n, p in zip(watched.names, watched.parameters, strict=False) if p.requires_grad]
-            missing = [name for name, parameter in trained if id(parameter) not in held]
-            strangers = sum(id(p) not in watched.ids for p in parameters)
-            shapes = sorted(tuple(p.shape) for p in parameters)
-            self.event(
-                "optimizer",
-                {
-                    "optimizer": type(optimizer).__name__,
-                    "model": watched.number,
-                    "parameters": len(parameters),
-                    "strangers": strangers,
-                    "missing": missing[:20],
-                    "copies": not models and shapes == sorted(tuple(p.shape) for _, p in trained),
-                },
-            )
-
-    def _hyper(self, optimizer: Any) -> tuple[int, list[float]]:
-        names: list[str] = []
-        values: list[float] = []
-        for number, group in enumerate(optimizer.param_groups[:8]):
-            prefix = f"group {number}: " if number else ""
-            for name, value in group.items():
-                if isinstance(value, (int, float)):
-                    names.append(prefix + name)
-                    values.append(float(value))
-                elif name == "betas" and isinstance(value, tuple):
-                    names += [f"{prefix}beta {i}" for i in range(len(value))]
-                    values += map(float, value)
-                elif isinstance(value, torch.Tensor) and value.numel() == 1 and value.device.type == "cpu":
-                    names.append(prefix + name)
-                    values.append(float(value))
-        kind = type(optimizer).__name__
-        return self._name((kind, *names), lambda: {"names": [*_STEP, *names], "optimizer": kind}), values
+            self.event("optimizer", held_by(optimizer, parameters, held, watched, followed=bool(models)))
 
     def _clipped(self, norm: Any, _parameters: Any, max_norm: Any = 0.0, *_args: Any, **_kwargs: Any) -> None:
-        watched = self._last
-        if watched is not None and isinstance(norm, torch.Tensor) and norm.device.type == "cpu":
-            names = self._name("clip", lambda: {"names": ["norm", "max_norm"]})
-            self._write(watched, "clip", names, pack("2d", float(norm), float(max_norm)))
+        if isinstance(norm, torch.Tensor) and norm.device.type == "cpu":
+            self._look_once("clip", ["norm", "max_norm"], lambda: pack("2d", float(norm), float(max_norm)))
 
     def _scaled(self, _none: Any, scaler: Any, *_args: Any, **_kwargs: Any) -> None:
         scale = getattr(scaler, "_scale", None)
-        if self._last is not None and isinstance(scale, torch.Tensor) and scale.device.type == "cpu":
-            self._write(self._last, "scale", self._name("scale", lambda: {"names": ["scale"]}), pack("d", float(scale)))
+        if isinstance(scale, torch.Tensor) and scale.device.type == "cpu":
+            self._look_once("scale", ["scale"], lambda: pack("d", float(scale)))
+
+    def _look_once(self, kind: str, names: list[str], values: Callable[[], bytes]) -> None:
+        watched = self._last
+        if watched is None:
+            return
+        watched.turns[kind] += 1
+        if watched.pace.looking:
+            with self._metered(watched):
+                self._write(watched, kind, self._name(kind, lambda: {"names": names}), values())
 
     # -- writing
 
+    def _metered(self, watched: Watched) -> _Meter:
+        return _Meter(self, watched.pace)
+
     def _digest(self, watched: Watched, kind: str, tensors: Sequence[Any], names: int, values: bytes) -> None:
-        pace = watched.paces[kind]
-        began = time.perf_counter()
-        log2, hashes, norms = pace.log2, b"", b""
-        turn = watched.turns[kind] + 1
+        hashes, norms = b"", b""
         # Off the CPU a digest waits for the device: rarely, then, and never at the start.
-        if watched.digester is not None and (watched.on_cpu or turn % 64 == 0):
-            hashes, norms = watched.digester.digest(tensors, log2, watched.steps)
-        self._write(watched, kind, names, values, log2, hashes, norms)
-        now = time.perf_counter()
-        pace.spent(now - began, now)
+        if watched.on_cpu or (watched.steps and watched.steps % 64 == 0):
+            hashes, norms = watched.digester.digest(tensors, watched.log2, watched.steps)
+        self._write(watched, kind, names, values, watched.log2, hashes, norms)
 
     def _write(
         self,
@@ -491,7 +447,7 @@ class Replicas(Hooks):
         hashes: bytes = b"",
         norms: bytes = b"",
     ) -> None:
-        turn = watched.turns[kind] = watched.turns[kind] + 1
+        turn = watched.turns[kind]
         self._file.write(watched.number, kind, turn, watched.steps, self._site(), names, values, log2, hashes, norms)
 
     def _name(self, key: Any, make: Callable[[], dict[str, Any]]) -> int:
@@ -516,63 +472,6 @@ class Replicas(Hooks):
         return known[0]
 
 
-def _exact(watched: Watched) -> dict[str, Any]:
-    tensors = [*watched.parameters, *watched.buffers]
-    named = zip(watched.names[:_MAX_TENSORS], tensors, strict=False)
-    return {
-        "model": watched.number,
-        "step": watched.steps,
-        "forwards": watched.turns["forward"],
-        "buffers": watched.names[len(watched.parameters) : _MAX_TENSORS],
-        "tensors": [[name, exact(tensor), _norm(tensor)] for name, tensor in named],
-    }
-
-
 _FORWARD = ["sync", "training", "buffers_synced", "inputs_hash", "inputs_finite", "forwards"]
 _STEP = ["forwards", "synced", "backwards", "bypass", "outstanding", "arrived_finite"]
 _LOSS = ["inputs_finite", "loss", "factor 1", "factor 2", "factor 3"]
-
-
-def _named(module: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-    """Parameters and buffers of a module, by name."""
-    return list(module.named_parameters()), list(module.named_buffers())
-
-
-def _specs(parameters: Iterable[tuple[str, Any]], buffers: Iterable[tuple[str, Any]]) -> list[TensorSpec]:
-    def spec(name: str, tensor: Any, buffer: bool) -> TensorSpec:
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        return TensorSpec(name, tuple(tensor.shape), dtype, str(tensor.device), tensor.requires_grad, buffer)
-
-    return [spec(n, p, False) for n, p in parameters] + [spec(n, b, True) for n, b in buffers]
-
-
-def _names_from_frames(parameters: list[Any]) -> dict[int, str]:
-    """Names of parameters from the modules that the calling functions hold in their variables."""
-    wanted = {id(parameter) for parameter in parameters}
-    found: dict[int, str] = {}
-    frame = calling_frame(2)
-    while frame is not None and len(found) < len(wanted):
-        for value in list(frame.f_locals.values()):
-            kind = type(value)  # isinstance() would run code of odd objects
-            if issubclass(kind, (ModuleType, type)):
-                continue
-            parts = [value, *list(getattr(value, "__dict__", {}).values())[:200]] if is_user_class(kind) else [value]
-            for module in parts:
-                if issubclass(type(module), torch.nn.Module):
-                    named = module.named_parameters()
-                    found.update((id(p), name) for name, p in named if id(p) in wanted and id(p) not in found)
-        frame = frame.f_back
-    return found
-
-
-def is_user_class(kind: type) -> bool:
-    """Whether a class is the user's own: looking into its instances runs nothing."""
-    module = sys.modules.get(kind.__module__)
-    return is_user_file(str(getattr(module, "__file__", "") or "<frozen")) or kind.__module__ == "__main__"
-
-
-def _norm(tensor: torch.Tensor) -> float | None:
-    if not tensor.is_floating_point() or tensor.device.type == "meta":
-        return None
-    value = float(torch.linalg.vector_norm(tensor.detach().float()))
-    return value if math.isfinite(value) else None

@@ -23,7 +23,7 @@ class Tracing(Hooks):
 
     def __init__(self, box: BlackBox) -> None:
         super().__init__(box)
-        self._wanted: dict[int, tuple[int, bool]] = {}  # model -> (turn, module by module)
+        self.wanted: dict[int, tuple[int, bool]] = {}  # model -> (turn, module by module)
         self._names: dict[int, str] = {}
         self.traced: dict[int, dict[str, Any]] = {}
 
@@ -33,19 +33,19 @@ class Tracing(Hooks):
     def new_run(self) -> None:
         super().new_run()
         self.remove()
-        self._wanted.clear()
+        self.wanted.clear()
         self.traced.clear()
 
     def arm(self, model: int, turn: int, modules: bool) -> None:
         """Look at this turn, if it is still to come."""
         self.traced.pop(model, None)
-        self._wanted[model] = turn, modules
+        self.wanted[model] = turn, modules
 
     def begin(self, model: int, turn: int, module: Any, tensors: Callable[[], Any]) -> None:
-        """A forward begins: called for every one, so the common case comes first."""
-        if not self._wanted or turn < self._wanted.get(model, (1 << 60, False))[0]:
+        """A forward begins, while ``wanted`` is not empty."""
+        if turn < self.wanted.get(model, (1 << 60, False))[0]:
             return
-        _, modules = self._wanted.pop(model)
+        _, modules = self.wanted.pop(model)
         row = self.traced[model] = {"turn": turn, "done": not modules, "modules": [], **tensors()}
         if modules:
             self._follow(row, module)

@@ -40,6 +40,7 @@ STEPS_AT = STATUS_AT + 24
 # number of marks, and the first of the run
 MARKED = struct.Struct("<QQ")
 MARKED_AT = 128
+FORWARDS_AT = 144  # forwards of wrapped models in the run
 RUN_IDLE, RUN_ACTIVE, RUN_ENDED = 0, 1, 2
 
 # number + 1, group string, seq, signature string, site string, state, thread, peer, tag,
@@ -81,6 +82,7 @@ class Status:
     steps: int = 0
     first_call: int = 0
     first_phase: int = 0
+    forwards: int = 0
 
 
 class BoxReader:
@@ -106,7 +108,8 @@ class BoxReader:
         _, _, _, pid, main = IDENTITY.unpack_from(self._buffer, 0)
         calls, progress_ns = PROGRESS.unpack_from(self._buffer, PROGRESS_AT)
         _, phases, run, run_state, steps, *first = STATUS.unpack_from(self._buffer, STATUS_AT)
-        return Status(pid, main, calls, progress_ns, phases, run, run_state, steps, *first)
+        (forwards,) = struct.unpack_from("<Q", self._buffer, FORWARDS_AT)
+        return Status(pid, main, calls, progress_ns, phases, run, run_state, steps, *first, forwards=forwards)
 
     def _read_strings(self) -> None:
         used = min(STATUS.unpack_from(self._buffer, STATUS_AT)[0], STRINGS_SIZE)

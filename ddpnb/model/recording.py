@@ -114,6 +114,7 @@ class RankRecord:
     samples: tuple[Sample, ...] = ()  # of the replicas; where all ranks agreed only the last are kept
     children: tuple[Child, ...] = ()
     output: str = ""  # the end of what it wrote
+    forwards: int = 0  # of wrapped models
 
     @property
     def main_stack(self) -> Stack | None:

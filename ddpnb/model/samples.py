@@ -61,6 +61,19 @@ def unit_names(tensors: Sequence[TensorSpec]) -> list[str]:
     return names
 
 
+def first_of(step: int, log2: int) -> int:
+    """The first part of the slice (every ``2 ** log2``-th part) that belongs to a step.
+
+    The bits of the step, folded: whichever power of two the steps are multiples of that are looked
+    at, as many of them as there are slices one after the other have a slice each.
+    """
+    first, mask = 0, (1 << log2) - 1
+    while step and log2:
+        first ^= step & mask
+        step >>= log2
+    return first
+
+
 def tensor_name(unit: str) -> str:
     return unit.partition("[")[0]
 
@@ -129,7 +142,8 @@ class SampleReader:
             return None
         if model not in self._units:
             self._units[model] = unit_names(models[model].tensors) if model in models else []
-        chosen = self._units[model][step % (1 << min(log2, 31)) :: 1 << min(log2, 31)]
+        log2 = min(log2, 31)
+        chosen = self._units[model][first_of(step, log2) :: 1 << log2]
         told = _mapping(self._string(names))
         named = told.pop("names", ())
         facts: dict[str, Any] = dict(zip(map(str, named), numbers, strict=False)) | told

@@ -106,8 +106,10 @@ def test_a_script_that_asks_for_nccl_runs_on_gloo_and_is_told_so(tmp_path):
 def test_interrupted(number, status, after):
     """At any moment: the right status, no traceback, nothing left running."""
     process = subprocess.Popen(
-        [*DDPNB, "run", "-n", "2", str(VICTIMS / "alone.py"), "600"], stderr=subprocess.PIPE, text=True
-    )
+        [*DDPNB, "run", "-n", "2", str(VICTIMS / "alone.py"), "600"], stderr=subprocess.PIPE, text=True,
+        # A shell that started these tests in the background has had SIGINT ignored.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509
+    )  # fmt: skip
     time.sleep(after)
     children = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
     process.send_signal(number)

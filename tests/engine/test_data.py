@@ -144,6 +144,24 @@ def test_a_training_loop(hooks, step):
     assert len(facts(hooks, "dataset")) == 1
 
 
+class Boxed(Dataset):
+    """Pictures, of which those from number 6 on have a box."""
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return {"image": torch.zeros(3), "name": f"{index}.png", **({"box": torch.zeros(4)} if index > 5 else {})}
+
+
+def test_kinds_of_batches(hooks):
+    drain(DataLoader(NUMBERS, batch_size=3))
+    drain(DataLoader(Boxed(), batch_size=2))
+    found = [one["kinds"] for one in facts(hooks, "data loop")]
+    plain = "{image: float32[2d], name: (str, ...)"
+    assert found == [{"(float32[1d])": 1}, {plain + "}": 1, plain + ", box: float32[2d]}": 4}]
+
+
 def test_a_loop_that_is_left_early(hooks, step):
     loader = DataLoader(NUMBERS, batch_size=4)
     for _ in range(2):
@@ -340,6 +358,32 @@ def test_order_and_content_are_told_apart():
 def test_columns_of_every_kind(values):
     found = rows(Squares(values()))
     assert found["n"] == 100 and found == rows(Squares(values())) and len(found["sketch"]) == contents.SKETCH
+
+
+class Named(Dataset):
+    """Its attributes are called as nobody else calls them."""
+
+    def __init__(self, entries, words=()):
+        self.words = words
+        self.entries_of_mine = entries
+
+    def __len__(self):
+        return len(self.entries_of_mine)
+
+    def __getitem__(self, index):
+        return index
+
+
+def test_a_text_for_each_sample_counts_whatever_it_is_called(hooks):
+    files = [f"{number}.png" for number in range(40)]
+    known = [contents.describe(Named(some, ("cat", "dog")), lambda _: 0, 40)["rows"] for some in (files, files[::-1])]
+    assert known[0]["order"] != known[1]["order"] and known[0]["bag"] == known[1]["bag"]
+    assert contents.describe(Named(files), lambda _: 0)["rows"] is None  # nobody knows its length
+    assert contents.describe(Named(list(range(40))), lambda _: 0, 40)["rows"] is None  # it may be anything
+    for make in (lambda data: None, lambda data: DistributedSampler(data, num_replicas=2, rank=0)):
+        data = Named(files)
+        drain(DataLoader(data, sampler=make(data)))
+    assert [one["rows"]["order"] for one in facts(hooks, "dataset")] == [known[0]["order"]] * 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections import OrderedDict, UserDict
 import pytest
 import torch
 
-from ddpnb.engine.inputs import describe, finite
+from ddpnb.engine.inputs import describe, finite, structure
 
 
 def text(*inputs, **kwargs):
@@ -18,6 +18,11 @@ def text(*inputs, **kwargs):
 
 def digest(*inputs):
     return describe(inputs, {})[1]
+
+
+def test_structure_alone():
+    batch = {"x": torch.zeros(2, 3), "y": [1, 2]}
+    assert structure(batch) == text(batch)[1:-1] == "{x: float32[2d], y: (int, ...)}"
 
 
 def good(*inputs):
@@ -32,7 +37,14 @@ def test_structure_without_sizes():
     assert len({text(x), text(x.half()), text(x[0]), text(x, x), text([x]), text(None)}) == 6
 
 
+def test_how_many_there_are_is_a_size_too():
+    assert text([torch.zeros(3)] * 4) == text([torch.zeros(3)] * 7) == "((float32[1d], ...))"
+    assert text(["a", "b"]) == text(["a", "b", "c"]) == "((str, ...))"
+    assert text(torch.zeros(3), torch.zeros(3)) == "(float32[1d], float32[1d])"
+
+
 def test_structure_is_bounded():
+    assert len(text([[[[1, 2.0] * 8] * 16] * 16] * 16)) < 4000
     deep = [torch.zeros(1)]
     for _ in range(50):
         deep = [deep]

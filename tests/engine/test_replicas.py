@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ddpnb.engine.digests import Digester, exact
-from ddpnb.engine.replicas import FLOOR_S, SHARE, Pace
+from ddpnb.model.blackbox import BoxReader
 from ddpnb.model.replicas import TensorSpec
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*Grad strides"), pytest.mark.usefixtures("alone")]
@@ -279,30 +279,44 @@ def test_exact_and_values_of_what_lives(watched):
     assert watched.replicas.values(0, "no such", 3) == watched.replicas.values(1, "body.bias", 3) == b""
 
 
-# -- how much is digested
+# -- what it may cost
 
 
-def test_a_digest_that_is_too_dear_is_cut_in_slices_and_grows_again():
-    pace, now = Pace(parts=1000, size=300 << 20), 0.0
-    for _ in range(40):
-        now += 0.1
-        pace.spent(0.08 / (1 << pace.log2), now)
-    assert 0.08 / (1 << pace.log2) <= 0.1 * SHARE / 3  # a third of what all digests of a step may take
-    for _ in range(60):
-        now += 100
-        pace.spent(0.08 / (1 << pace.log2), now)
-    assert 0.08 / (1 << pace.log2) > 100 * SHARE / 3 / 8
+def test_in_the_long_run_few_steps_are_looked_at(watched):
+    model = wrapped()
+    optimizer = train(model, 3)
+    watched.replicas.spent = 1.0  # more than what may be spent at once
+    for step in range(200):
+        optimizer.zero_grad()
+        model(batch(step)).square().mean().backward()
+        optimizer.step()
+    forwards, gradients = watched.samples("forward"), watched.samples("gradients")
+    seen = [s.step for s in forwards]
+    assert seen[:4] == [0, 1, 2, 3] and len(seen) < 100
+    assert [s.step for s in gradients] == seen
+    assert [s.turn for s in forwards] == [step + 1 for step in seen]
+    assert [s.step for s in watched.samples("updated")] == [0, *(step + 1 for step in seen)]
+    assert all(s.number("forwards") == s.number("backwards") == 1 for s in gradients)
+    assert BoxReader(watched.box.memory).status.forwards == 203
 
 
-def test_a_small_model_is_never_cut():
-    pace = Pace(parts=10, size=4000)
-    for number in range(20):
-        pace.spent(1.0, 0.001 * number)
-    assert pace.log2 == 0
+def test_a_loss_that_is_no_number_is_told_of_every_step(watched):
+    model = wrapped()
+    optimizer = train(model, 3)
+    (pace,) = [one.pace for one in watched.replicas._watched.values()]
+    for step in range(3, 9):
+        pace.looking = False
+        (model(batch(step)).square().mean() * (math.nan if step == 6 else 1.0)).backward()
+        optimizer.zero_grad()
+    told = watched.samples("backward")
+    assert [s.turn for s in told] == [1, 2, 3, 7]
+    assert math.isnan(told[-1].number("loss"))
 
 
-def test_one_dear_digest_changes_nothing():
-    pace = Pace(parts=1000, size=300 << 20)
-    for number in range(30):
-        pace.spent(1.0 if number % 3 == 0 else FLOOR_S / 6, 0.001 * number)
-    assert pace.log2 == 0
+def test_a_new_run_is_looked_at_from_the_start(watched):
+    train(wrapped(), 2)
+    watched.replicas.spent = 1.0
+    watched.begin(2)
+    assert watched.replicas.spent == 0
+    train(wrapped(), 2)
+    assert [s.step for s in watched.samples("forward")] == [0, 1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.data import shards, splits
+from ddpnb.analysis.data import shards, splits, structure
 from ddpnb.analysis.data.loading import Loading, Loop, loading
 from ddpnb.analysis.data.shards import Views, places, replica_groups, side_by_side
 from ddpnb.model.findings import Finding
@@ -29,6 +29,8 @@ def find(recording: Recording) -> list[Finding]:
             if finding is not None:
                 found.append(finding)
                 break
+        different = structure.of_batches(recording, group, views)
+        found += [different] if different is not None else []
     found += _epochs(views)
     over = len(recording.ranks) == recording.world_size and all(
         record.ending is not None and record.ending.well for record in recording.ranks.values()

@@ -79,6 +79,7 @@ class Loop:
     rng: str = ""  # digest of the generator's state when it began
     began_ns: int = 0
     ended_ns: int = 0  # 0: it is not over
+    kinds: tuple[str, ...] = ()  # structures of its batches, once it is over
 
     @property
     def trains(self) -> bool:
@@ -185,7 +186,12 @@ def _loop(
         str(facts.get("rng", ""))[:64],
         phase.began_ns,
         phase.ended_ns if ended else 0,
+        _kinds(facts.get("kinds")),
     )
+
+
+def _kinds(value: Any) -> tuple[str, ...]:
+    return tuple(str(kind)[:300] for kind, _ in zip(value, range(8), strict=False)) if isinstance(value, dict) else ()
 
 
 def _site(facts: Mapping[str, Any]) -> Site:

@@ -38,7 +38,8 @@ def find(recording: Recording) -> list[Finding]:
 def _not_finite(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP508 or DDP414: NaN or infinity that began on some ranks, in their data or in the model."""
     bad_input = _first_bad(by_turn(recording, number, "forward"), lambda s: s.number("inputs_finite") == 0.0)
-    bad_loss = _first_bad(by_turn(recording, number, "backward"), lambda s: not math.isfinite(s.number("loss") or 0.0))
+    backwards = _with_unseen(recording, by_turn(recording, number, "backward"))
+    bad_loss = _first_bad(backwards, lambda s: not math.isfinite(s.number("loss") or 0.0))
     if bad_loss is not None:
         turn, samples, culprits = bad_loss
         if any(samples[rank].number("inputs_finite") == 0.0 for rank in culprits):
@@ -124,6 +125,17 @@ def _first_bad(turns: Mapping[int, dict[int, Sample]], bad):  # noqa: ANN001, AN
         if culprits:
             return (turn, samples, culprits) if len(culprits) < len(samples) else None
     return None
+
+
+def _with_unseen(recording: Recording, turns: dict[int, dict[int, Sample]]) -> dict[int, dict[int, Sample]]:
+    """With the samples before in the place of those that were not taken: a loss that is not finite always is."""
+    before: dict[int, Sample] = {}
+    found: dict[int, dict[int, Sample]] = {}
+    for turn, samples in turns.items():
+        went_on = {rank for rank in before if recording.ranks[rank].forwards > turn}
+        found[turn] = {**{rank: before[rank] for rank in went_on}, **samples}
+        before |= samples
+    return found
 
 
 def _word(value: float | None) -> str:

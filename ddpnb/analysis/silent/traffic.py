@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.source.branches import function_at
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
@@ -42,6 +43,18 @@ def _caller(call: Call) -> tuple[str, int]:
     return (path, int(line)) if line.isdigit() else ("", 0)
 
 
+def _statement(recording: Recording, place: Callable[[Call], tuple[str, int]]) -> Callable[[Call], tuple[str, int]]:
+    """The words of a line, for ranks that make the same calls in two branches of their own; else the line."""
+
+    def words(call: Call) -> tuple[str, int]:
+        file, line = place(call)
+        lines = recording.sources.get(file, "").splitlines()
+        text = lines[line - 1].partition("#")[0].strip() if 0 < line <= len(lines) else ""
+        return (text, 0) if text else (file, line)
+
+    return words
+
+
 def order_swap(recording: Recording) -> Finding | None:
     """DDP309: at two places of the sequence one rank is in each other's line: it called them the other way round.
 
@@ -62,9 +75,10 @@ def order_swap(recording: Recording) -> Finding | None:
                 there = {rank: calls[other] for rank, calls in ranks.items()}
                 if len({call.signature.agreed for call in (*here.values(), *there.values())}) > 1:
                     continue  # no exchange: a root that changes, each time with its own line
-                swapped = _exchanged(here, there, place)
+                swapped = _exchanged(here, there, place) or _exchanged(here, there, _statement(recording, place))
                 if swapped:
-                    return _swap(here, there, swapped)
+                    sites = {rank: _site(recording, place(call)) or call.site for rank, call in here.items()}
+                    return _swap(here, there, swapped, sites)
     return None
 
 
@@ -81,7 +95,15 @@ def _exchanged(
     return tuple(rank for rank in sorted(pairs) if pairs[rank] == (usual[1], usual[0]))
 
 
-def _swap(here: Mapping[int, Call], there: Mapping[int, Call], culprits: tuple[int, ...]) -> Finding:
+def _site(recording: Recording, place: tuple[str, int]) -> Site | None:
+    """The line as a site, if its text is known."""
+    source = recording.sources.get(place[0], "")
+    return Site(*place, function_at(source, place[1])) if source else None
+
+
+def _swap(
+    here: Mapping[int, Call], there: Mapping[int, Call], culprits: tuple[int, ...], sites: Mapping[int, Site]
+) -> Finding:
     waiting = tuple(rank for rank in sorted(here) if rank not in culprits)
     mine, theirs = here[culprits[0]], here[waiting[0]]
     return Finding(
@@ -92,7 +114,7 @@ def _swap(here: Mapping[int, Call], there: Mapping[int, Call], culprits: tuple[i
         culprits,
         waiting,
         theirs,
-        tuple((rank, here[rank].site) for rank in (*culprits, *waiting)),
+        tuple((rank, sites[rank]) for rank in (*culprits, *waiting)),
         (
             f"#{mine.seq}: {phrases.ranks(culprits)} at {_told(mine.site)}, {phrases.ranks(waiting)} at {_told(theirs.site)}.",
             f"#{there[culprits[0]].seq}: {phrases.ranks(culprits)} at {_told(there[culprits[0]].site)}, "

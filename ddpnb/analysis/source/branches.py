@@ -131,6 +131,11 @@ def _function_of(path: Path) -> ast.AST | None:
     return next((n for n, arm in reversed(path) if isinstance(n, FUNCTIONS) and arm == "body"), None)
 
 
+def function_at(source: str, line: int) -> str:
+    """The name of the function that holds a line."""
+    return getattr(_function_of(path_of(source, line)), "name", "<module>")
+
+
 def called_later(source: str, line: int, other: int) -> bool:
     """Whether what is called in line ``other`` is called after ``line`` too, in the same arm as ``line``."""
     arm: list[ast.stmt] = []

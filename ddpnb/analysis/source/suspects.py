@@ -259,7 +259,9 @@ def by_condition(
     """The ranks that run the most likely statement, where it stands under conditions like ``rank == 0``; else none."""
     site = samples[culprits[0]].site if culprits and culprits[0] in samples else NO_SITE
     found = best(recording, site, words, tensors, wanted) if site != NO_SITE else None
-    told = [holds for text in (found.conditions if found is not None else ()) if (holds := _on_ranks(text)) is not None]
+    source = recording.sources.get(site.file, "")
+    conditions = [_spelled_out(text, source) for text in (found.conditions if found is not None else ())]
+    told = [holds for text in conditions if (holds := _on_ranks(text)) is not None]
     ranks = tuple(r for r in sorted(samples) if all(holds(r, len(recording.ranks)) for holds in told))
     return ranks if told and 2 * len(ranks) == len(samples) else ()
 
@@ -268,6 +270,15 @@ _SIMPLE = re.compile(
     r"(not \()?(?:\w+\.)*\w*rank(?:\(\))? (==|!=|>|<|>=|<=) (?:(\d{1,4})|(?:\w+\.)*\w*(?:world|size)\w*(?:\(\))? - 1)\)?$",
     re.IGNORECASE,
 )
+
+
+def _spelled_out(condition: str, source: str) -> str:
+    """A condition that is but a name, as what was given that name, if that was only done once: ``main = rank == 0``."""
+    match = re.fullmatch(r"(not \()?((?:\w+\.)*\w+)\)?", condition)
+    if match is None:
+        return condition
+    given = re.findall(rf"^\s*{re.escape(match[2])} = (.+?)\s*(?:#.*)?$", source, re.MULTILINE)
+    return f"{match[1] or ''}{given[0]}{')' if match[1] else ''}" if len(given) == 1 else condition
 
 
 def _on_ranks(text: str) -> Callable[[int, int], bool] | None:

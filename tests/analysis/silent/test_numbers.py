@@ -61,6 +61,23 @@ def test_all_is_well():
 # -- DDP508 and DDP414: not a number
 
 
+def test_a_loss_that_is_no_number_in_a_step_that_is_not_looked_at():
+    """Then only the ranks where it is have told of it."""
+
+    def make(rank):
+        step(rank, steps=2)
+        if rank.rank == 1:
+            rank.backward(STEP, loss=NAN, turn=71)
+        rank.backward(STEP, loss=NAN, turn=81)
+
+    taken = recorded(make)
+    gone_on = replace(taken, ranks={r: replace(one, forwards=82) for r, one in taken.ranks.items()})
+    found = the_finding(gone_on)
+    assert (found.code, found.culprits, found.waiting) == ("DDP414", (1,), (0, 2, 3))
+    assert "backward 71" in found.summary
+    assert numbers.find(taken) == []  # nobody knows whether the others have come so far
+
+
 @pytest.mark.parametrize("culprits", [(0,), (2,), (0, 1, 3)], ids=str)
 @pytest.mark.parametrize("loss", [NAN, INF, -INF])
 def test_a_loss_that_is_no_number_on_some_ranks(culprits, loss):

@@ -9,7 +9,7 @@ import pytest
 from ddpnb.analysis.diagnosis import diagnose
 from ddpnb.analysis.silent import traffic
 from ddpnb.model.calls import CallState, Site
-from tests.analysis.recordings import FILE, MAIN_THREAD, MILLISECOND, Rank, group, line, record
+from tests.analysis.recordings import FILE, MAIN_THREAD, MILLISECOND, Rank, Script, group, line, record
 
 A, B, C = line(11), line(12), line(13)
 OTHER_THREAD = MAIN_THREAD + 1
@@ -64,6 +64,33 @@ def test_calls_of_one_helper_that_is_called_the_other_way_round():
     (found,) = traffic.find(recorded((one, other), (other, one)))
     assert (found.code, found.culprits) == ("DDP309", (1,))
     assert f"{FILE}:31" in found.summary and f"{FILE}:32" in found.summary
+
+
+BRANCHES = Script("""
+    def step(labelled):
+        if labelled:
+            log_loss = reduce_mean(loss)        # 1
+            log_conf = reduce_mean(confidence)  # 2
+        else:
+            log_conf = reduce_mean(confidence)  # 3
+            log_loss = reduce_mean(loss)        # 4
+""")
+
+
+@pytest.mark.parametrize("helper", [False, True])
+def test_two_branches_with_the_same_calls_in_another_order(helper):
+    lines = [BRANCHES.at(str(n), "step") for n in (1, 2, 3, 4)]
+    sites = [replace(A, via=str(site)) for site in lines] if helper else lines
+    ranks = [sequence(*sites[:2], rank=n) if n != 2 else sequence(*sites[2:], rank=n) for n in range(4)]
+    (found,) = traffic.find(record(*ranks, script=BRANCHES))
+    assert (found.code, found.culprits) == ("DDP309", (2,))
+    assert found.where[:2] == ((2, lines[2]), (0, lines[0]))
+
+
+def test_two_branches_with_the_same_calls_in_one_order():
+    lines = [BRANCHES.at(str(n), "step") for n in (1, 2, 4, 3)]  # the last two as if they were exchanged
+    ranks = [sequence(*lines[:2], rank=0, world=2), sequence(*lines[2:], rank=1, world=2)]
+    assert traffic.find(record(*ranks, script=BRANCHES)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""Are the batches of all ranks of one kind? Types, keys and dimensions, as their loaders gave them."""
+
+from __future__ import annotations
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.data.shards import Views, dataset_of, side_by_side
+from ddpnb.analysis.silent.drift import minority
+from ddpnb.analysis.silent.telling import finding_of
+from ddpnb.analysis.source import suspects
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Sample
+
+
+def of_batches(recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
+    """DDP508: what a rank trains on is never of the kind that the others train on, though it is made by the same class.
+
+    A kind that comes and goes (a field that some samples have) is no finding: another batch may bring it.
+    """
+    for loops in side_by_side(group, views):
+        kinds = {rank: loop.kinds for rank, loop in loops.items()}
+        if not all(kinds.values()) or len({dataset_of(views, loops, rank).get("class") for rank in group}) > 1:
+            continue
+        everybody = [set(one) for one in kinds.values()]
+        if len(set.union(*everybody)) == 1 or set.intersection(*everybody):
+            continue
+        odd = minority({rank: "; ".join(one) for rank, one in kinds.items()})
+        rest = [rank for rank in group if rank not in odd]
+        usual = {kind for rank in rest for kind in kinds[rank]}
+        if any(usual & set(kinds[rank]) for rank in odd):
+            continue
+        samples = {rank: Sample(0, "batch", 1, site=loop.site) for rank, loop in loops.items()}
+        return finding_of(
+            recording,
+            "DDP508",
+            f"The batches of {phrases.ranks(odd)} have another structure than those of {phrases.ranks(rest)}"
+            f"{phrases.at(loops[odd[0]].site)}.",
+            samples,
+            odd,
+            [f"Rank {rank}: {kinds[rank][0]}." for rank in (*odd, *rest)[:8]],
+            "Make the data set and its collate function give the same structure on every rank.",
+            suspects.DATA,
+            severity="warning",
+        )
+    return None

@@ -1,0 +1,53 @@
+"""Which steps are looked at, so that all looks together cost no more than they may.
+
+What a look costs is mostly fixed (after a matrix product nothing of Python's is in the cache any more), so
+in the long run most steps are let pass and some are looked at in full: every ``2 ** stride``-th, the same
+ones on all ranks, as multiples of a larger power are those of a smaller one too.
+"""
+
+from __future__ import annotations
+
+import math
+
+SHARE, LEAST = 0.009, 0.002  # of a step's time, for looking and for letting pass; for looking at least
+PASS_S = 80e-6  # what letting a step pass costs
+AT_ONCE_S = 0.25  # of looks at the beginning of a run, where every step is looked at
+_MOST = 12
+_PART_BYTES = 16 << 20  # of a model that are digested in one look
+
+
+def slices_of(size: int) -> int:
+    """Log2 of the number of slices in which a model of so many bytes is digested, one in each look."""
+    return min(_MOST, max(0, (size - 1) // _PART_BYTES).bit_length())
+
+
+class Pace:
+    """Which steps of one model are looked at. Times are of one clock, in seconds."""
+
+    def __init__(self) -> None:
+        self.stride = 0
+        self.looking = True
+        self.cost = 0.0  # of looking at the step that goes on, so far
+        self._usual = self._step_s = 0.0
+        self._last: tuple[int, float] | None = None
+
+    def looked(self, step: int, now: float, spent: float, models: int = 1) -> None:
+        """The look at this step is over; ``spent``: what all looks of the run have cost, at so many models."""
+        cost, self.cost = self.cost, 0.0
+        if self._last is not None:
+            steps, took = step - self._last[0], now - self._last[1] - cost
+            self._step_s = _follow(self._step_s, max(took, 1e-6) / max(steps, 1))
+            self._usual = _follow(self._usual, cost)  # but for the first, which fills caches
+        self._last = step, now
+        if spent < AT_ONCE_S or not self._step_s:
+            return
+        allowed = max(SHARE * self._step_s - PASS_S, LEAST * self._step_s) / models
+        self.stride = min(_MOST, max(0, math.ceil(math.log2(max(self._usual, 1e-9) / allowed))))
+
+    def next_step(self, step: int) -> None:
+        """Settles whether the step that begins is looked at."""
+        self.looking = not step & ((1 << self.stride) - 1)
+
+
+def _follow(usual: float, value: float) -> float:
+    return 0.7 * usual + 0.3 * value if usual else value
