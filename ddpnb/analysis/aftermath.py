@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.source import suspects
 from ddpnb.analysis.source.unwaited import Unwaited, unwaited
 from ddpnb.analysis.waiting.standing import last_site
 from ddpnb.analysis.waiting.waits import as_int
@@ -139,11 +140,15 @@ def _not_waited(recording: Recording) -> Finding | None:
     for rank, record in recording.ranks.items():
         for call in record.calls:
             made[call.site.file, call.site.line].add(rank)
+            path, _, line = call.site.via.rpartition(":")  # a function that hands the work back has made it
+            if line.isdigit():
+                made[path, int(line)].add(rank)
     for path, source in sorted(recording.sources.items()):
         for one in unwaited(source) if "async_op" in source or "isend" in source or "irecv" in source else ():
             ranks = made.get((path, one.line))
             if ranks:
-                return _early_use(path, one, sorted(ranks))
+                run = suspects.ranks_of(source, one.use_line or one.line, sorted(ranks), recording.world_size)
+                return _early_use(path, one, run or sorted(ranks))
     return None
 
 

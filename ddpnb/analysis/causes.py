@@ -85,6 +85,31 @@ def _two_threads(recording: Recording, _: dict[int, Standing], finding: Finding)
     )
 
 
+def _in_another_thread(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP310: the call that others wait in is about to be made by another thread of the rank."""
+    awaited = {(s.file, s.function) for r in finding.waiting if r in standings for s in [standings[r].site]}
+    found: dict[int, Site] = {}
+    for rank in finding.culprits:
+        for stack in recording.ranks[rank].stacks if rank in recording.ranks else ():
+            frame = next((one for one in reversed(stack.frames) if one.user), None)
+            if frame is not None and not stack.main and (frame.file, frame.function) in awaited:
+                found[rank] = Site(frame.file, frame.line, frame.function)
+    if not found or set(found) != set(finding.culprits):
+        return None
+    return replace(
+        finding,
+        code="DDP310",
+        summary=f"Two threads of {phrases.ranks(found)} use one group: which call comes first is left to chance, "
+        f"and {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'makes', 'make')} them in one order.",
+        evidence=(
+            *(f"Another thread of rank {rank} is at {site} in {site.function}." for rank, site in found.items()),
+            *finding.evidence,
+        ),
+        remedy="Give each thread a group of its own (dist.new_group, made on all ranks in the same order), or let one "
+        "thread make all calls.",
+    )
+
+
 def _explained(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """What torch raised, in the user's terms."""
     told: dict[int, Explained] = {}
@@ -336,6 +361,17 @@ def _short_timeout(recording: Recording, _: dict[int, Standing], finding: Findin
     )
 
 
+def _too_soon(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP317: others gave up before anybody could say that a rank is stuck."""
+    better = _short_timeout(recording, standings, finding)
+    told = [ending.message for record in recording.ranks.values() if (ending := record.ending) is not None]
+    fired = [int(match[1]) for message in told if (match := _TIMED_OUT.search(message[:20_000]))]
+    if better is None or max(fired) >= 1000 * _PATIENCE_S:
+        return None
+    return replace(better, evidence=(*finding.evidence, *better.evidence))
+
+
+_PATIENCE_S = 10.0  # the default patience
 _TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) (\d{1,12})ms")
 
 
@@ -421,15 +457,16 @@ def _inside(standing: Standing, words: Iterable[str]) -> bool:
 _WAITS = (_not_synchronised, _state_of_one, _lone_forward, _alone_in_model)
 _RULES = {
     **dict.fromkeys(
-        _MISMATCH, (_other_model, _set_up_wrongly, _other_hook, _two_threads, _state_of_one, _lone_forward)
+        _MISMATCH,
+        (_other_model, _set_up_wrongly, _other_hook, _two_threads, _in_another_thread, _state_of_one, _lone_forward),
     ),
-    "DDP301": (_other_model, _two_threads, *_WAITS),
+    "DDP301": (_other_model, _two_threads, _in_another_thread, *_WAITS),
     "DDP308": (_not_synchronised, _lone_forward),
     "DDP102": (_same_rank_twice, _other_backend),
     "DDP104": (_same_rank_twice, _other_backend),
     "DDP108": (_other_backend,),
     "DDP311": (_killed_by_kernel, _quiet_exit),
     "DDP312": (_same_rank_twice, _other_model, _short_timeout, _explained, _set_up_wrongly),
-    "DDP313": (_forked, workers.stalled_worker, _logger),
+    "DDP313": (_forked, _too_soon, workers.stalled_worker, _logger),
     "DDP314": (_forked,),
 }

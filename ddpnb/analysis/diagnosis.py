@@ -89,7 +89,7 @@ def _findings(
     if not failures:
         lost = {rank for rank, record in recording.ranks.items() if endings.is_consequence(record)}
         if lost:
-            failures = _why_lost(recording, standing, lost, patience)
+            failures = _why_lost(recording, standing, lost)
             failures = failures or endings.find(recording, found_waits, consequences=True)
     if not failures:
         failures = missing.find(recording, standing, found_waits, held, patience)
@@ -137,8 +137,11 @@ def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list
     return sorted((f for f in found if f.code not in known), key=lambda f: order[f.severity])
 
 
-def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int], patience: float) -> list[Finding]:
+def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int]) -> list[Finding]:
     """All that failed failed for another's sake: ask what they waited for when they did."""
+    stale = startup.stale_address(recording)
+    if stale is not None:
+        return [stale]
     then = dict(standing)
     for rank in lost:
         record = recording.ranks[rank]
@@ -151,10 +154,10 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
             then[rank] = replace(standing[rank], kind=kind, phase=phases[-1])
     for rank, one in then.items():  # whoever stood outside when the others gave up is the reason
         if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
-            process = replace(one.record.process, idle_s=max(one.idle_s, patience), wakes_in_s=None)
+            process = replace(one.record.process, wakes_in_s=None)
             then[rank] = replace(one, record=replace(one.record, process=process))
-    found_waits = waits(recording, then, patience)
-    return missing.find(recording, then, found_waits, stuck(found_waits, then, patience), patience)
+    found_waits = waits(recording, then, 0.0)
+    return missing.find(recording, then, found_waits, stuck(found_waits, then, 0.0), 0.0)
 
 
 def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patience: float) -> list[Finding]:

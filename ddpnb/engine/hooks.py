@@ -103,6 +103,27 @@ class Hooks:
         hide(look, below=True)
         self._put(owner, name, wrap)
 
+    def failing(self, owner: Any, name: str, look: Callable[..., None]) -> None:
+        """Call ``look`` with the exception and the arguments of every call of ``owner.name`` that raised one."""
+        alive, silent, compiling = self._alive, self.box.silent, torch.compiler.is_compiling
+
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    return original(*args, **kwargs)
+                except Exception as error:
+                    if not compiling() and alive and not silent:
+                        try:
+                            look(error, *args, **kwargs)
+                        except Exception:
+                            self.fail()
+                    raise
+
+            return watched
+
+        hide(look, below=True)
+        self._put(owner, name, wrap)
+
     def _put(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         original = getattr(owner, name, None)
         if original is None:

@@ -48,6 +48,8 @@ class Training(Hooks):
         self.before(random, "setstate", lambda *_, **__: self.event("rng restored"))
         self.before(torch, "save", self._saved)
         self.after(torch, "load", self._loaded)
+        self.failing(torch, "load", self._not_loaded)
+        self.failing(torch.nn.Module, "load_state_dict", self._not_loaded)
         self.before(DistributedDataParallel, "__setattr__", self._attribute)
         self.before(os, "_exit", lambda *_, **__: self.event("process ends"))
         self.before(os, "abort", lambda *_, **__: self.event("process ends"))
@@ -123,6 +125,10 @@ class Training(Hooks):
 
     def _loaded(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
         self.event("checkpoint read", {"path": _path(file), "keys": _keys(value), "numbers": _numbers(value)})
+
+    def _not_loaded(self, error: Exception, *_: Any, **__: Any) -> None:
+        """The script may swallow it, and go on with what it has."""
+        self.event("load failed", {"error": f"{type(error).__name__}: {error}"[:300]})
 
 
 def _name_of(hook: Any) -> str:

@@ -46,7 +46,7 @@ CASES = {
     ("training.py", "cleaned_up"): ("DDP312", [1]),
     ("training.py", "evaluate_on_zero"): ("DDP411", [0]),
     ("training.py", "wrapped_on_some"): ("DDP301", [3]),
-    ("training.py", "short_timeout"): ("DDP313", [0]),
+    ("training.py", "short_timeout"): ("DDP317", [0, 1, 2, 3]),
     ("elsewhere.py", "lock"): ("DDP313", [1]),
     ("elsewhere.py", "empty_queue"): ("DDP313", [1]),
     ("elsewhere.py", "read_socket"): ("DDP313", [1]),

@@ -138,6 +138,16 @@ def changed_since(recording: Recording, found: Difference, units: Iterable[str])
     return tuple(sorted(changed))
 
 
+def values_of(sample: Sample, units: Iterable[str]) -> tuple[int, ...]:
+    return tuple(sample.digests[unit].hash for unit in units if unit in sample.digests)
+
+
+def apart(samples: Mapping[int, Sample], units: Iterable[str]) -> bool:
+    """Whether no two ranks hold the same values."""
+    chosen = tuple(units)
+    return len({values_of(sample, chosen) for sample in samples.values()}) == len(samples)
+
+
 def extent(samples: Mapping[int, Sample], unit: str) -> str:
     """By how much a part of a tensor differs, as far as its norms tell: ``norm 3.21 on ranks 0 and 2, 3.4 on 1``."""
     groups: dict[str, list[int]] = defaultdict(list)

@@ -9,10 +9,12 @@ script changed them in between.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import (
     Difference,
+    apart,
     by_turn,
     changed_since,
     comparable,
@@ -22,6 +24,7 @@ from ddpnb.analysis.silent.drift import (
     minority,
     models_of,
     units_of,
+    values_of,
 )
 from ddpnb.analysis.silent.optimizers import hyper_differ, other_update, scaler_differs, steps_differ
 from ddpnb.analysis.silent.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
@@ -29,10 +32,11 @@ from ddpnb.analysis.silent.telling import counted, finding_of, how_far, known, l
 from ddpnb.analysis.silent.unwrapped import by_hand
 from ddpnb.analysis.source import suspects
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Model
 from ddpnb.model.samples import tensor_name
 
+_SOON = 4  # forwards
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -107,6 +111,30 @@ def _unlike_from_the_start(recording: Recording, model: Model, found: Difference
     return placed(finding, known((rank, m.site) for rank, m in sorted(models.items())))
 
 
+def _failed_loads(recording: Recording, ranks: list[int]) -> dict[int, Phase]:
+    """On ranks that have loaded nothing: where that failed, and the script went on."""
+    failed = {r: [p for p in recording.ranks[r].phases if p.name == "load failed"] for r in ranks}
+    return {rank: phases[-1] for rank, phases in failed.items() if phases}
+
+
+def _not_loaded(
+    model: Model, found: Difference, loaders: tuple[int, ...], failed: Mapping[int, Phase], evidence: list[str]
+) -> Finding:
+    culprits = tuple(sorted(failed))
+    return Finding(
+        "DDP601",
+        f"The checkpoint could not be loaded on {phrases.ranks(culprits)}, which went on without it; {phrases.ranks(loaders)} "
+        f"loaded it into {model.module}: the replicas differ from forward {found.turn} on.",
+        culprits,
+        tuple(rank for rank in sorted(found.samples) if rank not in failed),
+        None,
+        known(tuple((rank, site_of(phase)) for rank, phase in sorted(failed.items()))),
+        (*(f"Rank {rank}: {phase.facts.get('error', '?')}." for rank, phase in sorted(failed.items())[:4]), *evidence),
+        "Let a load that fails end the run, or agree on it: all_reduce a flag, and load on all ranks or on none.",
+        tensors=found.tensors[:20],
+    )
+
+
 def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP405 or DDP601: somebody changed parameters between a step and the next forward."""
     turns = by_turn(recording, found.model, "forward")
@@ -115,6 +143,8 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
         return steps_differ(recording, model, found, steps)
     changed = changed_since(recording, found, found.units)
     culprits = changed if changed and len(changed) < len(found.samples) else found.odd
+    if len(changed) == len(found.samples) and apart(found.samples, found.units):
+        culprits = changed  # each by its own
     loaded = loads(recording, "model")
     # A load before this forward on some ranks only is the reason.
     early = {
@@ -129,7 +159,8 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
     ]
     if changed:
         evidence.append(
-            f"{phrases.ranks(changed, True)} changed them after the optimizer's step, outside of training; the others did not."
+            f"{phrases.ranks(changed, True)} changed them after the optimizer's step, outside of training"
+            f"{'; the others did not' if len(changed) < len(found.samples) else ''}."
         )
     evidence += how_far(found)
     if found.turn - 1 in turns:
@@ -137,6 +168,9 @@ def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
     sites = {rank: site_of(phases[-1]) for rank, phases in early.items() if phases}
     read = [r for r in loaders if any(p.name == "checkpoint read" for p in recording.ranks[r].phases)]
     if read and len(loaders) < len(found.samples):
+        failed = _failed_loads(recording, [rank for rank in found.samples if rank not in loaders])
+        if failed:
+            return _not_loaded(model, found, loaders, failed, evidence)
         return Finding(
             "DDP601",
             f"{phrases.ranks(loaders, True)} loaded a state into {model.module}, the others did not: the replicas differ "
@@ -252,7 +286,8 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
         return None
     told = [p.facts for r in recording.ranks.values() for p in r.phases if p.name == "buffers synced"]
     broadcast = all(bool(facts.get("synced", True)) for facts in told if facts.get("model") == number)
-    for turn, samples in by_turn(recording, number, "forward").items():
+    turns = by_turn(recording, number, "forward")
+    for turn, samples in turns.items():
         synced = [bool(sample.number("buffers_synced")) for sample in samples.values()]
         # After a forward under no_sync they meet again one forward later.
         if len(samples) < 2 or (broadcast and not all(synced) and turn > 1):
@@ -261,11 +296,16 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
         if not units:
             continue
         statistics = all(unit.partition("[")[0].endswith(_STATISTICS) for unit in units)
-        held = {
-            rank: tuple(sample.digests[u].hash for u in units if u in sample.digests)
-            for rank, sample in samples.items()
-        }
-        culprits = tuple(sorted(samples)) if statistics else minority(held)
+        everybody = tuple(sorted(samples))
+        held = {rank: values_of(sample, units) for rank, sample in samples.items()}
+        culprits = everybody if statistics else minority(held)
+        if not statistics and not broadcast and apart(samples, units):
+            # Who changes them again and again keeps numbers of its own.
+            after = [later for number, later in turns.items() if turn < number <= turn + _SOON]
+            moving = tuple(r for r in everybody if any(values_of(a[r], units) != held[r] for a in after if r in a))
+            culprits = (
+                moving if moving == everybody or 2 * len(culprits) == len(moving) * 2 == len(everybody) else culprits
+            )
         tensors = tuple(dict.fromkeys(unit.partition("[")[0] for unit in units))
         why = (
             f"{model.wrapper} was told not to synchronise buffers: every rank keeps statistics of its own batches."

@@ -158,11 +158,10 @@ def comm_hooks_differ(recording: Recording) -> Finding | None:
     culprits = minority(told)
     if not culprits:
         return None
+    sites = {rank: site_of(hooks[rank][-1]) if hooks[rank] else recording.ranks[rank].models[0].site for rank in told}
+    culprits = suspects.singled_out(recording, sites, culprits)
     others = tuple(rank for rank in sorted(told) if rank not in culprits)
-    places = [
-        (rank, site_of(hooks[rank][-1]) if hooks[rank] else recording.ranks[rank].models[0].site)
-        for rank in (*culprits, *others)
-    ]
+    places = [(rank, sites[rank]) for rank in (*culprits, *others)]
     return Finding(
         "DDP416",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} another communication hook than {phrases.ranks(others)}.",

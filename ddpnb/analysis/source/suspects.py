@@ -259,11 +259,43 @@ def by_condition(
     """The ranks that run the most likely statement, where it stands under conditions like ``rank == 0``; else none."""
     site = samples[culprits[0]].site if culprits and culprits[0] in samples else NO_SITE
     found = best(recording, site, words, tensors, wanted) if site != NO_SITE else None
-    source = recording.sources.get(site.file, "")
-    conditions = [_spelled_out(text, source) for text in (found.conditions if found is not None else ())]
-    told = [holds for text in conditions if (holds := _on_ranks(text)) is not None]
-    ranks = tuple(r for r in sorted(samples) if all(holds(r, len(recording.ranks)) for holds in told))
-    return ranks if told and 2 * len(ranks) == len(samples) else ()
+    if found is None:
+        return ()
+    ranks = _under(found, recording.sources.get(site.file, ""), sorted(samples), len(recording.ranks))
+    return tuple(ranks) if 2 * len(ranks) == len(samples) else ()
+
+
+def ranks_of(source: str, line: int, ranks: list[int], world: int) -> list[int]:
+    """Those of the ranks that run a line, as far as conditions like ``rank == 0`` around it tell."""
+    found = next((one for one in statements(source) if one.line == line), None)
+    return ranks if found is None else _under(found, source, ranks, world)
+
+
+def _under(found: Statement, source: str, ranks: list[int], world: int) -> list[int]:
+    conditions = found.conditions or _of_caller(found.function, source)
+    told = [holds for text in conditions if (holds := _on_ranks(_spelled_out(text, source))) is not None]
+    return [rank for rank in ranks if all(holds(rank, world) for holds in told)]
+
+
+def _of_caller(function: str, source: str) -> tuple[str, ...]:
+    """The conditions of the one statement that calls a function; none where there are several, or none."""
+    call = re.compile(rf"\b{re.escape(function)}\(")
+    callers = [one for one in statements(source) if call.search(one.text) and one.function != function]
+    return callers[0].conditions if len(callers) == 1 else ()
+
+
+def singled_out(recording: Recording, sites: Mapping[int, Site], culprits: tuple[int, ...]) -> tuple[int, ...]:
+    """Of as many ranks on either side those whose line stands under ``rank == 0`` or the like; else ``culprits``."""
+    if 2 * len(culprits) != len(sites):
+        return culprits
+    chosen = []
+    for rank, site in sorted(sites.items()):
+        source = recording.sources.get(site.file, "")
+        found = next((one for one in statements(source) if one.line == site.line), None)
+        told = [_SIMPLE.match(_spelled_out(text, source)) for text in (found.conditions if found is not None else ())]
+        if any(match and match[2] == "==" and not match[1] for match in told):
+            chosen.append(rank)
+    return tuple(chosen) if len(chosen) == len(culprits) else culprits
 
 
 _SIMPLE = re.compile(

@@ -15,6 +15,7 @@ from typing import Literal
 
 from ddpnb.analysis.source.branches import FUNCTIONS
 from ddpnb.analysis.source.expressions import dotted, last_name, shown
+from ddpnb.analysis.source.handed import handed_back, outside
 from ddpnb.analysis.source.modules import Project, Scope
 from ddpnb.analysis.source.operations import Operations
 from ddpnb.analysis.source.touches import Touches
@@ -166,10 +167,12 @@ class _Function:
         handle = ""
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
+            value = statement.value
+            if isinstance(value, ast.Call) and not self._is_asynchronous(value):
+                return self._handed(value, target)
             if not isinstance(target, ast.Name):
                 return None  # kept in an attribute, or unpacked
             handle = target.id if target.id != "_" else ""
-            value = statement.value
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             handle, value = statement.target.id, statement.value
         elif isinstance(statement, ast.Expr):
@@ -186,6 +189,27 @@ class _Function:
         kind: Kind = "never-waited" if handle else "thrown-away"
         shown_names = tuple(shown(one) for one in value.args[:1])
         return _Work(value, op, handle, fills, reads - fills, kind, shown_names)
+
+    def _handed(self, call: ast.Call, target: ast.expr) -> _Work | None:
+        """``parts, work = gather(x)``: a function of the project has begun the call."""
+        called = self._project.function(self._project.resolve(self._scope, call.func))
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        if called is None or called.owner or not all(isinstance(one, ast.Name) for one in names):
+            return None
+        inside = _Function(self._project, self._operations, called)
+        handed = handed_back(called, inside._is_asynchronous)
+        if handed is None or (handed.place is None) == isinstance(target, ast.Tuple):
+            return None
+        targets = [one.id for one in names if isinstance(one, ast.Name)]
+        if len(targets) != len(handed.returned):
+            return None
+        handle = targets[handed.place or 0]
+        op = self._operations.operation(called, handed.call) or ""
+        fills, reads = (
+            outside(handed, called, call, targets, _tensors(handed.call, places.get(op))) for places in (_FILLS, _READS)
+        )
+        names_shown = tuple(shown(one) for one in call.args[:1])
+        return _Work(call, op, handle if handle != "_" else "", fills, reads - fills, "never-waited", names_shown)
 
     def _is_bound_here(self, name: str) -> bool:
         """Whether a list belongs to this function alone: nobody else can wait for what is in it."""

@@ -204,6 +204,43 @@ def unreachable(
     )
 
 
+def stale_address(recording: Recording) -> Finding | None:
+    """DDP105: a rank was refused at the address of one that has not come yet: an earlier start has left it there."""
+    for rank, record in sorted(recording.ranks.items()):
+        told = [p for p in record.phases if p.name == "init_process_group" and p.state == "failed"]
+        if not told or record.ending is None or not _REFUSED.search(record.ending.message[:20_000]):
+            continue
+        late = [
+            other
+            for other, one in sorted(recording.ranks.items())
+            if not any(p.name == "init_process_group" and p.began_ns < told[-1].ended_ns for p in _since(one, told[-1]))
+        ]
+        if not late:
+            continue
+        site = Site.from_json(dict(told[-1].facts)) if "file" in told[-1].facts else NO_SITE
+        return Finding(
+            "DDP105",
+            f"The store holds addresses of an earlier start: rank {rank} tried to reach {phrases.ranks(late)} there, "
+            "before they came.",
+            (rank,),
+            tuple(late),
+            None,
+            ((rank, site),) if site != NO_SITE else (),
+            (
+                f"Rank {rank}: {record.ending.message.strip().splitlines()[0][:200]}.",
+                f"{phrases.ranks(late, True)} had not called init_process_group then.",
+            ),
+            "Give every start a rendezvous file, prefix or port of its own, and remove the file of an earlier one.",
+        )
+    return None
+
+
+def _since(record: RankRecord, failed: Phase) -> list[Phase]:
+    """A rank's starts that may be the partner of one that failed: not those that were over before it began."""
+    return [p for p in record.phases if p.state == "open" or p.ended_ns >= failed.began_ns]
+
+
+_REFUSED = re.compile(r"connectFullMesh.*Connection refused", re.DOTALL)
 _UNKNOWN_HOST = re.compile(r"gai error|getaddrinfo|Name or service not known|name resolution|hostname", re.IGNORECASE)
 
 
