@@ -444,6 +444,52 @@ def test_a_time_out_that_was_too_short_for_a_rank_that_computes():
     assert dict(found.where) == {0: line(4), 1: line(4)}
 
 
+def test_a_time_out_that_fires_before_anybody_could_be_called_stuck():
+    """The others sleep, which they may: nobody has waited as long as patience says."""
+
+    def make(number, seconds=1.0):
+        rank = Rank(number, 2).joined(line(4), timeout_s=seconds)
+        said = f"Timed out waiting {seconds * 1000:.0f}ms for recv operation to complete"
+        if number == 1:
+            return rank.calls("barrier", STEP, state=CallState.FAILED).raises("RuntimeError", said, STEP, TORCH_FRAME)
+        return rank.idles(seconds, line(20))
+
+    found = first(record(make(0), make(1)))
+    assert (found.code, found.culprits) == ("DDP317", (0, 1))
+    assert "1 s" in found.summary and any("line 20" in text or ":20" in text for text in found.evidence)
+    stuck = first(record(make(0, 30.0), make(1, 30.0)))
+    assert (stuck.code, stuck.culprits) == ("DDP313", (0,))
+
+
+def test_a_call_that_another_thread_is_about_to_make():
+    save, smooth = line(30, "save"), line(40, "smooth")
+    waits = Rank(0, 2).waits("broadcast", save)
+    asleep = Rank(1, 2).waits("all_reduce", smooth)
+    asleep.has_stack(Frame(FILE, 25, "run"), Frame(FILE, 29, "save"), thread=77)
+    found = first(record(waits, asleep))
+    assert (found.code, found.culprits, found.waiting) == ("DDP310", (1,), (0,))
+    assert f"{FILE}:29" in found.evidence[0]
+    elsewhere = Rank(1, 2).waits("all_reduce", smooth)
+    elsewhere.has_stack(Frame(FILE, 25, "run"), Frame(FILE, 55, "log"), thread=77)
+    assert first(record(Rank(0, 2).waits("broadcast", save), elsewhere)).code != "DDP310"
+
+
+def test_an_address_of_an_earlier_start():
+    said = "Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection refused, remote=[::1]:5"
+
+    def failing(began, ended):
+        rank = Rank(0, 2).absent().phase("init_process_group", "failed", line(4))
+        rank._phases[-1] = replace(rank._phases[-1], began_ns=began, ended_ns=ended)
+        return rank.raises("RuntimeError", said, line(4), TORCH_FRAME)
+
+    late = Rank(1, 2).absent().idles(3.0, line(20))
+    found = first(record(failing(10, 20), late))
+    assert (found.code, found.culprits, found.waiting) == ("DDP105", (0,), (1,))
+    there = Rank(1, 2).absent().starts(line(4))
+    there._phases[-1] = replace(there._phases[-1], began_ns=15)
+    assert first(record(failing(10, 20), there)).code != "DDP105"
+
+
 # -- all of them leave the signature alone
 
 

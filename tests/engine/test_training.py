@@ -207,7 +207,8 @@ def test_errors_and_results_are_torchs(box, hooks, tmp_path):
     with pytest.raises(RuntimeError, match="Missing key"):
         net.load_state_dict({})
     assert net.load_state_dict({}, strict=False).missing_keys == ["weight", "bias"]
-    assert [name for name, _ in told(box)] == ["state loaded", "state loaded"]
+    assert [name for name, _ in told(box)] == ["load failed", "state loaded", "load failed", "state loaded"]
+    assert told(box)[0][1]["error"].startswith("FileNotFoundError: ")
 
 
 def test_an_event_of_every_step_is_told_a_few_times(box, hooks):

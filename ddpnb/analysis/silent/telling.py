@@ -40,11 +40,13 @@ def finding_of(
 
 
 def loads(recording: Recording, what: str) -> dict[int, list[Phase]]:
-    """For each rank the events in which a state was loaded into a model (or optimizer, scaler)."""
-    return {
-        rank: [p for p in record.phases if p.name == "state loaded" and p.facts.get("what") == what]
-        for rank, record in recording.ranks.items()
-    }
+    """For each rank the events in which a state was loaded into a model (or optimizer, scaler), and not refused."""
+    found: dict[int, list[Phase]] = {}
+    for rank, record in recording.ranks.items():
+        refused = {site_of(p) for p in record.phases if p.name == "load failed"} - {NO_SITE}
+        loaded = [p for p in record.phases if p.name == "state loaded" and p.facts.get("what") == what]
+        found[rank] = [p for p in loaded if site_of(p) not in refused]
+    return found
 
 
 def site_of(phase: Phase) -> Site:

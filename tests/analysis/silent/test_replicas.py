@@ -192,6 +192,21 @@ def test_a_checkpoint_that_some_ranks_loaded_after_wrapping(culprits):
     assert found.where == tuple((n, line(21)) for n in culprits)
 
 
+@pytest.mark.parametrize("refused", [False, True], ids=["could not be read", "refused by the model"])
+def test_a_checkpoint_that_one_rank_could_not_load(refused):
+    """It swallowed the error: those that loaded are not to blame."""
+
+    def fails(rank):
+        rank.phase("load failed", "done", line(20), error="UnpicklingError: truncated")
+        return rank.loads("model", line(20)) if refused else rank
+
+    loads = lambda r: r.reads_checkpoint(line(20)).loads("model", line(21)).drifts({WEIGHT: 9})  # noqa: E731
+    found = the_finding(trained(fails, loads, culprits=(2,)))
+    assert (found.code, found.culprits, found.waiting) == ("DDP601", (2,), (0, 1, 3))
+    assert found.where == ((2, line(20)),)
+    assert "UnpicklingError" in found.evidence[0]
+
+
 def test_a_checkpoint_that_all_ranks_loaded():
     silent(trained(lambda r: r.reads_checkpoint().loads().drifts({WEIGHT: 9}), culprits=(0, 1, 2, 3)))
 
@@ -249,6 +264,26 @@ def test_statistics_that_differ_right_after_no_sync_meet_again():
 
     silent(trained(accumulates, accumulates, tensors=NORMED))
     silent(trained(accumulates, accumulates, before=0, tensors=NORMED))
+
+
+def kept(moving, world=2):
+    """Buffers of one's own that some ranks change before each forward."""
+    ranks = []
+    for number in range(world):
+        rank = Rank(number, world).wraps(*NORMED, tensor("queue", buffer=True), at=WRAPPED)
+        rank.event("buffers synced", model=0, synced=False)
+        for turn in range(4):
+            value = 60 + 10 * number + turn * (number in moving)
+            rank.forward(STEP, odd={"queue": value}, buffers_synced=0.0).backward(STEP)
+            rank.gradients(STEP).updated(STEP)
+        ranks.append(rank.finishes())
+    return record(*ranks)
+
+
+@pytest.mark.parametrize(("moving", "culprits"), [((0,), (0,)), ((1,), (1,)), ((0, 1), (0, 1)), ((), (1,))], ids=str)
+def test_of_two_ranks_those_are_to_blame_that_keep_numbers_of_their_own(moving, culprits):
+    found = the_finding(kept(moving))
+    assert (found.code, found.culprits, found.tensors) == ("DDP406", culprits, ("queue",))
 
 
 @pytest.mark.parametrize("culprit", [0, 2])

@@ -309,6 +309,25 @@ def test_parameters_that_came_into_the_model_after_wrapping(culprits):
     assert {site.line for _, site in found.where} == {script.line("head")}
 
 
+@pytest.mark.parametrize("special", [0, 1])
+def test_of_two_hooks_the_one_under_a_condition_is_the_odd_one(special):
+    script = Script(f"""
+        if dist.get_rank() == {special}:
+            model.register_comm_hook(None, own)   # special
+        else:
+            model.register_comm_hook(None, usual)   # usual
+    """)
+
+    def make(rank):
+        odd = rank.rank == special
+        at = script.at("special" if odd else "usual")
+        return wraps()(rank).event("comm hook", at, hook="own" if odd else "usual", state="", settings={})
+
+    found = the_finding(recorded(make, world=2, script=script))
+    assert (found.code, found.culprits) == ("DDP416", (special,))
+    assert dict(found.where)[special] == script.at("special")
+
+
 def hooked(one, **settings):
     return wraps()(one).event("comm hook", line(5), hook="train.hook", state="NoneType", settings=settings)
 

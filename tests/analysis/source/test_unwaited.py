@@ -264,3 +264,48 @@ def test_sends_that_are_dropped_are_found_in_the_victim_and_nothing_in_healthy_o
 @pytest.mark.parametrize("source", ["", "def f(:\n", "x = 1\0", "(" * 3000, "dist.isend(x, 1)", "\n" * 10])
 def test_odd_sources_raise_nothing(source):
     assert isinstance(unwaited(source), list)
+
+
+# -- a function that begins the call and hands its work back
+
+GATHER = """
+def begin(local):
+    parts = [torch.zeros_like(local) for _ in range(4)]
+    return parts, dist.all_gather(parts, local, async_op=True)
+
+def reduce(value, group=None):
+    work = dist.all_reduce(value, group=group, async_op=True)
+    return work
+
+def waits(value):
+    work = dist.all_reduce(value, async_op=True)
+    work.wait()
+    return value
+
+def chooses(value, now):
+    if now:
+        return dist.all_reduce(value, async_op=True)
+    return None
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("parts, work = begin(x)\ny = torch.cat(parts)\nwork.wait()", [(1, 2, "parts", "used-before-wait")]),
+        ("parts, work = begin(x)\nif rank == 0:\n    print(parts)\nwork.wait()", [(1, 3, "parts", "used-before-wait")]),
+        ("parts, work = begin(x)\nx.mul_(2)\nwork.wait()", [(1, 2, "x", "used-before-wait")]),
+        ("work = reduce(x)\ny = x / 4\nwork.wait()", [(1, 2, "x", "used-before-wait")]),
+        ("work = reduce(group=y, value=x)\ny = x / 4\nwork.wait()", [(1, 2, "x", "used-before-wait")]),
+        ("work = reduce(x)\ny = x / 4", [(1, 2, "x", "never-waited")]),
+        ("parts, work = begin(x)\nwork.wait()\ny = torch.cat(parts)", []),
+        ("parts, work = begin(x)\ny = x * 2\nwork.wait()", []),  # it is only read
+        ("both = begin(x)\ny = x * 2", []),
+        ("value = waits(x)\ny = x / 2", []),
+        ("work = chooses(x, y)\ny = x / 2", []),
+        ("handles.work = reduce(x)\ny = x / 2", []),
+    ],
+)
+def test_the_work_of_a_function(body, expected):
+    assert found(body, HEAD + GATHER) == expected
