@@ -15,7 +15,7 @@ from typing import Any
 
 from ddpnb.analysis.silent.drift import differing
 from ddpnb.model.replicas import UNWRAPPED, Model, Sample
-from ddpnb.model.samples import SampleReader, contents
+from ddpnb.model.samples import SampleReader, contents, step_of
 
 _MODEL_LIMIT = 8 << 20  # bytes of one model's description
 _FIRST, _LAST, _ODD = 40, 8, 4  # turns that are kept of each kind: the first, the last, the first that differ
@@ -29,8 +29,11 @@ class _Kept:
         self.waiting: dict[int, dict[int, bytes]] = defaultdict(dict)  # not there from all ranks yet
         self.rows: dict[int, dict[int, bytes]] = {}
         self.odd: set[int] = set()
+        self.wanted: set[int] = set()  # as something else differed then
 
-    def settle(self, complete: Callable[[dict[int, bytes]], bool], odd: Callable[[dict[int, bytes]], bool]) -> None:
+    def settle(self, complete: Callable[[dict[int, bytes]], bool], odd: Callable[[dict[int, bytes]], bool]) -> set[int]:
+        """Look at the turns that are complete; the optimizer steps at which they differ for the first time."""
+        steps: set[int] = set()
         for turn in sorted(self.waiting):
             rows = self.waiting[turn]
             if not complete(rows) and len(self.waiting) <= _OUTSTANDING:
@@ -40,7 +43,17 @@ class _Kept:
                 # What came just before the first disagreement tells how it began.
                 before = max((one for one in self.rows if one < turn), default=turn)
                 self.odd |= {turn} | ({before} if not self.odd else set())
-        recent = [turn for turn in sorted(self.rows) if turn > _FIRST and turn not in self.odd]
+                steps.add(min(map(step_of, rows.values())))
+        return steps
+
+    def keep(self, steps: set[int]) -> None:
+        """What the ranks did in these steps is wanted too: it tells by what they came to differ."""
+        if steps:
+            self.wanted |= {turn for turn, rows in self.rows.items() if steps & set(map(step_of, rows.values()))}
+
+    def trim(self) -> None:
+        """Let go of what agreed, but for the first and the last."""
+        recent = [turn for turn in sorted(self.rows) if turn > _FIRST and turn not in self.odd | self.wanted]
         for turn in recent[:-_LAST]:
             del self.rows[turn]
 
@@ -74,12 +87,17 @@ class Follower:
             for row in reader.new_rows(self._run):
                 (model, kind, turn), _ = contents(row)
                 self._kept.setdefault((model, kind), _Kept()).waiting[turn][rank] = row
+        steps: dict[int, set[int]] = defaultdict(set)
         for (model, _), kept in self._kept.items():
             members = next(
                 (m[model].ranks for m in self._models.values() if model in m and m[model].ranks), self._ranks
             )
             wanted = len(set(members) & set(self._ranks))
-            kept.settle(lambda rows, wanted=wanted: len(rows) >= wanted, self._odd)
+            for step in kept.settle(lambda rows, wanted=wanted: len(rows) >= wanted, self._odd):
+                steps[model] |= {step - 1, step}
+        for (model, _), kept in self._kept.items():
+            kept.keep(steps[model])
+            kept.trim()
 
     def _odd(self, rows: dict[int, bytes]) -> bool:
         """Whether the ranks' samples of one turn differ in what should be alike."""

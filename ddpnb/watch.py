@@ -183,7 +183,7 @@ class Observer:
                     self._seen[rank].stacks = py_spy_stacks(self._engines.pid(rank))
         self.follow()
         records = {rank: self._record_of(rank, answers.get(rank)) for rank in self._seen}
-        host = {**machine.facts(), "oom_kills_before": self._killed_before}
+        host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
         return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns(), host)
 
     def _record_of(self, rank: int, answer: dict[str, Any] | None) -> RankRecord:

@@ -108,6 +108,22 @@ def test_a_difference_is_seen_wherever_the_looks_fall(run):
     assert odd and 200 <= odd[0] <= 208 and odd[0] - 1 in both
 
 
+def test_what_was_done_in_the_step_that_made_them_differ_stays_too(run):
+    def gradients(rank, step):
+        run.files[rank].write(
+            0, "gradients", step, step - 1, 0, 1, b"", 0, struct.pack("2I", 1, 5), struct.pack("2f", 1, 5)
+        )
+
+    for _ in range(30):
+        for rank in range(2):
+            for _ in range(10):
+                run.forward(rank, w=9 if rank and run.turns[rank] >= 100 else 1)
+                gradients(rank, run.turns[rank])
+        run.follower.take()
+    kept = [s.step for s in run.follower.samples(0) if s.kind == "gradients" and 40 < s.turn <= 292]
+    assert {99, 100} <= set(kept) and len(kept) <= 9  # forward 101 has made 100 steps
+
+
 def test_a_rank_that_stopped_keeps_nobody_from_being_let_go(run):
     run.forward(1, 5)
     for _ in range(40):

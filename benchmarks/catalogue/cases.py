@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 SCRIPTS = Path(__file__).parent / "scripts"
 UNSEEN = Path(__file__).parent / "unseen"  # re-enacted from public reports, kept from whoever wrote the rules
-_FIELD = re.compile(r"#\s*(expect|also|ranks|culprits|outcome|plain|options|env|patience)\s*:\s*(.*?)\s*$")
+_FIELD = re.compile(r"#\s*(expect|also|ranks|culprits|outcome|plain|options|env|patience|needs)\s*:\s*(.*?)\s*$")
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Case:
     fence: str = "raise"
     environment: dict[str, str] = field(default_factory=dict)
     patience: float = 3.0
+    needs: str = ""  # what the machine must allow: ``memory-group``
     lines: set[int] = field(default_factory=set)
 
     @property
@@ -72,7 +74,21 @@ def read(path: Path) -> Case:
     return case
 
 
+def _possible(case: Case) -> bool:
+    if not case.needs:
+        return True
+    group = "/sys/fs/cgroup/memory" if Path("/sys/fs/cgroup/memory").is_dir() else "/sys/fs/cgroup"
+    trial = Path(group, "ddpnb-trial")
+    try:
+        trial.mkdir()
+        trial.rmdir()
+    except OSError:
+        print(f"left out: {case.name}, since this machine allows no control groups to be made", file=sys.stderr)
+        return False
+    return True
+
+
 def cases(prefixes: list[str], folder: Path | None = None) -> list[Case]:
     """All cases of a folder whose name begins with one of these, or all."""
-    found = [read(path) for path in sorted((folder or SCRIPTS).glob("*.py"))]
+    found = [case for path in sorted((folder or SCRIPTS).glob("*.py")) if _possible(case := read(path))]
     return [case for case in found if not prefixes or any(case.name.startswith(prefix) for prefix in prefixes)]

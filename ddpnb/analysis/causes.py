@@ -380,8 +380,8 @@ def _killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Fin
     killed = [
         r for r in finding.culprits if (e := recording.ranks[r].ending) is not None and e.signal_name == "SIGKILL"
     ]
-    before, after = recording.host.get("oom_kills_before"), recording.host.get("oom_kills")
-    if not killed or not isinstance(before, (int, float)) or not isinstance(after, (int, float)) or after <= before:
+    count = workers.kills_for_memory(recording)
+    if not killed or not count:
         return None
     return replace(
         finding,
@@ -389,7 +389,7 @@ def _killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Fin
         summary=f"{phrases.ranks(killed, True)} {phrases.verb(killed, 'was', 'were')} killed by the kernel: the machine (or the container) "
         "ran out of memory.",
         evidence=(
-            f"The kernel counts {after - before:.0f} more kills for want of memory than at the start.",
+            f"The kernel counts {count} more kill{'s' * (count > 1)} for want of memory than at the start.",
             *finding.evidence,
         ),
         remedy="Use less host memory: fewer data loader workers, smaller prefetch, no caching of the data set per rank; or raise the limit.",

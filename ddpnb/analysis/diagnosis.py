@@ -41,7 +41,8 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         or (bool(errors) and _nobody_moves(standing, held, patience))
         or (bool(held) and bool(errors))
         or any(f.code in _STANDS_ELSEWHERE for f in errors)
-        or any(_stands_in(standing, f, patience) for f in errors if f.code in _MISMATCHES),
+        or any(_stands_in(standing, f, patience) for f in errors if f.code in _MISMATCHES)
+        or any(_stands_before(standing, f, patience) for f in errors if f.code in _UNLIKE_GROUPS),
         world_size=recording.world_size,
         exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
     )
@@ -55,6 +56,7 @@ def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience:
 
 _STANDS_ELSEWHERE = ("DDP313", "DDP314", "DDP507", "DDP505", "DDP702", "DDP109", "DDP104", "DDP110")
 _MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
+_UNLIKE_GROUPS = ("DDP106", "DDP108")
 _MISMATCH_S = 2.0
 
 
@@ -64,6 +66,12 @@ def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float)
         rank in standing and standing[rank].call is not None and standing[rank].idle_s >= min(_MISMATCH_S, patience)
         for rank in (*finding.culprits, *finding.waiting)
     )
+
+
+def _stands_before(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
+    """Whether a rank stands still in making a group that the ranks make in different ways: all may have come."""
+    making = [standing[r] for r in (*finding.culprits, *finding.waiting) if r in standing]
+    return any(one.kind in (Kind.START, Kind.NEW_GROUP) and one.idle_s >= patience for one in making)
 
 
 def _exit_code(standing: Standing) -> int | None:

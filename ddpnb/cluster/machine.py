@@ -16,12 +16,8 @@ _UNLIMITED = 1 << 60  # how version 1 says that there is no limit
 
 
 def facts() -> dict[str, Any]:
-    """``cores`` (a float where a quota applies), ``memory_*`` and ``shm_*`` in bytes, ``oom_kills``."""
-    found: dict[str, Any] = {"cores": cores(), **_shared_memory(), **_memory()}
-    killed = oom_kills()
-    if killed is not None:
-        found["oom_kills"] = killed
-    return found
+    """``cores`` (a float where a quota applies), ``memory_*`` and ``shm_*`` in bytes, and ``oom_kills``."""
+    return {"cores": cores(), **_shared_memory(), **_memory(), **oom_kills()}
 
 
 def cores() -> float:
@@ -37,14 +33,16 @@ def cores() -> float:
     return min(quotas)
 
 
-def oom_kills() -> int | None:
-    """How many processes the kernel has killed for want of memory, here or, if that is not told, anywhere."""
-    for folder in _control_groups("memory"):
-        for name in ("memory.events", "memory.oom_control"):
-            count = _named(folder, name).get("oom_kill")
-            if count is not None:
-                return count
-    return _named("/proc", "vmstat").get("oom_kill")
+def oom_kills() -> dict[str, int]:
+    """How many processes the kernel has killed for want of memory.
+
+    ``oom_kills``: in this process's control group. ``oom_kills_anywhere``: on the machine, since a
+    rank may be in a group of its own.
+    """
+    files = ((folder, name) for folder in _control_groups("memory") for name in ("memory.events", "memory.oom_control"))
+    counts = (count for file in files if (count := _named(*file).get("oom_kill")) is not None)
+    told = {"oom_kills": next(counts, None), "oom_kills_anywhere": _named("/proc", "vmstat").get("oom_kill")}
+    return {name: count for name, count in told.items() if count is not None}
 
 
 def _memory() -> dict[str, int]:

@@ -363,11 +363,13 @@ class Replicas(Hooks):
         for watched in stepping[1] if stepping is not None and stepping[0]() is optimizer else ():
             watched.steps += 1
             watched.turns["updated"] += 1
-            if watched.pace.looking:
+            looked = watched.pace.looking
+            watched.pace.next_step(watched.steps)
+            if looked or watched.pace.looking:  # what the next forward is compared with belongs to the look at it
                 with self._metered(watched):
                     self._digest(watched, "updated", watched.parameters, 0, b"")
+            if looked:
                 watched.pace.looked(watched.steps, time.perf_counter(), self.spent, len(self._watched))
-            watched.pace.next_step(watched.steps)
 
     def _models_of(self, optimizer: Any) -> list[Watched]:
         """The models whose parameters this optimizer holds."""

@@ -169,6 +169,11 @@ def _mapping(value: Any) -> dict[str, Any]:
     return {str(key): one for key, one in cast("dict[Any, Any]", value).items()} if isinstance(value, dict) else {}
 
 
+def step_of(row: bytes) -> int:
+    """Optimizer steps before a row."""
+    return ROW.unpack_from(row)[6]
+
+
 # Which of the values of a row all ranks should have alike, by kind: (first, end) among the values.
 _ALIKE = {"forward": (0, 2), "gradients": (5, 1 << 20), "clip": (0, 1), "scale": (0, 1)}
 

@@ -295,7 +295,7 @@ def test_in_the_long_run_few_steps_are_looked_at(watched):
     assert seen[:4] == [0, 1, 2, 3] and len(seen) < 100
     assert [s.step for s in gradients] == seen
     assert [s.turn for s in forwards] == [step + 1 for step in seen]
-    assert [s.step for s in watched.samples("updated")] == [0, *(step + 1 for step in seen)]
+    assert [s.step for s in watched.samples("updated")] == sorted({*seen, *(step + 1 for step in seen)})
     assert all(s.number("forwards") == s.number("backwards") == 1 for s in gradients)
     assert BoxReader(watched.box.memory).status.forwards == 203
 

@@ -33,7 +33,7 @@ from ddpnb.analysis.silent.unwrapped import by_hand
 from ddpnb.analysis.source import suspects
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Phase, Recording
-from ddpnb.model.replicas import Model
+from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.samples import tensor_name
 
 _SOON = 4  # forwards
@@ -88,7 +88,44 @@ def _drifted(recording: Recording, model: Model, found: Difference | None) -> Fi
         return _gradients(recording, model, found)
     if found.turn == 1:
         return _unlike_from_the_start(recording, model, found)
+    if not any(s.kind == "gradients" and s.step == step - 1 for step, s in _samples_of(recording, found)):
+        return _in_between(recording, model, found)
     return other_update(recording, model, found)
+
+
+def _samples_of(recording: Recording, found: Difference) -> list[tuple[int, Sample]]:
+    """All samples of the model that the ranks took, each with its rank's step at the difference."""
+    return [
+        (there.step, sample)
+        for rank, there in found.samples.items()
+        for sample in recording.ranks[rank].samples
+        if sample.model == found.model
+    ]
+
+
+def _in_between(recording: Recording, model: Model, found: Difference) -> Finding:
+    """DDP405: it began in steps that were not looked at."""
+    told = [(step, s) for step, s in _samples_of(recording, found) if s.digests and s.step < step]
+    before, now = max((s.step for _, s in told), default=0), max(s.step for s in found.samples.values())
+    return finding_of(
+        recording,
+        "DDP405",
+        f"{phrases.ranks(found.odd, True)} {phrases.verb(found.odd, 'holds', 'hold')} other parameters of {model.module} than "
+        f"the others since one of the optimizer steps {before + 1} to {now}: {', '.join(found.tensors[:3])}"
+        f"{' ...' if len(found.tensors) > 3 else ''}.",
+        found.samples,
+        found.odd,
+        [
+            f"After optimizer step {before} all ranks held the same, after step {now} {counted(found.tensors)} differ: "
+            f"{', '.join(found.tensors[:6])}.",
+            "The steps in between were not looked at.",
+            *how_far(found),
+        ],
+        "Look for what changes parameters, or the optimizer's state, on these ranks alone; world.compare() tells whether "
+        "they differ at any moment.",
+        suspects.PARAMETERS,
+        tensors=found.tensors,
+    )
 
 
 def _unlike_from_the_start(recording: Recording, model: Model, found: Difference) -> Finding:

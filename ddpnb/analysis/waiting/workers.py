@@ -123,11 +123,18 @@ def _died(recording: Recording, standings: Mapping[int, Standing], finding: Find
     )
 
 
+def kills_for_memory(recording: Recording) -> int:
+    """How many processes the kernel has killed for want of memory during the run: in this container, or else anywhere."""
+    for name in ("oom_kills", "oom_kills_anywhere"):
+        now, before = recording.host.get(name), recording.host.get(f"{name}_before")
+        if isinstance(now, int) and isinstance(before, int) and now > before:
+            return now - before
+    return 0
+
+
 def _new_kills(recording: Recording) -> str:
-    now, before = recording.host.get("oom_kills"), recording.host.get("oom_kills_before")
-    if not isinstance(now, int) or not isinstance(before, int) or now <= before:
-        return ""
-    return f"{now - before} process{'es' * (now - before > 1)}"
+    count = kills_for_memory(recording)
+    return f"{count} process{'es' * (count > 1)}" if count else ""
 
 
 def _culprit(record: RankRecord) -> Child | None:

@@ -135,6 +135,32 @@ def test_all_ranks_edited_each_in_its_own_way():
     assert found.culprits == (0, 1, 2, 3)
 
 
+@pytest.mark.parametrize("culprits", [(0,), (2,)], ids=str)
+def test_what_began_in_steps_that_were_not_looked_at(culprits):
+    """Neither who changed it nor when is known: no optimizer is blamed."""
+    ranks = []
+    for number in range(4):
+        rank = Rank(number).wraps(at=WRAPPED).trains(3, STEP)
+        odd = {WEIGHT: 9} if number in culprits else {}
+        rank.sample("updated", STEP, step=64, turn=65, odd=odd).sample("forward", STEP, step=64, turn=65, odd=odd)
+        ranks.append(rank.finishes())
+    found = the_finding(record(*ranks))
+    assert (found.code, found.culprits, found.tensors) == ("DDP405", culprits, (WEIGHT,))
+    assert "steps 4 to 64" in found.summary and "not looked at" in " ".join(found.evidence)
+
+
+def test_what_was_changed_just_before_a_step_that_is_looked_at():
+    ranks = []
+    for number in range(4):
+        rank = Rank(number).wraps(at=WRAPPED).trains(3, STEP)
+        odd = {WEIGHT: 9} if number == 1 else {}
+        rank.sample("updated", STEP, step=64, turn=65).sample("forward", STEP, step=64, turn=65, odd=odd)
+        ranks.append(rank.finishes())
+    found = the_finding(record(*ranks))
+    assert (found.code, found.culprits) == ("DDP405", (1,))
+    assert "Rank 1 changed them" in " ".join(found.evidence)
+
+
 def test_a_state_from_memory_that_one_rank_loaded():
     """No file was read: its line is that of the load."""
     found = the_finding(trained(lambda r: r.loads("model", line(20)).drifts({WEIGHT: 9}), culprits=(2,)))
