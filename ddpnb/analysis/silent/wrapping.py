@@ -23,11 +23,9 @@ def find(recording: Recording) -> list[Finding]:
         finding = _devices(wrapped) or models_differ(wrapped)
         if finding is not None:
             found.append(finding)
-    for rule in (comm_hooks_differ, _sync_batchnorm, _stale_optimizer, _replaced):
-        finding = rule(recording)
-        if finding is not None:
-            found.append(finding)
-    return found
+    changed = _replaced(recording)  # then what the optimizer holds and the wrapper does not follows from it
+    others = (comm_hooks_differ(recording), _sync_batchnorm(recording), changed or _stale_optimizer(recording))
+    return found + [finding for finding in others if finding is not None]
 
 
 def events(recording: Recording, name: str) -> dict[int, list[Phase]]:
@@ -316,6 +314,12 @@ def _replaced(recording: Recording) -> Finding | None:
     culprits = tuple(sorted(replaced))
     names = _names(replaced[culprits[0]][0], "names")
     severity: Severity = "error"
+    seen = {rank: site_of(phases[0]) for rank, phases in replaced.items()}
+    pointed = {rank: suspects.point(recording, seen[rank], suspects.PARAMETERS, names) for rank in culprits}
+    for rank in culprits:  # else where it was wrapped, too early
+        wrapped = [m.site for m in recording.ranks[rank].models if m.wrapper and m.site != NO_SITE]
+        if pointed[rank] == seen[rank] and wrapped:
+            pointed[rank] = wrapped[-1]
     return Finding(
         "DDP405",
         f"The model of {phrases.ranks(culprits)} got new parameters after it was wrapped: {', '.join(names[:4])}. "
@@ -323,11 +327,11 @@ def _replaced(recording: Recording) -> Finding | None:
         culprits,
         tuple(rank for rank in sorted(recording.ranks) if rank not in replaced),
         None,
-        _where(
-            (rank, suspects.point(recording, site_of(replaced[rank][0]), suspects.PARAMETERS, names))
-            for rank in culprits
+        _where((rank, pointed[rank]) for rank in culprits),
+        tuple(
+            f"Rank {rank}: they are there in the forward{phrases.at(seen[rank])}, and were not when it was wrapped."
+            for rank in culprits[:4]
         ),
-        (),
         "Change the model first, then wrap it (or wrap it again), then build the optimizer.",
         severity,
         names[:20],
