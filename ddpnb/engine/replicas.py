@@ -35,7 +35,7 @@ from ddpnb.engine.pace import Pace
 from ddpnb.engine.samples import SampleFile
 from ddpnb.engine.sites import calling_frame
 from ddpnb.engine.tracing import Tracing
-from ddpnb.engine.watched import MAX_TENSORS, Watched, named_tensors, names_from_frames, specs
+from ddpnb.engine.watched import MAX_TENSORS, Watched, facts_of, named_tensors, names_from_frames, specs, tensors_of
 from ddpnb.model.replicas import UNWRAPPED
 
 _SEARCH_S = 90e-6  # a search for unused parameters that takes longer is not made in every backward
@@ -141,7 +141,10 @@ class Replicas(Hooks):
         for name in ("find_unused_parameters", "static_graph", "gradient_as_bucket_view", "bucket_cap_mb", "init_sync"):
             if name in kwargs:
                 named[name] = kwargs[name]
-        self._write_model("DistributedDataParallel", module, group, named)
+        number, self._count = self._count, self._count + 1
+        known = self._door.group(group) if group is not None else None
+        tensors = tensors_of(module)
+        self._save_model(number, "DistributedDataParallel", type(module).__name__, known, tensors, named)
 
     def _wrapped(self, _none: Any, ddp: Any, *_args: Any, **_kwargs: Any) -> None:
         if isinstance(getattr(ddp, "module", None), torch.nn.Module):
@@ -156,27 +159,6 @@ class Replicas(Hooks):
             self._digest(watched, "updated", watched.parameters, 0, b"")
             self._watch_bypass()
 
-    def _write_model(self, wrapper: str, module: Any, group: Any, options: dict[str, Any]) -> None:
-        parameters, buffers = named_tensors(module)
-        number, self._count = self._count, self._count + 1
-        known = self._door.group(group) if group is not None else None
-        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
-        kinds = {name: type(part).__name__ for name, part in module.named_modules()}
-        tensors = [
-            {
-                "name": spec.name,
-                "shape": list(spec.shape),
-                "dtype": spec.dtype,
-                "device": spec.device,
-                "trains": spec.trains,
-                "buffer": spec.buffer,
-                "kind": kinds.get(spec.name.rpartition(".")[0], ""),
-                "ignored": spec.name in ignored,
-            }
-            for spec in specs(parameters, buffers)
-        ]
-        self._save_model(number, wrapper, type(module).__name__, known, tensors, options)
-
     def _save_model(
         self, number: int, wrapper: str, module: str, known: Any, tensors: list[dict[str, Any]], options: dict[str, Any]
     ) -> None:
@@ -188,7 +170,7 @@ class Replicas(Hooks):
             "ranks": list(known.ranks) if known is not None else [],
             "tensors": tensors[:MAX_TENSORS],
             "options": options,
-            "site": place(4),
+            "site": place(3),
         }
         path = os.path.join(self._folder, f"rank{self._rank}-run{self._run}-model{number}.json")
         with open(path + ".part", "w") as file:
@@ -395,10 +377,7 @@ class Replicas(Hooks):
         named = [(names.get(id(p), f"parameter {number}"), p) for number, p in enumerate(parameters)]
         known = self._door.group(dist.group.WORLD)
         number, self._adopted = UNWRAPPED + self._adopted, self._adopted + 1
-        tensors = [
-            {"name": s.name, "shape": list(s.shape), "dtype": s.dtype, "device": s.device, "trains": s.trains}
-            for s in specs(named, [])
-        ]
+        tensors = facts_of(specs(named, []))
         self._save_model(number, "", type(optimizer).__name__, known, tensors, {"sharded": sharded})
         watched = self._watched[optimizer] = Watched(number, (named, []))
         self._last = self._last or watched

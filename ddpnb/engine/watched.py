@@ -68,6 +68,30 @@ def specs(parameters: Iterable[tuple[str, Any]], buffers: Iterable[tuple[str, An
     return [spec(n, p, False) for n, p in parameters] + [spec(n, b, True) for n, b in buffers]
 
 
+def tensors_of(module: Any) -> list[dict[str, Any]]:
+    """All parameters and buffers of a module that is wrapped, as facts."""
+    ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+    kinds = {name: type(part).__name__ for name, part in module.named_modules()}
+    return [
+        {**facts, "kind": kinds.get(facts["name"].rpartition(".")[0], ""), "ignored": facts["name"] in ignored}
+        for facts in facts_of(specs(*named_tensors(module)))
+    ]
+
+
+def facts_of(found: list[TensorSpec]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": spec.name,
+            "shape": list(spec.shape),
+            "dtype": spec.dtype,
+            "device": spec.device,
+            "trains": spec.trains,
+            "buffer": spec.buffer,
+        }
+        for spec in found
+    ]
+
+
 def names_from_frames(parameters: list[Any]) -> dict[int, str]:
     """Names of parameters from the modules that the calling functions hold in their variables."""
     wanted = {id(parameter) for parameter in parameters}
