@@ -60,11 +60,11 @@ def watched_block(times, cpu):
     block(times, cpu)
     watch.remove()
 
-watch.spent = 1.0  # what is spent at the beginning is told apart
+watched.pace.spent = 1.0  # what is spent at the beginning is told apart
 for _ in range(20):  # the pace finds its place
     block([], [])
 watch.remove()
-watch.spent = 1.0
+watched.pace.spent = 1.0
 found = {"plain": ([], []), "watched": ([], [])}
 for number in range(blocks):
     order = [("plain", block), ("watched", watched_block)]
@@ -73,7 +73,7 @@ for number in range(blocks):
         run(*found[name])
 if rank == 0:
     size = sum(p.numel() * p.element_size() for p in model.parameters())
-    share = watched.pace.stride, watched.log2, (watch.spent - 1.0) / sum(found["watched"][0])
+    share = watched.pace.stride, watched.log2, (watched.pace.spent - 1.0) / sum(found["watched"][0])
     print("RESULT", json.dumps({"times": found, "bytes": size, "share": share}), flush=True)
 dist.barrier()
 os._exit(0)

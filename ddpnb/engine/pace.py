@@ -11,7 +11,7 @@ import math
 
 SHARE, LEAST = 0.009, 0.002  # of a step's time, for looking and for letting pass; for looking at least
 PASS_S = 80e-6  # what letting a step pass costs
-AT_ONCE_S = 0.25  # of looks at the beginning of a run, where every step is looked at
+AT_ONCE_S = 0.25  # of looks at the beginning of a model's training, where every step is looked at
 _MOST = 12
 _PART_BYTES = 16 << 20  # of a model that are digested in one look
 
@@ -27,19 +27,20 @@ class Pace:
     def __init__(self) -> None:
         self.stride = 0
         self.looking = True
-        self.cost = 0.0  # of looking at the step that goes on, so far
+        self.cost = self.spent = 0.0  # of looking at the step that goes on, so far, and in all
         self._usual = self._step_s = 0.0
         self._last: tuple[int, float] | None = None
 
-    def looked(self, step: int, now: float, spent: float, models: int = 1) -> None:
-        """The look at this step is over; ``spent``: what all looks of the run have cost, at so many models."""
+    def looked(self, step: int, now: float, models: int = 1) -> None:
+        """The look at this step is over, while so many models are followed."""
         cost, self.cost = self.cost, 0.0
+        self.spent += cost
         if self._last is not None:
             steps, took = step - self._last[0], now - self._last[1] - cost
             self._step_s = _follow(self._step_s, max(took, 1e-6) / max(steps, 1))
             self._usual = _follow(self._usual, cost)  # but for the first, which fills caches
         self._last = step, now
-        if spent < AT_ONCE_S or not self._step_s:
+        if self.spent < AT_ONCE_S or not self._step_s:
             return
         allowed = max(SHARE * self._step_s - PASS_S, LEAST * self._step_s) / models
         self.stride = min(_MOST, max(0, math.ceil(math.log2(max(self._usual, 1e-9) / allowed))))

@@ -42,21 +42,19 @@ _SEARCH_S = 90e-6  # a search for unused parameters that takes longer is not mad
 
 
 class _Meter:
-    """Adds the time inside to what looking has cost."""
+    """Adds the time inside to what looking at a step costs."""
 
-    __slots__ = ("_began", "_pace", "_replicas")
+    __slots__ = ("_began", "_pace")
 
-    def __init__(self, replicas: Replicas, pace: Pace) -> None:
-        self._replicas, self._pace = replicas, pace
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
         self._began = time.perf_counter()
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        taken = time.perf_counter() - self._began
-        self._replicas.spent += taken
-        self._pace.cost += taken
+        self._pace.cost += time.perf_counter() - self._began
 
 
 class Replicas(Hooks):
@@ -79,7 +77,6 @@ class Replicas(Hooks):
         self._names: dict[Any, int] = {}
         self._sites: dict[tuple[int, int], tuple[int, Any]] = {}
         self._bypass: Any = None
-        self.spent = 0.0  # by all looks of the run, in seconds
         self.tracing = Tracing(box)
 
     # -- life
@@ -105,7 +102,6 @@ class Replicas(Hooks):
         self._watched.clear()
         self._of_optimizer.clear()
         self._last = None
-        self.spent = 0.0
         self._count = 0
         self._adopted = 0
 
@@ -208,7 +204,7 @@ class Replicas(Hooks):
             self.tracing.begin(watched.number, turn, ddp.module, watched.exact)
 
     def _look_forward(self, watched: Watched, ddp: Any, synced: bool, inputs: Any, kwargs: Any) -> None:
-        with self._metered(watched):
+        with _Meter(watched.pace):
             turn = watched.turns["forward"]
             if turn & (turn - 1) == 0 and turn > 1:  # the 2nd, 4th, 8th ...: does it still hold what was wrapped?
                 self._check_members(watched, ddp)
@@ -225,11 +221,11 @@ class Replicas(Hooks):
         watched = last
 
         def look(gradient: Any) -> None:
-            with self._metered(watched):
+            with _Meter(watched.pace):
                 if watched.arrived_finite and not all_finite(gradient):
                     watched.arrived_finite = 0.0
 
-        with self._metered(watched):
+        with _Meter(watched.pace):
             for tensor in tensors_in(result):
                 if tensor.requires_grad and tensor.grad_fn is not None:
                     tensor.register_hook(self.guarded(look))
@@ -281,7 +277,7 @@ class Replicas(Hooks):
         loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
         # Averaged with the others' gradients, a loss that is not finite here is soon seen everywhere.
         if isinstance(loss, torch.Tensor) and (watched.pace.looking or not sound(loss)):
-            with self._metered(watched):
+            with _Meter(watched.pace):
                 self._look_backward(watched, loss)
 
     def _look_backward(self, watched: Watched, loss: torch.Tensor) -> None:
@@ -322,7 +318,7 @@ class Replicas(Hooks):
                 self._watch_bypass()  # it was trained without its wrapper: where, the next time?
             watched.turns["gradients"] += 1
             if watched.pace.looking:
-                with self._metered(watched):
+                with _Meter(watched.pace):
                     self._look_gradients(watched, optimizer)
             watched.forwards = watched.synced = watched.backwards = 0
             watched.arrived_finite = 1.0
@@ -348,10 +344,10 @@ class Replicas(Hooks):
             looked = watched.pace.looking
             watched.pace.next_step(watched.steps)
             if looked or watched.pace.looking:  # what the next forward is compared with belongs to the look at it
-                with self._metered(watched):
+                with _Meter(watched.pace):
                     self._digest(watched, "updated", watched.parameters, 0, b"")
             if looked:
-                watched.pace.looked(watched.steps, time.perf_counter(), self.spent, len(self._watched))
+                watched.pace.looked(watched.steps, time.perf_counter(), len(self._watched))
 
     def _models_of(self, optimizer: Any) -> list[Watched]:
         """The models whose parameters this optimizer holds."""
@@ -403,13 +399,10 @@ class Replicas(Hooks):
             return
         watched.turns[kind] += 1
         if watched.pace.looking:
-            with self._metered(watched):
+            with _Meter(watched.pace):
                 self._write(watched, kind, self._name(kind, lambda: {"names": names}), values())
 
     # -- writing
-
-    def _metered(self, watched: Watched) -> _Meter:
-        return _Meter(self, watched.pace)
 
     def _digest(self, watched: Watched, kind: str, tensors: Sequence[Any], names: int, values: bytes) -> None:
         hashes, norms = b"", b""

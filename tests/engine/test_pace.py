@@ -10,14 +10,15 @@ from ddpnb.model.samples import first_of
 
 def train(pace, step_s, look_s, steps, first=0, now=0.0, spent=AT_ONCE_S, models=1):
     """The steps that were looked at, and the clock then."""
+    pace.spent = spent
     looked = []
     for step in range(first, first + steps):
         now += step_s
         if pace.looking:
             looked.append(step)
             pace.cost = look_s
-            now, spent = now + look_s, spent + look_s
-            pace.looked(step + 1, now, spent, models)
+            now += look_s
+            pace.looked(step + 1, now, models)
         pace.next_step(step + 1)
     return looked, now
 
@@ -60,7 +61,8 @@ def test_a_model_that_becomes_slower_is_looked_at_more_often():
 def test_a_clock_that_stands():
     pace = Pace()
     for step in range(50):
-        pace.looked(step, 1.0, 10.0)
+        pace.cost = 1.0
+        pace.looked(step, 1.0)
         pace.next_step(step)
     assert 0 <= pace.stride <= 12
 

@@ -282,10 +282,15 @@ def test_exact_and_values_of_what_lives(watched):
 # -- what it may cost
 
 
+def pace(watched):
+    (found,) = [one.pace for one in watched.replicas._watched.values()]
+    return found
+
+
 def test_in_the_long_run_few_steps_are_looked_at(watched):
     model = wrapped()
     optimizer = train(model, 3)
-    watched.replicas.spent = 1.0  # more than what may be spent at once
+    pace(watched).spent = 1.0  # more than what may be spent at once
     for step in range(200):
         optimizer.zero_grad()
         model(batch(step)).square().mean().backward()
@@ -303,9 +308,8 @@ def test_in_the_long_run_few_steps_are_looked_at(watched):
 def test_a_loss_that_is_no_number_is_told_of_every_step(watched):
     model = wrapped()
     optimizer = train(model, 3)
-    (pace,) = [one.pace for one in watched.replicas._watched.values()]
     for step in range(3, 9):
-        pace.looking = False
+        pace(watched).looking = False
         (model(batch(step)).square().mean() * (math.nan if step == 6 else 1.0)).backward()
         optimizer.zero_grad()
     told = watched.samples("backward")
@@ -314,9 +318,9 @@ def test_a_loss_that_is_no_number_is_told_of_every_step(watched):
 
 
 def test_a_new_run_is_looked_at_from_the_start(watched):
-    train(wrapped(), 2)
-    watched.replicas.spent = 1.0
+    model = wrapped()
+    train(model, 2)
+    pace(watched).spent, pace(watched).stride = 1.0, 9
     watched.begin(2)
-    assert watched.replicas.spent == 0
-    train(wrapped(), 2)
-    assert [s.step for s in watched.samples("forward")] == [0, 1]
+    train(wrapped(), 3)
+    assert [s.step for s in watched.samples("forward")] == [0, 1, 2]

@@ -320,10 +320,10 @@ def _overlapping(recording: Recording, number: int, model: Model) -> Finding | N
     seen: dict[int, dict[float, int]] = {}
     for rank, record in recording.ranks.items():
         taken = [s for s in record.samples if (s.model, s.kind) == (number, "forward") and s.number("training")]
-        hashes = [value for s in taken if (value := s.number("inputs_hash"))]
-        if len(set(hashes)) < len(hashes) or len(hashes) < _ALIKE:
+        hashes = [(value, s.turn) for s in taken if (value := s.number("inputs_hash"))]
+        if len({value for value, _ in hashes}) < len(hashes) or len(hashes) < _ALIKE:
             return None
-        seen[rank] = {value: turn for turn, value in enumerate(hashes)}
+        seen[rank] = dict(hashes)
     common = {
         (a, b): [value for value in seen[a] if value in seen[b] and seen[a][value] != seen[b][value]]
         for a in seen

@@ -116,8 +116,7 @@ def _in_between(recording: Recording, model: Model, found: Difference) -> Findin
         found.samples,
         found.odd,
         [
-            f"After optimizer step {before} all ranks held the same, after step {now} {counted(found.tensors)} differ: "
-            f"{', '.join(found.tensors[:6])}.",
+            f"After optimizer step {before} all ranks held the same, after step {now} they do not: {', '.join(found.tensors[:6])}.",
             "The steps in between were not looked at.",
             *how_far(found),
         ],
