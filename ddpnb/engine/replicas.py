@@ -205,8 +205,7 @@ class Replicas(Hooks):
 
     def _look_forward(self, watched: Watched, ddp: Any, synced: bool, inputs: Any, kwargs: Any) -> None:
         with _Meter(watched.pace):
-            turn = watched.turns["forward"]
-            if turn & (turn - 1) == 0 and turn > 1:  # the 2nd, 4th, 8th ...: does it still hold what was wrapped?
+            if watched.steps and not watched.steps & (watched.steps - 1):  # does it still hold what was wrapped?
                 self._check_members(watched, ddp)
             text, hash_, finite, watched.inputs = describe(inputs, kwargs)
             names = self._name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
@@ -274,7 +273,7 @@ class Replicas(Hooks):
         if watched is None:
             return
         watched.turns["backward"] += 1
-        loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
+        loss = tensors[0] if type(tensors) in (list, tuple) and tensors else tensors
         # Averaged with the others' gradients, a loss that is not finite here is soon seen everywhere.
         if isinstance(loss, torch.Tensor) and (watched.pace.looking or not sound(loss)):
             with _Meter(watched.pace):
