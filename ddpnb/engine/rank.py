@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -43,7 +44,11 @@ class Rank:
         # A forked child (a data loader's worker) shares the box's memory: it must not write there.
         # Nothing of torch may be touched in it, though: to drop a Work or to take a kernel away
         # where the threads of the parent do not exist is a segmentation fault now and then.
-        os.register_at_fork(after_in_child=self.box.silence)
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.box.silence()
+        gc.freeze()  # what is garbage here is so by its parent: a model's group would wait for threads that are not there
 
     def run(self, order: dict[str, Any], payload: bytes | None) -> Any:
         """Run one script or function as the main program; returns the function's result.
@@ -55,6 +60,7 @@ class Rank:
         """
         if dist.is_initialized():
             dist.destroy_process_group()
+        gc.collect()  # what the run before has left is not to be found by this one, nor in a fork of it
         self.door.new_run(order["run"], order["fence"])
         for hooks in self.hooks:
             hooks.new_run()

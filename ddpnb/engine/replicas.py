@@ -205,8 +205,9 @@ class Replicas(Hooks):
 
     def _look_forward(self, watched: Watched, ddp: Any, synced: bool, inputs: Any, kwargs: Any) -> None:
         with _Meter(watched.pace):
-            if watched.steps and not watched.steps & (watched.steps - 1):  # does it still hold what was wrapped?
-                self._check_members(watched, ddp)
+            steps = watched.steps
+            if steps and not (steps & (steps - 1) and steps & (steps + 1)):  # 1, 2, 3, 4, 7, 8, 15, 16, ...
+                self._check_members(watched, ddp)  # does it still hold what was wrapped?
             text, hash_, finite, watched.inputs = describe(inputs, kwargs)
             names = self._name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
             values = pack("6d", ddp.require_backward_grad_sync, ddp.training, synced, hash_, finite, watched.forwards)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import site
 import sys
@@ -9,7 +10,11 @@ import sysconfig
 import threading
 from functools import lru_cache
 from importlib.util import find_spec
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
+from itertools import accumulate, chain, islice, repeat
+from operator import itemgetter
 from types import CodeType, FrameType
+from typing import Any
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -79,5 +84,24 @@ def calling_frame(depth: int = 1) -> FrameType | None:
             outside = frame
         frame = frame.f_back
     if outside is None and threading.current_thread() is not threading.main_thread():
-        return sys._current_frames().get(threading.main_thread().ident or 0)
+        main = frames_of(threading.main_thread().ident or 0)
+        return next((f for f in main if _kind(f.f_code) == _USER and not f.f_code.co_flags & _GENERATOR), None)
     return outside
+
+
+_WALK = 1000  # frames that are looked at
+_GENERATOR = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # its caller is known only while it runs
+
+
+def frames_of(ident: int) -> list[FrameType]:
+    """The frames of a thread, innermost first, as they are at one moment; empty when there is no such thread.
+
+    All of it happens inside C, where the interpreter lock is not handed over: in CPython 3.11 the
+    frame of a generator that has yielded meanwhile points to a caller that is no more, and to follow
+    it is a segmentation fault.
+    """
+    found: list[Any] = []
+    now = map(itemgetter(ident), islice(iter(sys._current_frames, None), 1))
+    with contextlib.suppress(AttributeError, KeyError):  # the outermost has no caller; or there is no such thread
+        found.extend(accumulate(chain(now, repeat("f_back", _WALK)), getattr))
+    return [frame for frame in found if frame is not None]

@@ -11,12 +11,14 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Iterable
+from itertools import islice
 from types import FrameType
 from typing import Any
 
 from ddpnb.engine import script
 from ddpnb.engine.locals import describe_locals
-from ddpnb.engine.sites import is_user_file
+from ddpnb.engine.sites import frames_of, is_user_file
 
 MAX_FRAMES, MAX_THREADS = 64, 64
 
@@ -43,11 +45,13 @@ _WORDS = {
 }  # fmt: skip
 
 
-def frames_of(frame: FrameType | None, with_locals: bool) -> list[dict[str, Any]]:
-    """The frames of one thread, outermost first; those that lead to the user's script are left out."""
+def described(frames: Iterable[FrameType], with_locals: bool) -> list[dict[str, Any]]:
+    """Of frames, innermost first, what is told of them, outermost first; those that lead to the user's script are left out."""
     found: list[dict[str, Any]] = []
-    while frame is not None and len(found) < MAX_FRAMES and frame.f_code.co_filename != script.__file__:
+    for frame in islice(frames, MAX_FRAMES):
         code = frame.f_code
+        if code.co_filename == script.__file__:
+            break
         user = is_user_file(code.co_filename)
         entry: dict[str, Any] = {
             "file": code.co_filename,
@@ -58,7 +62,6 @@ def frames_of(frame: FrameType | None, with_locals: bool) -> list[dict[str, Any]
         if user and with_locals:
             entry["locals"] = describe_locals(frame)
         found.append(entry)
-        frame = frame.f_back
     return found[::-1]
 
 
@@ -67,8 +70,7 @@ def stacks(with_locals: bool = True) -> list[dict[str, Any]]:
     named = {thread.ident: thread for thread in threading.enumerate()}
     main = threading.main_thread().ident
     asking = threading.get_ident()
-    frames = sys._current_frames()
-    order = sorted(frames, key=lambda ident: ident != main)
+    order = sorted(sys._current_frames(), key=lambda ident: ident != main)
     found = []
     for ident in order[:MAX_THREADS]:
         if ident == asking:
@@ -79,7 +81,7 @@ def stacks(with_locals: bool = True) -> list[dict[str, Any]]:
                 "thread": thread.name if thread else f"thread {ident}",
                 "native_id": ident >> 6 & 0xFFFFFFFF,
                 "main": ident == main,
-                "frames": frames_of(frames[ident], with_locals),
+                "frames": described(frames_of(ident), with_locals),
             }
         )
     return found

@@ -11,6 +11,7 @@ import torch
 
 from ddpnb.engine import locals as frame_locals
 from ddpnb.engine import threads
+from ddpnb.engine.sites import frames_of
 
 
 class Hostile:
@@ -39,12 +40,53 @@ def test_too_many_locals():
 
 
 def test_deep_stacks_are_cut_at_the_outer_end():
-    def down(depth):
-        return threads.frames_of(sys._getframe(), False) if depth == 0 else down(depth - 1)
+    seen = []
 
-    frames = down(200)
+    def down(depth):
+        if depth:
+            return down(depth - 1)
+        looker = threading.Thread(target=lambda: seen.extend(threads.stacks(False)))
+        looker.start()
+        looker.join()
+        return None
+
+    down(200)
+    (frames,) = [one["frames"] for one in seen if one["main"]]
     assert len(frames) == threads.MAX_FRAMES
-    assert frames[-1]["function"] == "down"
+    assert "down" in [frame["function"] for frame in frames[-6:]]
+
+
+def test_the_frames_of_a_thread_are_those_of_one_moment():
+    """In the order of the calls, up to the outermost, whatever the thread goes on doing."""
+    stop = threading.Event()
+
+    def numbers():
+        while True:
+            yield 1
+
+    def steps(given, depth):
+        return steps(given, depth - 1) if depth else next(given)
+
+    def works():
+        given = numbers()
+        while not stop.is_set():
+            steps(given, 5)
+
+    thread = threading.Thread(target=works)
+    thread.start()
+    try:
+        for _ in range(3000):
+            names = [frame.f_code.co_name for frame in frames_of(thread.ident)]
+            assert names[-3:] == ["run", "_bootstrap_inner", "_bootstrap"]
+            ours = names[: names.index("works")] if "works" in names else []
+            assert [name for name in ours if name != "is_set"] in (
+                [], *([*["numbers"] * n, *["steps"] * depth] for n in range(2) for depth in range(7)),
+            )  # fmt: skip
+    finally:
+        stop.set()
+        thread.join()
+    assert frames_of(12345) == []
+    assert frames_of(threading.get_ident())[1].f_code.co_name == "test_the_frames_of_a_thread_are_those_of_one_moment"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

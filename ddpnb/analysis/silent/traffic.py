@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.source.branches import function_at
@@ -43,12 +44,17 @@ def _caller(call: Call) -> tuple[str, int]:
     return (path, int(line)) if line.isdigit() else ("", 0)
 
 
+@lru_cache(maxsize=64)
+def _lines(source: str) -> list[str]:
+    return source.splitlines()
+
+
 def _statement(recording: Recording, place: Callable[[Call], tuple[str, int]]) -> Callable[[Call], tuple[str, int]]:
     """The words of a line, for ranks that make the same calls in two branches of their own; else the line."""
 
     def words(call: Call) -> tuple[str, int]:
         file, line = place(call)
-        lines = recording.sources.get(file, "").splitlines()
+        lines = _lines(recording.sources.get(file, ""))
         text = lines[line - 1].partition("#")[0].strip() if 0 < line <= len(lines) else ""
         return (text, 0) if text else (file, line)
 
