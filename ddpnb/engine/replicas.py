@@ -38,6 +38,7 @@ from ddpnb.engine.tracing import Tracing
 from ddpnb.engine.watched import MAX_TENSORS, Watched, facts_of, named_tensors, names_from_frames, specs, tensors_of
 from ddpnb.model.replicas import UNWRAPPED
 
+_UNSTEPPED = 64  # forwards without a step of the optimizer: from then on one of as many is looked at
 _SEARCH_S = 90e-6  # a search for unused parameters that takes longer is not made in every backward
 
 
@@ -200,13 +201,15 @@ class Replicas(Hooks):
         turn = watched.turns["forward"] = watched.turns["forward"] + 1
         self.box.forward()
         watched.inputs = []
+        if watched.forwards > _UNSTEPPED:  # no optimizer steps with it, or hardly ever
+            watched.pace.looking, watched.pace.cost = not turn % _UNSTEPPED, 0.0
         if self.tracing.wanted:
             self.tracing.begin(watched.number, turn, ddp.module, watched.exact)
 
     def _look_forward(self, watched: Watched, ddp: Any, synced: bool, inputs: Any, kwargs: Any) -> None:
         with _Meter(watched.pace):
-            steps = watched.steps
-            if steps and not (steps & (steps - 1) and steps & (steps + 1)):  # 1, 2, 3, 4, 7, 8, 15, 16, ...
+            before = watched.turns["forward"] - 1
+            if before and not (before & (before - 1) and before & (before + 1)):  # 1, 2, 3, 4, 7, 8, 15, 16, ...
                 self._check_members(watched, ddp)  # does it still hold what was wrapped?
             text, hash_, finite, watched.inputs = describe(inputs, kwargs)
             names = self._name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
@@ -317,6 +320,8 @@ class Replicas(Hooks):
             if watched.backwards and not watched.forwards and not watched.bypass_site:
                 self._watch_bypass()  # it was trained without its wrapper: where, the next time?
             watched.turns["gradients"] += 1
+            if watched.forwards > _UNSTEPPED:
+                watched.pace.next_step(watched.steps)  # many were accumulated: it is this step that counts
             if watched.pace.looking:
                 with _Meter(watched.pace):
                     self._look_gradients(watched, optimizer)

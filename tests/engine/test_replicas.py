@@ -305,6 +305,25 @@ def test_in_the_long_run_few_steps_are_looked_at(watched):
     assert BoxReader(watched.box.memory).status.forwards == 203
 
 
+def test_a_model_with_which_no_optimizer_steps_is_looked_at_now_and_then(watched):
+    model = wrapped()
+    for step in range(300):
+        model(batch(step)).sum().backward()
+    seen = [s.turn for s in watched.samples("forward")]
+    assert seen[:64] == list(range(1, 65)) and seen[64:] == [128, 192, 256]
+
+
+def test_a_step_of_many_forwards_is_looked_at_all_the_same(watched):
+    model = wrapped()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        for step in range(100):
+            model(batch(step)).sum().backward()
+        optimizer.step()
+    assert [s.step for s in watched.samples("gradients")] == [0, 1]
+    assert [s.number("forwards") for s in watched.samples("gradients")] == [100, 100]
+
+
 def test_a_loss_that_is_no_number_is_told_of_every_step(watched):
     model = wrapped()
     optimizer = train(model, 3)

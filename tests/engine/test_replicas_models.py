@@ -68,6 +68,19 @@ def test_each_model_has_samples_of_its_own(watched):
 
 
 @pytest.mark.usefixtures("alone")
+def test_parameters_put_in_place_that_alone_are_trained(watched):
+    """No optimizer holds anything of what was wrapped."""
+    model = DDP(Net())
+    adapter = nn.Linear(2, 2)
+    model.module.head = nn.Sequential(model.module.head, adapter)
+    optimizer = torch.optim.SGD(adapter.parameters(), lr=0.1)
+    for step in range(3):
+        model(batch(step)).sum().backward()
+        optimizer.step()
+    assert [told["names"] for told in watched.events("parameters replaced")][:1] == [["head.1.weight", "head.1.bias"]]
+
+
+@pytest.mark.usefixtures("alone")
 def test_parameters_put_in_place_of_those_that_were_wrapped(watched):
     model = DDP(Net())
     train(model, 3)
