@@ -366,7 +366,8 @@ def _too_soon(recording: Recording, standings: dict[int, Standing], finding: Fin
     better = _short_timeout(recording, standings, finding)
     told = [ending.message for record in recording.ranks.values() if (ending := record.ending) is not None]
     fired = [int(match[1]) for message in told if (match := _TIMED_OUT.search(message[:20_000]))]
-    if better is None or max(fired) >= 1000 * _PATIENCE_S:
+    locked = any("lock" in r.process.waits_on for rank in finding.culprits if (r := recording.ranks.get(rank)))
+    if better is None or max(fired) >= 1000 * _PATIENCE_S or locked:  # a lock is no work that needs its time
         return None
     return replace(better, evidence=(*finding.evidence, *better.evidence))
 

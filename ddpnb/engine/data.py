@@ -37,7 +37,7 @@ from ddpnb.engine.inputs import structure
 LOOPS, LOOPS_EACH = 48, 8  # that are recorded: in all, and of one loader
 PASSES, PASSES_EACH = 32, 8  # of samplers, likewise
 LOADERS, DATASETS = 16, 16
-_LOOKED_AT, _KINDS = 512, 4  # batches of a loop of which the structure is looked at; how many are kept
+_LOOKED_AT, _KINDS, _KIND_TEXT = 512, 4, 300  # batches of a loop whose structure is looked at; how many are kept
 _DRAWING = (RandomSampler, SubsetRandomSampler)  # their order follows from the state of a generator
 _OWN_LENGTH = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
@@ -144,7 +144,7 @@ class Data(Hooks):
         return __next__
 
     def _batch(self, loop: Loop, batch: Any) -> None:
-        kind = structure(batch)
+        kind = structure(batch)[:_KIND_TEXT]
         if kind not in loop.kinds and len(loop.kinds) < _KINDS:
             loop.kinds[kind] = loop.batches
 

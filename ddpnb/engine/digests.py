@@ -54,8 +54,9 @@ class Digester:
     def digest(self, tensors: Sequence[torch.Tensor | None], log2: int, step: int) -> tuple[bytes, bytes]:
         """Hashes (32-bit words) and norms (floats; NaN: unknown) of the slice that belongs to ``step``.
 
-        Every ``2 ** log2``-th part is digested (``model.samples.first_of``). A tensor that is None or has another size than its spec has the hash 0, and so have those whose bytes
-        are not their own (sparse, meta, sharded).
+        Every ``2 ** log2``-th part is digested (``model.samples.first_of``). A tensor that is None or has
+        another size than its spec has the hash 0, and so have those whose bytes are not their own
+        (sparse, meta, sharded).
         """
         hashes, norms = array("I"), array("f")
         last = -1

@@ -459,6 +459,9 @@ def test_a_time_out_that_fires_before_anybody_could_be_called_stuck():
     assert "1 s" in found.summary and any("line 20" in text or ":20" in text for text in found.evidence)
     stuck = first(record(make(0, 30.0), make(1, 30.0)))
     assert (stuck.code, stuck.culprits) == ("DDP313", (0,))
+    locked = Rank(0, 2).joined(line(4), timeout_s=1.0).idles(1.0, line(20), waits_on="a lock")
+    stuck = first(record(locked, make(1)))
+    assert (stuck.code, stuck.culprits) == ("DDP313", (0,))
 
 
 def test_a_call_that_another_thread_is_about_to_make():

@@ -21,8 +21,7 @@ def of_batches(recording: Recording, group: tuple[int, ...], views: Views) -> Fi
         kinds = {rank: loop.kinds for rank, loop in loops.items()}
         if not all(kinds.values()) or len({dataset_of(views, loops, rank).get("class") for rank in group}) > 1:
             continue
-        everybody = [set(one) for one in kinds.values()]
-        if len(set.union(*everybody)) == 1 or set.intersection(*everybody):
+        if set.intersection(*(set(one) for one in kinds.values())):
             continue
         odd = minority({rank: "; ".join(one) for rank, one in kinds.items()})
         rest = [rank for rank in group if rank not in odd]
