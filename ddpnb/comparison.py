@@ -247,7 +247,7 @@ def _first_module(rows: Mapping[int, Sequence[Sequence[Any]]]) -> tuple[str, lis
             sides: dict[Any, list[int]] = defaultdict(list)
             for rank, call in zip(rows, calls, strict=True):
                 sides[call[2]].append(rank)
-            told = " | ".join(phrases.ranks(side) for side in sides.values())
+            told = " | ".join(phrases.ranks(side) for side in sorted(sides.values(), key=lambda s: (-len(s), s[0])))
             note = "with different batches the first module that sees them differs: give all ranks the same batch to find a cause."
             return f"{calls[0][0]} ({calls[0][1]}): {told}", [note]
     return "", ["no module's output differed."]

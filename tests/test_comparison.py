@@ -141,9 +141,13 @@ def test_the_first_module_that_differs(ask):
     ranks = ask(Ranks(SAME, SAME, SAME))
     calls = [["a", "Linear", 1], ["b", "ReLU", 2], ["(model)", "Net", 2]]
     odd = [["a", "Linear", 1], ["b", "ReLU", 3], ["(model)", "Net", 3]]
+    who = 0
     ranks.traced_rows = lambda rank, rows=ranks.traced_rows: {
-        model: {**row, "modules": odd if rank == 1 else calls} for model, row in rows(rank).items()
+        model: {**row, "modules": odd if rank == who else calls} for model, row in rows(rank).items()
     }
+    found = compare(None, [0, 1, 2], trace=True, moving=True)
+    assert found.first_module == "b (ReLU): ranks 1 and 2 | rank 0"  # the largest side first
+    who = 1
     found = compare(None, [0, 1, 2], trace=True, moving=True)
     assert found.first_module == "b (ReLU): ranks 0 and 2 | rank 1"
     odd[0][0] = "c"

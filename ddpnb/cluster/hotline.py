@@ -35,4 +35,4 @@ def ask(engines: Engines, ranks: Sequence[int], content: dict[str, Any], timeout
             if time.monotonic() > deadline:
                 break
             time.sleep(0.001)
-    return answers
+    return {rank: answers[rank] for rank in ranks if rank in answers}  # they came in any order
