@@ -46,3 +46,14 @@ class WorldError(DdpnbError, RuntimeError):
 
 class CollectiveMismatch(DdpnbError, RuntimeError):
     """Raised by the fence on a rank, in place of a call that its peers did not make alike."""
+
+
+class Released(DdpnbError, RuntimeError):
+    """Raised on a rank in place of what it was waiting for, when it is released."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """An interrupt of a waiting prompt; the ranks have been released. Its text says which are back."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"Interrupted: {self}"]

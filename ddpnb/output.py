@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
@@ -11,6 +12,7 @@ from ddpnb.render.palette import RANK_ANSI
 from ddpnb.render.text import wants_colour
 
 _BLOCK = 1 << 20
+_OF_TORCH = re.compile(rb"(\[rank\d+\]:)?\[[WE]\d{4} .*\[c10d\]|frame #\d+: |Exception raised from \w+ at |\s*$")
 _LONGEST_LINE = 64 << 10
 
 
@@ -35,6 +37,8 @@ class Stream:
         self._logs = logs
         self._target = target
         self._left = limit
+        #: leave out what torch's C++ says of connections that were shut on purpose
+        self.quiet = False
         self._tails = {rank: _Tail() for rank in logs}
         colour = target is not None and wants_colour(target)
         self._prefix = {rank: _prefix(rank, max(logs, default=0), colour) for rank in logs}
@@ -67,6 +71,8 @@ class Stream:
         target = self._target
         if target is None or not lines:
             return
+        if self.quiet:
+            lines = [line for line in lines if not _OF_TORCH.match(line)]
         prefix = self._prefix[rank]
         text = "".join(f"{prefix}{line.decode('utf-8', 'replace')}\n" for line in lines)
         if self._left is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any, TextIO
 from ddpnb.analysis.diagnosis import diagnose
 from ddpnb.analysis.timing.notes import model_notes
 from ddpnb.cluster.engines import Engines
-from ddpnb.errors import WorldError
+from ddpnb.errors import Interrupted, WorldError
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Ending, Recording
 from ddpnb.output import Stream
@@ -41,12 +42,14 @@ class Run:
         number: int,
         log_dir: str,
         ranks: Sequence[int],
+        size: int,
         *,
         patience: float,
         stream: TextIO | None,
         stream_limit: int | None,
         launch_s: float,
         leave_after_crash: bool = False,
+        interrupt: Callable[[], object] | None = None,
     ) -> None:
         self.number = number
         self.log_dir = log_dir
@@ -54,7 +57,7 @@ class Run:
         self._engines = engines
         self._ranks = list(ranks)
         self._logs = {rank: os.path.join(log_dir, f"rank{rank}.log") for rank in ranks}
-        self._outcomes = {rank: os.path.join(folder, f"run{number}-rank{rank}.json") for rank in ranks}
+        self._outcomes = {rank: os.path.join(folder, f"run{number}-rank{rank}.json") for rank in range(size)}
         self.observer = Observer(engines, folder, self._outcomes, number, self._logs)
         self._stream = Stream(self._logs, stream, stream_limit)
         self._answers: dict[int, Any] = {}
@@ -65,12 +68,17 @@ class Run:
         self._launch_s = launch_s
         self._failure: Exception | None = None
         self._leave_after_crash = leave_after_crash
+        self._interrupt = interrupt
+        self._released = False
         self._began = time.monotonic()
         self._thread = threading.Thread(target=self._follow, name=f"ddpnb run {number}", daemon=True)
 
-    def start(self, order: Mapping[str, Any], payload: bytes | None, entry: Callable[..., Any]) -> None:
-        """Send the order to every rank and begin to watch."""
-        for rank in self._ranks:
+    def start(self, orders: Mapping[int, Mapping[str, Any]], payload: bytes | None, entry: Callable[..., Any]) -> None:
+        """Send each rank its order and begin to watch."""
+        for rank in self._outcomes.keys() - orders.keys():  # it is not asked for anything: it has ended
+            with open(self._outcomes[rank], "w") as file:
+                json.dump({"how": "finished", "code": 0, "at_ns": time.monotonic_ns()}, file)
+        for rank, order in orders.items():
             own = {**order, "run": self.number, "log": self._logs[rank], "outcome": self._outcomes[rank]}
             self._answers[rank] = self._engines.call(rank, entry, own, payload)
         self._thread.start()
@@ -88,9 +96,14 @@ class Run:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         # Short waits: a wait without end cannot be interrupted on some systems.
-        while not self._known.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))):
-            if deadline is not None and time.monotonic() >= deadline:
-                break
+        try:
+            while not self._known.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))):
+                if deadline is not None and time.monotonic() >= deadline:
+                    break
+        except KeyboardInterrupt:
+            if self._interrupt is None:
+                raise
+            raise Interrupted(str(self._interrupt())) from None
         if self._failure is not None:
             raise WorldError(
                 f"run {self.number} is not watched any more: {self._failure}.", "Its logs are in " + self.log_dir
@@ -111,7 +124,9 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """``running``, ``ok``, ``hang``, ``crash`` or ``divergence``."""
+        """``running``, ``ok``, ``hang``, ``crash``, ``divergence``, or ``released`` where that came before any of them."""
+        if self._released:
+            return "released"
         return self._verdict.outcome if self._verdict is not None else "running"
 
     @property
@@ -176,11 +191,17 @@ class Run:
 
     # -- the watcher's thread
 
-    def settle(self) -> None:
-        """Fix the verdict as it is now: ranks of this run are about to be replaced."""
+    def settle(self, *, released: bool = False) -> None:
+        """Fix the verdict as it is now: ranks of this run are about to be replaced, or released."""
         self.stop_watching()
         if self._verdict is None:
             self._conclude(self.observer.record())
+            self._released = released and not self.diagnosis.errors
+
+    def show_rest(self) -> None:
+        """Show what released ranks wrote on their way out, without what torch says of the connections."""
+        self._stream.quiet = True
+        self._stream.pump(last=True)
 
     def stop_watching(self) -> None:
         """End the watcher; the ranks are not touched."""

@@ -166,12 +166,18 @@ class Observer:
 
     # -- the whole picture
 
-    def record(self, ask: bool = True, with_locals: bool = True) -> Recording:
-        """A Recording of this moment. Ranks that do not answer are looked at from outside."""
+    def record(self, ask: bool = True, with_locals: bool = True, *, values: bool = False) -> Recording:
+        """A Recording of this moment. Ranks that do not answer are looked at from outside.
+
+        Args:
+            ask: ask the ranks for their stacks.
+            with_locals: and for the variables in them.
+            values: also for what tells two tensors of one shape apart.
+        """
         running = [rank for rank in self._seen if self.ending(rank) is None]
         answers: dict[int, dict[str, Any]] = {}
         if ask and running:
-            content = {"verb": "snapshot", "locals": with_locals}
+            content = {"verb": "snapshot", "locals": with_locals, "values": values}
             asked = [rank for rank in running if not self._seen[rank].silent] or running
             answers = hotline.ask(self._engines, asked, content, ANSWER_S)
             for rank in asked:

@@ -6,28 +6,33 @@ import atexit
 import os
 import shutil
 import sys
-import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TextIO
 
-from ddpnb import comparison
+from ddpnb import comparison, orders
+from ddpnb.analysis import phrases
 from ddpnb.analysis.diagnosis import PATIENCE
+from ddpnb.cluster import connections, hotline
 from ddpnb.cluster import devices as device_plan
 from ddpnb.cluster.engines import Engines
 from ddpnb.cluster.environment import ReservedPort, debug_environment, torchrun_environment
+from ddpnb.cluster.folder import make_folder
 from ddpnb.comparison import Comparison
 from ddpnb.engine import wire
-from ddpnb.errors import LaunchError, ScriptNotFound, UsageError, WorldError
+from ddpnb.errors import UsageError, WorldError
+from ddpnb.hands import Hands, Holding
 from ddpnb.model.recording import Recording
 from ddpnb.progress import Progress
 from ddpnb.run import Run
 from ddpnb.watch import Observer
 
 FENCES = ("raise", "warn", "off")
+_CLEAN_S = 5.0  # that a rank may take to end what a failed run has left; then its process is replaced
 _NOTEBOOK_OUTPUT = 1 << 20  # bytes of output that a run shows in a notebook; the files hold all
 
 
@@ -74,7 +79,7 @@ def launch(
     return world
 
 
-class World:
+class World(Hands):
     """Live ranks. Use it as a context manager, or call ``close()``."""
 
     def __init__(
@@ -89,12 +94,13 @@ class World:
         self._port = port
         self._ports: list[ReservedPort] = []
         self._quiet = quiet
-        self._folder = _make_folder()
+        self._folder = make_folder()
         self._engines = Engines(self._folder)
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # who drops one frees what is known of it
         self._last: Run | None = None
         self._number = 0
         self._in_run: dict[int, Run] = {}  # the run that each rank's process was last in
+        self._held: list[tuple[Holding, bool]] = []
         self._lock = threading.RLock()
         self._closed = False
         _open_worlds.add(self)
@@ -185,85 +191,139 @@ class World:
             ScriptNotFound: there is no such script.
             WorldError: the world is closed, or ranks are still in an earlier run.
         """
-        order, payload = self._order(target, args)
+        if isinstance(target, (str, os.PathLike)):
+            order, payload = orders.of_script(target, args), None
+        else:
+            order, payload = orders.of_function(target, args)
         with self._lock:
             self._check_open()
-            self._make_room()
-            number = self._number = self._number + 1
-            folder = os.path.abspath(log_dir) if log_dir is not None else os.path.join(self._folder, f"run{number}")
-            try:
-                os.makedirs(folder, exist_ok=True)
-            except OSError as error:
-                raise UsageError(
-                    f"cannot write logs to {folder}: {error.strerror}.", "Choose another log_dir."
-                ) from None
-            for rank in range(self.size):
-                open(os.path.join(folder, f"rank{rank}.log"), "w").close()
-            shown = sys.stdout if stream is True else (stream or None)
-            run = Run(
-                self._engines,
-                self._folder,
-                number,
-                folder,
-                range(self.size),
-                patience=self.patience,
-                stream=shown,
-                stream_limit=_NOTEBOOK_OUTPUT if _in_notebook() else None,
-                launch_s=self.launch_s,
-                leave_after_crash=leave_after_crash,
-            )
-            order |= {"environment": {"MASTER_PORT": str(self._new_port())}}
-            run.start(order, payload, wire.run)
-            self._runs.add(run)
-            self._last = run
-            self._in_run = dict.fromkeys(range(self.size), run)
+            ranks = range(self.size)
+            self._make_room(ranks)
+            return self._start_run(order, payload, ranks, log_dir, stream, leave_after_crash)
+
+    def execute(
+        self,
+        code: str,
+        *,
+        ranks: int | Iterable[int] | None = None,
+        stream: TextIO | bool | None = True,
+    ) -> Run:
+        """Run lines of Python on ranks, among variables that live on from one call to the next; returns at once.
+
+        It is what a notebook's cell is: a last expression is shown, the process group that earlier lines
+        (or ``rebuild()``) have made is there, and so are the models.
+
+        Args:
+            code: the lines.
+            ranks: which ranks; all by default. The others are not in this run: a collective waits for them.
+            stream: as in ``run()``.
+
+        Raises:
+            UsageError: these lines are no Python.
+            WorldError: the world is closed, or one of these ranks is dead or still in an earlier run.
+        """
+        with self._lock:
+            self._check_open()
+            chosen = self._chosen(ranks)
+            order = orders.of_cell(code, os.path.join(self._folder, f"cell{self._number + 1}.py"))
+            self._make_room(chosen, cell=True)
+            return self._start_run(order, None, chosen, None, stream, False)
+
+    def _start_run(
+        self,
+        order: dict[str, Any],
+        payload: bytes | None,
+        ranks: Sequence[int],
+        log_dir: str | os.PathLike[str] | None,
+        stream: TextIO | bool | None,
+        leave_after_crash: bool,
+    ) -> Run:
+        number = self._number = self._number + 1
+        folder = os.path.abspath(log_dir) if log_dir is not None else os.path.join(self._folder, f"run{number}")
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot write logs to {folder}: {error.strerror}.", "Choose another log_dir.") from None
+        for rank in ranks:
+            open(os.path.join(folder, f"rank{rank}.log"), "w").close()
+        shown = sys.stdout if stream is True else (stream or None)
+        run = Run(
+            self._engines,
+            self._folder,
+            number,
+            folder,
+            ranks,
+            self.size,
+            patience=self.patience,
+            stream=shown,
+            stream_limit=_NOTEBOOK_OUTPUT if _in_notebook() else None,
+            launch_s=self.launch_s,
+            leave_after_crash=leave_after_crash,
+            interrupt=self.release if _in_ipython() else None,
+        )
+        order |= {
+            "fence": self.fence,
+            "directory": os.getcwd(),
+            "environment": {"MASTER_PORT": str(self._new_port())},
+        }
+        holds = {rank: [(one.hold.to_json(), keep) for one, keep in self._held if rank in one.ranks] for rank in ranks}
+        run.start({rank: {**order, "holds": holds[rank]} for rank in ranks}, payload, wire.run)
+        self._held = [one for one in self._held if one[1]]
+        self._runs.add(run)
+        self._last = run
+        self._in_run.update(dict.fromkeys(ranks, run))
         return run
 
-    def _order(self, target: Any, args: tuple[Any, ...]) -> tuple[dict[str, Any], bytes | None]:
-        order: dict[str, Any] = {"fence": self.fence, "directory": os.getcwd()}
-        if isinstance(target, (str, os.PathLike)):
-            check_script(target)
-            return order | {"script": os.fspath(target), "arguments": [str(arg) for arg in args]}, None
-        if not callable(target):
-            raise UsageError(f"run() takes the path of a script or a function, not {type(target).__name__}.")
-        import cloudpickle
+    def _busy(self) -> list[int]:
+        return [rank for rank, run in sorted(self._in_run.items()) if run.endings[rank] is None]
 
-        try:
-            return order | {"path": list(sys.path)}, cloudpickle.dumps((target, args))
-        except Exception as error:
-            raise UsageError(
-                f"{getattr(target, '__name__', target)!r} cannot be sent to the ranks: {error}.",
-                "Open files, locks and process groups must be made inside the function.",
-            ) from None
-
-    def _make_room(self) -> None:
-        """Before a run: no rank may be in an earlier one; ranks that an earlier one spoilt are replaced."""
-        busy = [rank for rank, run in self._in_run.items() if run.endings[rank] is None]
+    def _make_room(self, ranks: Sequence[int], *, cell: bool = False) -> None:
+        """Before a run: no rank may be in an earlier one; dead ones are replaced, and what a failed run left is ended."""
+        busy = [rank for rank in self._busy() if rank in ranks]
         if busy:
             run = self._in_run[busy[0]]
             raise WorldError(
-                f"rank{'s' * (len(busy) > 1)} {', '.join(map(str, busy))} "
-                f"{'are' if len(busy) > 1 else 'is'} still in run {run.number} ({run.outcome}).",
-                "Look at it with world.snapshot(); world.restart() replaces these ranks and frees the world.",
+                f"{phrases.ranks(busy, True)} {phrases.verb(busy, 'is', 'are')} still in run {run.number} ({run.outcome}).",
+                "Look at it with world.snapshot(); world.release() frees these ranks, world.restart() replaces them.",
             )
-        for run in set(self._in_run.values()):
+        for run in {self._in_run[rank] for rank in ranks if rank in self._in_run}:
             run.wait(10)
-        self.restart()
+        dead = [rank for rank in ranks if not self._alive(rank)]
+        if dead and cell:
+            raise WorldError(f"{phrases.ranks(dead, True)} is dead.", f"world.restart({dead[0]}) replaces it.")
+        spoilt = self._spoilt()
+        if not cell and spoilt:
+            self.restart(self._not_cleaned(spoilt))
 
     def _spoilt(self) -> list[int]:
-        """Ranks that cannot serve another run: dead, still in one, or left over from one that failed.
+        """Ranks that cannot serve another run as they are: dead, still in one, or left over from one that failed.
 
         A call that never completed would block the end of its process group.
         """
         return [
             rank
             for rank in range(self.size)
-            if self._engines.exit_status(rank) is not None
+            if not self._alive(rank)
             or (
                 (run := self._in_run.get(rank)) is not None
                 and not (run.outcome in ("ok", "divergence") and run.left_clean(rank))
             )
         ]
+
+    def _not_cleaned(self, ranks: Iterable[int]) -> list[int]:
+        """End what a failed run has left on these ranks; those on which that did not work."""
+        alive = [rank for rank in ranks if self._alive(rank) and rank not in self._busy()]
+        between = connections.between([self._engines.pid(rank) for rank in range(self.size) if self._alive(rank)])
+        contents = {r: {"verb": "cut", "connections": between.get(self._engines.pid(r), [])} for r in alive}
+        heard = hotline.ask_each(self._engines, contents, _CLEAN_S)
+        answers = {rank: self._engines.call(rank, wire.clean) for rank in heard}
+        deadline = time.monotonic() + _CLEAN_S
+        for answer in answers.values():
+            answer.wait(max(0.0, deadline - time.monotonic()))
+        cleaned = {rank for rank, answer in answers.items() if answer.ready() and answer.successful()}
+        for rank in cleaned:
+            self._in_run.pop(rank, None)
+        return [rank for rank in ranks if rank not in cleaned]
 
     def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = 60.0) -> None:
         """Replace the processes of these ranks (by default of all that are dead, hang, or are left from a failed run).
@@ -273,9 +333,9 @@ class World:
         with self._lock:
             self._check_open()
             wanted = self._spoilt() if ranks is None else [ranks] if isinstance(ranks, int) else list(ranks)
-            unknown = [rank for rank in wanted if not 0 <= rank < self.size]
+            unknown = [rank for rank in wanted if rank not in range(self.size)]
             if unknown:
-                raise UsageError(f"there is no rank {unknown[0]} in a world of {self.size}.")
+                raise UsageError(f"there is no rank {unknown[0]!r} in a world of {self.size}.")
             chosen = sorted(set(wanted))
             if not chosen:
                 return
@@ -290,11 +350,28 @@ class World:
 
     def snapshot(self) -> Recording:
         """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""
+        return self._asked(values=False)
+
+    def _look(self) -> Recording:
+        if self._in_run and self._last is not None:
+            return self._last.observer.record(ask=False)
+        return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0).record(ask=False)
+
+    def _asked(self, *, values: bool) -> Recording:
         with self._lock:
             self._check_open()
             if self._in_run and self._last is not None:
-                return self._last.observer.record()
-        return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0).record()
+                return self._last.observer.record(values=values)
+            return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0).record(values=values)
+
+    @contextmanager
+    def _runs_released(self) -> Iterator[None]:
+        runs = {self._in_run[rank] for rank in self._busy()}
+        for run in runs:
+            run.settle(released=True)
+        yield
+        for run in runs:
+            run.show_rest()
 
     def compare(self, trace: bool = False) -> Comparison:
         """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.
@@ -332,63 +409,13 @@ class World:
             )
 
 
-def check_script(path: str | os.PathLike[str]) -> None:
-    """Refuse what cannot be run as a script.
-
-    Raises:
-        ScriptNotFound: it does not exist, is a folder, or cannot be read.
-    """
-    name = os.fspath(path)
-    hint = f"It was looked for from {os.getcwd()}."
-    if not os.path.isfile(name):
-        what = "is a folder" if os.path.isdir(name) else "does not exist"
-        raise ScriptNotFound(f"the script {name!r} {what}.", hint)
-    if not os.access(name, os.R_OK):
-        raise ScriptNotFound(f"the script {name!r} cannot be read.", "Check its permissions.")
+def _in_ipython() -> bool:
+    shell = sys.modules.get("IPython")
+    return shell is not None and shell.get_ipython() is not None
 
 
 def _in_notebook() -> bool:
-    shell = sys.modules.get("IPython")
-    return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
-
-
-# -- folders: in memory where possible (the boxes are written at every call), swept when left behind
-
-_PREFIX = "ddpnb-"
-
-
-def _make_folder() -> str:
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) and _free("/dev/shm") > (256 << 20) else tempfile.gettempdir()
-    _sweep(base)
-    try:
-        folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base)
-    except OSError as error:
-        raise LaunchError(
-            f"no folder for the world in {base}: {error.strerror}.", "Set TMPDIR to a writable folder."
-        ) from None
-    return folder
-
-
-def _free(path: str) -> int:
-    return shutil.disk_usage(path).free
-
-
-def _sweep(base: str) -> None:
-    """Remove the folders of launchers that were killed before they could."""
-    for name in os.listdir(base):
-        owner = name.removeprefix(_PREFIX).split("-")[0]
-        if name.startswith(_PREFIX) and owner.isdigit() and not _exists(int(owner)):
-            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return _in_ipython() and type(sys.modules["IPython"].get_ipython()).__name__ == "ZMQInteractiveShell"
 
 
 _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()

@@ -66,8 +66,9 @@ def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
 def _run(arguments: argparse.Namespace) -> int:
     # Asked before anything starts: a wrong path should not cost four seconds.
     from ddpnb.cluster.devices import count_gpus
+    from ddpnb.orders import check_script
     from ddpnb.render import text
-    from ddpnb.world import check_script, launch
+    from ddpnb.world import launch
 
     check_script(arguments.script)
     if arguments.scaling is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddpnb.cluster.engines import Engines
@@ -11,15 +11,21 @@ from ddpnb.engine.wire import REQUEST
 
 
 def ask(engines: Engines, ranks: Sequence[int], content: dict[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
-    """Ask these ranks on their control channels; the answers of those that answered in time.
+    """Ask these ranks the same on their control channels; the answers of those that answered in time.
 
     The control channel is served by a thread of its own, so a rank that hangs answers too.
     """
+    return ask_each(engines, dict.fromkeys(ranks, content), timeout)
+
+
+def ask_each(engines: Engines, contents: Mapping[int, dict[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+    """Ask each rank what is meant for it; the answers in the order of the questions."""
     client = engines.client
     if client is None or not engines.controller_alive:
         return {}
     pending: dict[int, Any] = {
-        rank: client._send_control_request([engines.engine_id(rank)], REQUEST, content, False) for rank in ranks
+        rank: client._send_control_request([engines.engine_id(rank)], REQUEST, content, False)
+        for rank, content in contents.items()
     }
     deadline = time.monotonic() + timeout
     answers: dict[int, dict[str, Any]] = {}
@@ -35,4 +41,4 @@ def ask(engines: Engines, ranks: Sequence[int], content: dict[str, Any], timeout
             if time.monotonic() > deadline:
                 break
             time.sleep(0.001)
-    return {rank: answers[rank] for rank in ranks if rank in answers}  # they came in any order
+    return {rank: answers[rank] for rank in contents if rank in answers}  # they came in any order

@@ -13,14 +13,12 @@ import json
 import os
 import struct
 import sys
-import threading
 import time
 import traceback
 import weakref
 from _thread import get_ident
 from collections.abc import Callable
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
 import torch
@@ -28,39 +26,26 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
 
 from ddpnb.engine.blackbox import BlackBox
-from ddpnb.engine.fence import Board, board_path
+from ddpnb.engine.gate import AtDoor, Gate
+from ddpnb.engine.groups import Groups, KnownGroup
 from ddpnb.engine.hooks import as_ours
+from ddpnb.engine.release import Release
 from ddpnb.engine.signatures import OPS, OpSpec, Signatures
 from ddpnb.engine.sites import calling_frame, is_user_file
-from ddpnb.errors import CollectiveMismatch
+from ddpnb.errors import CollectiveMismatch, Released
 from ddpnb.model import blackbox as layout
 from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.calls import Call, CallState, Group
+from ddpnb.model.calls import Call, CallState
 
 _AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 _BEGIN = layout.CALL.pack_into
 _PROGRESS = layout.PROGRESS.pack_into
-_ENTERED, _ISSUED, _WAITING, _COMPLETED, _FAILED, _FENCED, _REFUSED, _DROPPED = map(int, CallState)
+_ENTERED, _ISSUED, _WAITING, _COMPLETED, _FAILED, _FENCED, _REFUSED, _DROPPED, _HELD = map(int, CallState)
 _CALLS_AT, _CALLS, _CALL_SIZE = layout.CALLS_AT, layout.CALLS, layout.CALL_SIZE
 _STATE_AT, _DONE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.CALL_DONE_AT, layout.PROGRESS_AT
 _put_time = struct.Struct("<Q").pack_into
 _put_timeout = struct.Struct("<I").pack_into
 _get_time = struct.Struct("<Q").unpack_from
-
-
-class _KnownGroup:
-    """What the door keeps of a process group, from its first call on."""
-
-    __slots__ = ("board", "key", "next_seq", "ranks", "returned", "string", "turns")
-
-    def __init__(self, string: int, group: Group, board: Board | None) -> None:
-        self.string = string
-        self.key = group.key
-        self.ranks = group.ranks
-        self.board = board
-        self.next_seq = count(1).__next__
-        self.returned: list[int] = []  # numbers of calls that the backend refused: no peer saw them
-        self.turns: dict[tuple[str, int, int], int] = {}
 
 
 class Door:
@@ -74,12 +59,12 @@ class Door:
 
     def __init__(self, box: BlackBox, folder: str, fence: str = "raise") -> None:
         self.box = box
+        self.release = Release()
+        self.gate = Gate(self.release)
         self.folder = folder
-        self.fence = fence
+        self.groups = Groups(box, folder, fence)
         self._signatures = Signatures(box.intern)
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
-        self._groups: dict[Any, _KnownGroup] = {}
-        self._made: dict[tuple[int, ...], int] = {}  # how many groups with these members came
         self._run = 0
         self._told = False
         # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
@@ -89,7 +74,6 @@ class Door:
         # unless waited for: it is held only until the caller surely has it, then weakly.
         self._fresh: list[tuple[Any, tuple[int, int, bool]]] = []
         self._p2p_works: weakref.WeakKeyDictionary[Any, tuple[int, int, bool]] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
         self._library: torch.library.Library | None = None
         self._wait: Callable[..., Any] | None = None
 
@@ -116,12 +100,12 @@ class Door:
             self._wait = None
         self._pending.clear()
 
-    def new_run(self, run: int, fence: str) -> None:
-        """Forget the groups and calls of the run before."""
-        self._run, self.fence = run, fence
-        self._groups.clear()
-        self._made.clear()
+    def new_run(self, run: int, fence: str, *, keep: bool = False) -> None:
+        """Forget the calls of the run before, and its groups unless they live on (their calls are counted on)."""
+        self._run = run
+        self.groups.new_run(run, fence, keep=keep)
         self._pending.clear()
+        self.release.clear()
 
     def detach(self) -> None:
         """Our own hook failed: say so once and get out of the way of the training."""
@@ -132,42 +116,6 @@ class Door:
             + as_ours(traceback.format_exc(limit=4)),
             file=sys.stderr,
         )
-
-    # -- groups
-
-    def group(self, group: Any) -> _KnownGroup:
-        """What is known of this process group; its identity is settled at its first sight."""
-        known = self._groups.get(group)
-        if known is None:
-            with self._lock:
-                known = self._groups.get(group)
-                if known is None:
-                    known = self._groups[group] = self._introduce(group)
-        return known
-
-    def _introduce(self, group: Any) -> _KnownGroup:
-        try:
-            ranks = tuple(dist.get_process_group_ranks(group))
-        except (KeyError, ValueError, RuntimeError):
-            ranks = tuple(range(group.size()))
-        ordinal = self._made.get(ranks, 0)
-        self._made[ranks] = ordinal + 1
-        name = str(getattr(group, "group_name", "") or "")
-        described = str(getattr(group, "group_desc", "") or "")
-        label = described if described and described != "undefined" else ""
-        identity = Group(ranks, ordinal, name, label)
-        string = self.box.intern({"ranks": list(ranks), "ordinal": ordinal, "name": name, "label": label})
-        board = None
-        if self.fence != "off" and len(ranks) > 1 and group.rank() >= 0 and os.path.isdir(self.folder):
-            board = Board(board_path(self.folder, self._run, identity.key), len(ranks), group.rank())
-        return _KnownGroup(string, identity, board)
-
-    def forget(self, group: Any = None) -> None:
-        """Let go of a group, or of all, before it is destroyed: held, it would keep its connections."""
-        if group is None or group is dist.group.WORLD:
-            self._groups.clear()
-        else:
-            self._groups.pop(group, None)
 
     # -- calls
 
@@ -180,9 +128,9 @@ class Door:
         redispatch = op.redispatch
         pair = len(op._schema.returns) == 2  # (tensors, Work); otherwise the Work itself
         returns_work = spec.name != "monitored_barrier"
-        group_at, p2p = spec.group, spec.p2p
-        fresh, silent = self._fresh, self.box.silent
-        pending, groups, sites = self._pending, self._groups, self._sites
+        group_at, p2p, new_group = spec.group, spec.p2p, self.groups.get
+        fresh, silent, held = self._fresh, self.box.silent, self.gate.armed
+        pending, groups, sites = self._pending, self.groups.known, self._sites
         memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.reader(spec)
         unbox_group, unbox_work, monotonic_ns = ProcessGroup.unbox, Work.unbox, time.monotonic_ns
 
@@ -194,7 +142,7 @@ class Door:
                 if pending or fresh:
                     self.poll(2)
                 unboxed = unbox_group(args[group_at])
-                group = groups.get(unboxed) or self.group(unboxed)
+                group = groups.get(unboxed) or new_group(unboxed)
                 signature, agreed, on_cpu = signature_of(args)
                 frame = calling_frame(2)
                 if frame is None:
@@ -217,24 +165,30 @@ class Door:
                 )  # fmt: skip
                 _PROGRESS(memory, _PROGRESS_AT, number + 1, now)
                 entry = (at, number, on_cpu)
+                if held:
+                    self._stop(entry, group, spec, seq, frame)
                 board = group.board
                 if seq and board is not None:
                     disagreeing = board.announce(seq, agreed)
                     if disagreeing:
                         self._mismatch(group, seq, entry, disagreeing)
-            except CollectiveMismatch:
+            except (CollectiveMismatch, Released):
                 raise
             except Exception:
                 self.detach()
                 return redispatch(keyset & _AFTER, *args)
             try:
                 result = redispatch(keyset & _AFTER, *args)
-            except BaseException:
-                self._finish(entry, _REFUSED if returns_work else _FAILED)
-                if returns_work and seq:
+            except BaseException as error:
+                told = self.release.told(error)
+                lost = told is not error or not returns_work  # the peers may have seen it
+                self._finish(entry, _FAILED if lost else _REFUSED)
+                if seq and not lost:
                     group.returned.append(seq)
                     if board is not None:
                         board.withdraw(seq)
+                if told is not error:
+                    raise told from None
                 raise
             if returns_work:
                 memory[at + _STATE_AT] = _ISSUED
@@ -265,7 +219,7 @@ class Door:
         except Exception:
             return
 
-    def _p2p(self, spec: OpSpec, group: _KnownGroup, args: tuple[Any, ...]) -> tuple[int, int, int, int]:
+    def _p2p(self, spec: OpSpec, group: KnownGroup, args: tuple[Any, ...]) -> tuple[int, int, int, int]:
         """Peer (as a rank of the world, -1 for any), tag, turn in this channel, and no sequence number."""
         tag = args[spec.tag] & 0x7FFFFFFF  # type: ignore[index]
         place = args[spec.peer] if spec.peer is not None else -1
@@ -284,6 +238,26 @@ class Door:
             _put_time(memory, at + _DONE_AT, now)
             _put_time(memory, _PROGRESS_AT + 8, now)
 
+    def _stop(self, entry: tuple[int, int, bool], group: KnownGroup, spec: OpSpec, seq: int, frame: Any) -> None:
+        """Hold the call for as long as somebody wants that; its time begins when it is let go on."""
+        at, memory = entry[0], self.box.memory
+        call = AtDoor(spec.name, seq, group.identity, frame)
+        if not self.gate.stops(call):
+            return
+        memory[at + _STATE_AT] = _HELD
+        try:
+            self.gate.wait(call)
+        except BaseException:  # it will not be made
+            memory[at + _STATE_AT] = _ENTERED
+            self._finish(entry, _REFUSED)
+            if seq:
+                group.returned.append(seq)
+            raise
+        now = time.monotonic_ns()
+        _put_time(memory, at + layout.CALL_ENTERED_AT, now)
+        _put_time(memory, _PROGRESS_AT + 8, now)
+        memory[at + _STATE_AT] = _ENTERED
+
     def _new_site(self, frame: Any) -> int:
         code, caller = frame.f_code, frame.f_back
         told = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
@@ -296,7 +270,7 @@ class Door:
             self._sites[id(code), frame.f_lasti, caller and caller.f_lasti] = (site, code)
         return site
 
-    def _mismatch(self, group: _KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]) -> None:
+    def _mismatch(self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]) -> None:
         """Peers announced another call for the same place in the sequence: stop, or warn."""
         number = entry[1]
         peers = [group.ranks[place] for place in places]
@@ -308,8 +282,8 @@ class Door:
                 lines.append(f"rank {rank} called {theirs.signature} at {theirs.site}")
         me = f"rank {dist.get_rank()} called {mine.signature} at {mine.site}" if mine else "this rank"
         what = f"the ranks disagree on collective #{seq} of {list(group.ranks)}: " + "; ".join([me, *lines])
-        self.box.event("fence", {"call": number, "peers": peers, "seq": seq, "fence": self.fence})
-        if self.fence == "warn":
+        self.box.event("fence", {"call": number, "peers": peers, "seq": seq, "fence": self.groups.fence})
+        if self.groups.fence == "warn":
             print(f"ddpnb: fence: {what}", file=sys.stderr, flush=True)
             return
         self._finish(entry, _FENCED)
@@ -336,7 +310,7 @@ class Door:
                 self._loosen()
             entry = pending.pop(work, None) or p2p_works.get(work)
             if entry is None:
-                return wait(work) if timeout is None else wait(work, timeout)
+                return self._plain_wait(wait, work, timeout)
             at = entry[0]
             if timeout is not None:
                 milliseconds = max(1, int(timeout.total_seconds() * 1000)) & 0x7FFFFFFF
@@ -344,8 +318,11 @@ class Door:
             memory[at + _STATE_AT] = _WAITING
             try:
                 result = wait(work) if timeout is None else wait(work, timeout)
-            except BaseException:
+            except BaseException as error:
                 finish(entry, _FAILED)
+                told = self.release.told(error)
+                if told is not error:
+                    raise told from None
                 raise
             # On a CUDA device wait() only orders streams: the call may still be in flight.
             if entry[2] or work.is_completed():
@@ -357,6 +334,11 @@ class Door:
 
         watched_wait.__doc__ = wait.__doc__
         return watched_wait
+
+    def _plain_wait(self, wait: Callable[..., Any], work: Any, timeout: timedelta | None) -> Any:
+        """Wait for a work of which nothing is recorded."""
+        with self.release.telling():
+            return wait(work) if timeout is None else wait(work, timeout)
 
     def _loosen(self) -> None:
         """Let go of sends and receives: from now on their callers alone hold them."""

@@ -14,8 +14,10 @@ from typing import Any
 
 from ddpnb.engine import threads
 from ddpnb.engine.door import Door
+from ddpnb.engine.evaluation import evaluate
 from ddpnb.engine.replicas import Replicas
 from ddpnb.engine.wire import REPLY, REQUEST, VALUES
+from ddpnb.model.holds import Hold
 
 
 class Hotline:
@@ -24,9 +26,20 @@ class Hotline:
     def __init__(self, door: Door, replicas: Replicas) -> None:
         self._door = door
         self._replicas = replicas
+        #: where the variables of cells live
+        self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "snapshot": self._snapshot,
             "compare": lambda _: {"models": self._replicas.exact()},
+            "hold": self._hold,
+            "unhold": self._unhold,
+            "hurry": self._hurry,
+            "step": self._step,
+            "resume": self._resume,
+            "releasing": self._releasing,
+            "release": self._release,
+            "cut": lambda content: {"connections": self._door.release.cut(content["connections"])},
+            "evaluate": self._evaluate,
             "values": self._values,
             "trace": self._trace,
             "traced": lambda _: {"traced": {str(m): t for m, t in self._replicas.tracing.traced.items()}},
@@ -47,11 +60,46 @@ class Hotline:
         self._door.poll()
         words, wakes = threads.waits_on()
         return {
-            "stacks": threads.stacks(bool(content.get("locals", True))),
+            "gate": self._door.gate.state(),
+            "stacks": threads.stacks(bool(content.get("locals", True)), values=bool(content.get("values"))),
             "waits_on": words,
             "wakes_in_s": wakes,
             "monotonic_ns": time.monotonic_ns(),
         }
+
+    def _hold(self, content: dict[str, Any]) -> dict[str, Any]:
+        self._door.groups.unhurried(True)
+        if content.get("hold") is not None:
+            self._door.gate.hold(Hold.from_json(content["hold"]), keep=bool(content.get("keep")))
+        return {}
+
+    def _unhold(self, content: dict[str, Any]) -> dict[str, Any]:
+        self._door.gate.remove(Hold.from_json(content["hold"]))
+        return {}
+
+    def _hurry(self, _content: dict[str, Any]) -> dict[str, Any]:
+        self._door.groups.unhurried(False)
+        return {}
+
+    def _step(self, content: dict[str, Any]) -> dict[str, Any]:
+        self._door.gate.step(int(content["count"]))
+        return {}
+
+    def _resume(self, _content: dict[str, Any]) -> dict[str, Any]:
+        self._door.gate.resume()
+        return {}
+
+    def _release(self, content: dict[str, Any]) -> dict[str, Any]:
+        return {"connections": self._door.release.free(content["connections"])}
+
+    def _releasing(self, content: dict[str, Any]) -> dict[str, Any]:
+        self._door.release.ask(str(content["why"])[:500])
+        self._door.gate.wake()
+        return {}
+
+    def _evaluate(self, content: dict[str, Any]) -> dict[str, Any]:
+        expression, depth, timeout = str(content["expression"]), int(content["frame"]), float(content["timeout"])
+        return evaluate(expression, depth, timeout, self.namespace)
 
     def _values(self, content: dict[str, Any]) -> dict[str, Any]:
         raw = self._replicas.values(int(content["model"]), str(content["tensor"]), VALUES)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 MAX_LOCALS, MAX_TEXT = 40, 160
+_SHOWN, _READ = 1000, 1 << 20  # elements of a tensor that are shown, and of one whose norm is told
 
 # Types whose repr runs no code of the user's. Any other could take a lock that the hanging main
 # thread holds, and the hotline would hang with it.
@@ -49,15 +50,37 @@ def _describe_tensor(tensor: torch.Tensor) -> str:
     return text
 
 
-def describe_locals(frame: FrameType) -> dict[str, str]:
-    """The frame's own variables as short text; modules, functions and classes are left out."""
+def describe(value: Any, most: int) -> str:
+    """A value that somebody asked for: its own repr, at most so long; a large tensor by its shape and norm."""
+    if isinstance(value, torch.Tensor) and value.numel() > _SHOWN:
+        return _describe_tensor(value) + _norm(value)
+    text = repr(value)
+    return text if len(text) <= most else text[:most] + "…"
+
+
+def _norm(tensor: torch.Tensor) -> str:
+    """Its values in one number, where reading them waits for nothing and is quick."""
+    if tensor.device.type != "cpu" or not 1 < tensor.numel() <= _READ or tensor.is_complex() or tensor.is_quantized:
+        return ""
+    return f" norm {tensor.detach().to(torch.float64).norm().item():.6g}"
+
+
+def describe_locals(frame: FrameType, *, values: bool = False) -> dict[str, str]:
+    """The frame's own variables as short text; modules, functions and classes are left out.
+
+    Args:
+        frame: whose.
+        values: also tell the norm of tensors, so that two ranks' can be compared.
+    """
     bounded = _Bounded()
     found: dict[str, str] = {}
     for name, value in list(frame.f_locals.items()):
         if name.startswith("__") or isinstance(value, (ModuleType, FunctionType, BuiltinFunctionType, type)):
             continue
         try:
-            found[name[:80]] = bounded.repr1(value, bounded.maxlevel)
+            text = bounded.repr1(value, bounded.maxlevel)
+            plain = values and type(value) in (torch.Tensor, torch.nn.Parameter)
+            found[name[:80]] = text + _norm(value) if plain else text
         except Exception as error:
             found[name[:80]] = f"<{type(value).__name__}: {type(error).__name__}>"
         if len(found) == MAX_LOCALS:

@@ -40,6 +40,7 @@ class Phases(Hooks):
     def __init__(self, box: BlackBox, door: Door) -> None:
         super().__init__(box)
         self._door = door
+        self.lent = False  # the default group was made by the launcher's order, not by the script
 
     def install(self) -> None:
         for module in (c10d, dist):
@@ -48,6 +49,7 @@ class Phases(Hooks):
             self.replace(module, "destroy_process_group", self._destroy)
         self.replace(c10d, "rendezvous", self._rendezvous)
         self.replace(DistributedDataParallel, "__init__", self._wrap_model)
+        self.replace(torch.autograd, "backward", self._backward)
         self.after(torch, "set_num_threads", lambda _none, count: self.event("threads", {"threads": int(count)}))
         steps = Steps(self.box)
         steps.install()
@@ -63,7 +65,7 @@ class Phases(Hooks):
     def _introduce(self, group: Any) -> None:
         """Let the door see a group when it is made: identities count groups in this order."""
         try:
-            self._door.group(group)
+            self._door.groups.get(group)
         except Exception:
             self._door.detach()
 
@@ -90,7 +92,8 @@ class Phases(Hooks):
                 **versions(),
             }
             self.event("environment", environment())  # a script may have changed it
-            with self.span("init_process_group", facts) as span:
+            self._make_room()
+            with self.span("init_process_group", facts) as span, self._door.release.telling():
                 result = original(*args, **kwargs)
                 self._introduce(dist.group.WORLD)
                 span.learned = {"size": dist.get_world_size(), "as_rank": dist.get_rank()}
@@ -98,11 +101,18 @@ class Phases(Hooks):
 
         return init_process_group
 
+    def _make_room(self) -> None:
+        """A script that makes its own group gets it: the one that the launcher has made gives way."""
+        self._door.release.settle()
+        if self.lent and dist.is_initialized():
+            self.lent = False
+            end_groups()
+
     def _rendezvous(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def rendezvous(*args: Any, **kwargs: Any) -> Iterator[Any]:
             found = iter(original(*args, **kwargs))
             while True:
-                with self.span("store", {"url": str(args[0]) if args else ""}):
+                with self.span("store", {"url": str(args[0]) if args else ""}), self._door.release.telling():
                     one = next(found, None)
                 if one is None:
                     return
@@ -123,7 +133,7 @@ class Phases(Hooks):
                 "timeout_s": _seconds(args[0] if args else kwargs.get("timeout")),
                 "backend": str((args[1] if len(args) > 1 else kwargs.get("backend")) or ""),
             }
-            with self.span("new_group", facts):
+            with self.span("new_group", facts), self._door.release.telling():
                 group = original(ranks, *args, **kwargs)
                 if isinstance(group, dist.ProcessGroup):
                     self._introduce(group)
@@ -133,7 +143,7 @@ class Phases(Hooks):
 
     def _destroy(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
-            self._door.forget(args[0] if args else kwargs.get("group"))
+            self._door.groups.forget(args[0] if args else kwargs.get("group"))
             # Gloo's threads let go of the last call's tensors a moment after it is complete, and need the
             # interpreter for it (torch 2.13). If the group dies before, under the interpreter's lock, both
             # wait for ever. Seen under us on a busy machine; how often without us is not known.
@@ -143,6 +153,21 @@ class Phases(Hooks):
 
         return destroy_process_group
 
+    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """DDP waits for its collectives in here, in C++: a release that ends that wait is told as one."""
+        told = self._door.release.told
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            except RuntimeError as error:
+                released = told(error)
+                if released is not error:
+                    raise released from None
+                raise
+
+        return backward
+
     def _wrap_model(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(model: Any, *args: Any, **kwargs: Any) -> None:
             with self.span("model wrapped", {"wrapper": type(model).__name__}) as span:
@@ -150,6 +175,16 @@ class Phases(Hooks):
                 span.learned = {"parameters": sum(1 for _ in model.parameters())}
 
         return __init__
+
+
+def end_groups() -> None:
+    """End all process groups; what a start-up that failed has left would make the next one wait for ever.
+
+    Torch names groups by counting them, and takes that back only when it destroys a group that came to be.
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    c10d._world.group_count = 0
 
 
 def environment() -> dict[str, str]:

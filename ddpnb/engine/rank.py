@@ -17,11 +17,12 @@ from ddpnb.engine.data import Data
 from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.hotline import Hotline
-from ddpnb.engine.phases import Phases
+from ddpnb.engine.phases import Phases, end_groups
 from ddpnb.engine.replicas import Replicas
 from ddpnb.engine.training import Training
 from ddpnb.engine.wire import FOLDER
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
+from ddpnb.model.holds import Hold
 
 
 class Rank:
@@ -51,28 +52,45 @@ class Rank:
         gc.freeze()  # what is garbage here is so by its parent: a model's group would wait for threads that are not there
 
     def run(self, order: dict[str, Any], payload: bytes | None) -> Any:
-        """Run one script or function as the main program; returns the function's result.
+        """Run a script, a function or a cell as the main program; returns the function's result.
 
-        ``order``: run (number), fence, log, directory, environment, outcome (file for the ending)
-        and script and arguments, or the path on which a function's modules are found. How it ended
-        is written to the outcome file before the box says that the run is over, so whoever sees the
-        second finds the first.
+        ``order``: run (number), fence, log, directory, environment, outcome (file for the ending), holds,
+        and script and arguments, or cell (file with the lines), or for a function (the payload) the path
+        on which its modules are found. A script begins without a process group, a function with the one
+        that the launcher has made, if it has; a cell finds what the last one has left.
+
+        How it ended is written to the outcome file before the box says that the run is over, so whoever
+        sees the second finds the first.
         """
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        gc.collect()  # what the run before has left is not to be found by this one, nor in a fork of it
-        self.door.new_run(order["run"], order["fence"])
+        cell = "cell" in order
+        kept = dist.is_initialized() and (cell or (payload is not None and self.phases.lent))
+        if not kept:
+            self.clean()
+        self.door.new_run(order["run"], order["fence"], keep=kept)
         for hooks in self.hooks:
             hooks.new_run()
         self.replicas.begin(order["run"])
+        for hold, keep in order["holds"]:
+            self.door.gate.hold(Hold.from_json(hold), keep=keep)
         self.box.set_run(order["run"], RUN_ACTIVE)
-        code = script.script(order["script"], order["arguments"]) if payload is None else partial(_call, payload, order)
-        with script.like_a_process(order["log"], order["directory"], order["environment"]):
+        if payload is not None:
+            code = partial(_call, payload, order)
+        elif cell:
+            code = script.cell(order["cell"], self.hotline.namespace)
+        else:
+            code = script.script(order["script"], order["arguments"])
+        surroundings = (
+            script.like_a_prompt(order["log"])
+            if cell
+            else script.like_a_process(order["log"], order["directory"], order["environment"])
+        )
+        with surroundings:
             self.phases.environment()
-            ended = script.run(code)
+            ended = script.run(code, self.door.release)
             self.data.finish()
             if ended.ending["how"] != "raised":  # then a call that failed would look completed
                 self.door.drain(0.1)
+        self.door.gate.end_of_run()
         self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
         unfinished = order["outcome"] + ".part"
         with open(unfinished, "w") as file:
@@ -80,6 +98,12 @@ class Rank:
         os.replace(unfinished, order["outcome"])
         self.box.set_run(order["run"], RUN_ENDED)
         return ended.result
+
+    def clean(self) -> None:
+        """End the process group, and let go of what the run before has left."""
+        self.phases.lent = False
+        end_groups()
+        gc.collect()  # what is garbage is not to be found by the next run, nor in a fork of it
 
 
 current: Rank | None = None
@@ -98,7 +122,9 @@ def attach() -> None:
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()
-    start().hotline.register(shell.kernel)
+    rank = start()
+    rank.hotline.namespace = shell.user_ns  # what %px puts there, a cell of ours finds
+    rank.hotline.register(shell.kernel)
 
 
 def _call(payload: bytes, order: dict[str, Any]) -> Any:
@@ -108,6 +134,11 @@ def _call(payload: bytes, order: dict[str, Any]) -> Any:
     sys.path[:] = [*order["path"], *(folder for folder in sys.path if folder not in order["path"])]
     function, args = cloudpickle.loads(payload)
     return function(*args)
+
+
+def clean() -> None:
+    """Make this process ready for another run."""
+    start().clean()
 
 
 def run(order: dict[str, Any], payload: bytes | None = None) -> Any:

@@ -139,7 +139,7 @@ class Replicas(Hooks):
             if name in kwargs:
                 named[name] = kwargs[name]
         number, self._count = self._count, self._count + 1
-        known = self._door.group(group) if group is not None else None
+        known = self._door.groups.get(group) if group is not None else None
         tensors = tensors_of(module)
         self._save_model(number, "DistributedDataParallel", type(module).__name__, known, tensors, named)
 
@@ -376,7 +376,7 @@ class Replicas(Hooks):
             return []
         names = names_from_frames(parameters)
         named = [(names.get(id(p), f"parameter {number}"), p) for number, p in enumerate(parameters)]
-        known = self._door.group(dist.group.WORLD)
+        known = self._door.groups.get(dist.group.WORLD)
         number, self._adopted = UNWRAPPED + self._adopted, self._adopted + 1
         tensors = facts_of(specs(named, []))
         self._save_model(number, "", type(optimizer).__name__, known, tensors, {"sharded": sharded})

@@ -7,6 +7,7 @@ joined, what the script registered with ``atexit`` is called, files are flushed,
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import atexit
 import builtins
@@ -28,8 +29,9 @@ from typing import Any
 import torch
 
 from ddpnb.engine.locals import describe_locals
+from ddpnb.engine.release import Release
 from ddpnb.engine.sites import is_user_file
-from ddpnb.errors import CollectiveMismatch
+from ddpnb.errors import CollectiveMismatch, Released
 
 
 @dataclass
@@ -40,18 +42,19 @@ class Ended:
     result: Any = None
 
 
-def run(code: Callable[[], Any]) -> Ended:
+def run(code: Callable[[], Any], release: Release) -> Ended:
     """Call ``code`` as the main program and say how it ended. Never raises."""
     pid = os.getpid()
     result, how, status, failure, left = None, "finished", 0, None, None
     try:
-        result = code()
+        with release.inside():
+            result = code()
     except SystemExit as error:
         status = _status_of(error)
         how = "exited"
         left = error
     except BaseException as error:  # KeyboardInterrupt is the user's own here
-        failure = error
+        failure = release.told(error)
         how, status = "raised", 1
     if os.getpid() != pid:
         _leave_child(status, failure)
@@ -99,9 +102,14 @@ def _describe(error: BaseException) -> dict[str, Any]:
     told = traceback.TracebackException(type(error), error, trace)
     # The user's traceback is shown as the user's: our frames are left out.
     told.stack = traceback.StackSummary.from_list(f for f in told.stack if not f.filename.startswith(_OWN))
-    # Where the fence stopped a call, the diagnosis tells the rest.
-    fenced = isinstance(error, CollectiveMismatch)
-    text = f"ddpnb: fence: {error.what}\n" if fenced else "".join(told.format())
+    # Where the fence stopped a call, the diagnosis tells the rest; a release was asked for.
+    if isinstance(error, CollectiveMismatch):
+        text = f"ddpnb: fence: {error.what}\n"
+    elif isinstance(error, Released):
+        place = next((f" It stood at {f['file']}:{f['line']}." for f in reversed(frames) if f["user"]), "")
+        text = f"ddpnb: {error.what}{place}\n"
+    else:
+        text = "".join(told.format())
     return {
         "exception": type(error).__name__,
         "message": str(error)[:4000],
@@ -114,6 +122,8 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
     found = []
     for frame, line in traceback.walk_tb(trace):
         path = frame.f_code.co_filename
+        if path.startswith(_OWN):
+            continue
         entry: dict[str, Any] = {
             "file": path,
             "line": line,
@@ -152,6 +162,36 @@ def script(path: str, arguments: list[str]) -> Callable[[], None]:
         exec(program, module.__dict__)
 
     return main
+
+
+def cell(path: str, namespace: dict[str, Any]) -> Callable[[], None]:
+    """The lines of ``path`` in a namespace that lives on; a last expression is shown as at a prompt."""
+
+    def main() -> None:
+        with io.open_code(path) as file:
+            tree = ast.parse(file.read(), path)
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
+        exec(compile(tree, path, "exec", dont_inherit=True), namespace)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), path, "eval", dont_inherit=True), namespace)  # noqa: S307 (the user's own)
+            if value is not None:
+                print(repr(value))
+
+    return main
+
+
+@contextmanager
+def like_a_prompt(log: str) -> Iterator[None]:
+    """Inside, standard output and error go to ``log``, and an interrupt is the user's; all else is left as it is."""
+    handler = signal.getsignal(signal.SIGINT)
+    with _output_to(log), _no_event_loop():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

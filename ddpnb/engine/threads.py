@@ -45,7 +45,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-def described(frames: Iterable[FrameType], with_locals: bool) -> list[dict[str, Any]]:
+def described(frames: Iterable[FrameType], with_locals: bool, *, values: bool = False) -> list[dict[str, Any]]:
     """Of frames, innermost first, what is told of them, outermost first; those that lead to the user's script are left out."""
     found: list[dict[str, Any]] = []
     for frame in islice(frames, MAX_FRAMES):
@@ -60,13 +60,13 @@ def described(frames: Iterable[FrameType], with_locals: bool) -> list[dict[str, 
             "user": user,
         }
         if user and with_locals:
-            entry["locals"] = describe_locals(frame)
+            entry["locals"] = describe_locals(frame, values=values)
         found.append(entry)
     return found[::-1]
 
 
-def stacks(with_locals: bool = True) -> list[dict[str, Any]]:
-    """All threads but the one that asks."""
+def stacks(with_locals: bool = True, *, values: bool = False) -> list[dict[str, Any]]:
+    """All threads but the one that asks; ``values``: with the norms of tensors."""
     named = {thread.ident: thread for thread in threading.enumerate()}
     main = threading.main_thread().ident
     asking = threading.get_ident()
@@ -81,7 +81,7 @@ def stacks(with_locals: bool = True) -> list[dict[str, Any]]:
                 "thread": thread.name if thread else f"thread {ident}",
                 "native_id": ident >> 6 & 0xFFFFFFFF,
                 "main": ident == main,
-                "frames": described(frames_of(ident), with_locals),
+                "frames": described(frames_of(ident), with_locals, values=values),
             }
         )
     return found

@@ -18,3 +18,10 @@ def run(order: dict[str, Any], payload: bytes | None = None) -> Any:
     from ddpnb.engine import rank
 
     return rank.run(order, payload)
+
+
+def clean() -> None:
+    """What a launcher calls on an engine whose last run failed: see ``engine.rank.Rank.clean``."""
+    from ddpnb.engine import rank
+
+    rank.clean()

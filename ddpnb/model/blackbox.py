@@ -49,6 +49,7 @@ CALL = struct.Struct("<QIIIIIIiiIIQQQ")
 CALL_SIZE = 72
 CALL_STATE_AT = 24  # within a record: state, timeout, time when done
 CALL_TIMEOUT_AT = 40
+CALL_ENTERED_AT = 48
 CALL_DONE_AT = 64
 # number + 1, name string, facts string, state, end-facts string, began, ended
 PHASE = struct.Struct("<QIIIIQQ")
@@ -233,7 +234,11 @@ class News:
         for number in range(oldest, status.calls):
             self._open[number] = None
         self._next_call = max(self._next_call, status.calls)
-        found = [call for call in self._reader.these(sorted(self._open)) if call.state is not self._open[call.number]]
+        found = [
+            call
+            for call in self._reader.these(sorted(self._open))
+            if call.state is not self._open[call.number] and call.state is not CallState.HELD  # it has not begun
+        ]
         for call in found:
             if call.state.in_flight:
                 self._open[call.number] = call.state

@@ -18,6 +18,7 @@ class CallState(IntEnum):
     FENCED = 6  # the fence stopped it before the backend saw it
     REFUSED = 7  # the backend refused its arguments: no peer has seen it
     DROPPED = 8  # a send or receive whose Work was thrown away before anybody waited for it
+    HELD = 9  # somebody stopped the rank before it: the backend will see it when it is let go on
 
     @property
     def in_flight(self) -> bool:
@@ -25,7 +26,7 @@ class CallState(IntEnum):
 
     @property
     def seen_by_peers(self) -> bool:
-        return self not in (CallState.FENCED, CallState.REFUSED)
+        return self not in (CallState.FENCED, CallState.REFUSED, CallState.HELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +183,10 @@ class Call:
 
 
 P2P_OPS = frozenset({"send", "recv", "recv_any_source"})
+#: all operations that pass the door, by the names that findings give them (those of ``engine.signatures``)
+OPERATIONS = (
+    "all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "all_gather", "all_gather_into_tensor",
+    "all_gather_coalesced", "all_gather_into_tensor_coalesced", "gather", "scatter", "reduce_scatter",
+    "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "all_to_all", "all_to_all_single", "barrier",
+    "monitored_barrier", "send", "recv", "recv_any_source",
+)  # fmt: skip

@@ -18,6 +18,7 @@ HEADLINES = {
     "crash": "crash: a rank failed",
     "divergence": "divergence: it completed, but the ranks did not agree",
 }
+_CELL = re.compile(r"/[\w./-]*/ddpnb-\d+-\w+/(?=cell\d+\.py)")  # the world's own folder
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 
 
@@ -33,8 +34,9 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def relative(text: str) -> str:
-    """Paths below the working directory without it: what an editor and a reader want."""
+    """Paths below the working directory without it: what an editor and a reader want; a cell by its name alone."""
     here = os.getcwd()
+    text = _CELL.sub("", text)
     return text.replace(here + os.sep, "") if len(here) > 1 else text
 
 

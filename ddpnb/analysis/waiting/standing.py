@@ -21,12 +21,16 @@ class Kind(Enum):
     ELSEWHERE = "blocked elsewhere"
     FROZEN = "frozen"
     COMPUTING = "computing"
+    HELD = "held"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One rank's place. ``site`` is the innermost line of the user's code where it is."""
+    """One rank's place. ``site`` is the innermost line of the user's code where it is.
+
+    ``call`` is what it waits in, ``held`` what somebody stopped it before: it may come at any time.
+    """
 
     rank: int
     kind: Kind
@@ -34,6 +38,7 @@ class Standing:
     call: Call | None = None
     phase: Phase | None = None
     site: Site = NO_SITE
+    held: Call | None = None
 
     @property
     def idle_s(self) -> float:
@@ -50,6 +55,9 @@ class Standing:
         return wakes is None or wakes > 2 * patience
 
 
+_THREADS = 16  # so many calls, begun at once in as many threads, may stand at the door behind one that is held
+
+
 def standings(recording: Recording) -> dict[int, Standing]:
     return {rank: _standing(record) for rank, record in recording.ranks.items()}
 
@@ -62,6 +70,9 @@ def _standing(record: RankRecord) -> Standing:
         return Standing(rank, Kind.UNKNOWN, record)
     if process.activity == "stopped":
         return Standing(rank, Kind.FROZEN, record, site=last_site(record))
+    held = next((call for call in reversed(record.calls[-_THREADS:]) if call.state is CallState.HELD), None)
+    if held is not None:
+        return Standing(rank, Kind.HELD, record, site=_call_site(record, held), held=held)
     call = _waited_for(record)
     if call is not None:
         return Standing(rank, Kind.CALL, record, call=call, site=_call_site(record, call))

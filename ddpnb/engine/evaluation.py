@@ -1,0 +1,53 @@
+"""An expression, evaluated in a frame of the user's while the rank is held or hangs there."""
+
+from __future__ import annotations
+
+import threading
+from _thread import get_ident
+from typing import Any
+
+from ddpnb.engine.locals import describe
+from ddpnb.engine.sites import frames_of, is_user_file
+
+MAX_TEXT = 4000
+_PLAIN = (type(None), bool, int, float, str)
+
+
+def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Evaluate in the ``depth``-th user frame of the main thread, from the innermost; at the prompt, in ``namespace``.
+
+    It runs in a thread of its own: what waits for a hung device or for a lock must not take the
+    hotline with it.
+
+    Returns:
+        ``text`` (its repr, or a description of a tensor), ``value`` where it is plain, ``where``; or ``error``.
+    """
+    frames = [
+        frame for frame in frames_of(threading.main_thread().ident or 0) if is_user_file(frame.f_code.co_filename)
+    ]
+    where = ""
+    names = namespace
+    if frames:
+        if depth >= len(frames):
+            return {"error": f"there is no frame {depth}: the rank stands in {len(frames)} of the user's."}
+        frame = frames[depth]
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        names = {**frame.f_globals, **frame.f_locals}  # one namespace: a comprehension sees the locals too
+        del frame
+    frames.clear()
+    told: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            value = eval(compile(expression, "<expression>", "eval"), names)  # noqa: S307 (the user's own)
+            plain = {"value": value} if type(value) in _PLAIN and len(str(value)) <= MAX_TEXT else {}
+            told.update(plain, text=describe(value, MAX_TEXT))
+        except BaseException as error:
+            told["error"] = f"{type(error).__name__}: {error}"[:500]
+
+    thread = threading.Thread(target=work, name=f"ddpnb evaluation {get_ident()}", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if thread.is_alive():
+        return {"where": where, "error": f"no answer within {timeout:g} s; it goes on in a thread of its own."}
+    return {"where": where, **told}

@@ -1,0 +1,151 @@
+"""Release: a rank that waits for others is given back to its user, with an exception in the user's frame.
+
+Nothing in torch frees a thread from a wait of gloo or of the store (2.13: signals, ``abort()`` and
+``shutdown()`` do not). What does is to shut the connections down on which it waits; the call then
+fails within milliseconds, and its error is told as what it is: a release. A rank that waits for
+something else (a lock, a queue, a sleep) gets the exception from a signal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ddpnb.errors import Released
+
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+#: told to the main thread alone; nobody else uses the real-time signals of a training
+SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+_TELL = ("door.py", "gate.py", "phases.py")
+_HINT = "The process and its variables live on: world.rebuild() gives it a fresh process group."
+
+
+class Release:
+    """What was asked of this rank, and the exceptions that come of it. There is one, made with the rank."""
+
+    def __init__(self) -> None:
+        #: why; empty while nobody has asked. A list: the door keeps it at hand
+        self.wanted: list[str] = []
+        self._inside = False  # the main thread runs the user's code
+        self._raised = False  # one request, one exception out of nothing
+        signal.signal(SIGNAL, self._on_signal)
+
+    def ask(self, why: str) -> None:
+        """From here on, what fails is told as a release; the ranks that share connections are all told first.
+
+        Args:
+            why: in words, for the exception.
+        """
+        self._raised = False
+        self.wanted[:] = [why]
+
+    def free(self, connections: Sequence[Any]) -> int:
+        """Free the main thread from whatever it waits for; called from another one.
+
+        Args:
+            connections: the sockets to shut down, as ``[fd, own address, other address]``.
+
+        Returns:
+            how many were shut down.
+        """
+        _abort_nccl()
+        count = sum(map(_shut, connections))
+        signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
+        return count
+
+    def cut(self, connections: Sequence[Any]) -> int:
+        """Shut connections down of a group that is about to be destroyed, and of which calls may be left in flight."""
+        return sum(map(_shut, connections))
+
+    def clear(self) -> None:
+        """A new group or a new run: what was asked concerns it no more."""
+        self.wanted.clear()
+
+    def settle(self) -> None:
+        """A new group is about to be made: whoever has had the exception and goes on is free again."""
+        if self._raised:
+            self.wanted.clear()
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Around something that waits: its failure is told as the release that it is for."""
+        try:
+            yield
+        except BaseException as error:
+            told = self.told(error)
+            if told is not error:
+                raise told from None
+            raise
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Around the user's code: outside of it nothing is raised out of nothing."""
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+
+    def told(self, error: BaseException) -> BaseException:
+        """The error as the user should see it: what fails for the sake of a release is the release."""
+        if not self.wanted or isinstance(error, Released) or not isinstance(error, (RuntimeError, OSError)):
+            return error
+        self._raised = True
+        return self.exception().with_traceback(error.__traceback__)
+
+    def exception(self) -> Released:
+        self._raised = True
+        return Released(f"{self.wanted[0] if self.wanted else 'released'}.", _HINT)
+
+    def _on_signal(self, _number: int, frame: FrameType | None) -> None:
+        if not self.wanted or self._raised or not self._inside or _in_our_hands(frame):
+            return
+        raise self.exception()
+
+
+def _in_our_hands(frame: FrameType | None) -> bool:
+    """Whether the main thread is in a hook of ours that tells a release by itself, or in the midst of our own work."""
+    if frame is None or frame.f_code.co_filename.startswith(_OWN):
+        return True
+    while frame is not None and not frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame is None or os.path.basename(frame.f_code.co_filename) in _TELL
+
+
+def _shut(connection: Any) -> int:
+    """Shut one connection down, if the descriptor still is that connection."""
+    fd, own, other = connection
+    try:
+        copy = socket.socket(fileno=os.dup(fd))
+    except OSError:
+        return 0
+    with copy:
+        try:
+            if _address(copy.getsockname()) != tuple(own) or _address(copy.getpeername()) != tuple(other):
+                return 0
+            copy.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return 0
+    return 1
+
+
+def _address(name: tuple[Any, ...]) -> tuple[str, int]:
+    return str(name[0]).removeprefix("::ffff:"), int(name[1])
+
+
+def _abort_nccl() -> None:
+    """NCCL's own way to free its waits. Not yet run on GPUs."""
+    if not torch.cuda.is_available() or not dist.is_initialized() or not dist.is_nccl_available():
+        return
+    abort = getattr(dist.distributed_c10d, "_abort_process_group", None)
+    if abort is not None and "nccl" in str(dist.get_backend()).lower():
+        threading.Thread(target=abort, name="ddpnb abort", daemon=True).start()

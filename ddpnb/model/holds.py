@@ -1,0 +1,83 @@
+"""Holds: before which collectives a rank is to stop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ddpnb.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Stop before a call that fits all that is given; without any condition, before every call.
+
+    Args:
+        before: operations, as findings name them (``all_reduce``, ``broadcast``, ``send`` ...).
+        seq: the call's number in its group, from 1.
+        site: where the call stands: ``train.py``, ``train.py:91``, or the name of a function.
+        group: label, local name or members (``0,2``) of a process group.
+        when: an expression, evaluated in the user's frame that makes the call: ``"step == 5"``.
+    """
+
+    before: tuple[str, ...] = ()
+    seq: int | None = None
+    site: str = ""
+    group: str = ""
+    when: str = ""
+
+    def __post_init__(self) -> None:
+        if self.seq is not None and (not isinstance(self.seq, int) or self.seq < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"seq must be a whole number from 1, not {self.seq!r}.")
+        if self.when:
+            check_expression(self.when)
+
+    @property
+    def anything(self) -> bool:
+        return not (self.before or self.seq or self.site or self.group or self.when)
+
+    def __str__(self) -> str:
+        parts = ["before " + (" or ".join(self.before) if self.before else "every call")]
+        parts += [f"#{self.seq}"] if self.seq else []
+        parts += [f"at {self.site}"] if self.site else []
+        parts += [f"in group {self.group}"] if self.group else []
+        parts += [f"when {self.when}"] if self.when else []
+        return " ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"seq": self.seq, "site": self.site, "group": self.group, "when": self.when}
+        return {"before": list(self.before), **told}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Hold:
+        seq = value.get("seq")
+        return cls(
+            tuple(str(op) for op in value.get("before", ())),
+            int(seq) if seq is not None else None,
+            *(str(value.get(name, "")) for name in ("site", "group", "when")),
+        )
+
+
+def check_expression(text: str) -> None:
+    """Refuse what is no expression.
+
+    Raises:
+        UsageError: with what Python says of it.
+    """
+    try:
+        compile(text, "<expression>", "eval")
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(
+            f"{text!r} is no expression: {getattr(error, 'msg', None) or error}.",
+            "Statements are run with world.execute().",
+        ) from None
+
+
+def site_fits(pattern: str, file: str, line: int, function: str) -> bool:
+    """Whether a place is meant by ``train.py``, ``src/train.py:91`` or ``main``."""
+    path, _, number = pattern.rpartition(":") if re.search(r":\\d+$", pattern) else (pattern, "", "")
+    if number and int(number) != line:
+        return False
+    return file == path or file.endswith("/" + path) or (not number and function == path)

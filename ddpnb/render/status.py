@@ -1,0 +1,70 @@
+"""What the ranks are doing, and their variables side by side, as text and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from ddpnb.analysis.frames import SideBySide
+from ddpnb.analysis.status import RankStatus
+from ddpnb.render.text import printable, relative
+
+_WIDEST = 60  # characters of a value in a column
+_ROWS = 40
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of text, as wide as they must be."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def html_table(rows: Sequence[Sequence[str]], label: str, marked: Sequence[bool] = ()) -> str:
+    """A table for a notebook, the first row its head; everything is escaped."""
+    head = "".join(f'<th scope="col" style="text-align:left">{escape(cell)}</th>' for cell in rows[0])
+    body = "".join(
+        f"<tr{_MARK if marked and marked[number] else ''}>"
+        + "".join(f'<td style="text-align:left"><code>{escape(cell)}</code></td>' for cell in row)
+        + "</tr>"
+        for number, row in enumerate(rows[1:])
+    )
+    return f'<table aria-label="{escape(label)}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+_MARK = ' style="font-weight:600"'
+
+
+def status_rows(ranks: Sequence[RankStatus]) -> list[list[str]]:
+    """A row per rank, after a head."""
+    rows = [[str(one.rank), one.state, _plain(one.doing), str(one.steps)] for one in ranks]
+    return [["rank", "state", "doing", "steps"], *rows]
+
+
+def side_by_side_rows(found: SideBySide) -> list[list[str]]:
+    """A row per variable, after a head: a mark where it differs, its name, its value on each rank."""
+    ranks = list(found.sites)
+    head = ["", found.function, *(f"rank {rank}" for rank in ranks)]
+    lines = ["≠" if len({site.line for site in found.sites.values()}) > 1 else "", "(line)"]
+    rows = [[*lines, *(str(found.sites[rank].line) for rank in ranks)]]
+    for row in found.rows[:_ROWS]:
+        values = [_cut(row.values.get(rank, "(not set)")) for rank in ranks]
+        rows.append(["≠" if row.differs else "", _cut(row.name), *values])
+    return [head, *rows]
+
+
+def side_by_side_notes(found: SideBySide) -> list[str]:
+    notes = [f"rank {rank}: {_plain(where)}" for rank, where in found.absent.items()]
+    if len(found.rows) > _ROWS:
+        notes.append(f"and {len(found.rows) - _ROWS} more variables")
+    return notes
+
+
+def _cut(text: str) -> str:
+    shown = _plain(text)
+    return shown if len(shown) <= _WIDEST else shown[:_WIDEST] + "…"
+
+
+def _plain(text: str) -> str:
+    return relative(printable(text)).replace("\n", " ")
