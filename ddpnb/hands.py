@@ -207,7 +207,15 @@ class Hands:
         """What every rank is doing, in a line each."""
         with self._lock:
             self._check_open()
-            return WorldStatus(status(self._look()))
+            starting = self._starting()
+            found = status(self._look())
+        return WorldStatus(
+            tuple(RankStatus(o.rank, "starting", starting[o.rank]) if o.rank in starting else o for o in found)
+        )
+
+    def _starting(self) -> dict[int, str]:
+        """Ranks that are in a step of start-up, and what they do there."""
+        raise NotImplementedError
 
     def evaluate(
         self, expression: str, *, ranks: int | Iterable[int] | None = None, frame: int = 0, timeout: float = 5.0

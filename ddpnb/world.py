@@ -27,8 +27,10 @@ from ddpnb.engine import wire
 from ddpnb.errors import UsageError, WorldError
 from ddpnb.hands import Hands, Holding
 from ddpnb.model.recording import Recording
+from ddpnb.model.startup import STEPS
 from ddpnb.progress import Progress
 from ddpnb.run import Run
+from ddpnb.startup import Startup
 from ddpnb.watch import Observer
 
 FENCES = ("raise", "warn", "off")
@@ -100,6 +102,7 @@ class World(Hands):
         self._last: Run | None = None
         self._number = 0
         self._in_run: dict[int, Run] = {}  # the run that each rank's process was last in
+        self._startup: Startup | None = None
         self._held: list[tuple[Holding, bool]] = []
         self._lock = threading.RLock()
         self._closed = False
@@ -275,17 +278,69 @@ class World(Hands):
         return run
 
     def _busy(self) -> list[int]:
-        return [rank for rank, run in sorted(self._in_run.items()) if run.endings[rank] is None]
+        in_run = [rank for rank, run in self._in_run.items() if run.endings[rank] is None]
+        return sorted({*in_run, *(self._startup.busy() if self._startup is not None else [])})
+
+    # -- start-up
+
+    def init(self, timeout: float = 1800.0) -> Startup:
+        """Begin a start-up in steps, from the environment to the first step of an optimizer, each when you want it.
+
+        The process group that comes of it serves functions and cells; a script makes its own.
+
+        Args:
+            timeout: seconds, the time-out of the store and of the group.
+
+        Raises:
+            WorldError: the world is closed, or a rank is dead or in a run.
+        """
+        with self._lock:
+            self._check_open()
+            dead = [rank for rank in range(self.size) if not self._alive(rank)]
+            if dead:
+                raise WorldError(f"{phrases.ranks(dead, True)} is dead.", f"world.restart({dead[0]}) replaces it.")
+            self._check_free(range(self.size))
+            left = self._not_cleaned(range(self.size))
+            if left:
+                self.restart(left)
+            number = self._number = self._number + 1
+            port = self._new_port()
+            folder = os.path.join(self._folder, f"run{number}")
+            os.makedirs(folder, exist_ok=True)
+            order = {"run": number, "fence": self.fence, "backend": self.plan.backend, "timeout": timeout}
+            begun = [self._engines.call(rank, wire.start_up, order) for rank in range(self.size)]
+            for answer in begun:
+                answer.get(timeout=_CLEAN_S * 4)
+
+            def make(rank: int, step: str) -> Any:
+                told = {"step": step, "log": os.path.join(folder, f"rank{rank}.log")}
+                told |= {"environment": self._environment(rank, port)}
+                return self._engines.call(rank, wire.start_up, order | told)
+
+            self._startup = Startup(self.size, make, self._alive)
+            self._in_run.clear()
+            return self._startup
+
+    def rebuild(self, timeout: float = 30.0) -> Startup:
+        """Give the ranks a fresh process group, after a release or at any other time, in the same processes.
+
+        Models of cells that are wrapped in ``DistributedDataParallel`` around the default group are given
+        the new one. Groups of ``new_group()`` must be made anew.
+
+        Args:
+            timeout: seconds that it may take.
+
+        Raises:
+            WorldError: a rank is dead or in a run, or the group did not come to be.
+        """
+        startup = self.init().run("first barrier", timeout)
+        if startup.state.stopped_at in STEPS[: STEPS.index("first barrier") + 1]:
+            raise WorldError(f"the group did not come to be: {'; '.join(startup.notes())}.", "world.restart() helps.")
+        return startup
 
     def _make_room(self, ranks: Sequence[int], *, cell: bool = False) -> None:
         """Before a run: no rank may be in an earlier one; dead ones are replaced, and what a failed run left is ended."""
-        busy = [rank for rank in self._busy() if rank in ranks]
-        if busy:
-            run = self._in_run[busy[0]]
-            raise WorldError(
-                f"{phrases.ranks(busy, True)} {phrases.verb(busy, 'is', 'are')} still in run {run.number} ({run.outcome}).",
-                "Look at it with world.snapshot(); world.release() frees these ranks, world.restart() replaces them.",
-            )
+        self._check_free(ranks)
         for run in {self._in_run[rank] for rank in ranks if rank in self._in_run}:
             run.wait(10)
         dead = [rank for rank in ranks if not self._alive(rank)]
@@ -294,6 +349,17 @@ class World(Hands):
         spoilt = self._spoilt()
         if not cell and spoilt:
             self.restart(self._not_cleaned(spoilt))
+
+    def _check_free(self, ranks: Iterable[int]) -> None:
+        busy = [rank for rank in self._busy() if rank in ranks]
+        if not busy:
+            return
+        run = self._in_run.get(busy[0])
+        what = f"run {run.number} ({run.outcome})" if run is not None else "start-up"
+        raise WorldError(
+            f"{phrases.ranks(busy, True)} {phrases.verb(busy, 'is', 'are')} still in {what}.",
+            "Look at it with world.snapshot(); world.release() frees these ranks, world.restart() replaces them.",
+        )
 
     def _spoilt(self) -> list[int]:
         """Ranks that cannot serve another run as they are: dead, still in one, or left over from one that failed.
@@ -352,6 +418,12 @@ class World(Hands):
         """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""
         return self._asked(values=False)
 
+    def _starting(self) -> dict[int, str]:
+        if self._startup is None:
+            return {}
+        sentences = self._startup.sentences()
+        return {rank: sentences[rank] for rank in self._startup.busy()}
+
     def _look(self) -> Recording:
         if self._in_run and self._last is not None:
             return self._last.observer.record(ask=False)
@@ -366,7 +438,7 @@ class World(Hands):
 
     @contextmanager
     def _runs_released(self) -> Iterator[None]:
-        runs = {self._in_run[rank] for rank in self._busy()}
+        runs = {self._in_run[rank] for rank in self._busy() if rank in self._in_run}
         for run in runs:
             run.settle(released=True)
         yield

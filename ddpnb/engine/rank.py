@@ -18,7 +18,9 @@ from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.hotline import Hotline
 from ddpnb.engine.phases import Phases, end_groups
+from ddpnb.engine.rebind import Orphans
 from ddpnb.engine.replicas import Replicas
+from ddpnb.engine.startup import Startup
 from ddpnb.engine.training import Training
 from ddpnb.engine.wire import FOLDER
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
@@ -39,6 +41,8 @@ class Rank:
         self.data = Data(self.box)
         self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
         self.hotline = Hotline(self.door, self.replicas)
+        self.startup = Startup(self.phases, self.door.release)
+        self.orphans = Orphans()
         self.door.open()
         for hooks in self.hooks:
             hooks.install()
@@ -99,9 +103,30 @@ class Rank:
         self.box.set_run(order["run"], RUN_ENDED)
         return ended.result
 
+    def start_up(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Begin a start-up in steps, or make one of them; see ``engine.startup``.
+
+        ``order``: run (number), fence, log, and step (name) with what it needs, or none to begin.
+        """
+        if "step" not in order:
+            self.clean()
+            self.door.new_run(order["run"], order["fence"])
+            self.box.set_run(order["run"], RUN_ACTIVE)
+            return {}
+        with script.like_a_prompt(order["log"]), self.door.release.inside():
+            told = self.startup.step(order["step"], order)
+        if order["step"] == "process group" and told["state"] == "done":
+            count = len(self.orphans)
+            troubles = self.orphans.adopt()
+            told["facts"] |= {"models kept": count - len(troubles)} if count else {}
+            told["facts"] |= {"troubles": troubles} if troubles else {}
+        return told
+
     def clean(self) -> None:
-        """End the process group, and let go of what the run before has left."""
+        """End the process group, and let go of what the run before has left. Models of cells live on."""
         self.phases.lent = False
+        self.startup.begin()
+        self.orphans.remember()
         end_groups()
         gc.collect()  # what is garbage is not to be found by the next run, nor in a fork of it
 
@@ -139,6 +164,11 @@ def _call(payload: bytes, order: dict[str, Any]) -> Any:
 def clean() -> None:
     """Make this process ready for another run."""
     start().clean()
+
+
+def start_up(order: dict[str, Any]) -> dict[str, Any]:
+    """Begin a start-up in steps, or make one of them."""
+    return start().start_up(order)
 
 
 def run(order: dict[str, Any], payload: bytes | None = None) -> Any:

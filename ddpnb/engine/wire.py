@@ -25,3 +25,10 @@ def clean() -> None:
     from ddpnb.engine import rank
 
     rank.clean()
+
+
+def start_up(order: dict[str, Any]) -> dict[str, Any]:
+    """What a launcher calls on an engine for each step of start-up: see ``engine.rank.Rank.start_up``."""
+    from ddpnb.engine import rank
+
+    return rank.start_up(order)

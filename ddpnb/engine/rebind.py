@@ -1,0 +1,61 @@
+"""Models that were wrapped around a process group that is gone, given the new one.
+
+``DistributedDataParallel`` can be pickled, and makes itself anew around the default group when it is
+read back (``__setstate__``): its parameters, settings and hooks stay. That is done here in place.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+_OF_A_GROUP = ("process_group", "reducer", "logger")
+
+
+class Orphans:
+    """The wrapped models of the default group, remembered while there is none."""
+
+    def __init__(self) -> None:
+        self._models: list[weakref.ref[Any]] = []
+
+    def remember(self) -> None:
+        """Before the default group is destroyed."""
+        if not dist.is_initialized():
+            return
+        group = dist.group.WORLD
+        found = [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)]
+        known = {id(one()) for one in self._models}
+        self._models += [
+            weakref.ref(one) for one in found if one.__dict__.get("process_group") is group and id(one) not in known
+        ]
+
+    def forget(self) -> None:
+        self._models.clear()
+
+    def adopt(self) -> list[str]:
+        """Give those that still live to the new default group; what could not be done, in words."""
+        troubles: list[str] = []
+        for reference in self._models:
+            model = reference()
+            if model is None:
+                continue
+            try:
+                _rebind(model)
+            except Exception as error:
+                troubles.append(f"{type(model.module).__name__} must be wrapped anew: {error}"[:300])
+        self._models.clear()
+        return troubles
+
+    def __len__(self) -> int:
+        return sum(one() is not None for one in self._models)
+
+
+def _rebind(model: Any) -> None:
+    state = {name: value for name, value in model.__dict__.items() if name not in _OF_A_GROUP}
+    state["broadcast_buffers"] = model.forward_sync_buffers
+    model.reducer = None  # its hooks on the parameters go with it
+    model.__setstate__(state)
