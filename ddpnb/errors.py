@@ -52,6 +52,10 @@ class Released(DdpnbError, RuntimeError):
     """Raised on a rank in place of what it was waiting for, when it is released."""
 
 
+class InjectedFault(DdpnbError, RuntimeError):
+    """Raised on a rank at the call that was chosen for it: a fault that was asked for."""
+
+
 class Interrupted(KeyboardInterrupt):
     """An interrupt of a waiting prompt; the ranks have been released. Its text says which are back."""
 

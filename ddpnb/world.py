@@ -25,7 +25,7 @@ from ddpnb.cluster.folder import make_folder
 from ddpnb.comparison import Comparison
 from ddpnb.engine import wire
 from ddpnb.errors import UsageError, WorldError
-from ddpnb.hands import Hands, Holding
+from ddpnb.hands import Hands, Holding, Injection
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import STEPS
 from ddpnb.progress import Progress
@@ -104,6 +104,7 @@ class World(Hands):
         self._in_run: dict[int, Run] = {}  # the run that each rank's process was last in
         self._startup: Startup | None = None
         self._held: list[tuple[Holding, bool]] = []
+        self._injected: list[tuple[Injection, bool, frozenset[int]]] = []
         self._lock = threading.RLock()
         self._closed = False
         _open_worlds.add(self)
@@ -264,14 +265,28 @@ class World(Hands):
             leave_after_crash=leave_after_crash,
             interrupt=self.release if _in_ipython() else None,
         )
-        order |= {
-            "fence": self.fence,
-            "directory": os.getcwd(),
-            "environment": {"MASTER_PORT": str(self._new_port())},
-        }
+        port = self._new_port()
+        order |= {"fence": self.fence, "directory": os.getcwd()}
         holds = {rank: [(one.hold.to_json(), keep) for one, keep in self._held if rank in one.ranks] for rank in ranks}
-        run.start({rank: {**order, "holds": holds[rank]} for rank in ranks}, payload, wire.run)
+        faults = {
+            rank: [
+                (one.fault.to_json(), keep)
+                for one, keep, there in self._injected
+                if rank in one.ranks and rank not in there
+            ]
+            for rank in ranks
+        }
+        own = {
+            rank: {
+                "holds": holds[rank],
+                "faults": faults[rank],
+                "environment": {"MASTER_PORT": str(port), **self._variables(rank, port)},
+            }
+            for rank in ranks
+        }
+        run.start({rank: order | own[rank] for rank in ranks}, payload, wire.run)
         self._held = [one for one in self._held if one[1]]
+        self._injected = [(one, keep, there | {*ranks}) for one, keep, there in self._injected if keep]
         self._runs.add(run)
         self._last = run
         self._in_run.update(dict.fromkeys(ranks, run))
@@ -314,7 +329,7 @@ class World(Hands):
 
             def make(rank: int, step: str) -> Any:
                 told = {"step": step, "log": os.path.join(folder, f"rank{rank}.log")}
-                told |= {"environment": self._environment(rank, port)}
+                told |= {"environment": {**self._environment(rank, port), **self._variables(rank, port)}}
                 return self._engines.call(rank, wire.start_up, order | told)
 
             self._startup = Startup(self.size, make, self._alive)
@@ -413,6 +428,7 @@ class World(Hands):
                 self._engines.replace(chosen, {rank: self._environment(rank, port) for rank in chosen}, timeout)
             for rank in chosen:
                 self._in_run.pop(rank, None)
+            self._injected = [(one, keep, there - {*chosen}) for one, keep, there in self._injected]
 
     def snapshot(self) -> Recording:
         """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""

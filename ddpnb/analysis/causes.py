@@ -308,6 +308,8 @@ def _logger_frame(record: RankRecord) -> Frame | None:
     for frame in reversed(_stack_frames(record)):
         # What the user's file is called says nothing, nor does a function far outside.
         users += frame.user
+        if not frame.user and "/torch/distributed/" in frame.file:
+            continue  # its c10d_logger.py starts nothing
         name = frame.function if frame.user else f"{frame.file.rsplit('/', 1)[-1]} {frame.function}"
         held = frame.locals.get("self", "") if frame.user else ""
         if users <= _NEAR and (_LOGGERS.search(name) or _LOGGERS.search(held)):

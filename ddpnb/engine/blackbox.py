@@ -63,6 +63,11 @@ class BlackBox:
         )
         self.intern({})  # string 0: nothing
 
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of this run."""
+        return self._steps
+
     def intern(self, value: dict[str, Any]) -> int:
         """The number of this JSON text in the table; 0 when the table is full."""
         text = json.dumps(value, sort_keys=True, default=str)

@@ -26,6 +26,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
 
 from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.faults.at_door import AtTheDoor
 from ddpnb.engine.gate import AtDoor, Gate
 from ddpnb.engine.groups import Groups, KnownGroup
 from ddpnb.engine.hooks import as_ours
@@ -61,6 +62,7 @@ class Door:
         self.box = box
         self.release = Release()
         self.gate = Gate(self.release)
+        self.faults = AtTheDoor(self)
         self.folder = folder
         self.groups = Groups(box, folder, fence)
         self._signatures = Signatures(box.intern)
@@ -129,7 +131,7 @@ class Door:
         pair = len(op._schema.returns) == 2  # (tensors, Work); otherwise the Work itself
         returns_work = spec.name != "monitored_barrier"
         group_at, p2p, new_group = spec.group, spec.p2p, self.groups.get
-        fresh, silent, held = self._fresh, self.box.silent, self.gate.armed
+        fresh, silent, held, faults = self._fresh, self.box.silent, self.gate.armed, self.faults.armed
         pending, groups, sites = self._pending, self.groups.known, self._sites
         memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.reader(spec)
         unbox_group, unbox_work, monotonic_ns = ProcessGroup.unbox, Work.unbox, time.monotonic_ns
@@ -138,6 +140,12 @@ class Door:
             if silent:
                 self._tell_of_child()
                 return redispatch(keyset & _AFTER, *args)
+            if faults:
+                struck = self.faults.strike(spec, args, lambda changed: kernel(keyset, *changed))
+                if struck is not None:
+                    if struck.args is None:
+                        return struck.result
+                    args = struck.args
             try:
                 if pending or fresh:
                     self.poll(2)
@@ -257,6 +265,12 @@ class Door:
         _put_time(memory, at + layout.CALL_ENTERED_AT, now)
         _put_time(memory, _PROGRESS_AT + 8, now)
         memory[at + _STATE_AT] = _ENTERED
+
+    def site_of(self, frame: Any) -> int:
+        """The number of the string that says where this frame of the user's is."""
+        caller = frame.f_back
+        known = self._sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
+        return self._new_site(frame) if known is None else known[0]
 
     def _new_site(self, frame: Any) -> int:
         code, caller = frame.f_code, frame.f_back

@@ -15,17 +15,20 @@ from typing import Any
 from ddpnb.engine import threads
 from ddpnb.engine.door import Door
 from ddpnb.engine.evaluation import evaluate
+from ddpnb.engine.faults.faults import Faults
 from ddpnb.engine.replicas import Replicas
 from ddpnb.engine.wire import REPLY, REQUEST, VALUES
+from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
 
 
 class Hotline:
     """The verbs that a rank obeys. Content in and out is plain JSON."""
 
-    def __init__(self, door: Door, replicas: Replicas) -> None:
+    def __init__(self, door: Door, replicas: Replicas, faults: Faults) -> None:
         self._door = door
         self._replicas = replicas
+        self._faults = faults
         #: where the variables of cells live
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -39,6 +42,9 @@ class Hotline:
             "releasing": self._releasing,
             "release": self._release,
             "cut": lambda content: {"connections": self._door.release.cut(content["connections"])},
+            "inject": self._inject,
+            "heal": self._heal,
+            "faults": lambda _: {"faults": self._faults.told()},
             "evaluate": self._evaluate,
             "values": self._values,
             "trace": self._trace,
@@ -96,6 +102,16 @@ class Hotline:
         self._door.release.ask(str(content["why"])[:500])
         self._door.gate.wake()
         return {}
+
+    def _inject(self, content: dict[str, Any]) -> dict[str, Any]:
+        self._faults.inject(Fault.from_json(content["fault"]), keep=bool(content["keep"]))
+        return {}
+
+    def _heal(self, content: dict[str, Any]) -> dict[str, Any]:
+        wanted = content.get("faults")
+        struck = self._faults.told()
+        self._faults.heal(None if wanted is None else [Fault.from_json(one) for one in wanted])
+        return {"faults": struck}
 
     def _evaluate(self, content: dict[str, Any]) -> dict[str, Any]:
         expression, depth, timeout = str(content["expression"]), int(content["frame"]), float(content["timeout"])

@@ -93,7 +93,7 @@ class Phases(Hooks):
             }
             self.event("environment", environment())  # a script may have changed it
             self._make_room()
-            with self.span("init_process_group", facts) as span, self._door.release.telling():
+            with self.span("init_process_group", facts) as span, self._door.release.looking(facts["address"]):
                 result = original(*args, **kwargs)
                 self._introduce(dist.group.WORLD)
                 span.learned = {"size": dist.get_world_size(), "as_rank": dist.get_rank()}

@@ -15,6 +15,7 @@ from ddpnb.engine import script
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.data import Data
 from ddpnb.engine.door import Door
+from ddpnb.engine.faults.faults import Faults
 from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.hotline import Hotline
 from ddpnb.engine.phases import Phases, end_groups
@@ -24,6 +25,7 @@ from ddpnb.engine.startup import Startup
 from ddpnb.engine.training import Training
 from ddpnb.engine.wire import FOLDER
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
+from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
 
 
@@ -40,7 +42,8 @@ class Rank:
         self.replicas = Replicas(self.box, self.door, folder, rank)
         self.data = Data(self.box)
         self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
-        self.hotline = Hotline(self.door, self.replicas)
+        self.faults = Faults(self.box, self.door, rank)
+        self.hotline = Hotline(self.door, self.replicas, self.faults)
         self.startup = Startup(self.phases, self.door.release)
         self.orphans = Orphans()
         self.door.open()
@@ -76,6 +79,8 @@ class Rank:
         self.replicas.begin(order["run"])
         for hold, keep in order["holds"]:
             self.door.gate.hold(Hold.from_json(hold), keep=keep)
+        for fault, keep in order["faults"]:
+            self.faults.inject(Fault.from_json(fault), keep=keep)
         self.box.set_run(order["run"], RUN_ACTIVE)
         if payload is not None:
             code = partial(_call, payload, order)
@@ -95,6 +100,7 @@ class Rank:
             if ended.ending["how"] != "raised":  # then a call that failed would look completed
                 self.door.drain(0.1)
         self.door.gate.end_of_run()
+        self.faults.end_of_run()
         self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
         unfinished = order["outcome"] + ".part"
         with open(unfinished, "w") as file:

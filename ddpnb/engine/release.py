@@ -12,19 +12,24 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
 
 from ddpnb.errors import Released
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 #: told to the main thread alone; nobody else uses the real-time signals of a training
 SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+_KNOCKS_S = 20.0  # torch knocks ever more rarely
+_FAULTS = _OWN + "engine/faults/"
 _TELL = ("door.py", "gate.py", "phases.py")
 _HINT = "The process and its variables live on: world.rebuild() gives it a fresh process group."
 
@@ -37,6 +42,7 @@ class Release:
         self.wanted: list[str] = []
         self._inside = False  # the main thread runs the user's code
         self._raised = False  # one request, one exception out of nothing
+        self._looks_at = ""  # host:port where the main thread looks for a store now
         signal.signal(SIGNAL, self._on_signal)
 
     def ask(self, why: str) -> None:
@@ -59,6 +65,9 @@ class Release:
         """
         _abort_nccl()
         count = sum(map(_shut, connections))
+        if self._looks_at:
+            threading.Thread(target=_open_for, args=(self._looks_at,), name="ddpnb release", daemon=True).start()
+            self._looks_at = ""  # once
         signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
         return count
 
@@ -85,6 +94,16 @@ class Release:
             if told is not error:
                 raise told from None
             raise
+
+    @contextmanager
+    def looking(self, address: str) -> Iterator[None]:
+        """Around the making of the first group, for which a store is looked for at this address."""
+        self._looks_at = address
+        try:
+            with self.telling():
+                yield
+        finally:
+            self._looks_at = ""
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -114,6 +133,8 @@ class Release:
 
 def _in_our_hands(frame: FrameType | None) -> bool:
     """Whether the main thread is in a hook of ours that tells a release by itself, or in the midst of our own work."""
+    if frame is not None and frame.f_code.co_filename.startswith(_FAULTS):
+        return False  # it blocks on purpose
     if frame is None or frame.f_code.co_filename.startswith(_OWN):
         return True
     while frame is not None and not frame.f_code.co_filename.startswith(_OWN):
@@ -140,6 +161,17 @@ def _shut(connection: Any) -> int:
 
 def _address(name: tuple[Any, ...]) -> tuple[str, int]:
     return str(name[0]).removeprefix("::ffff:"), int(name[1])
+
+
+def _open_for(address: str) -> None:
+    """Be the store for whoever knocks where none is: torch's client goes on knocking, but once it is in it can be freed."""
+    host, _, port = address.rpartition(":")
+    try:
+        store = TCPStore(host, int(port), None, True, timedelta(seconds=1), wait_for_workers=False)
+    except (OSError, RuntimeError, ValueError):
+        return  # it is another host's address, or somebody is there after all
+    time.sleep(_KNOCKS_S)
+    del store
 
 
 def _abort_nccl() -> None:

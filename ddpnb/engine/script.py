@@ -195,22 +195,30 @@ def like_a_prompt(log: str) -> Iterator[None]:
 
 
 @contextmanager
-def like_a_process(log: str, directory: str, environment: dict[str, str]) -> Iterator[None]:
+def like_a_process(log: str, directory: str, environment: dict[str, str | None]) -> Iterator[None]:
     """Inside, the process looks like one that was just started to run a script.
 
     Args:
         log: file that takes standard output and error, whoever writes them (children, C++).
         directory: working directory.
-        environment: variables on top of the engine's own.
+        environment: variables on top of the engine's own; None takes one away.
     """
     with ExitStack() as stack:
         stack.enter_context(_output_to(log))
         stack.enter_context(_restored())
         stack.enter_context(_no_event_loop())
         os.chdir(directory)
-        os.environ.update(environment)
+        for name, value in environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
         _forget_user_modules()
         _fresh_randomness()
+        if environment.get("OMP_NUM_THREADS"):  # torch reads it when it is loaded: long ago
+            threads = torch.get_num_threads()
+            stack.callback(torch.set_num_threads, threads)
+            torch.set_num_threads(int(environment["OMP_NUM_THREADS"] or threads))
         with _own_atexit():
             yield
 

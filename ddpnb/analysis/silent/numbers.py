@@ -81,7 +81,7 @@ def _bad_gradient(recording: Recording, number: int) -> Finding | None:
     """DDP414: losses are finite everywhere, but the gradient that came back to the model is not on some ranks."""
     bad = _first_bad(by_turn(recording, number, "gradients"), lambda s: s.number("arrived_finite") == 0.0)
     if bad is None:
-        return None
+        return _bad_average(recording, number)
     turn, at, culprits = bad
     if any(digest.norm is not None for rank in culprits for digest in at[rank].digests.values()):
         return None  # what the optimizer took is finite: that backward pass was left out, by a GradScaler say
@@ -97,6 +97,39 @@ def _bad_gradient(recording: Recording, number: int) -> Finding | None:
         "exponential. If such a step is to be skipped, skip it on all ranks (all_reduce a flag first).",
         suspects.NONE,
     )
+
+
+def _bad_average(recording: Recording, number: int) -> Finding | None:
+    """DDP414: all that is seen of each rank is finite, but the averaged gradients are not: it began in a backward."""
+    for turn, samples in by_turn(recording, number, "gradients").items():
+        bad = sorted({name for one in samples.values() for name, digest in one.digests.items() if digest.norm is None})
+        if not bad:
+            continue
+        losses = _of_step(recording, number, "backward", samples)
+        finite = all(s.number("arrived_finite") == 1.0 for s in samples.values()) and all(
+            math.isfinite(s.number("loss") or 0.0) for s in losses.values()
+        )
+        everywhere = all(any(d.norm is None for d in one.digests.values()) for one in samples.values())
+        if not finite or not everywhere or len(samples) < 2 or samples[min(samples)].number("synced") == 0.0:
+            return None
+        return finding_of(
+            recording,
+            "DDP414",
+            f"The averaged gradients hold NaN or infinity on all ranks since optimizer step {turn}: "
+            f"{', '.join(bad[:4])}{f' and {len(bad) - 4} more' if len(bad) > 4 else ''}.",
+            losses,
+            (),
+            [
+                "The losses and the gradients at the model's output are finite on all ranks: it began in a backward, of one "
+                "rank or more. Averaging has spread it.",
+            ],
+            "torch.autograd.set_detect_anomaly(True) names the operation on the rank where it begins: a root of zero, a "
+            "division, an exponential.",
+            suspects.NONE,
+            tensors=tuple(bad[:20]),
+            severity="warning",
+        )
+    return None
 
 
 def _of_step(recording: Recording, number: int, kind: str, at: dict[int, Sample]) -> dict[int, Sample]:

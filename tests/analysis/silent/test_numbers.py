@@ -540,3 +540,10 @@ def test_a_gradient_that_is_no_number_although_losses_are():
 def test_a_gradient_that_nobody_used():
     """A GradScaler left that step out on all ranks; the next one is finite."""
     assert numbers.find(recorded(some((2,), lambda r: arrives(r, 0.0, 1.5), lambda r: arrives(r, 1.0, 1.5)))) == []
+
+
+def test_averaged_gradients_that_are_no_number_although_all_that_is_seen_of_each_rank_is():
+    taken = recorded(some((), lambda r: r, lambda r: arrives(r, 1.0, None)))
+    found = the_finding(taken)
+    assert (found.code, found.culprits, found.severity) == ("DDP414", (), "warning")
+    assert "averaged gradients" in found.summary

@@ -1,0 +1,1 @@
+"""Faults, realised on a rank."""

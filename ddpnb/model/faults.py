@@ -1,0 +1,238 @@
+"""Faults: what can be injected, when it strikes, and the finding that it must give.
+
+The descriptions are all there is here, so that a launcher can check and show them without torch; a
+rank realises them (``engine.faults``), but for those of the environment, which are variables.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ddpnb.errors import UsageError
+from ddpnb.model.calls import OPERATIONS
+
+Place = Literal["door", "environment", "data", "model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A value that a kind of fault takes besides the conditions."""
+
+    name: str
+    default: Any
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault.
+
+    ``finding``: the code that it must give where it strikes a training that all ranks make alike;
+    ``also``: codes that it may give instead, by what the calls around it are.
+    """
+
+    name: str
+    place: Place
+    what: str
+    finding: str
+    also: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    ops: tuple[str, ...] = ()  # the operations that it can strike; empty: all
+
+
+_REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+
+_KINDS = (
+    # -- at the door: a call of this rank is not what the others make
+    Kind("skip", "door", "the call is not made; it looks complete", "DDP301", ("DDP302", "DDP303", "DDP308")),
+    Kind("extra call", "door", "the call is made once more, before", "DDP301", ("DDP302", "DDP303", "DDP308")),
+    Kind("delay", "door", "the call is made late", "DDP315", parameters=(Parameter("seconds", 5.0, "how late"),)),
+    Kind("swap", "door", "the call is made after the next one of its group", "DDP309", ("DDP301", "DDP302", "DDP303", "DDP305")),
+    Kind("other op", "door", "another operation is called", "DDP302", ("DDP301",)),
+    Kind("other shape", "door", "a tensor has one element more", "DDP303", ("DDP301", "DDP302")),
+    Kind(
+        "other dtype", "door", "the tensors have another element type", "DDP304",
+        parameters=(Parameter("dtype", "float64", "the type"),),
+    ),
+    Kind("other root", "door", "another rank is the root", "DDP305", ops=_ROOTED),
+    Kind(
+        "other reduction", "door", "another reduce operation", "DDP305",
+        parameters=(Parameter("reduction", "max", "sum, product, min, max"),), ops=("all_reduce",),
+    ),
+    Kind("other layout", "door", "a matrix lies in memory by columns", "DDP305", ops=("all_reduce", "broadcast")),
+    Kind("other group", "door", "the call is made in another group of this rank", "DDP306", ("DDP301", "DDP302")),
+    Kind("nan", "door", "an element of the tensor is NaN when the call is made", "DDP414", ops=_REDUCING),
+    Kind(
+        "corrupt", "door", "an element is changed on this rank after the call", "DDP409", ("DDP405",),
+        parameters=(Parameter("amount", 1.0, "what is added"),), ops=("all_reduce", "broadcast"),
+    ),
+    Kind("raise", "door", "the call raises an exception", "DDP312", parameters=(Parameter("message", "injected", "its text"),)),
+    Kind("kill", "door", "the process is killed", "DDP311", parameters=(Parameter("signal", 9, "by this signal"),)),
+    Kind("freeze", "door", "the process is stopped (SIGSTOP)", "DDP314"),
+    Kind("hold gil", "door", "native code holds the interpreter's lock", "DDP314"),
+    Kind("block", "door", "the rank waits for a lock that nobody frees", "DDP313"),
+    # -- in the model
+    Kind("perturb parameter", "model", "an element of the first parameter is changed before a forward", "DDP405",
+         parameters=(Parameter("amount", 0.5, "what is added"),)),
+    # -- in the environment: before start-up
+    Kind(
+        "variable", "environment", "a variable has another value", "DDP101", ("DDP703", "DDP704", "DDP110"),
+        parameters=(Parameter("name", "WORLD_SIZE", "of the variable"), Parameter("value", "", "its value")),
+    ),
+    Kind(
+        "missing variable", "environment", "a variable is not set", "DDP101",
+        parameters=(Parameter("name", "RANK", "of the variable"),),
+    ),
+    Kind("duplicate rank", "environment", "the process claims the rank of another", "DDP103",
+         parameters=(Parameter("rank", 0, "that it claims"),)),
+    Kind("wrong port", "environment", "the rank looks for the store at another port", "DDP104"),
+    Kind("wrong address", "environment", "the store's host name leads elsewhere", "DDP104", ("DDP110",),
+         parameters=(Parameter("address", "node-7.invalid", "where it looks"),)),
+    Kind("wrong interface", "environment", "gloo and NCCL are told to use a network interface that is not there", "DDP110",
+         parameters=(Parameter("interface", "ib9", "its name"),)),
+    Kind("world size", "environment", "a rank more is expected than there are", "DDP102", ("DDP101",)),
+    Kind("many threads", "environment", "torch computes with more threads than there are cores", "DDP704",
+         parameters=(Parameter("threads", 64, "of each rank"),)),
+    Kind("deprecated variable", "environment", "a variable that is renamed, ignored or dangerous", "DDP703"),
+)  # fmt: skip
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault, and when it strikes: at the first occasion that fits all that is given.
+
+    Args:
+        kind: name of a kind.
+        op, seq, site, group: which calls it strikes, as for a hold (faults at the door alone).
+        step: not before the rank has made so many optimizer steps.
+        probability: strike so often, by a die that ``seed`` and the rank determine.
+        times: how often at most; None: always.
+        values: the parameters of the kind.
+    """
+
+    kind: str
+    op: str = ""
+    seq: int | None = None
+    site: str = ""
+    group: str = ""
+    step: int | None = None
+    probability: float = 1.0
+    seed: int = 0
+    times: int | None = 1
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def description(self) -> Kind:
+        return KINDS[self.kind]
+
+    @property
+    def finding(self) -> str:
+        """The code that it must give."""
+        return self.description.finding
+
+    def value(self, name: str) -> Any:
+        """A parameter, or its default."""
+        defaults = {one.name: one.default for one in self.description.parameters}
+        return self.values.get(name, defaults[name])
+
+    def __str__(self) -> str:
+        parts = [self.kind]
+        parts += [f"{name}={self.values[name]!r}" for name in self.values]
+        parts += [f"of {self.op}"] if self.op else []
+        parts += [f"#{self.seq}"] if self.seq else []
+        parts += [f"at {self.site}"] if self.site else []
+        parts += [f"in group {self.group}"] if self.group else []
+        parts += [f"after {self.step} steps"] if self.step else []
+        parts += [f"with probability {self.probability:g}"] if self.probability < 1 else []
+        return " ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _FIELDS} | {"values": dict(self.values)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Fault:
+        """What ``to_json`` gave.
+
+        Raises:
+            UsageError: it is no fault that we know.
+        """
+        given = {name: value[name] for name in _FIELDS if name in value}
+        values = value.get("values")
+        return fault(given.pop("kind", ""), **given, **(dict(values) if isinstance(values, Mapping) else {}))  # pyright: ignore[reportUnknownArgumentType]
+
+
+_FIELDS = ("kind", "op", "seq", "site", "group", "step", "probability", "seed", "times")
+
+
+def fault(kind: str, **given: Any) -> Fault:
+    """A fault of this kind; whatever is no condition is a parameter of the kind.
+
+    Raises:
+        UsageError: there is no such kind, condition, parameter or operation, or a value that cannot be.
+    """
+    description = KINDS.get(kind.replace("_", " "))
+    if description is None:
+        near = difflib.get_close_matches(kind, KINDS, 1, 0.5)
+        raise UsageError(
+            f"there is no fault {kind!r}.", f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(KINDS)}."
+        )
+    conditions = {name: given.pop(name) for name in _FIELDS[1:] if name in given}
+    known = {one.name: one for one in description.parameters}
+    for name, value in given.items():
+        if name not in known:
+            takes = f"It takes: {', '.join(known)}." if known else "It takes none."
+            raise UsageError(f"the fault {kind!r} has no parameter {name!r}.", takes)
+        default = known[name].default
+        if isinstance(default, (int, float)) and not isinstance(value, (int, float)):
+            raise UsageError(f"{name} of the fault {kind!r} must be a number, not {value!r}.")
+    _check(description, conditions)
+    return Fault(description.name, **conditions, values=given)
+
+
+def _check(kind: Kind, conditions: Mapping[str, Any]) -> None:
+    name = kind.name
+    if kind.place != "door" and any(conditions.get(one) for one in ("op", "seq", "group")):
+        raise UsageError(f"the fault {name!r} strikes no call: it takes no op, seq or group.")
+    op = conditions.get("op")
+    if op:
+        if op not in OPERATIONS:
+            near = difflib.get_close_matches(str(op), OPERATIONS, 1, 0.5)
+            raise UsageError(f"there is no operation {op!r}.", f"Did you mean {near[0]!r}?" if near else "")
+        if kind.ops and op not in kind.ops:
+            raise UsageError(f"the fault {name!r} does not strike {op}.", f"It strikes: {', '.join(kind.ops)}.")
+    for one in ("seq", "step", "times"):
+        value = conditions.get(one)
+        if value is not None and (not isinstance(value, int) or value < (one != "step")):
+            raise UsageError(f"{one} must be a whole number from {int(one != 'step')}, not {value!r}.")
+    chance = conditions.get("probability", 1.0)
+    if not isinstance(chance, (int, float)) or not 0 < chance <= 1:
+        raise UsageError(f"probability must lie above 0 and not above 1, not {chance!r}.")
+
+
+def variables(fault: Fault, port: int, size: int) -> dict[str, str | None]:
+    """What a fault of the environment sets; None: what it takes away. Empty for other faults."""
+    if fault.kind == "variable":
+        return {str(fault.value("name")): str(fault.value("value"))}
+    if fault.kind == "missing variable":
+        return {str(fault.value("name")): None}
+    if fault.kind == "duplicate rank":
+        return {"RANK": str(fault.value("rank"))}
+    if fault.kind == "wrong port":
+        return {"MASTER_PORT": str(port + 1 if port < 65535 else port - 1)}
+    if fault.kind == "wrong address":
+        return {"MASTER_ADDR": str(fault.value("address"))}
+    if fault.kind == "wrong interface":
+        return dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), str(fault.value("interface")))
+    if fault.kind == "world size":
+        return {"WORLD_SIZE": str(size + 1)}
+    if fault.kind == "many threads":
+        return {"OMP_NUM_THREADS": str(fault.value("threads"))}
+    if fault.kind == "deprecated variable":
+        return {"NCCL_BLOCKING_WAIT": "1"}
+    return {}

@@ -1,0 +1,63 @@
+"""Healthy trainings, for faults to be injected into: each case the ordinary thing, on all ranks alike."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Samples(Dataset):
+    def __len__(self):
+        return 256
+
+    def __getitem__(self, index):
+        generator = torch.Generator().manual_seed(index)
+        return torch.randn(8, generator=generator), torch.randn(1, generator=generator)
+
+
+def collectives():
+    """Every step makes three different calls."""
+    other = dist.new_group()
+    dist.barrier(group=other)
+    for step in range(8):
+        loss = torch.full((4, 4), float(step + dist.get_rank()))
+        dist.all_reduce(loss)
+        rate = torch.tensor([0.1 * step])
+        dist.broadcast(rate, 0)
+        dist.barrier()
+
+
+def alike():
+    """Two calls that look alike, from two lines."""
+    for step in range(8):
+        loss, count = torch.ones(1) * step, torch.ones(1)
+        dist.all_reduce(loss)
+        dist.all_reduce(count)
+
+
+def training(workers=0):
+    """DDP with a distributed sampler."""
+    torch.manual_seed(0)
+    data = Samples()
+    sampler = DistributedSampler(data, seed=3)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    loader = DataLoader(data, batch_size=8, sampler=sampler, num_workers=workers)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+
+
+def workers():
+    training(workers=1)
+
+
+dist.init_process_group("gloo")
+{one.__name__: one for one in (collectives, alike, training, workers)}[sys.argv[1]]()
+dist.destroy_process_group()
