@@ -136,6 +136,7 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
     return found
 
 
+_set_num_threads = torch.set_num_threads  # without the hook that tells of it: this is not the script's doing
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -217,8 +218,8 @@ def like_a_process(log: str, directory: str, environment: dict[str, str | None])
         _fresh_randomness()
         if environment.get("OMP_NUM_THREADS"):  # torch reads it when it is loaded: long ago
             threads = torch.get_num_threads()
-            stack.callback(torch.set_num_threads, threads)
-            torch.set_num_threads(int(environment["OMP_NUM_THREADS"] or threads))
+            stack.callback(_set_num_threads, threads)
+            _set_num_threads(int(environment["OMP_NUM_THREADS"] or threads))
         with _own_atexit():
             yield
 

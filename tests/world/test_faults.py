@@ -1,0 +1,114 @@
+"""Every fault, injected into a healthy training on real ranks, gives the finding that it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import ddpnb
+from ddpnb.model.faults import KINDS
+from tests.conftest import VICTIMS
+
+pytestmark = pytest.mark.world
+
+SCRIPT = VICTIMS / "faulty.py"
+
+
+@dataclass(frozen=True)
+class Case:
+    kind: str
+    script: str
+    given: dict[str, Any] = field(default_factory=dict)
+    code: str = ""  # where it is another one than the kind's first
+    culprits: tuple[int, ...] = (1,)
+    ranks: tuple[int, ...] | None = (1,)
+    wait: float = 60.0
+
+
+CASES = [
+    Case("skip", "collectives", {"op": "all_reduce", "seq": 4}),
+    Case("skip", "training", {"op": "all_reduce", "step": 3}, code="DDP302"),
+    Case("extra call", "collectives", {"op": "all_reduce", "seq": 4}),
+    Case("delay", "collectives", {"seq": 5, "seconds": 20.0}, wait=1.5),
+    Case("swap", "alike", {"seq": 5}),
+    Case("swap", "collectives", {"op": "all_reduce"}, code="DDP301"),
+    Case("other op", "collectives", {"op": "all_reduce"}),
+    Case("other shape", "collectives", {"op": "all_reduce"}),
+    Case("other dtype", "collectives", {"op": "all_reduce"}),
+    Case("other root", "collectives"),
+    Case("other reduction", "collectives"),
+    Case("other layout", "collectives"),
+    Case("other group", "collectives", {"op": "all_reduce"}, culprits=(0, 1)),
+    Case("nan", "training", {"step": 3}, culprits=()),
+    Case("corrupt", "training", {"op": "all_reduce", "step": 3}),
+    Case("raise", "collectives", {"seq": 5}),
+    Case("block", "collectives", {"seq": 5}),
+    Case("perturb parameter", "training", {"step": 3}),
+    Case("variable", "training", {"name": "WORLD_SIZE", "value": ""}),
+    Case("missing variable", "training"),
+    Case("duplicate rank", "training"),
+    Case("wrong port", "training"),
+    Case("wrong address", "training"),
+    Case("wrong interface", "training"),
+    Case("world size", "training"),
+    Case("many threads", "training", culprits=(0, 1), ranks=None),
+    Case("deprecated variable", "training"),
+    # these cost a process
+    Case("kill", "collectives", {"seq": 5}),
+    Case("freeze", "collectives", {"seq": 5}),
+    Case("hold gil", "collectives", {"seq": 5}),
+]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with ddpnb.launch(2, patience=2.0, quiet=True) as world:
+        yield world
+
+
+@pytest.fixture
+def faulty(pair):
+    yield pair
+    left = pair.release().left
+    pair.heal()
+    dead = [rank for rank in range(2) if pair._engines.exit_status(rank) is not None]
+    if left or dead:
+        pair.restart([*left, *dead])
+
+
+def test_every_kind_has_a_case():
+    assert {case.kind for case in CASES} == set(KINDS)
+
+
+@pytest.mark.parametrize("script", ["collectives", "alike", "training", "workers"])
+def test_without_a_fault_nothing_is_found(faulty, script):
+    run = faulty.run(SCRIPT, script, stream=None).wait(60)
+    assert (run.outcome, run.diagnosis.findings) == ("ok", ()), run.log(0)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind} {case.script}")
+def test_the_finding_that_it_names(faulty, case):
+    injection = faulty.inject(case.kind, ranks=case.ranks, **case.given)
+    run = faulty.run(SCRIPT, case.script, stream=None).wait(case.wait)
+    found = run.diagnosis.findings
+    assert found, f"nothing was found; {run.outcome}; {injection.troubles}; {run.log(1)[-2000:]}"
+    assert found[0].code == (case.code or injection.finding), str(run.diagnosis)
+    assert found[0].code in (KINDS[case.kind].finding, *KINDS[case.kind].also)
+    assert found[0].culprits == case.culprits, str(run.diagnosis)
+
+
+def test_a_fault_ends_with_its_run(faulty):
+    faulty.inject("raise", ranks=1, seq=5)
+    assert faulty.run(SCRIPT, "collectives", stream=None).wait(60).outcome == "crash"
+    assert faulty.run(SCRIPT, "collectives", stream=None).wait(60).outcome == "ok"
+
+
+def test_one_that_is_kept_strikes_again_until_healed(faulty):
+    injection = faulty.inject("raise", ranks=1, seq=5, keep=True, times=None)
+    for _ in range(2):
+        assert faulty.run(SCRIPT, "collectives", stream=None).wait(60).outcome == "crash"
+    injection.heal()
+    assert faulty.run(SCRIPT, "collectives", stream=None).wait(60).outcome == "ok"
+    assert injection.struck == {}
