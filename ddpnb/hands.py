@@ -191,8 +191,9 @@ class Hands:
             chosen = self._chosen(ranks)
             paused = [one for one in self._held if one[0].hold.anything and set(one[0].ranks) <= set(chosen)]
             self._held = [one for one in self._held if one not in paused]
+            stay = {one.rank for one in status(self._look()) if one.state == "held"} - set(chosen)
             self._tell(chosen, {"verb": "resume"})
-            self._hurry()
+            self._hurry(stay)
 
     def _remove(self, holding: Holding) -> None:
         with self._lock:
@@ -200,11 +201,11 @@ class Hands:
             self._held = [one for one in self._held if one[0] != holding]
             alive = [rank for rank in holding.ranks if self._alive(rank)]
             self._tell(alive, {"verb": "unhold", "hold": holding.hold.to_json()})
-            self._hurry()
+            self._hurry({one.rank for one in status(self._look()) if one.state == "held"})
 
-    def _hurry(self) -> None:
+    def _hurry(self, held: set[int]) -> None:
         """Once nothing is armed and nobody held, the groups' own time-outs hold again."""
-        if not self._held and not any(one.state == "held" for one in status(self._look())):
+        if not self._held and not held:
             self._tell_all({"verb": "hurry"})
 
     def _held_ranks(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
@@ -366,7 +367,8 @@ class Hands:
                     "released by world.release()",
                     timeout,
                 )
-            self._hurry()
+            self._held = [one for one in self._held if one[1]]
+            self._hurry(set())
         return found
 
     def _runs_released(self) -> AbstractContextManager[None]:

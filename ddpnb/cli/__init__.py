@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from ddpnb import __version__
-from ddpnb.cli import explain, lab, run, scan
+from ddpnb.cli import explain, lab, pitfalls, run, scan
 
-COMMANDS = {"run": run, "lab": lab, "explain": explain, "scan": scan}
+COMMANDS = {"run": run, "lab": lab, "explain": explain, "scan": scan, "pitfalls": pitfalls}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

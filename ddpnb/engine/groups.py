@@ -108,8 +108,9 @@ def _suspend(group: Any, known: KnownGroup) -> None:
     for device in ("cpu", "cuda"):
         with contextlib.suppress(RuntimeError, AttributeError):  # it has no backend for this device
             backend = group._get_backend(torch.device(device))
-            known.hurry.setdefault(device, backend.options._timeout)
-            backend._set_default_timeout(_UNHURRIED)
+            if backend.options._timeout != _UNHURRIED:  # gloo serves both devices with one backend
+                known.hurry[device] = backend.options._timeout
+                backend._set_default_timeout(_UNHURRIED)
 
 
 def _restore(group: Any, known: KnownGroup) -> None:

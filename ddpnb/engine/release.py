@@ -23,13 +23,13 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
+from ddpnb.engine.sites import is_own_file
 from ddpnb.errors import Released
 
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 #: told to the main thread alone; nobody else uses the real-time signals of a training
 SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _KNOCKS_S = 20.0  # torch knocks ever more rarely
-_FAULTS = _OWN + "engine/faults/"
+_FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
 _TELL = ("door.py", "gate.py", "phases.py")
 _HINT = "The process and its variables live on: world.rebuild() gives it a fresh process group."
 
@@ -135,9 +135,9 @@ def _in_our_hands(frame: FrameType | None) -> bool:
     """Whether the main thread is in a hook of ours that tells a release by itself, or in the midst of our own work."""
     if frame is not None and frame.f_code.co_filename.startswith(_FAULTS):
         return False  # it blocks on purpose
-    if frame is None or frame.f_code.co_filename.startswith(_OWN):
+    if frame is None or is_own_file(frame.f_code.co_filename):
         return True
-    while frame is not None and not frame.f_code.co_filename.startswith(_OWN):
+    while frame is not None and not is_own_file(frame.f_code.co_filename):
         frame = frame.f_back
     return frame is None or os.path.basename(frame.f_code.co_filename) in _TELL
 

@@ -30,7 +30,7 @@ import torch
 
 from ddpnb.engine.locals import describe_locals
 from ddpnb.engine.release import Release
-from ddpnb.engine.sites import is_user_file
+from ddpnb.engine.sites import is_own_file, is_user_file
 from ddpnb.errors import CollectiveMismatch, Released
 
 
@@ -101,7 +101,7 @@ def _describe(error: BaseException) -> dict[str, Any]:
         frames.append({"file": error.filename, "line": error.lineno or 0, "function": "<module>", "user": True})
     told = traceback.TracebackException(type(error), error, trace)
     # The user's traceback is shown as the user's: our frames are left out.
-    told.stack = traceback.StackSummary.from_list(f for f in told.stack if not f.filename.startswith(_OWN))
+    told.stack = traceback.StackSummary.from_list(f for f in told.stack if not is_own_file(f.filename))
     # Where the fence stopped a call, the diagnosis tells the rest; a release was asked for.
     if isinstance(error, CollectiveMismatch):
         text = f"ddpnb: fence: {error.what}\n"
@@ -122,7 +122,7 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
     found = []
     for frame, line in traceback.walk_tb(trace):
         path = frame.f_code.co_filename
-        if path.startswith(_OWN):
+        if is_own_file(path):
             continue
         entry: dict[str, Any] = {
             "file": path,
@@ -137,11 +137,13 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
 
 
 _set_num_threads = torch.set_num_threads  # without the hook that tells of it: this is not the script's doing
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def _skip_own(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((_OWN, "<frozen")):
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if not is_own_file(path) and not path.startswith("<frozen"):
+            break
         trace = trace.tb_next
     return trace
 
@@ -342,7 +344,11 @@ def _fresh_randomness() -> None:
 
 def _forget_user_modules() -> None:
     """Modules of the user's own project are imported anew: they may have been edited since."""
-    for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None)
+    # A package without an __init__.py has no file, and asks its parent for its path: all are looked at first.
+    paths = {
+        name: getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+        for name, module in list(sys.modules.items())
+    }
+    for name, path in paths.items():
         if name != "__main__" and isinstance(path, str) and is_user_file(path):
             del sys.modules[name]

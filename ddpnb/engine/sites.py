@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LESSONS = os.path.join(_HERE, "pitfalls") + os.sep  # scripts that come with us, but are run as a user's
 
 
 def _folder_of(package: str) -> str:
@@ -39,15 +40,22 @@ def _library_folders() -> tuple[str, ...]:
 _LIBRARIES = (_HERE, _TORCH, *_library_folders())
 
 
+def is_own_file(path: str) -> bool:
+    """Whether ``path`` is ddpnb's own code."""
+    return path.startswith(_HERE) and not path.startswith(_LESSONS)
+
+
 @lru_cache(maxsize=4096)
 def is_user_file(path: str) -> bool:
     """Whether ``path`` is the user's own: not installed, not the standard library, not ddpnb."""
+    if path.startswith(_LESSONS):
+        return True
     return not (path.startswith("<frozen") or path.startswith(_LIBRARIES))
 
 
 @lru_cache(maxsize=4096)
 def is_torch_file(path: str) -> bool:
-    return path.startswith((_TORCH, _HERE, "<frozen"))
+    return path.startswith((_TORCH, "<frozen")) or is_own_file(path)
 
 
 # By the id of a code object (hashing one costs more than the walk): torch's and ours, a library's,

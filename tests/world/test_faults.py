@@ -45,7 +45,34 @@ CASES = [
     Case("corrupt", "training", {"op": "all_reduce", "step": 3}),
     Case("raise", "collectives", {"seq": 5}),
     Case("block", "collectives", {"seq": 5}),
+    Case("shorter shard", "training", {"step": 3}),
+    Case("same shard", "training", culprits=(0, 1)),
+    Case("epoch not set", "training", culprits=(0, 1), ranks=None),
+    Case("epoch not set", "training", code="DDP503"),
+    Case("other shuffle", "training"),
+    Case("reseeded", "training"),
+    Case("stalled worker", "workers", {"step": 3}),
+    Case("killed worker", "workers", {"step": 3}),
+    Case("bad sample", "training", {"step": 3}),
     Case("perturb parameter", "training", {"step": 3}),
+    Case("perturb buffer", "own_buffers", {"step": 3}),
+    Case("unused parameter", "training", {"step": 3}),
+    Case("unused parameter", "unused_allowed", {"step": 3}, code="DDP402"),
+    Case("frozen parameter", "training", {"step": 3}, code="DDP401"),
+    Case("thawed parameter", "partly_frozen", {"step": 3}),
+    Case("extra parameter", "training"),
+    Case("other order", "training"),
+    Case("other order", "unused_allowed"),
+    Case("other precision", "training"),
+    Case("converted batchnorm", "training"),
+    Case("other hook", "training"),
+    Case("bypassed forward", "training", {"step": 3}),
+    Case("bypassed forward", "unused_allowed", {"times": None}),
+    Case("skipped synchronisation", "training", {"step": 3}),
+    Case("lone forward", "training", {"step": 3}),
+    Case("scaled gradient", "training"),
+    Case("nan loss", "training", {"step": 3}),
+    Case("other learning rate", "training", {"step": 3}),
     Case("variable", "training", {"name": "WORLD_SIZE", "value": ""}),
     Case("missing variable", "training"),
     Case("duplicate rank", "training"),
@@ -82,7 +109,9 @@ def test_every_kind_has_a_case():
     assert {case.kind for case in CASES} == set(KINDS)
 
 
-@pytest.mark.parametrize("script", ["collectives", "alike", "training", "workers"])
+@pytest.mark.parametrize(
+    "script", ["collectives", "alike", "training", "workers", "own_buffers", "unused_allowed", "partly_frozen"]
+)
 def test_without_a_fault_nothing_is_found(faulty, script):
     run = faulty.run(SCRIPT, script, stream=None).wait(60)
     assert (run.outcome, run.diagnosis.findings) == ("ok", ()), run.log(0)

@@ -139,7 +139,7 @@ def test_snapshot_of_hung_ranks(world, victims):
 
 def test_a_hang_keeps_the_world_busy_until_restarted(world, victims):
     world.run(victims / "missing.py", "early_return", stream=None).wait(30)
-    with pytest.raises(WorldError, match=r"ranks 0, 2, 3 are still in run"):
+    with pytest.raises(WorldError, match=r"Ranks 0, 2 and 3 are still in run"):
         world.run(victims / "alone.py")
     pids = world.pids()
     world.restart()

@@ -1,0 +1,77 @@
+"""``ddpnb pitfalls``: stories of broken trainings, to be read, run and mended."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+import textwrap
+
+from ddpnb.errors import DdpnbError, UsageError
+
+HELP = "stories of broken trainings: list them, read one, run it broken or mended"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "exit status of run: as of ddpnb run (3 a hang, 4 the ranks did not agree, 0 with --fixed)"
+    parser.add_argument("what", nargs="?", choices=("list", "show", "run"), default="list", help="default: list")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of the pitfall")
+    parser.add_argument("--fixed", action="store_true", help="the mended script instead of the broken one")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List, show or run; returns the exit status."""
+    try:
+        return _run(arguments)
+    except DdpnbError as error:
+        print(f"ddpnb: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ddpnb import pitfalls
+
+    if arguments.what == "list":
+        if arguments.name is not None or arguments.fixed:
+            raise UsageError("list takes nothing more.", "ddpnb pitfalls run NAME runs one.")
+        widest = max(map(len, pitfalls.names()))
+        for one in pitfalls.all_of():
+            print(f"{one.finding}  {one.name.ljust(widest)}  {one.title}")
+        return 0
+    if arguments.name is None:
+        raise UsageError(f"which pitfall? {arguments.what} needs a name.", "ddpnb pitfalls list shows them all.")
+    one = pitfalls.get(arguments.name)
+    if arguments.what == "show":
+        script = one.fixed if arguments.fixed else one.broken
+        print(f"{_wrapped(str(one))}\n\n{script}\n\n{script.read_text(encoding='utf-8').rstrip()}\n")
+        print(one.difference)
+        return 0
+    return _run_one(one, fixed=arguments.fixed)
+
+
+def _run_one(one: object, *, fixed: bool) -> int:
+    from ddpnb.pitfalls import Pitfall
+    from ddpnb.render import text
+    from ddpnb.world import launch
+
+    assert isinstance(one, Pitfall)
+    with launch(one.ranks, patience=min(one.patience, 10.0), fence=one.fence) as world:
+        going = world.run(one.fixed if fixed else one.broken, leave_after_crash=True).wait()
+        found = going.diagnosis
+        text.show(found)
+        if not fixed:
+            print(f"\n{_wrapped(str(one))}\n\nddpnb pitfalls run {one.name} --fixed runs it mended.", file=sys.stderr)
+        return going.exit_status
+
+
+def _wrapped(told: str) -> str:
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    blocks = re.split(r"\n\n|\n(?=- )", told)
+    lines = [
+        textwrap.fill(" ".join(b.split()), width, subsequent_indent="  " if b.startswith("- ") else "") for b in blocks
+    ]
+    return "\n\n".join(lines).replace("\n\n- ", "\n- ")

@@ -1,0 +1,112 @@
+"""Pitfalls: stories of broken trainings, each with the same one mended, why it breaks and what to look at.
+
+One folder a story: ``broken.py``, ``fixed.py`` and ``story.md``. Every one is a test: the broken script
+gives its finding, the mended one gives none.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ddpnb.errors import UsageError
+
+_HERE = Path(__file__).parent
+_FACT = re.compile(r"(\w+): (.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Pitfall:
+    """One story.
+
+    ``finding`` is the code that the broken script must give, ``culprits`` the ranks that it names, ``line`` a
+    piece of a source line that it names, ``also`` further codes that come with it. ``patience`` and ``fence``
+    are how a world should be launched for it.
+    """
+
+    name: str
+    title: str
+    finding: str
+    culprits: tuple[int, ...]
+    outcome: str
+    why: str
+    look: str
+    mended: str
+    ranks: int = 2
+    line: str = ""
+    also: tuple[str, ...] = ()
+    patience: float = 10.0
+    fence: str = "raise"
+
+    @property
+    def broken(self) -> Path:
+        """The script that is broken."""
+        return _HERE / self.name / "broken.py"
+
+    @property
+    def fixed(self) -> Path:
+        """The same script, mended."""
+        return _HERE / self.name / "fixed.py"
+
+    @property
+    def difference(self) -> str:
+        """What was changed, as a unified diff."""
+        before, after = (path.read_text(encoding="utf-8").splitlines() for path in (self.broken, self.fixed))
+        return "\n".join(difflib.unified_diff(before, after, "broken.py", "fixed.py", lineterm="", n=2))
+
+    def __str__(self) -> str:
+        parts = [f"{self.title}  [{self.finding}]", self.why, f"Look at:\n{self.look}", f"Mended: {self.mended}"]
+        return "\n\n".join(parts)
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The names of all pitfalls."""
+    return tuple(sorted(path.parent.name for path in _HERE.glob("*/story.md")))
+
+
+@cache
+def get(name: str) -> Pitfall:
+    """The pitfall of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in names():
+        near = difflib.get_close_matches(name, names(), 3, 0.4)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "ddpnb pitfalls list shows them all."
+        raise UsageError(f"there is no pitfall {name!r}.", hint)
+    return _parsed(name, (_HERE / name / "story.md").read_text(encoding="utf-8"))
+
+
+def all_of(code: str = "") -> list[Pitfall]:
+    """All pitfalls, or those that show one finding, in the order of their findings."""
+    found = [get(name) for name in names()]
+    return sorted((one for one in found if code in ("", one.finding)), key=lambda one: (one.finding, one.name))
+
+
+def _parsed(name: str, text: str) -> Pitfall:
+    head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    title, _, rest = head.partition("\n")
+    facts = {match[1]: match[2].strip() for line in rest.splitlines() if (match := _FACT.fullmatch(line.strip()))}
+    told = {title.strip(): body.strip() for title, _, body in (one.partition("\n") for one in sections)}
+    culprits = facts.get("culprits", "")
+    ranks = int(facts.get("ranks", "2"))
+    return Pitfall(
+        name=name,
+        title=title.removeprefix("#").strip(),
+        finding=facts["finding"],
+        culprits=tuple(range(ranks)) if culprits == "all" else tuple(map(int, culprits.split())),
+        outcome=facts["outcome"],
+        why=told["Why"],
+        look=told["Look at"],
+        mended=told["Mended"],
+        ranks=ranks,
+        line=facts.get("line", ""),
+        also=tuple(facts.get("also", "").split()),
+        patience=float(facts.get("patience", "10")),
+        fence=facts.get("fence", "raise"),
+    )

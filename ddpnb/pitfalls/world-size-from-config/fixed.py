@@ -1,0 +1,31 @@
+"""Train with the settings of a configuration."""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+CONFIG = {"rate": 0.1, "steps": 6}
+
+
+def start():
+    dist.init_process_group("gloo")
+
+
+def train(config):
+    torch.manual_seed(dist.get_rank())
+    model = DistributedDataParallel(nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=config["rate"])
+    for _ in range(config["steps"]):
+        optimizer.zero_grad()
+        model(torch.randn(16, 8)).square().mean().backward()
+        optimizer.step()
+
+
+def main():
+    start()
+    train(CONFIG)
+    dist.destroy_process_group()
+
+
+main()

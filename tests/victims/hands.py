@@ -1,0 +1,86 @@
+"""Functions for ranks that are held, stepped, released."""
+
+import os
+import queue
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def steps(count, skips=-1):
+    """All-reduces in a loop; rank 1 leaves one out."""
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    total = torch.zeros(4)
+    for step in range(count):
+        mine = step + (rank == 2)  # differs on one rank
+        if rank == 1 and step == skips:
+            continue
+        dist.all_reduce(total)
+    return [rank, mine]
+
+
+def stands_in(place):
+    """Rank 1 stands somewhere, the others wait for it."""
+    if place == "before start" and os.environ["RANK"] == "1":
+        time.sleep(1000)
+    if place == "wrong port" and os.environ["RANK"] == "1":
+        os.environ["MASTER_PORT"] = "1"
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    if place == "new group":
+        dist.new_group() if rank != 1 else dist.barrier()
+    elif place == "backward":
+        model = DistributedDataParallel(nn.Linear(4, 4))
+        for step in range(4):
+            if rank == 1 and step == 2:
+                time.sleep(1000)
+            try:
+                model(torch.ones(2, 4)).sum().backward()
+            except RuntimeError as error:
+                print("caught", type(error).__name__, flush=True)
+                raise
+    elif rank == 1:
+        {
+            "sleep": lambda: time.sleep(1000),
+            "queue": lambda: queue.Queue().get(),
+            "lock": lambda: [lock := threading.Lock(), lock.acquire(), lock.acquire()],
+            "loop": lambda: [None for _ in iter(int, 1)],
+            "pipe": lambda: os.read(os.pipe()[0], 1),
+            "receive": lambda: dist.recv(torch.ones(1), 0),
+        }[place]()
+    dist.all_reduce(torch.ones(2))
+
+
+def begins():
+    """Makes a group of its own, whether there is one or not."""
+    dist.init_process_group("gloo")
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    return total.item()
+
+
+def catches():
+    """A released rank that goes on: the exception is one that can be caught, once for each wait."""
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    told = []
+    for _ in range(2):
+        try:
+            if rank != 1:
+                dist.all_reduce(torch.ones(2))
+            else:
+                time.sleep(1000 if not told else 0)
+        except RuntimeError as error:
+            told.append(type(error).__name__)
+    return told
+
+
+if __name__ == "__main__":
+    getattr(sys.modules[__name__], sys.argv[1])(*sys.argv[2:])

@@ -1,0 +1,239 @@
+"""Hold, step, look into frames, release, rebuild: on real ranks."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ddpnb.errors import UsageError, WorldError
+from tests.conftest import VICTIMS, alive
+from tests.victims import hands
+
+pytestmark = pytest.mark.world
+
+SCRIPT = VICTIMS / "hands.py"
+
+
+# -- hold and step
+
+
+def test_hold_step_look_and_go_on(world):
+    holding = world.hold("all_reduce", seq=5)
+    run = world.run(hands.steps, 12, stream=None)
+    status = holding.wait(60)
+    assert status.held == (0, 1, 2, 3), status
+    assert "held before all_reduce #5" in str(status)
+    assert world.evaluate("step").values_by_rank == dict.fromkeys(range(4), 4)
+    assert world.evaluate("[mine for _ in range(1)][0]", ranks=[1, 2]).values_by_rank == {1: 4, 2: 5}
+    assert world.diff().differing["mine"] == {0: "4", 1: "4", 2: "5", 3: "4"}
+    assert "rank" in world.diff().differing and "step" not in world.diff().differing
+
+    time.sleep(world.patience + 0.5)  # longer than a rank may stand anywhere else
+    assert run.outcome == "running" and not run.diagnosis.errors
+
+    assert {one.call.seq for one in world.step(2).ranks} == {7}
+    alone = world.step(ranks=0)
+    assert alone[0].state == "waiting" and alone.held == (1, 2, 3)
+    assert {one.call.seq for one in world.step(ranks=[1, 2, 3]).ranks} == {8}
+    world.resume()
+    assert run.wait(30).outcome == "ok" and run.results[2] == [2, 12]
+
+
+def test_a_hold_ends_with_its_run(world):
+    holding = world.hold(seq=2)
+    run = world.run(hands.steps, 4, stream=None)
+    assert holding.wait(60).held == (0, 1, 2, 3)
+    world.resume()
+    assert run.wait(30).outcome == "ok"
+    assert world.run(hands.steps, 4, stream=None).wait(30).outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "seq"),
+    [
+        ({"when": "step == 2 and rank == 1"}, 3),
+        ({"site": "steps", "seq": 4}, 4),
+        ({"site": "hands.py", "group": "0,1,2,3"}, 1),
+        ({"before": ["broadcast", "all_reduce"], "group": "default_pg"}, 1),
+    ],
+)
+def test_conditions(world, conditions, seq):
+    holding = world.hold(ranks=1, **conditions)
+    run = world.run(hands.steps, 6, stream=None)
+    status = holding.wait(60)
+    assert status.held == (1,) and status[1].call.seq == seq
+    assert status[0].state == "waiting" and "for rank 1" in status[0].doing
+    holding.remove()
+    assert world.status().held == (1,)
+    world.resume()
+    assert run.wait(30).outcome == "ok"
+
+
+def test_a_condition_that_cannot_be_evaluated_holds_nobody(world):
+    world.hold(when="nothing_of_that_name > 2")
+    assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
+
+
+def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
+    world.execute(
+        "import torch, torch.distributed as dist, datetime\n"
+        "dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=1))",
+        stream=None,
+    ).wait(30)
+    holding = world.hold(ranks=1)
+    run = world.execute("x = torch.ones(1); dist.all_reduce(x)", stream=None)
+    assert holding.wait(60).held == (1,)
+    time.sleep(2)
+    world.resume()
+    assert run.wait(30).outcome == "ok", run.log(0)
+    told = "dist.group.WORLD._get_backend(torch.device('cpu')).options._timeout.total_seconds()"
+    assert world.evaluate(told).values_by_rank == dict.fromkeys(range(4), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        (lambda w: w.hold("allreduce"), UsageError, "Did you mean 'all_reduce'"),
+        (lambda w: w.hold(ranks=9), UsageError, "no rank 9 in a world of 4"),
+        (lambda w: w.hold(when="x ="), UsageError, "is no expression"),
+        (lambda w: w.hold(seq=0), UsageError, "from 1"),
+        (lambda w: w.step(0), UsageError, "1 collective or more"),
+        (lambda w: w.step(), WorldError, "not held"),
+        (lambda w: w.evaluate("a = 1"), UsageError, "world.execute"),
+        (lambda w: w.execute("a b"), UsageError, "no Python"),
+        (lambda w: w.inject("skipp"), UsageError, "Did you mean 'skip'"),
+        (lambda w: w.inject("skip", ranks=7), UsageError, "no rank 7"),
+        (lambda w: w.inject("skip", op="allreduce"), UsageError, "Did you mean 'all_reduce'"),
+        (lambda w: w.inject("other root", op="barrier"), UsageError, "does not strike barrier"),
+        (lambda w: w.inject("delay", seconds="long"), UsageError, "must be a number"),
+        (lambda w: w.inject("delay", hours=1), UsageError, "It takes: seconds"),
+    ],
+)
+def test_wrong_use_says_what_to_do(world, wrong, error, words):
+    with pytest.raises(error) as raised:
+        wrong(world)
+    assert words in str(raised.value)
+
+
+# -- expressions
+
+
+def test_expressions_that_raise_or_do_not_end(world):
+    world.execute("import time, torch\nbig = torch.ones(100, 100)\nsmall = [1, 2]", stream=None).wait(30)
+    found = world.evaluate("1 / 0", ranks=2)
+    assert found[2].error == "ZeroDivisionError: division by zero" and "division" in str(found)
+    assert "no answer within 0.3 s" in world.evaluate("time.sleep(60)", ranks=1, timeout=0.3)[1].error
+    assert world.evaluate("small", ranks=1)[1].text == "[1, 2]"
+    assert world.evaluate("big", ranks=1)[1].text == "tensor[100, 100] float32 cpu norm 100"
+    assert "no frame" not in world.evaluate("small", ranks=1, frame=7)[1].error  # at the prompt there are no frames
+
+
+# -- release
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["sleep", "queue", "lock", "loop", "pipe", "receive", "backward", "new group", "before start", "wrong port"],
+)
+def test_release_from_wherever_ranks_stand(world, place):
+    pids = world.pids()
+    run = world.run(hands.stands_in, place, stream=None).wait(8)
+    freed = world.release()
+    assert not freed.left and 1 in freed.ranks, freed
+    raised = {rank: ending.exception for rank, ending in run.endings.items()}
+    assert set(raised.values()) == {"Released"}, raised
+    if place == "backward":
+        assert "caught Released" in run.log(0)
+    # the very same processes serve the next run, which begins with a group of its own
+    assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
+    assert world.pids() == pids
+
+
+def test_a_hang_keeps_its_verdict_when_it_is_released(world):
+    run = world.run(hands.steps, 6, 3, stream=None).wait(30)
+    assert run.outcome == "hang" and run.diagnosis.findings[0].culprits == (1,)
+    freed = world.release()
+    assert freed.ranks == (0, 2, 3) and run.outcome == "hang"
+    assert run.log(0).startswith("ddpnb: released by world.release(). It stood at ")
+
+
+def test_a_run_that_was_well_is_released(world):
+    run = world.run(hands.stands_in, "loop", stream=None)
+    time.sleep(0.5)
+    world.release()
+    assert run.outcome == "released" and world.status()[0].state == "ended"
+
+
+def test_nothing_to_release(world):
+    assert "no rank is in a run" in str(world.release())
+
+
+def test_whoever_catches_the_exception_goes_on(world):
+    run = world.run(hands.catches, stream=None)
+    time.sleep(1.5)
+    world.release()
+    assert run.results[0] == ["Released", "Released"] and run.results[1] == ["Released"]
+
+
+def test_held_ranks_are_released(world):
+    holding = world.hold(ranks=[0, 2])
+    run = world.run(hands.steps, 3, stream=None)
+    assert holding.wait(60).held == (0, 2)
+    assert world.release().ranks == (0, 1, 2, 3) and run.outcome == "released"
+    assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
+
+
+# -- go on in the same processes
+
+TRAIN = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+torch.manual_seed(0)
+model = DDP(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(first, last, skips=-1):
+    global step
+    for step in range(first, last):
+        if step == skips and dist.get_rank() == 1:
+            continue
+        optimizer.zero_grad()
+        model(torch.full((2, 4), 1.0 * dist.get_rank())).square().sum().backward()
+        optimizer.step()
+train(0, 3)
+"""
+
+
+def test_released_and_rebuilt_the_same_model_trains_on(world):
+    pids = world.pids()
+    world.rebuild()
+    assert world.execute(TRAIN, stream=None).wait(60).outcome == "ok"
+    hang = world.execute("train(3, 8, skips=5)", stream=None).wait(60)
+    assert hang.outcome == "hang"
+    assert not world.release().left
+    startup = world.rebuild()
+    assert startup.facts("process group")[0]["models kept"] == 1
+    assert world.evaluate("step").values_by_rank[0] == 7
+    done = world.execute("train(step, 12); step", stream=None).wait(60)
+    assert done.outcome == "ok", done.diagnosis
+    assert done.log(2).strip() == "11" and world.pids() == pids and all(map(alive, pids))
+    assert world.compare().equal  # gradients are averaged again
+
+
+def test_a_cell_on_some_ranks(world):
+    assert world.execute("value = 1", stream=None).wait(30).outcome == "ok"
+    run = world.execute("value += 5; value", ranks=[1, 2], stream=None).wait(30)
+    assert run.outcome == "ok" and run.log(1).strip() == "6"
+    assert world.evaluate("value").values_by_rank == {0: 1, 1: 6, 2: 6, 3: 1}
+    world.rebuild()
+    run = world.execute("import torch\ntorch.distributed.all_reduce(torch.ones(1))", ranks=[0, 1], stream=None).wait(30)
+    assert run.outcome == "hang" and run.diagnosis.findings[0].waiting == (0, 1)
+    assert world.release().ranks == (0, 1)
+
+
+def test_a_function_finds_the_group_of_the_world_and_a_script_makes_its_own(world):
+    world.rebuild()
+    assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"  # is_initialized() is true there
+    assert world.run(hands.begins, stream=None).wait(30).results == [4.0] * 4  # ours gives way
+    world.rebuild()
+    assert world.run(SCRIPT, "begins", stream=None).wait(30).outcome == "ok"

@@ -1,0 +1,63 @@
+"""Every pitfall: the broken script gives its finding, the mended one none."""
+
+from __future__ import annotations
+
+import pytest
+
+import ddpnb
+from ddpnb import pitfalls
+
+pytestmark = pytest.mark.world
+
+
+@pytest.fixture(scope="module")
+def worlds():
+    """Worlds by (patience, fence): most stories share one."""
+    found = {}
+    yield lambda patience, fence: found.setdefault(
+        (patience, fence), ddpnb.launch(2, patience=patience, fence=fence, quiet=True)
+    )
+    for world in found.values():
+        world.close()
+
+
+@pytest.fixture
+def run(worlds):
+    used = []
+
+    def run(one, script):
+        world = worlds(min(one.patience, 3.0), one.fence)
+        used.append(world)
+        return world.run(script, stream=None).wait(60)
+
+    yield run
+    for world in used:
+        left = world.release().left
+        if left:
+            world.restart(left)
+
+
+def told(run):
+    return f"{run.diagnosis}\n{run.log(0)[-1500:]}\n{run.log(1)[-1500:]}"
+
+
+@pytest.mark.parametrize("name", pitfalls.names())
+def test_broken_gives_its_finding(run, name):
+    one = pitfalls.get(name)
+    done = run(one, one.broken)
+    found = done.diagnosis.findings
+    assert found and found[0].code == one.finding, told(done)
+    assert done.outcome == one.outcome, told(done)
+    assert found[0].culprits == one.culprits, told(done)
+    assert set(one.also) <= {finding.code for finding in found}
+    if one.line:
+        lines = [open(site.file).read().splitlines()[site.line - 1] for _, site in found[0].where]
+        assert any(one.line in line for line in lines), told(done)
+
+
+@pytest.mark.parametrize("name", pitfalls.names())
+def test_mended_gives_none(run, name):
+    one = pitfalls.get(name)
+    done = run(one, one.fixed)
+    assert done.outcome == "ok", told(done)
+    assert [finding for finding in done.diagnosis.findings if finding.severity != "note"] == [], told(done)
