@@ -9,15 +9,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ddpnb.checkup import Checkup
+    from ddpnb.errors import Released
     from ddpnb.explanation import Explanation, explain
+    from ddpnb.model.faults import Fault
     from ddpnb.run import Run
     from ddpnb.verdict import Verdict, diagnose
-    from ddpnb.world import World, launch
+    from ddpnb.world import World, doctor, launch
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "launch": "ddpnb.world",
+    "doctor": "ddpnb.world",
+    "Checkup": "ddpnb.checkup",
+    "Fault": "ddpnb.model.faults",
+    "Released": "ddpnb.errors",
     "World": "ddpnb.world",
     "Run": "ddpnb.run",
     "Verdict": "ddpnb.verdict",
@@ -26,7 +33,19 @@ _HOMES = {
     "Explanation": "ddpnb.explanation",
 }
 
-__all__ = ["Explanation", "Run", "Verdict", "World", "diagnose", "explain", "launch"]
+__all__ = [
+    "Checkup",
+    "Explanation",
+    "Fault",
+    "Released",
+    "Run",
+    "Verdict",
+    "World",
+    "diagnose",
+    "doctor",
+    "explain",
+    "launch",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -30,8 +30,10 @@ class Startup:
         size: int,
         order: Callable[[int, str], Any],
         alive: Callable[[int], bool],
+        logs: Mapping[int, str],
     ) -> None:
         self._size = size
+        self._logs = logs
         self._order = order
         self._alive = alive
         self._ended: dict[int, dict[str, StepState]] = {rank: {} for rank in range(size)}
@@ -67,6 +69,14 @@ class Startup:
         """
         state = self.state
         return {rank: dict(state.at(rank, _known(step)).facts) for rank in range(self._size)}
+
+    def log(self, rank: int) -> str:
+        """All that this rank has written meanwhile."""
+        try:
+            with open(self._logs[rank], encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""
 
     # -- what one does with it
 

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from ddpnb import comparison, orders
 from ddpnb.analysis import phrases
 from ddpnb.analysis.diagnosis import PATIENCE
+from ddpnb.checkup import Checkup, examine
 from ddpnb.cluster import connections, hotline
 from ddpnb.cluster import devices as device_plan
 from ddpnb.cluster.engines import Engines
@@ -81,6 +82,22 @@ def launch(
     return world
 
 
+def doctor(n: int = 2, *, backend: str | None = None, timeout: float = 60.0, quiet: bool = False) -> Checkup:
+    """The minimal test of a set-up: look at the machine, and make each step of start-up on ``n`` ranks of their own.
+
+    Args:
+        n: number of ranks; 1 tests a process alone.
+        backend: as for ``launch``.
+        timeout: seconds for each step.
+        quiet: show no progress.
+
+    Raises:
+        UsageError, DeviceError, LaunchError: as ``launch``.
+    """
+    with launch(n, backend=backend, quiet=quiet) as world:
+        return examine(world, timeout)
+
+
 class World(Hands):
     """Live ranks. Use it as a context manager, or call ``close()``."""
 
@@ -103,6 +120,7 @@ class World(Hands):
         self._number = 0
         self._in_run: dict[int, Run] = {}  # the run that each rank's process was last in
         self._startup: Startup | None = None
+        self._started_as = 0  # its number among the runs
         self._held: list[tuple[Holding, bool]] = []
         self._injected: list[tuple[Injection, bool, frozenset[int]]] = []
         self._lock = threading.RLock()
@@ -327,14 +345,24 @@ class World(Hands):
             for answer in begun:
                 answer.get(timeout=_CLEAN_S * 4)
 
+            logs = {rank: os.path.join(folder, f"rank{rank}.log") for rank in range(self.size)}
+
             def make(rank: int, step: str) -> Any:
-                told = {"step": step, "log": os.path.join(folder, f"rank{rank}.log")}
+                told: dict[str, Any] = {"step": step, "log": logs[rank]}
                 told |= {"environment": {**self._environment(rank, port), **self._variables(rank, port)}}
                 return self._engines.call(rank, wire.start_up, order | told)
 
-            self._startup = Startup(self.size, make, self._alive)
+            self._startup = Startup(self.size, make, self._alive, logs)
+            self._started_as = number
             self._in_run.clear()
             return self._startup
+
+    def startup_recording(self) -> Recording:
+        """What the ranks have recorded during the start-up in steps."""
+        with self._lock:
+            self._check_open()
+            outcomes = dict.fromkeys(range(self.size), "")
+            return Observer(self._engines, self._folder, outcomes, self._started_as).record(ask=False)
 
     def rebuild(self, timeout: float = 30.0) -> Startup:
         """Give the ranks a fresh process group, after a release or at any other time, in the same processes.

@@ -82,17 +82,20 @@ def odd_facts(state: StartupState, step: str) -> Mapping[str, Mapping[int, Any]]
 
 #: facts that each rank has its own of
 _OWN = frozenset(
-    {
+    (
         "RANK",
         "LOCAL_RANK",
         "ROLE_RANK",
         "rank",
-        "local rank",
         "device",
         "pid",
         "peers",
-        "own address",
+        "role",
+        "took",
         "loss",
-        "gradient norm",
-    }
+        "name",
+        "free",
+        "device_ids",
+        "on",
+    )
 )

@@ -1,4 +1,4 @@
-"""The command line: ``ddpnb run``, ``ddpnb lab``. Each command is one small file over the facade."""
+"""The command line. Each command is one small file over the facade."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from ddpnb import __version__
-from ddpnb.cli import explain, lab, pitfalls, run, scan
+from ddpnb.cli import doctor, explain, lab, pitfalls, run, scan
 
-COMMANDS = {"run": run, "lab": lab, "explain": explain, "scan": scan, "pitfalls": pitfalls}
+COMMANDS = {"run": run, "lab": lab, "explain": explain, "scan": scan, "pitfalls": pitfalls, "doctor": doctor}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

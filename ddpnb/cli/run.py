@@ -75,7 +75,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return scaling.run(arguments)
     n = arguments.nproc if arguments.nproc is not None else (count_gpus() or 2)
     if arguments.json is not None:
-        _check_writable(arguments.json)
+        check_writable(arguments.json)
     with launch(
         n, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience, debug=arguments.debug
     ) as world:
@@ -97,7 +97,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return going.exit_status
 
 
-def _check_writable(path: str) -> None:
+def check_writable(path: str) -> None:
     """Refuse a verdict file that could not be written in the end, without making one."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):

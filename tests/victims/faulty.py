@@ -1,6 +1,7 @@
 """Healthy trainings, for faults to be injected into: each case the ordinary thing, on all ranks alike."""
 
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -55,7 +56,7 @@ def normalised():
     return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1))
 
 
-def training(workers=0, net=normalised, **options):
+def training(workers=0, net=normalised, epochs=2, pause=0.0, **options):
     """DDP with a distributed sampler."""
     torch.manual_seed(0)
     data, _ = random_split(Samples(), [256, 64])
@@ -63,12 +64,17 @@ def training(workers=0, net=normalised, **options):
     model = DistributedDataParallel(net(), **options)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     loader = DataLoader(data, batch_size=8, sampler=sampler, num_workers=workers)
-    for epoch in range(2):
+    for epoch in range(epochs):
         sampler.set_epoch(epoch)
         for x, y in loader:
             optimizer.zero_grad()
             nn.functional.mse_loss(model(x), y).backward()
             optimizer.step()
+            time.sleep(pause)
+
+
+def slowly():
+    training(epochs=1, pause=0.5)
 
 
 def workers():
@@ -88,7 +94,7 @@ def partly_frozen():
     training(net=lambda: Net(frozen=True))
 
 
-CASES = (collectives, alike, training, workers, own_buffers, unused_allowed, partly_frozen)
+CASES = (collectives, alike, training, slowly, workers, own_buffers, unused_allowed, partly_frozen)
 
 dist.init_process_group("gloo")
 {one.__name__: one for one in CASES}[sys.argv[1]]()

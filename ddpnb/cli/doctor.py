@@ -1,0 +1,60 @@
+"""``ddpnb doctor``: the minimal test of a set-up, without any training code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ddpnb.cli.run import check_writable
+from ddpnb.errors import DdpnbError, UsageError
+
+HELP = "test the set-up step by step, without any training code: at which step does which rank stop?"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "exit status: 0 every step was made on all ranks; 1 a step failed; 3 ranks wait for ever; 2 wrong use"
+    )
+    parser.add_argument(
+        "-n", "--nproc", type=int, default=None, metavar="N", help="ranks (default: one per GPU, else 2)"
+    )
+    parser.add_argument("--backend", metavar="B", help="nccl or gloo (default: DDP_BACKEND, else nccl with GPUs)")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds for each step (default: 60)")
+    parser.add_argument("--json", metavar="FILE", help="write what was seen as JSON")
+    parser.add_argument(
+        "--bundle", metavar="ZIP", help="write report, JSON and logs: what to attach when you ask for help"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Test; returns the exit status."""
+    try:
+        return _run(arguments)
+    except DdpnbError as error:
+        print(f"ddpnb: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ddpnb.checkup import examine
+    from ddpnb.cluster.devices import count_gpus
+    from ddpnb.world import launch
+
+    if not arguments.timeout > 0:
+        raise UsageError(f"--timeout must be a positive number of seconds, not {arguments.timeout!r}.")
+    for path in (arguments.json, arguments.bundle):
+        if path is not None:
+            check_writable(path)
+    n = arguments.nproc if arguments.nproc is not None else (count_gpus() or 2)
+    with launch(n, backend=arguments.backend) as world:
+        found = examine(world, arguments.timeout)
+    print(found)
+    if arguments.json is not None:
+        found.save(arguments.json)
+    if arguments.bundle is not None:
+        found.bundle(arguments.bundle)
+        print(f"\nddpnb: what to attach when you ask for help: {arguments.bundle}", file=sys.stderr)
+    return found.exit_status
