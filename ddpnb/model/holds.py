@@ -77,7 +77,7 @@ def check_expression(text: str) -> None:
 
 def site_fits(pattern: str, file: str, line: int, function: str) -> bool:
     """Whether a place is meant by ``train.py``, ``src/train.py:91`` or ``main``."""
-    path, _, number = pattern.rpartition(":") if re.search(r":\\d+$", pattern) else (pattern, "", "")
+    path, _, number = pattern.rpartition(":") if re.search(r":\d+$", pattern) else (pattern, "", "")
     if number and int(number) != line:
         return False
     return file == path or file.endswith("/" + path) or (not number and function == path)

@@ -157,7 +157,9 @@ def test_a_setting_is_put_back_when_it_is_healed(faulty):
     holding = faulty.hold("broadcast", seq=16)  # in the fourth forward
     faulty.run(SCRIPT, "training", stream=None)
     assert holding.wait(60).held == (0, 1)
-    settings = "len(loader), sampler.rank, sampler.seed, optimizer.param_groups[0]['lr'], model.module[3].bias.requires_grad"
+    settings = (
+        "len(loader), sampler.rank, sampler.seed, optimizer.param_groups[0]['lr'], model.module[3].bias.requires_grad"
+    )
     assert faulty.evaluate(settings).values_by_rank == {0: "(16, 0, 3, 0.05, True)", 1: "(14, 0, 4, 0.1, False)"}
     faulty.heal()
     assert faulty.evaluate(settings).values_by_rank == {0: "(16, 0, 3, 0.05, True)", 1: "(16, 1, 3, 0.05, True)"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import ddpnb
@@ -11,30 +13,21 @@ pytestmark = pytest.mark.world
 
 
 @pytest.fixture(scope="module")
-def worlds():
-    """Worlds by (patience, fence): most stories share one."""
-    found = {}
-    yield lambda patience, fence: found.setdefault(
-        (patience, fence), ddpnb.launch(2, patience=patience, fence=fence, quiet=True)
-    )
-    for world in found.values():
-        world.close()
+def pair():
+    with ddpnb.launch(2, quiet=True) as world:
+        yield world
 
 
 @pytest.fixture
-def run(worlds):
-    used = []
-
+def run(pair):
     def run(one, script):
-        world = worlds(min(one.patience, 3.0), one.fence)
-        used.append(world)
-        return world.run(script, stream=None).wait(60)
+        pair.patience, pair.fence = min(one.patience, 3.0), one.fence
+        return pair.run(script, stream=None).wait(60)
 
     yield run
-    for world in used:
-        left = world.release().left
-        if left:
-            world.restart(left)
+    left = pair.release().left
+    if left:
+        pair.restart(left)
 
 
 def told(run):
@@ -51,7 +44,7 @@ def test_broken_gives_its_finding(run, name):
     assert found[0].culprits == one.culprits, told(done)
     assert set(one.also) <= {finding.code for finding in found}
     if one.line:
-        lines = [open(site.file).read().splitlines()[site.line - 1] for _, site in found[0].where]
+        lines = [Path(site.file).read_text().splitlines()[site.line - 1] for _, site in found[0].where]
         assert any(one.line in line for line in lines), told(done)
 
 

@@ -1,0 +1,28 @@
+"""Every row of the catalogue that can be reproduced on a CPU is reached by a fault or by a pitfall."""
+
+from __future__ import annotations
+
+from ddpnb import pitfalls
+from ddpnb.model.faults import KINDS
+from ddpnb.model.findings import NAMES
+
+# They need GPUs, or several of them; nothing on a CPU gives them.
+ON_GPUS = {"DDP201", "DDP203", "DDP204", "DDP206", "DDP207", "DDP208", "DDP604"}
+
+
+def test_every_row_is_reached():
+    reached = {kind.finding for kind in KINDS.values()} | {pitfall.finding for pitfall in pitfalls.all_of()}
+    reached |= {code for pitfall in pitfalls.all_of() for code in pitfall.also}
+    assert set(NAMES) - ON_GPUS - reached == set()
+
+
+def test_the_pitfalls_are_many_and_whole():
+    found = pitfalls.all_of()
+    assert len(found) >= 24
+    for one in found:
+        assert one.finding in NAMES and one.ranks == 2, one.name
+        assert one.broken.is_file() and one.fixed.is_file() and one.difference, one.name
+        assert one.why and one.look.startswith("- ") and one.mended and one.title, one.name
+        assert one.broken.read_text().startswith('"""'), one.name
+        if one.line:
+            assert one.line in one.broken.read_text(), one.name
