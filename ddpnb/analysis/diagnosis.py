@@ -9,10 +9,10 @@ from ddpnb.analysis.data import batches as data
 from ddpnb.analysis.silent import numbers, replicas, traffic, wrapping
 from ddpnb.analysis.waiting import alone, away, endings, mismatch, missing, startup
 from ddpnb.analysis.waiting.standing import Kind, Standing, standings
-from ddpnb.analysis.waiting.waits import Wait, stuck, waits
-from ddpnb.model.calls import CallState
+from ddpnb.analysis.waiting.waits import Wait, arrived, stuck, waits
+from ddpnb.model.calls import Call, CallState
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 
 PATIENCE = 10.0
 # All ranks idle and nobody waiting in a collective is far weaker evidence than a rank that others
@@ -153,7 +153,7 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
     then = dict(standing)
     for rank in lost:
         record = recording.ranks[rank]
-        failed = [call for call in record.calls if call.state.name == "FAILED"] or list(record.in_flight[:1])
+        failed = [call for call in record.calls if call.state.name == "FAILED"] or _needed(recording, record)
         phases = [p for p in record.phases if p.state == "failed" and p.name in ("init_process_group", "new_group")]
         if failed:
             then[rank] = replace(standing[rank], kind=Kind.CALL, call=failed[-1], site=failed[-1].site)
@@ -166,6 +166,21 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
             then[rank] = replace(one, record=replace(one.record, process=process))
     found_waits = waits(recording, then, 0.0)
     return missing.find(recording, then, found_waits, stuck(found_waits, then, 0.0), 0.0)
+
+
+def _needed(recording: Recording, record: RankRecord) -> list[Call]:
+    """Of the calls that nobody saw the end of, the first that needs a rank which did not come.
+
+    Those before it may be complete: DDP waits for them where we do not see it.
+    """
+    others = {rank: other for rank, other in recording.ranks.items() if rank != record.rank}
+    alone = (
+        call
+        for call in record.in_flight
+        if any(member in others and not arrived(others[member], call) for member in call.group.ranks)
+    )
+    first = next(alone, next(iter(record.in_flight), None))
+    return [] if first is None else [first]
 
 
 def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patience: float) -> list[Finding]:

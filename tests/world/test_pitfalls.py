@@ -40,7 +40,9 @@ def test_broken_gives_its_finding(run, name):
     done = run(one, one.broken)
     found = done.diagnosis.findings
     assert found and found[0].code == one.finding, told(done)
-    assert done.outcome == one.outcome, told(done)
+    # Whoever leaves early may close its connections as it goes: then those that wait for it raise.
+    either = (one.outcome, "crash") if one.outcome == "hang" else (one.outcome,)
+    assert done.outcome in either, told(done)
     assert found[0].culprits == one.culprits, told(done)
     assert set(one.also) <= {finding.code for finding in found}
     if one.line:

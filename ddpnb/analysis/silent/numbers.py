@@ -101,15 +101,18 @@ def _bad_gradient(recording: Recording, number: int) -> Finding | None:
 
 def _bad_average(recording: Recording, number: int) -> Finding | None:
     """DDP414: all that is seen of each rank is finite, but the averaged gradients are not: it began in a backward."""
+    had_norm: set[str] = set()  # of others (half precision) it is not known
     for turn, samples in by_turn(recording, number, "gradients").items():
-        bad = sorted({name for one in samples.values() for name, digest in one.digests.items() if digest.norm is None})
+        told = [(name, digest) for one in samples.values() for name, digest in one.digests.items()]
+        bad = sorted({name for name, one in told if one.norm is None and one.hash and name in had_norm})
+        had_norm.update(name for name, one in told if one.norm is not None)
         if not bad:
             continue
         losses = _of_step(recording, number, "backward", samples)
         finite = all(s.number("arrived_finite") == 1.0 for s in samples.values()) and all(
             math.isfinite(s.number("loss") or 0.0) for s in losses.values()
         )
-        everywhere = all(any(d.norm is None for d in one.digests.values()) for one in samples.values())
+        everywhere = all(any(one.digests[n].norm is None for n in bad if n in one.digests) for one in samples.values())
         if not finite or not everywhere or len(samples) < 2 or samples[min(samples)].number("synced") == 0.0:
             return None
         return finding_of(
