@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from ddpnb.render.palette import RANK_ANSI
-from ddpnb.render.text import wants_colour
+from ddpnb.render.text import printable, wants_colour
 
 _BLOCK = 1 << 20
 _OF_TORCH = re.compile(rb"(\[rank\d+\]:)?\[[WE]\d{4} .*\[c10d\]|frame #\d+: |Exception raised from \w+ at |\s*$")
@@ -56,6 +57,13 @@ class Stream:
             if last and tail.rest:
                 self._write(rank, [tail.rest])
                 tail.rest = b""
+
+    def say(self, text: str) -> None:
+        """A line of our own, after all that has come."""
+        if self._target is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._target.write(f"ddpnb: {printable(text)}\n")
+                self._target.flush()
 
     def _read(self, rank: int, tail: _Tail) -> bytes:
         try:

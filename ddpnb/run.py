@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
+from ddpnb.analysis import phrases
 from ddpnb.analysis.diagnosis import diagnose
 from ddpnb.analysis.timing.notes import model_notes
 from ddpnb.cluster.engines import Engines
@@ -156,6 +157,20 @@ class Run:
             found.append(self._answers[rank].get(timeout=30) if returned and rank in self._answers else None)
         return found
 
+    @property
+    def missed(self) -> list[str]:
+        """The faults that were armed for this run and never struck, in words."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for rank, record in self._recording.ranks.items() if self._recording is not None else ():
+            for phase in record.phases:
+                if phase.name == "fault missed":
+                    told = str(phase.facts.get("fault", "")), str(phase.facts.get("why", ""))
+                    found.setdefault(told, []).append(rank)
+        return [
+            f"the fault {fault!r} never struck on {phrases.ranks(ranks)}: {why or 'nothing fits it'}."
+            for (fault, why), ranks in found.items()
+        ]
+
     def left_clean(self, rank: int) -> bool:
         """Whether the rank's process ended the run alive, with no call left in flight."""
         ending, recording = self.observer.ending(rank), self._recording
@@ -217,6 +232,8 @@ class Run:
             self._failure = error
         finally:
             self._stream.pump(last=True)
+            for missed in self.missed:
+                self._stream.say(missed)
             self._known.set()
 
     def _watch(self) -> None:

@@ -213,12 +213,13 @@ class World(Hands):
             ScriptNotFound: there is no such script.
             WorldError: the world is closed, or ranks are still in an earlier run.
         """
-        if isinstance(target, (str, os.PathLike)):
-            order, payload = orders.of_script(target, args), None
-        else:
-            order, payload = orders.of_function(target, args)
+        script = isinstance(target, (str, os.PathLike))
+        order, payload = (orders.of_script(target, args), None) if script else orders.of_function(target, args)
         with self._lock:
             self._check_open()
+            self._check_free(range(self.size))
+            if script:
+                self._startup = None  # it begins without a group, and makes its own
             ranks = range(self.size)
             self._make_room(ranks)
             return self._start_run(order, payload, ranks, log_dir, stream, leave_after_crash)
@@ -437,7 +438,13 @@ class World(Hands):
     def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = 60.0) -> None:
         """Replace the processes of these ranks (by default of all that are dead, hang, or are left from a failed run).
 
-        The rank keeps its number, and gets a fresh process.
+        A rank keeps its number, and gets a fresh process; the others are not touched. If the world has a group
+        of its own (``init()``, ``rebuild()``), and no rank is in a run, it is rebuilt. Ranks that still wait
+        for the one that is replaced must be released first for that.
+
+        Raises:
+            UsageError: there is no such rank.
+            LaunchError: a new process did not come up; the others live on.
         """
         with self._lock:
             self._check_open()
@@ -457,6 +464,15 @@ class World(Hands):
             for rank in chosen:
                 self._in_run.pop(rank, None)
             self._injected = [(one, keep, there - {*chosen}) for one, keep, there in self._injected]
+            had_group, self._startup = self._has_group(), None
+            if had_group and not self._busy():
+                self.rebuild()
+
+    def _has_group(self) -> bool:
+        """Whether the ranks have been given a process group that functions and cells find."""
+        return self._startup is not None and all(
+            self._startup.state.at(rank, "process group").state == "done" for rank in range(self.size)
+        )
 
     def snapshot(self) -> Recording:
         """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""

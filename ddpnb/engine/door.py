@@ -107,7 +107,8 @@ class Door:
         self._run = run
         self.groups.new_run(run, fence, keep=keep)
         self._pending.clear()
-        self.release.clear()
+        if not keep:  # a group that was released fails in every later call, and says why
+            self.release.clear()
 
     def detach(self) -> None:
         """Our own hook failed: say so once and get out of the way of the training."""

@@ -156,6 +156,9 @@ def attach() -> None:
     rank = start()
     rank.hotline.namespace = shell.user_ns  # what %px puts there, a cell of ours finds
     rank.hotline.register(shell.kernel)
+    # What was imported by now stays: to look through half a million objects of torch again at every
+    # collection between two runs would take longer than a short run.
+    gc.freeze()
 
 
 def _call(payload: bytes, order: dict[str, Any]) -> Any:

@@ -18,6 +18,7 @@ class Faults:
 
     def __init__(self, box: BlackBox, door: Door, rank: int) -> None:
         self._rank = rank
+        self._box = box
         self._data, self._model = InData(box, rank), InModel(box, rank)
         self._places: dict[str, list[Armed]] = {
             "door": door.faults.armed,
@@ -39,8 +40,11 @@ class Faults:
         self._settle()
 
     def end_of_run(self) -> None:
-        """What was not meant to outlive the run is gone."""
+        """What was not meant to outlive the run is gone; what never struck is told."""
         for place in self._places.values():
+            for one in place:
+                if not one.struck:
+                    self._box.event("fault missed", {"fault": str(one.fault), "why": "; ".join(one.troubles)})
             place[:] = [one for one in place if one.keep]
         self._settle()
 
