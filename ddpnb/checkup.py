@@ -59,11 +59,9 @@ class Checkup:
         step = self.state.stopped_at
         if step is None:
             return f"well: all {len(STEPS)} steps of start-up were made on {size} rank{'s' * (size > 1)}"
-        stopped = [
-            rank
-            for rank in range(size)
-            if self.state.at(rank, step).state in ("failed", "running") or rank in self.state.dead
-        ]
+        at = {rank: self.state.at(rank, step).state for rank in range(size)}
+        failed = [rank for rank in at if at[rank] == "failed" or rank in self.state.dead]
+        stopped = failed or [rank for rank in at if at[rank] == "running"]
         place = STEPS.index(step)
         if place < STEPS.index("store"):
             where = "before init: look at the variables and the device"
@@ -137,7 +135,7 @@ def examine(world: World, timeout: float = STEP_S) -> Checkup:
     state, shown = startup.state, str(startup)
     recording = world.startup_recording()
     logs = {rank: startup.log(rank) for rank in range(world.size)}
-    findings = [*_of_errors(state), *_of_waits(state), *settings.find(recording)]
+    findings = [*(_of_errors(state) or _of_waits(state)), *settings.find(recording)]
     known = {one.code: one for one in reversed(findings)}
     timing = {"launch_s": world.launch_s, "run_s": time.monotonic() - began}
     world.release()

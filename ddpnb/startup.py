@@ -70,6 +70,14 @@ class Startup:
         state = self.state
         return {rank: dict(state.at(rank, _known(step)).facts) for rank in range(self._size)}
 
+    def cut(self) -> None:
+        """The connections were shut: what was done from the store on is to be done again."""
+        self._take()
+        for steps in self._ended.values():
+            for step in STEPS[STEPS.index("store") :]:
+                if step in steps and steps[step].state == "done":
+                    del steps[step]
+
     def log(self, rank: int) -> str:
         """All that this rank has written meanwhile."""
         try:

@@ -286,30 +286,38 @@ class World(Hands):
         )
         port = self._new_port()
         order |= {"fence": self.fence, "directory": os.getcwd()}
-        holds = {rank: [(one.hold.to_json(), keep) for one, keep in self._held if rank in one.ranks] for rank in ranks}
-        faults = {
-            rank: [
-                (one.fault.to_json(), keep)
-                for one, keep, there in self._injected
-                if rank in one.ranks and rank not in there
-            ]
-            for rank in ranks
-        }
+        armed = self._armed(ranks)
         own = {
-            rank: {
-                "holds": holds[rank],
-                "faults": faults[rank],
-                "environment": {"MASTER_PORT": str(port), **self._variables(rank, port)},
-            }
+            rank: armed[rank] | {"environment": {"MASTER_PORT": str(port), **self._variables(rank, port)}}
             for rank in ranks
         }
         run.start({rank: order | own[rank] for rank in ranks}, payload, wire.run)
-        self._held = [one for one in self._held if one[1]]
-        self._injected = [(one, keep, there | {*ranks}) for one, keep, there in self._injected if keep]
+        self._injected = [one for one in self._injected if one[1] or one[0].fault.description.place != "environment"]
         self._runs.add(run)
         self._last = run
         self._in_run.update(dict.fromkeys(ranks, run))
         return run
+
+    def _armed(self, ranks: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """The holds and faults that each of these ranks is to be told of with its next order; then they are there."""
+        told: dict[int, dict[str, Any]] = {
+            rank: {
+                "holds": [(one.hold.to_json(), keep) for one, keep in self._held if rank in one.ranks],
+                "faults": [
+                    (one.fault.to_json(), keep)
+                    for one, keep, there in self._injected
+                    if rank in one.ranks and rank not in there and one.fault.description.place != "environment"
+                ],
+            }
+            for rank in ranks
+        }
+        self._held = [one for one in self._held if one[1]]
+        self._injected = [
+            (one, keep, there | {*told})
+            for one, keep, there in self._injected
+            if keep or one.fault.description.place == "environment"
+        ]
+        return told
 
     def _busy(self) -> list[int]:
         in_run = [rank for rank, run in self._in_run.items() if run.endings[rank] is None]
@@ -342,7 +350,8 @@ class World(Hands):
             folder = os.path.join(self._folder, f"run{number}")
             os.makedirs(folder, exist_ok=True)
             order = {"run": number, "fence": self.fence, "backend": self.plan.backend, "timeout": timeout}
-            begun = [self._engines.call(rank, wire.start_up, order) for rank in range(self.size)]
+            armed = self._armed(range(self.size))
+            begun = [self._engines.call(rank, wire.start_up, order | armed[rank]) for rank in range(self.size)]
             for answer in begun:
                 answer.get(timeout=_CLEAN_S * 4)
 
@@ -504,6 +513,8 @@ class World(Hands):
         yield
         for run in runs:
             run.show_rest()
+        if self._startup is not None:
+            self._startup.cut()
 
     def compare(self, trace: bool = False) -> Comparison:
         """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.

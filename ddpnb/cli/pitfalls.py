@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.pitfalls import Pitfall
 
 HELP = "stories of broken trainings: list them, read one, run it broken or mended"
 
@@ -50,15 +51,15 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"{_wrapped(str(one))}\n\n{script}\n\n{script.read_text(encoding='utf-8').rstrip()}\n")
         print(one.difference)
         return 0
+    if one.lacking:
+        raise UsageError(f"{one.name} cannot be run here: {one.lacking}.", f"ddpnb pitfalls show {one.name} shows it.")
     return _run_one(one, fixed=arguments.fixed)
 
 
-def _run_one(one: object, *, fixed: bool) -> int:
-    from ddpnb.pitfalls import Pitfall
+def _run_one(one: Pitfall, *, fixed: bool) -> int:
     from ddpnb.render import text
     from ddpnb.world import launch
 
-    assert isinstance(one, Pitfall)
     with launch(one.ranks, patience=min(one.patience, 10.0), fence=one.fence) as world:
         going = world.run(one.fixed if fixed else one.broken, leave_after_crash=True).wait()
         found = going.diagnosis

@@ -46,7 +46,13 @@ class AtDoor:
             if not site_fits(hold.site, code.co_filename, self.frame.f_lineno, code.co_name):
                 return False
         if hold.when:
-            return self.frame is not None and bool(eval(hold.when, self.frame.f_globals, self.frame.f_locals))  # noqa: S307 (the user's own)
+            if self.frame is None:
+                return False
+            names = {
+                **self.frame.f_globals,
+                **self.frame.f_locals,
+            }  # one namespace: a comprehension sees the locals too
+            return bool(eval(hold.when, names))  # noqa: S307 (the user's own)
         return True
 
     def told(self) -> dict[str, Any]:
@@ -89,7 +95,7 @@ class Gate:
         with self._condition:
             if hold.anything:
                 self._pause, self._allowed = True, 0
-            else:
+            elif (hold, keep) not in self._holds.values():
                 self._holds[self._next] = hold, keep
                 self._next += 1
             self._settle()

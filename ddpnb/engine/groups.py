@@ -54,8 +54,12 @@ class Groups:
         """Forget the groups of the run before, unless they live on: then their calls are counted on."""
         self._run, self.fence = run, fence
         if not keep:
-            self.known.clear()
-            self._made.clear()
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """There is no group: the next is the first."""
+        self.known.clear()
+        self._made.clear()
 
     def get(self, group: Any) -> KnownGroup:
         """What is known of this process group; its identity is settled at its first sight."""

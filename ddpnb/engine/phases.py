@@ -25,6 +25,7 @@ from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.steps import Steps
 from ddpnb.engine.wire import BACKEND, DEVICE
+from ddpnb.model.faults import PRETENDED_VERSION
 
 # What a person wants to see of the environment of a rank, by the beginnings of the names.
 ENVIRONMENT = (
@@ -107,6 +108,7 @@ class Phases(Hooks):
         if self.lent and dist.is_initialized():
             self.lent = False
             end_groups()
+            self._door.groups.begin_anew()
 
     def _rendezvous(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def rendezvous(*args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -195,7 +197,8 @@ def environment() -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """What must be the same on all ranks."""
-    found = {"torch": str(torch.__version__), "python": ".".join(map(str, sys.version_info[:3]))}
+    torch_version = os.environ.get(PRETENDED_VERSION) or str(torch.__version__)
+    found = {"torch": torch_version, "python": ".".join(map(str, sys.version_info[:3]))}
     if torch.version.cuda:
         found["cuda"] = str(torch.version.cuda)
         found["nccl"] = ".".join(map(str, nccl.version())) if dist.is_nccl_available() else ""

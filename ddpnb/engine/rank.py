@@ -44,6 +44,7 @@ class Rank:
         self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
         self.faults = Faults(self.box, self.door, rank)
         self.hotline = Hotline(self.door, self.replicas, self.faults)
+        self._left = False  # a group that there is was left by a script or a function: nobody else's
         self.startup = Startup(self.phases, self.door.release)
         self.orphans = Orphans()
         self.door.open()
@@ -70,17 +71,14 @@ class Rank:
         sees the second finds the first.
         """
         cell = "cell" in order
-        kept = dist.is_initialized() and (cell or (payload is not None and self.phases.lent))
+        kept = dist.is_initialized() and not self._left and (cell or (payload is not None and self.phases.lent))
         if not kept:
             self.clean()
         self.door.new_run(order["run"], order["fence"], keep=kept)
         for hooks in self.hooks:
             hooks.new_run()
         self.replicas.begin(order["run"])
-        for hold, keep in order["holds"]:
-            self.door.gate.hold(Hold.from_json(hold), keep=keep)
-        for fault, keep in order["faults"]:
-            self.faults.inject(Fault.from_json(fault), keep=keep)
+        self._arm(order)
         self.box.set_run(order["run"], RUN_ACTIVE)
         if payload is not None:
             code = partial(_call, payload, order)
@@ -99,6 +97,7 @@ class Rank:
             self.data.finish()
             if ended.ending["how"] != "raised":  # then a call that failed would look completed
                 self.door.drain(0.1)
+        self._left = not cell and not self.phases.lent
         self.door.gate.end_of_run()
         self.faults.end_of_run()
         self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
@@ -117,8 +116,10 @@ class Rank:
         if "step" not in order:
             self.clean()
             self.door.new_run(order["run"], order["fence"])
+            self._arm(order)
             self.box.set_run(order["run"], RUN_ACTIVE)
             return {}
+        self.door.release.clear()
         with script.like_a_prompt(order["log"]), self.door.release.inside():
             told = self.startup.step(order["step"], order)
         if order["step"] == "process group" and told["state"] == "done":
@@ -128,8 +129,18 @@ class Rank:
             told["facts"] |= {"troubles": troubles} if troubles else {}
         return told
 
+    def _arm(self, order: dict[str, Any]) -> None:
+        """Arm what the launcher wants for this run; what was armed for a start-up before it is gone."""
+        self.door.gate.end_of_run()
+        self.faults.forget()
+        for hold, keep in order["holds"]:
+            self.door.gate.hold(Hold.from_json(hold), keep=keep)
+        for fault, keep in order["faults"]:
+            self.faults.inject(Fault.from_json(fault), keep=keep)
+
     def clean(self) -> None:
         """End the process group, and let go of what the run before has left. Models of cells live on."""
+        self._left = False
         self.phases.lent = False
         self.startup.begin()
         self.orphans.remember()

@@ -51,6 +51,7 @@ class Startup:
                 strict=True,
             )
         )  # fmt: skip
+        self._before: dict[str, str | None] = {}  # what was set before the last step
         self._timeout = timedelta(minutes=30)
         self._backend = ""
         self._numbers: dict[str, int] = {}
@@ -61,7 +62,8 @@ class Startup:
         self._loss: Any = None
 
     def begin(self) -> None:
-        """Forget what an earlier start-up has made; the process group must be gone by now."""
+        """Forget what an earlier start-up has made."""
+        self._set({})
         self._the_store = self._net = self._ddp = self._loss = None
 
     def step(self, name: str, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,11 +73,7 @@ class Startup:
         """
         began = time.monotonic()
         try:
-            for variable, value in order["environment"].items():
-                if value is None:
-                    os.environ.pop(variable, None)
-                else:
-                    os.environ[variable] = value
+            self._set(order["environment"])
             self._timeout = timedelta(seconds=float(order["timeout"]))
             self._backend = str(order["backend"])
             if name in ("store", "process group"):  # what was read before may have been repaired since
@@ -89,6 +87,17 @@ class Startup:
                 self._the_store = None
             text = f"{type(told).__name__}: {str(told).splitlines()[0] if str(told) else ''}"[:400]
             return {"state": "failed", "facts": {}, "error": text, "seconds": time.monotonic() - began}
+
+    def _set(self, variables: Mapping[str, str | None]) -> None:
+        """Set these variables (None takes one away), and put back those of the step before."""
+        for changes in (self._before, variables):
+            if changes is variables:
+                self._before = {name: os.environ.get(name) for name in variables}
+            for name, value in changes.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
 
     # -- the steps
 
@@ -119,6 +128,8 @@ class Startup:
         return facts
 
     def _store(self) -> dict[str, Any]:
+        end_groups()  # of a start-up that was released: it begins anew from here
+        self._the_store = None
         host, port = os.environ["MASTER_ADDR"], self._numbers["MASTER_PORT"]
         rank, size = self._numbers["RANK"], self._numbers["WORLD_SIZE"]
         if rank != 0:

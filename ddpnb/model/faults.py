@@ -126,6 +126,8 @@ _KINDS = (
     Kind("world size", "environment", "a rank more is expected than there are", "DDP102", ("DDP101",)),
     Kind("many threads", "environment", "torch computes with more threads than there are cores", "DDP704",
          parameters=(Parameter("threads", 64, "of each rank"),)),
+    Kind("other version", "environment", "the rank says that it has another torch", "DDP107",
+         parameters=(Parameter("version", "2.4.0", "that it claims"),)),
     Kind("deprecated variable", "environment", "a variable that is renamed, ignored or dangerous", "DDP703"),
 )  # fmt: skip
 
@@ -196,6 +198,7 @@ class Fault:
         return fault(given.pop("kind", ""), **given, **(dict(values) if isinstance(values, Mapping) else {}))  # pyright: ignore[reportUnknownArgumentType]
 
 
+PRETENDED_VERSION = "DDPNB_PRETENDED_TORCH"  # a rank tells of this version instead of its own
 _FIELDS = ("kind", "op", "seq", "site", "group", "step", "probability", "seed", "times")
 
 
@@ -262,6 +265,8 @@ def variables(fault: Fault, port: int, size: int) -> dict[str, str | None]:
         return {"WORLD_SIZE": str(size + 1)}
     if fault.kind == "many threads":
         return {"OMP_NUM_THREADS": str(fault.value("threads"))}
+    if fault.kind == "other version":
+        return {PRETENDED_VERSION: str(fault.value("version"))}
     if fault.kind == "deprecated variable":
         return {"NCCL_BLOCKING_WAIT": "1"}
     return {}

@@ -7,6 +7,7 @@ gives its finding, the mended one gives none.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +25,8 @@ class Pitfall:
 
     ``finding`` is the code that the broken script must give, ``culprits`` the ranks that it names, ``line`` a
     piece of a source line that it names, ``also`` further codes that come with it. ``patience`` and ``fence``
-    are how a world should be launched for it.
+    are how a world should be launched for it; ``needs`` says what not every machine has (``memory-group``:
+    root, and control groups for memory).
     """
 
     name: str
@@ -40,6 +42,7 @@ class Pitfall:
     also: tuple[str, ...] = ()
     patience: float = 10.0
     fence: str = "raise"
+    needs: str = ""
 
     @property
     def broken(self) -> Path:
@@ -50,6 +53,20 @@ class Pitfall:
     def fixed(self) -> Path:
         """The same script, mended."""
         return _HERE / self.name / "fixed.py"
+
+    @property
+    def lacking(self) -> str:
+        """What this machine lacks for it, in words; empty when it can be run."""
+        if self.needs != "memory-group":
+            return ""
+        memory = Path("/sys/fs/cgroup/memory")
+        trial = (memory if memory.is_dir() else memory.parent) / f"ddpnb-trial-{os.getpid()}"
+        try:
+            trial.mkdir()
+            trial.rmdir()
+        except OSError:
+            return "it makes a control group for memory, which takes root and a machine that allows it"
+        return ""
 
     @property
     def difference(self) -> str:
@@ -109,4 +126,5 @@ def _parsed(name: str, text: str) -> Pitfall:
         also=tuple(facts.get("also", "").split()),
         patience=float(facts.get("patience", "10")),
         fence=facts.get("fence", "raise"),
+        needs=facts.get("needs", ""),
     )

@@ -83,6 +83,7 @@ CASES = [
     Case("world size", "training"),
     Case("many threads", "training", culprits=(0, 1), ranks=None),
     Case("deprecated variable", "training"),
+    Case("other version", "training"),
     # these cost a process
     Case("kill", "collectives", {"seq": 5}),
     Case("freeze", "collectives", {"seq": 5}),

@@ -15,6 +15,14 @@ pytestmark = pytest.mark.world
 SCRIPT = VICTIMS / "hands.py"
 
 
+def until(world, so):
+    """The world's status once it is so, or after half a minute."""
+    deadline = time.monotonic() + 30
+    while not so(status := world.status()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return status
+
+
 # -- hold and step
 
 
@@ -61,7 +69,8 @@ def test_a_hold_ends_with_its_run(world):
 def test_conditions(world, conditions, seq):
     holding = world.hold(ranks=1, **conditions)
     run = world.run(hands.steps, 6, stream=None)
-    status = holding.wait(60)
+    holding.wait(60)
+    status = until(world, lambda status: status[0].state == "waiting")
     assert status.held == (1,) and status[1].call.seq == seq
     assert status[0].state == "waiting" and "for rank 1" in status[0].doing
     holding.remove()
@@ -76,19 +85,20 @@ def test_a_condition_that_cannot_be_evaluated_holds_nobody(world):
 
 
 def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
-    world.execute(
+    made = world.execute(
         "import torch, torch.distributed as dist, datetime\n"
-        "dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=1))",
+        "dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=4))",
         stream=None,
     ).wait(30)
+    assert made.outcome == "ok", f"{made.diagnosis}\n{made.log(0)}"
     holding = world.hold(ranks=1)
     run = world.execute("x = torch.ones(1); dist.all_reduce(x)", stream=None)
     assert holding.wait(60).held == (1,)
-    time.sleep(2)
+    time.sleep(5)
     world.resume()
     assert run.wait(30).outcome == "ok", run.log(0)
     told = "dist.group.WORLD._get_backend(torch.device('cpu')).options._timeout.total_seconds()"
-    assert world.evaluate(told).values_by_rank == dict.fromkeys(range(4), 1.0)
+    assert world.evaluate(told).values_by_rank == dict.fromkeys(range(4), 4.0)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +243,7 @@ def test_a_cell_on_some_ranks(world):
 
 def test_a_function_finds_the_group_of_the_world_and_a_script_makes_its_own(world):
     world.rebuild()
-    assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"  # is_initialized() is true there
+    assert world.run(hands.shares, stream=None).wait(30).results == [4.0] * 4
     assert world.run(hands.begins, stream=None).wait(30).results == [4.0] * 4  # ours gives way
     world.rebuild()
     assert world.run(SCRIPT, "begins", stream=None).wait(30).outcome == "ok"

@@ -21,6 +21,8 @@ def pair():
 @pytest.fixture
 def run(pair):
     def run(one, script):
+        if one.lacking:
+            pytest.skip(one.lacking)
         pair.patience, pair.fence = min(one.patience, 3.0), one.fence
         return pair.run(script, stream=None).wait(60)
 

@@ -45,6 +45,11 @@ class Faults:
             for one in place:
                 if not one.struck:
                     self._box.event("fault missed", {"fault": str(one.fault), "why": "; ".join(one.troubles)})
+        self.forget()
+
+    def forget(self) -> None:
+        """Only what is kept stays."""
+        for place in self._places.values():
             place[:] = [one for one in place if one.keep]
         self._settle()
 

@@ -55,11 +55,12 @@ class InData(Lasting):
             self.on_heal(armed, loader.batch_sampler, lambda one: self._fewer.pop(one, None))
 
     def _length(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda batches: original(batches) - self._fewer.get(batches, 0)
+        return lambda batches: original(batches) - (self._fewer.get(batches, 0) if self._fewer else 0)
 
     def _batches(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def __iter__(batches: Any) -> Any:
-            return itertools.islice(original(batches), len(batches)) if batches in self._fewer else original(batches)
+            whole = original(batches)
+            return itertools.islice(whole, len(batches)) if self._fewer and batches in self._fewer else whole
 
         return __iter__
 
@@ -88,11 +89,9 @@ class InData(Lasting):
     # -- what comes of a loader
 
     def _next(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        strike = self.guarded(self._strike_worker)
-
         def __next__(iterator: Any) -> Any:
             if isinstance(iterator, _MultiProcessingDataLoaderIter):
-                strike(iterator)
+                self._strike_worker(iterator)
             batch = original(iterator)
             return self._spoiled(batch) if self.wanted("bad sample") else batch
 
@@ -103,11 +102,13 @@ class InData(Lasting):
         if worker is None:
             return
         for armed in self.due(*_OF_WORKERS):
-            if armed.fault.kind == "killed worker":
-                os.kill(worker.pid, signal.SIGKILL)
-            else:
+            if armed.fault.kind == "stalled worker":
                 os.kill(worker.pid, signal.SIGSTOP)
                 self.on_heal(armed, worker, _go_on)
+            else:
+                os.kill(worker.pid, signal.SIGKILL)
+                # torch learns it from a signal, whose handler raises: here, and not anywhere later.
+                os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
 
     def _spoiled(self, batch: Any) -> Any:
         leaves, kind = tree_flatten(batch)

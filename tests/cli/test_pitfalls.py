@@ -1,0 +1,42 @@
+"""``ddpnb pitfalls``."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpnb import pitfalls
+from ddpnb.cli import main
+
+
+def test_list(capsys):
+    assert main(["pitfalls"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(pitfalls.names()) and any("barrier-under-if" in line for line in lines)
+
+
+def test_show(capsys):
+    assert main(["pitfalls", "show", "barrier-under-if"]) == 0
+    told = capsys.readouterr().out
+    assert "[DDP301]" in told and "Look at:" in told and "+++ fixed.py" in told and "def main" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show"], "needs a name"),
+        (["run", "barier-under-if"], "Did you mean barrier-under-if"),
+        (["show", "../../etc"], "there is no pitfall"),
+        (["list", "more"], "takes nothing more"),
+    ],
+)
+def test_wrong_use(capsys, arguments, words):
+    assert main(["pitfalls", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.world
+def test_run_broken_and_fixed(capfd):
+    assert main(["pitfalls", "run", "barrier-under-if"]) == 3
+    told = capfd.readouterr().err
+    assert "DDP301" in told and "--fixed runs it mended" in told
+    assert main(["pitfalls", "run", "barrier-under-if", "--fixed"]) == 0
