@@ -7,7 +7,7 @@ import re
 import traceback
 from dataclasses import dataclass
 
-from ddpnb import catalogue
+from ddpnb import catalogue, pitfalls
 from ddpnb.analysis.messages.explain import explain_text
 from ddpnb.analysis.messages.explained import Explained
 from ddpnb.catalogue import Page
@@ -56,7 +56,14 @@ class Explanation:
         shown = [pages.text(one, colour=colour, width=width) for one in self.pages]
         if parts and shown:
             parts.append(pages.rule(width))
-        return "\n\n".join([*parts, f"\n\n{pages.rule(width)}\n\n".join(shown)] if shown else parts)
+        stories = [pages.paragraph(self._stories, width)] if self._stories else []
+        return "\n\n".join([*parts, f"\n\n{pages.rule(width)}\n\n".join(shown), *stories] if shown else parts)
+
+    @property
+    def _stories(self) -> str:
+        """Where the findings of these pages can be seen."""
+        names = [one.name for page in self.pages for one in pitfalls.all_of(page.code)]
+        return f"See it: ddpnb pitfalls run {' | '.join(names[:6])}" if names else ""
 
     def __str__(self) -> str:
         return self.text()
@@ -64,7 +71,7 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return pages.html(self.findings, self.pages, self.note)
+        return pages.html(self.findings, self.pages, " ".join(filter(None, (self.note, self._stories))))
 
 
 def explain(what: str | int | BaseException | Finding | Diagnosis | os.PathLike[str]) -> Explanation:
