@@ -9,8 +9,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -18,7 +17,6 @@ from ddpnb import comparison, orders
 from ddpnb.analysis import phrases
 from ddpnb.analysis.diagnosis import PATIENCE
 from ddpnb.checkup import Checkup, examine
-from ddpnb.cluster import connections, hotline
 from ddpnb.cluster import devices as device_plan
 from ddpnb.cluster.engines import Engines
 from ddpnb.cluster.environment import ReservedPort, debug_environment, torchrun_environment
@@ -26,9 +24,10 @@ from ddpnb.cluster.folder import make_folder
 from ddpnb.comparison import Comparison
 from ddpnb.engine import wire
 from ddpnb.errors import UsageError, WorldError
-from ddpnb.hands import Hands, Holding, Injection
+from ddpnb.hands import Hands
+from ddpnb.hands.holding import Holding
+from ddpnb.hands.injecting import Injection
 from ddpnb.model.recording import Recording
-from ddpnb.model.startup import STEPS
 from ddpnb.progress import Progress
 from ddpnb.run import Run
 from ddpnb.startup import Startup
@@ -298,98 +297,9 @@ class World(Hands):
         self._in_run.update(dict.fromkeys(ranks, run))
         return run
 
-    def _armed(self, ranks: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """The holds and faults that each of these ranks is to be told of with its next order; then they are there."""
-        told: dict[int, dict[str, Any]] = {
-            rank: {
-                "holds": [(one.hold.to_json(), keep) for one, keep in self._held if rank in one.ranks],
-                "faults": [
-                    (one.fault.to_json(), keep)
-                    for one, keep, there in self._injected
-                    if rank in one.ranks and rank not in there and one.fault.description.place != "environment"
-                ],
-            }
-            for rank in ranks
-        }
-        self._held = [one for one in self._held if one[1]]
-        self._injected = [
-            (one, keep, there | {*told})
-            for one, keep, there in self._injected
-            if keep or one.fault.description.place == "environment"
-        ]
-        return told
-
     def _busy(self) -> list[int]:
         in_run = [rank for rank, run in self._in_run.items() if run.endings[rank] is None]
         return sorted({*in_run, *(self._startup.busy() if self._startup is not None else [])})
-
-    # -- start-up
-
-    def init(self, timeout: float = 1800.0) -> Startup:
-        """Begin a start-up in steps, from the environment to the first step of an optimizer, each when you want it.
-
-        The process group that comes of it serves functions and cells; a script makes its own.
-
-        Args:
-            timeout: seconds, the time-out of the store and of the group.
-
-        Raises:
-            WorldError: the world is closed, or a rank is dead or in a run.
-        """
-        with self._lock:
-            self._check_open()
-            dead = [rank for rank in range(self.size) if not self._alive(rank)]
-            if dead:
-                raise WorldError(f"{phrases.ranks(dead, True)} is dead.", f"world.restart({dead[0]}) replaces it.")
-            self._check_free(range(self.size))
-            left = self._not_cleaned(range(self.size))
-            if left:
-                self.restart(left)
-            number = self._number = self._number + 1
-            port = self._new_port()
-            folder = os.path.join(self._folder, f"run{number}")
-            os.makedirs(folder, exist_ok=True)
-            order = {"run": number, "fence": self.fence, "backend": self.plan.backend, "timeout": timeout}
-            armed = self._armed(range(self.size))
-            begun = [self._engines.call(rank, wire.start_up, order | armed[rank]) for rank in range(self.size)]
-            for answer in begun:
-                answer.get(timeout=_CLEAN_S * 4)
-
-            logs = {rank: os.path.join(folder, f"rank{rank}.log") for rank in range(self.size)}
-
-            def make(rank: int, step: str) -> Any:
-                told: dict[str, Any] = {"step": step, "log": logs[rank]}
-                told |= {"environment": {**self._environment(rank, port), **self._variables(rank, port)}}
-                return self._engines.call(rank, wire.start_up, order | told)
-
-            self._startup = Startup(self.size, make, self._alive, logs)
-            self._started_as = number
-            self._in_run.clear()
-            return self._startup
-
-    def startup_recording(self) -> Recording:
-        """What the ranks have recorded during the start-up in steps."""
-        with self._lock:
-            self._check_open()
-            outcomes = dict.fromkeys(range(self.size), "")
-            return Observer(self._engines, self._folder, outcomes, self._started_as).record(ask=False)
-
-    def rebuild(self, timeout: float = 30.0) -> Startup:
-        """Give the ranks a fresh process group, after a release or at any other time, in the same processes.
-
-        Models of cells that are wrapped in ``DistributedDataParallel`` around the default group are given
-        the new one. Groups of ``new_group()`` must be made anew.
-
-        Args:
-            timeout: seconds that it may take.
-
-        Raises:
-            WorldError: a rank is dead or in a run, or the group did not come to be.
-        """
-        startup = self.init().run("first barrier", timeout)
-        if startup.state.stopped_at in STEPS[: STEPS.index("first barrier") + 1]:
-            raise WorldError(f"the group did not come to be: {'; '.join(startup.notes())}.", "world.restart() helps.")
-        return startup
 
     def _make_room(self, ranks: Sequence[int], *, cell: bool = False) -> None:
         """Before a run: no rank may be in an earlier one; dead ones are replaced, and what a failed run left is ended."""
@@ -428,21 +338,6 @@ class World(Hands):
                 and not (run.outcome in ("ok", "divergence") and run.left_clean(rank))
             )
         ]
-
-    def _not_cleaned(self, ranks: Iterable[int]) -> list[int]:
-        """End what a failed run has left on these ranks; those on which that did not work."""
-        alive = [rank for rank in ranks if self._alive(rank) and rank not in self._busy()]
-        between = connections.between([self._engines.pid(rank) for rank in range(self.size) if self._alive(rank)])
-        contents = {r: {"verb": "cut", "connections": between.get(self._engines.pid(r), [])} for r in alive}
-        heard = hotline.ask_each(self._engines, contents, _CLEAN_S)
-        answers = {rank: self._engines.call(rank, wire.clean) for rank in heard}
-        deadline = time.monotonic() + _CLEAN_S
-        for answer in answers.values():
-            answer.wait(max(0.0, deadline - time.monotonic()))
-        cleaned = {rank for rank, answer in answers.items() if answer.ready() and answer.successful()}
-        for rank in cleaned:
-            self._in_run.pop(rank, None)
-        return [rank for rank in ranks if rank not in cleaned]
 
     def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = 60.0) -> None:
         """Replace the processes of these ranks (by default of all that are dead, hang, or are left from a failed run).
@@ -483,16 +378,6 @@ class World(Hands):
             self._startup.state.at(rank, "process group").state == "done" for rank in range(self.size)
         )
 
-    def snapshot(self) -> Recording:
-        """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""
-        return self._asked(values=False)
-
-    def _starting(self) -> dict[int, str]:
-        if self._startup is None:
-            return {}
-        sentences = self._startup.sentences()
-        return {rank: sentences[rank] for rank in self._startup.busy()}
-
     def _look(self) -> Recording:
         if self._in_run and self._last is not None:
             return self._last.observer.record(ask=False)
@@ -504,17 +389,6 @@ class World(Hands):
             if self._in_run and self._last is not None:
                 return self._last.observer.record(values=values)
             return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0).record(values=values)
-
-    @contextmanager
-    def _runs_released(self) -> Iterator[None]:
-        runs = {self._in_run[rank] for rank in self._busy() if rank in self._in_run}
-        for run in runs:
-            run.settle(released=True)
-        yield
-        for run in runs:
-            run.show_rest()
-        if self._startup is not None:
-            self._startup.cut()
 
     def compare(self, trace: bool = False) -> Comparison:
         """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.

@@ -1,0 +1,189 @@
+"""Hold, step, resume: stop ranks before a collective, and let them go on, one call at a time or for good."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.status import RankStatus
+from ddpnb.errors import UsageError, WorldError
+from ddpnb.hands.ranks import Ranks
+from ddpnb.looks import WorldStatus
+from ddpnb.model.calls import OPERATIONS
+from ddpnb.model.holds import Hold
+
+_STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
+_TICK_S = 0.01
+_STANDING = ("held", "ended", "waiting", "idle")
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A hold that is armed. ``wait()`` returns once ranks are held; ``remove()`` disarms it."""
+
+    world: Holds
+    hold: Hold
+    ranks: tuple[int, ...]
+
+    def wait(self, timeout: float | None = None) -> WorldStatus:
+        """Wait until all of its ranks are held, ended, or wait for one that is.
+
+        Args:
+            timeout: seconds at most; None: no limit.
+        """
+        return self.world._until_still(self.ranks, timeout)
+
+    def remove(self) -> None:
+        """Disarm it. Ranks that are held stay so until ``world.step()`` or ``world.resume()``."""
+        self.world._remove(self)
+
+    def __str__(self) -> str:
+        return f"hold {self.hold} on {phrases.ranks(self.ranks)}"
+
+    __repr__ = __str__
+
+
+class Holds(Ranks):
+    """Ranks that can be held."""
+
+    _held: list[tuple[Holding, bool]]  # armed holds, and whether they outlive a run
+
+    def hold(
+        self,
+        before: str | Iterable[str] = (),
+        *,
+        ranks: int | Iterable[int] | None = None,
+        seq: int | None = None,
+        site: str = "",
+        group: str = "",
+        when: str = "",
+        keep: bool = False,
+    ) -> Holding:
+        """Stop ranks before a collective: the next one, or the next that fits all that is given.
+
+        A held rank answers: its frames can be read and evaluated in. While a hold is armed the groups'
+        time-outs are suspended for calls that are made from then on. A hold ends with the run in which
+        it was armed, or with the next one if none goes on.
+
+        Args:
+            before: operations, as findings name them: ``"all_reduce"``.
+            ranks: which ranks; all by default.
+            seq: number of the call in its group, from 1: ``all_reduce #5`` is ``seq=5``.
+            site: ``"train.py"``, ``"train.py:91"`` or the name of a function.
+            group: label, name or members (``"0,2"``) of a process group.
+            when: an expression, evaluated in the frame that makes the call: ``"step == 5"``.
+            keep: stay armed for later runs too.
+
+        Raises:
+            UsageError: a rank or an operation that does not exist, or an expression that is none.
+            WorldError: a rank is dead or does not answer.
+        """
+        ops = (before,) if isinstance(before, str) else tuple(before)
+        check_operations(ops)
+        hold = Hold(ops, seq, site, group, when)
+        with self._lock:
+            self._check_open()
+            chosen = self._chosen(ranks)
+            self._tell_all({"verb": "hold", "hold": None})  # suspends the time-outs of whoever will wait
+            self._tell(chosen, {"verb": "hold", "hold": hold.to_json(), "keep": keep})
+            holding = Holding(self, hold, chosen)
+            self._held.append((holding, keep))
+        return holding
+
+    def step(self, n: int = 1, *, ranks: int | Iterable[int] | None = None, wait: float = 5.0) -> WorldStatus:
+        """Let held ranks make ``n`` collectives, and stop them before the one after.
+
+        Args:
+            n: how many calls each rank makes.
+            ranks: which ranks; all that are held by default.
+            wait: seconds to wait at most until they stand again: held, ended, or waiting for others.
+
+        Raises:
+            WorldError: none of these ranks is held.
+        """
+        if n < 1:
+            raise UsageError(f"a rank can make 1 collective or more, not {n!r}.", "world.resume() lets it go on.")
+        with self._lock:
+            self._check_open()
+            chosen = self._held_ranks(ranks)
+            self._tell(chosen, {"verb": "step", "count": n})
+        return self._until_still(chosen, wait)
+
+    def resume(self, ranks: int | Iterable[int] | None = None) -> None:
+        """Let held ranks go on until a hold fits again.
+
+        Args:
+            ranks: which ranks; all by default.
+        """
+        with self._lock:
+            self._check_open()
+            chosen = self._chosen(ranks)
+            paused = [one for one in self._held if one[0].hold.anything and set(one[0].ranks) <= set(chosen)]
+            self._held = [one for one in self._held if one not in paused]
+            stay = {one.rank for one in self._states() if one.state == "held"} - set(chosen)
+            self._tell(chosen, {"verb": "resume"})
+            self._hurry(stay)
+
+    def _remove(self, holding: Holding) -> None:
+        with self._lock:
+            self._check_open()
+            self._held = [one for one in self._held if one[0] != holding]
+            alive = [rank for rank in holding.ranks if self._alive(rank)]
+            self._tell(alive, {"verb": "unhold", "hold": holding.hold.to_json()})
+            self._hurry({one.rank for one in self._states() if one.state == "held"})
+
+    def _hurry(self, held: set[int]) -> None:
+        """Once nothing is armed and nobody held, the groups' own time-outs hold again."""
+        if not self._held and not held:
+            self._tell_all({"verb": "hurry"})
+
+    def _held_ranks(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
+        chosen = self._chosen(ranks)
+        held = {one.rank for one in self._states() if one.state == "held"}
+        if ranks is None and held:
+            return tuple(rank for rank in chosen if rank in held)
+        free = [rank for rank in chosen if rank not in held]
+        if free:
+            raise WorldError(
+                f"{phrases.ranks(free, True)} {phrases.verb(free, 'is', 'are')} not held.",
+                "world.hold() stops ranks before their next collective; world.status() shows where they are.",
+            )
+        return chosen
+
+    def _until_still(self, ranks: Sequence[int], timeout: float | None) -> WorldStatus:
+        """Wait until nothing is new of these ranks any more: held, ended, or waiting for others."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        known: dict[int, tuple[RankStatus, float]] = {}
+        while True:
+            now = time.monotonic()
+            shown = {one.rank: one for one in self._states()}
+            for rank in ranks:
+                if rank not in known or known[rank][0] != shown[rank]:
+                    known[rank] = shown[rank], now
+            moving = [
+                rank
+                for rank, (one, since) in known.items()
+                if one.state not in _STANDING or (one.state == "waiting" and now - since < _STILL_S)
+            ]
+            held = any(one.state == "held" for one in shown.values())
+            if (not moving and (held or all(shown[rank].state == "ended" for rank in ranks))) or (
+                deadline is not None and now >= deadline
+            ):
+                return WorldStatus(tuple(shown.values()))
+            time.sleep(_TICK_S)
+
+
+def check_operations(names: Sequence[str]) -> None:
+    """Refuse operations that there are not.
+
+    Raises:
+        UsageError: with the name that was probably meant.
+    """
+    for name in names:
+        if name not in OPERATIONS:
+            near = difflib.get_close_matches(name, OPERATIONS, 1, 0.5)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(OPERATIONS)}."
+            raise UsageError(f"there is no operation {name!r}.", hint)

@@ -1,0 +1,86 @@
+"""The ranks of a world, as those need them who lay hands on them: who lives, who is busy, and how they are told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.status import RankStatus, status
+from ddpnb.cluster import hotline
+from ddpnb.errors import UsageError, WorldError
+
+if TYPE_CHECKING:
+    from ddpnb.cluster.engines import Engines
+    from ddpnb.model.recording import Recording
+
+ANSWER_S = 2.0  # that a rank may take to answer on the hotline
+
+
+class Ranks:
+    """What ``World`` has and its hands need. The lock guards all that a user calls."""
+
+    size: int
+    _engines: Engines
+    _lock: threading.RLock
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
+
+    def _busy(self) -> list[int]:
+        """The ranks that are in a run or in a step of start-up."""
+        raise NotImplementedError
+
+    def _look(self) -> Recording:
+        """A Recording of this moment, without asking the ranks."""
+        raise NotImplementedError
+
+    def _asked(self, *, values: bool) -> Recording:
+        """A Recording of this moment; ``values``: with what tells two tensors of one shape apart."""
+        raise NotImplementedError
+
+    def _states(self) -> tuple[RankStatus, ...]:
+        return status(self._look())
+
+    def _alive(self, rank: int) -> bool:
+        return self._engines.exit_status(rank) is None
+
+    def _chosen(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
+        """These ranks, or all that live.
+
+        Raises:
+            UsageError: there is no such rank.
+            WorldError: one of those that were named is dead.
+        """
+        if ranks is None:
+            return tuple(rank for rank in range(self.size) if self._alive(rank))
+        wanted = (ranks,) if isinstance(ranks, int) else tuple(dict.fromkeys(ranks))
+        for rank in wanted:
+            if not isinstance(rank, int) or not 0 <= rank < self.size:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UsageError(f"there is no rank {rank!r} in a world of {self.size}.")
+            if not self._alive(rank):
+                raise WorldError(f"rank {rank} is dead.", f"world.restart({rank}) replaces it.")
+        return wanted
+
+    def _tell(self, ranks: Sequence[int], content: dict[str, Any]) -> None:
+        """Tell ranks something that they must have heard.
+
+        Raises:
+            WorldError: one does not answer.
+        """
+        answers = hotline.ask(self._engines, ranks, content, ANSWER_S)
+        deaf = [rank for rank in ranks if rank not in answers]
+        if deaf:
+            raise WorldError(
+                f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'does', 'do')} not answer: stopped, or the "
+                "interpreter's lock is held.",
+                f"world.restart({deaf[0]}) replaces it.",
+            )
+        refused = next((one["error"] for one in answers.values() if one.get("status") == "error"), None)
+        if refused is not None:
+            raise WorldError(f"a rank could not do this: {refused}.")
+
+    def _tell_all(self, content: dict[str, Any]) -> None:
+        """Tell all who hear it."""
+        hotline.ask(self._engines, [rank for rank in range(self.size) if self._alive(rank)], content, ANSWER_S)
