@@ -56,6 +56,5 @@ class Orphans:
 
 def _rebind(model: Any) -> None:
     state = {name: value for name, value in model.__dict__.items() if name not in _OF_A_GROUP}
-    state["broadcast_buffers"] = model.forward_sync_buffers
     model.reducer = None  # its hooks on the parameters go with it
     model.__setstate__(state)

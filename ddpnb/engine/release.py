@@ -139,7 +139,7 @@ def _in_our_hands(frame: FrameType | None) -> bool:
         return True
     while frame is not None and not is_own_file(frame.f_code.co_filename):
         frame = frame.f_back
-    return frame is None or os.path.basename(frame.f_code.co_filename) in _TELL
+    return frame is not None and os.path.basename(frame.f_code.co_filename) in _TELL
 
 
 def _shut(connection: Any) -> int:

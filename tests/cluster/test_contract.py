@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+from datetime import timedelta
 
 import torch
 import torch.distributed.distributed_c10d as c10d
 from ipyparallel import Client
 from ipyparallel.cluster.launcher import LocalEngineLauncher
 from torch._C._distributed_c10d import ProcessGroup, Work
+from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.engine.signatures import OPS
+from ddpnb.model.calls import OPERATIONS
 
 
 def test_ipyparallels_control_request():
@@ -53,3 +56,35 @@ def test_phases_wrap_names_that_exist():
     for name in ("init_process_group", "new_group", "destroy_process_group", "rendezvous"):
         assert callable(getattr(c10d, name))
     assert hasattr(c10d._world, "group_count"), "engine/phases.py names new groups by it"
+
+
+def test_operations_have_the_names_that_a_user_gives():
+    assert set(OPERATIONS) == {spec.name for spec in OPS.values()}
+
+
+def test_groups_time_outs_can_be_suspended(tmp_path):
+    """engine/groups.py reads and sets the time-out of a backend."""
+    c10d.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        backend = c10d.group.WORLD._get_backend(torch.device("cpu"))
+        before = backend.options._timeout
+        backend._set_default_timeout(timedelta(days=7))
+        assert backend.options._timeout == timedelta(days=7) != before
+        del backend
+    finally:
+        c10d.destroy_process_group()
+
+
+def test_a_wrapper_can_be_made_anew():
+    """engine/rebind.py gives a wrapper to another group by these."""
+    source = inspect.getsource(DistributedDataParallel.__setstate__)
+    assert "_get_default_group" in source and "_ddp_init_helper" in source
+    assert "forward_sync_buffers" in inspect.getsource(DistributedDataParallel.__init__)
+
+
+def test_works_of_our_own():
+    """engine/faults makes a work that is complete, for a call that is skipped."""
+    future = torch.futures.Future()
+    future.set_result([torch.ones(1)])
+    work = torch._C._distributed_c10d._create_work_from_future(future)
+    assert work.is_completed() and Work.unbox(work.boxed()).is_completed()

@@ -1,0 +1,70 @@
+"""What a release tells, and whom it interrupts."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from ddpnb.engine.release import SIGNAL, Release
+from ddpnb.errors import Released
+
+
+@pytest.fixture
+def release():
+    before = signal.getsignal(SIGNAL)
+    yield Release()
+    signal.signal(SIGNAL, before)
+
+
+def test_errors_are_told_as_what_they_are(release):
+    error = RuntimeError("Connection closed by peer")
+    assert release.told(error) is error
+    release.ask("released by somebody")
+    told = release.told(error)
+    assert isinstance(told, Released) and "released by somebody" in str(told) and "rebuild" in str(told)
+    assert release.told(told) is told
+    mine = KeyError("x")
+    assert release.told(mine) is mine  # nothing that a shut connection raises
+
+
+def test_around_something_that_waits(release):
+    release.ask("why")
+    with pytest.raises(Released), release.telling():
+        raise ConnectionResetError
+    with pytest.raises(ValueError, match="mine"), release.telling():
+        raise ValueError("mine")
+
+
+def test_a_new_group_ends_it_for_whoever_had_the_exception(release):
+    release.ask("why")
+    release.settle()
+    assert release.wanted  # it was not raised yet
+    release.told(RuntimeError())
+    release.settle()
+    assert not release.wanted
+
+
+def test_a_sleeping_main_thread_is_woken(release):
+    threading.Timer(0.1, lambda: (release.ask("why"), release.free([]))).start()
+    began = time.monotonic()
+    with pytest.raises(Released), release.inside():
+        time.sleep(30)
+    assert time.monotonic() - began < 20
+
+
+def test_nothing_is_raised_outside_of_the_users_code_nor_twice(release):
+    release.ask("why")
+    release.free([])  # at the prompt
+    with release.inside():
+        threading.Timer(0.1, release.free, [[]]).start()
+        with pytest.raises(Released):
+            time.sleep(30)
+        release.free([])  # it was raised: the user's own clean-up goes on
+        time.sleep(0.01)
+
+
+def test_a_connection_that_is_none(release):
+    assert release.cut([[10_000, ["127.0.0.1", 1], ["127.0.0.1", 2]]]) == 0
