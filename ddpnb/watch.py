@@ -188,11 +188,11 @@ class Observer:
                 elif self._engines.exit_status(rank) is None:
                     self._seen[rank].stacks = py_spy_stacks(self._engines.pid(rank))
         self.follow()
-        records = {rank: self._record_of(rank, answers.get(rank)) for rank in self._seen}
+        records = {rank: self._record_of(rank, answers.get(rank), with_stacks=ask) for rank in self._seen}
         host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
         return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns(), host)
 
-    def _record_of(self, rank: int, answer: dict[str, Any] | None) -> RankRecord:
+    def _record_of(self, rank: int, answer: dict[str, Any] | None, *, with_stacks: bool) -> RankRecord:
         seen = self._seen[rank]
         status = self.status(rank)
         ending = self.ending(rank)
@@ -203,7 +203,7 @@ class Observer:
             pid=self._engines.pid(rank),
             calls=calls,
             phases=(seen.reader.phases() if seen.reader is not None and current else ()) + self._of_children(rank),
-            stacks=seen.stacks if ending is None else (),
+            stacks=seen.stacks if ending is None and with_stacks else (),
             process=self._process_of(seen, answer) if ending is None else Process("gone"),
             ending=ending,
             steps=status.steps,

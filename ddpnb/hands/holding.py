@@ -16,7 +16,7 @@ from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.holds import Hold
 
 _STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
-_TICK_S = 0.01
+_TICK_S, _SLOWEST_TICK_S = 0.01, 0.1
 _STANDING = ("held", "ended", "waiting", "idle")
 
 
@@ -157,6 +157,7 @@ class Holds(Ranks):
         """Wait until nothing is new of these ranks any more: held, ended, or waiting for others."""
         deadline = None if timeout is None else time.monotonic() + timeout
         known: dict[int, tuple[RankStatus, float]] = {}
+        tick = _TICK_S
         while True:
             now = time.monotonic()
             shown = {one.rank: one for one in self._states()}
@@ -173,7 +174,8 @@ class Holds(Ranks):
                 deadline is not None and now >= deadline
             ):
                 return WorldStatus(tuple(shown.values()))
-            time.sleep(_TICK_S)
+            time.sleep(tick)
+            tick = min(_SLOWEST_TICK_S, tick * 1.05)
 
 
 def check_operations(names: Sequence[str]) -> None:

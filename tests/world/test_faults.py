@@ -134,6 +134,7 @@ def test_the_finding_that_it_names(faulty, case):
 def test_a_fault_ends_with_its_run(faulty):
     faulty.inject("raise", ranks=1, seq=5)
     assert faulty.run(SCRIPT, "collectives", stream=None).wait(60).outcome == "crash"
+    faulty.release()
     assert faulty.run(SCRIPT, "collectives", stream=None).wait(60).outcome == "ok"
 
 
@@ -141,6 +142,7 @@ def test_one_that_is_kept_strikes_again_until_healed(faulty):
     injection = faulty.inject("raise", ranks=1, seq=5, keep=True, times=None)
     for _ in range(2):
         assert faulty.run(SCRIPT, "collectives", stream=None).wait(60).outcome == "crash"
+        faulty.release()
     injection.heal()
     assert faulty.run(SCRIPT, "collectives", stream=None).wait(60).outcome == "ok"
     assert injection.struck == {}

@@ -136,10 +136,10 @@ def _contents(
     wrong = [rank for rank in odd if kinds[rank] in ("reordered", "overlapping")]
     if not wrong:
         return None
-    what = (
-        "hold the same samples in another order"
+    what = phrases.verb(wrong, "holds ", "hold ") + (
+        "the same samples in another order"
         if all(kinds[rank] == "reordered" for rank in wrong)
-        else "hold other samples, some of them the same ones"
+        else "other samples, some of them the same ones"
     )
     return differs(
         loops,

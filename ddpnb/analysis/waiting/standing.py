@@ -72,7 +72,7 @@ def _standing(record: RankRecord) -> Standing:
         return Standing(rank, Kind.FROZEN, record, site=last_site(record))
     held = next((call for call in reversed(record.calls[-_THREADS:]) if call.state is CallState.HELD), None)
     if held is not None:
-        return Standing(rank, Kind.HELD, record, site=_call_site(record, held), held=held)
+        return Standing(rank, Kind.HELD, record, site=held.site, held=held)
     call = _waited_for(record)
     if call is not None:
         return Standing(rank, Kind.CALL, record, call=call, site=_call_site(record, call))

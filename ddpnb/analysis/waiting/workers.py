@@ -170,7 +170,7 @@ def _own_frames(stack: Stack) -> tuple[Frame, ...]:
     began = [
         place
         for place, frame in enumerate(stack.frames)
-        if frame.function == "_bootstrap" and "/multiprocessing/process.py" in frame.file
+        if frame.function.rpartition(".")[2] == "_bootstrap" and "/multiprocessing/process.py" in frame.file
     ]
     frames = stack.frames[began[-1] + 1 :] if began else stack.frames
     return () if any(_SENDER.search(frame.file) for frame in frames[:2]) else frames

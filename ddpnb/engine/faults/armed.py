@@ -9,7 +9,7 @@ from typing import Any
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.model.faults import Fault
 
-MAX_TROUBLES = 20
+MAX_TROUBLES, MAX_NOTES = 20, 16
 
 
 class Armed:
@@ -49,8 +49,9 @@ class Armed:
             self.troubles.append(why)
 
     def note(self, box: BlackBox, **facts: Any) -> None:
-        """Write into the box that it struck, before it does: some do not return."""
-        box.event("fault", {"fault": str(self.fault), **facts})
+        """Write into the box that it struck, before it does: some do not return. Not each time of many."""
+        if self.struck <= MAX_NOTES:
+            box.event("fault", {"fault": str(self.fault), **facts})
 
     def told(self) -> dict[str, Any]:
         return {"fault": self.fault.to_json(), "struck": self.struck, "troubles": self.troubles, "keep": self.keep}

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -48,6 +47,8 @@ class InModel(Lasting):
 
     def _after_wrapping(self, _none: None, ddp: DistributedDataParallel, *_args: object, **_kwargs: object) -> None:
         for _ in self.due("other hook"):
+            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
             ddp.register_comm_hook(None, fp16_compress_hook)
 
     # -- forward

@@ -37,7 +37,7 @@ RECEIVING = (
     library(LIBRARY + "multiprocessing/connection.py", "recv"),
     library(LIBRARY + "multiprocessing/connection.py", "_recv"),
 )
-FORKED = (user(5, "main"), *LOADING[:1], library(LIBRARY + "multiprocessing/process.py", "_bootstrap"))
+FORKED = (user(5, "main"), *LOADING[:1], library(LIBRARY + "multiprocessing/process.py", "BaseProcess._bootstrap"))
 WORKER = (*FORKED, library(TORCH + "_utils/worker.py", "_worker_loop"))
 FETCHING = (*WORKER, library(TORCH + "_utils/fetch.py", "fetch"))
 IDLE = (*WORKER, library(LIBRARY + "multiprocessing/queues.py", "get"))
