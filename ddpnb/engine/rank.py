@@ -87,7 +87,8 @@ class Rank:
         else:
             code = script.script(order["script"], order["arguments"])
         surroundings = (
-            script.like_a_prompt(order["log"])
+            # A group that there is was made with other variables.
+            script.like_a_prompt(order["log"], {} if kept else order["environment"])
             if cell
             else script.like_a_process(order["log"], order["directory"], order["environment"])
         )
@@ -120,7 +121,7 @@ class Rank:
             self.box.set_run(order["run"], RUN_ACTIVE)
             return {}
         self.door.release.clear()
-        with script.like_a_prompt(order["log"]), self.door.release.inside():
+        with script.like_a_prompt(order["log"], {}), self.door.release.inside():
             told = self.startup.step(order["step"], order)
         if order["step"] == "process group" and told["state"] == "done":
             count = len(self.orphans)

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import ModuleType, TracebackType
@@ -186,15 +186,32 @@ def cell(path: str, namespace: dict[str, Any]) -> Callable[[], None]:
 
 
 @contextmanager
-def like_a_prompt(log: str) -> Iterator[None]:
-    """Inside, standard output and error go to ``log``, and an interrupt is the user's; all else is left as it is."""
+def like_a_prompt(log: str, environment: Mapping[str, str | None]) -> Iterator[None]:
+    """Inside, standard output and error go to ``log``, and an interrupt is the user's; all else is left as it is.
+
+    Args:
+        log: as in ``like_a_process``.
+        environment: variables for as long as this lasts; None takes one away.
+    """
     handler = signal.getsignal(signal.SIGINT)
+    before = {name: os.environ.get(name) for name in environment}
     with _output_to(log), _no_event_loop():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        set_variables(environment)
         try:
             yield
         finally:
+            set_variables(before)
             signal.signal(signal.SIGINT, handler)
+
+
+def set_variables(variables: Mapping[str, str | None]) -> None:
+    """Set variables of the environment; None takes one away."""
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 @contextmanager
@@ -211,11 +228,7 @@ def like_a_process(log: str, directory: str, environment: dict[str, str | None])
         stack.enter_context(_restored())
         stack.enter_context(_no_event_loop())
         os.chdir(directory)
-        for name, value in environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        set_variables(environment)
         _forget_user_modules()
         _fresh_randomness()
         if environment.get("OMP_NUM_THREADS"):  # torch reads it when it is loaded: long ago

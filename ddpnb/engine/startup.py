@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.engine.phases import Phases, end_groups, environment, versions
 from ddpnb.engine.release import Release
+from ddpnb.engine.script import set_variables
 from ddpnb.engine.wire import DEVICE
 from ddpnb.model.startup import STEPS
 
@@ -90,14 +91,9 @@ class Startup:
 
     def _set(self, variables: Mapping[str, str | None]) -> None:
         """Set these variables (None takes one away), and put back those of the step before."""
-        for changes in (self._before, variables):
-            if changes is variables:
-                self._before = {name: os.environ.get(name) for name in variables}
-            for name, value in changes.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+        set_variables(self._before)
+        self._before = {name: os.environ.get(name) for name in variables}
+        set_variables(variables)
 
     # -- the steps
 

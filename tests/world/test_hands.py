@@ -148,7 +148,7 @@ def test_expressions_that_raise_or_do_not_end(world):
 )
 def test_release_from_wherever_ranks_stand(world, place):
     pids = world.pids()
-    run = world.run(hands.stands_in, place, stream=None).wait(8)
+    run = world.run(hands.stands_in, place, stream=None).wait(5)
     freed = world.release()
     assert not freed.left and 1 in freed.ranks, freed
     raised = {rank: ending.exception for rank, ending in run.endings.items()}
