@@ -37,6 +37,7 @@ class Hotline:
             "hold": self._hold,
             "unhold": self._unhold,
             "hurry": self._hurry,
+            "gate": lambda _: self._door.gate.state(),
             "step": self._step,
             "resume": self._resume,
             "releasing": self._releasing,

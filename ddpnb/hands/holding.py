@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.status import RankStatus
+from ddpnb.cluster import hotline
 from ddpnb.errors import UsageError, WorldError
-from ddpnb.hands.ranks import Ranks
+from ddpnb.hands.ranks import ANSWER_S, Ranks
 from ddpnb.looks import WorldStatus
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.holds import Hold
@@ -49,7 +50,7 @@ class Holding:
 class Holds(Ranks):
     """Ranks that can be held."""
 
-    _held: list[tuple[Holding, bool]]  # armed holds, and whether they outlive a run
+    _held: list[tuple[Holding, bool]]  # holds for the next run, and whether they outlive it
 
     def hold(
         self,
@@ -90,7 +91,8 @@ class Holds(Ranks):
             self._tell_all({"verb": "hold", "hold": None})  # suspends the time-outs of whoever will wait
             self._tell(chosen, {"verb": "hold", "hold": hold.to_json(), "keep": keep})
             holding = Holding(self, hold, chosen)
-            self._held.append((holding, keep))
+            if keep or not set(chosen) <= set(self._busy()):
+                self._held.append((holding, keep))
         return holding
 
     def step(self, n: int = 1, *, ranks: int | Iterable[int] | None = None, wait: float = 5.0) -> WorldStatus:
@@ -121,11 +123,9 @@ class Holds(Ranks):
         with self._lock:
             self._check_open()
             chosen = self._chosen(ranks)
-            paused = [one for one in self._held if one[0].hold.anything and set(one[0].ranks) <= set(chosen)]
-            self._held = [one for one in self._held if one not in paused]
-            stay = {one.rank for one in self._states() if one.state == "held"} - set(chosen)
+            self._held = [one for one in self._held if not (one[0].hold.anything and set(one[0].ranks) <= set(chosen))]
             self._tell(chosen, {"verb": "resume"})
-            self._hurry(stay)
+            self._hurry(resumed=chosen)
 
     def _remove(self, holding: Holding) -> None:
         with self._lock:
@@ -133,11 +133,18 @@ class Holds(Ranks):
             self._held = [one for one in self._held if one[0] != holding]
             alive = [rank for rank in holding.ranks if self._alive(rank)]
             self._tell(alive, {"verb": "unhold", "hold": holding.hold.to_json()})
-            self._hurry({one.rank for one in self._states() if one.state == "held"})
+            self._hurry()
 
-    def _hurry(self, held: set[int]) -> None:
-        """Once nothing is armed and nobody held, the groups' own time-outs hold again."""
-        if not self._held and not held:
+    def _hurry(self, resumed: Sequence[int] = ()) -> None:
+        """Once nothing is armed and nobody held, the groups' own time-outs hold again.
+
+        Args:
+            resumed: ranks that may look held for a moment longer.
+        """
+        gates = hotline.ask(self._engines, [r for r in range(self.size) if self._alive(r)], {"verb": "gate"}, ANSWER_S)
+        armed = any(one.get("holds") or one.get("pause") for one in gates.values())
+        held = any(one.get("held") for rank, one in gates.items() if rank not in resumed)
+        if not self._held and not armed and not held:
             self._tell_all({"verb": "hurry"})
 
     def _held_ranks(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:

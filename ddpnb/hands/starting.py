@@ -139,7 +139,7 @@ class Starts(Holds, Faulty):
                     timeout,
                 )
             self._held = [one for one in self._held if one[1]]
-            self._hurry(set())
+            self._hurry()
         return found
 
     @contextmanager

@@ -57,6 +57,18 @@ def test_a_hold_ends_with_its_run(world):
     assert world.run(hands.steps, 4, stream=None).wait(30).outcome == "ok"
 
 
+def test_one_that_is_armed_while_a_run_goes_on_ends_with_that_run(world):
+    world.hold(ranks=0)
+    run = world.run(hands.steps, 4, stream=None)
+    until(world, lambda status: status.held == (0,))
+    world.hold(seq=3)
+    world.resume()
+    assert until(world, lambda status: len(status.held) == 4)[2].call.seq == 3
+    world.resume()
+    assert run.wait(30).outcome == "ok"
+    assert world.run(hands.steps, 4, stream=None).wait(30).outcome == "ok"
+
+
 @pytest.mark.parametrize(
     ("conditions", "seq"),
     [
