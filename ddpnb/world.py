@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -27,7 +28,7 @@ from ddpnb.errors import UsageError, WorldError
 from ddpnb.hands import Hands
 from ddpnb.hands.holding import Holding
 from ddpnb.hands.injecting import Injection
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.progress import Progress
 from ddpnb.run import Run
 from ddpnb.startup import Startup
@@ -380,7 +381,11 @@ class World(Hands):
 
     def _look(self) -> Recording:
         if self._in_run and self._last is not None:
-            return self._last.observer.record(ask=False)
+            taken = self._last.observer.record(ask=False)
+            # One that was replaced since has a fresh process, of which that run knows nothing.
+            return replace(
+                taken, ranks={r: one if r in self._in_run else RankRecord(r) for r, one in taken.ranks.items()}
+            )
         return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0).record(ask=False)
 
     def _asked(self, *, values: bool) -> Recording:

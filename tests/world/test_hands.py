@@ -259,3 +259,44 @@ def test_a_function_finds_the_group_of_the_world_and_a_script_makes_its_own(worl
     assert world.run(hands.begins, stream=None).wait(30).results == [4.0] * 4  # ours gives way
     world.rebuild()
     assert world.run(SCRIPT, "begins", stream=None).wait(30).outcome == "ok"
+
+
+# -- dead and replaced
+
+
+def test_hands_on_a_dead_rank(world):
+    world.inject("kill", ranks=3, op="all_reduce")
+    run = world.run(hands.steps, 4, stream=None).wait(30)
+    assert (run.outcome, run.diagnosis.findings[0].code) == ("crash", "DDP311")
+    for wrong in (lambda: world.hold(ranks=3), lambda: world.step(ranks=[3]), lambda: world.inject("skip", ranks=3)):
+        with pytest.raises(WorldError, match=r"rank 3 is dead(.|\n)*world.restart\(3\)"):
+            wrong()
+    with pytest.raises(WorldError, match="is dead"):
+        world.init()
+    assert sorted(world.evaluate("1 + 1")) == [0, 1, 2]
+    assert 3 not in world.release().ranks
+    before = world.pids()
+    world.restart(3)
+    assert [a == b for a, b in zip(before, world.pids(), strict=True)] == [True, True, True, False]
+    assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
+
+
+def test_a_held_rank_is_replaced(world):
+    holding = world.hold(seq=2)
+    world.run(hands.steps, 4, stream=None)
+    assert holding.wait(60).held == (0, 1, 2, 3)
+    world.restart(1)
+    assert world.status().held == (0, 2, 3)
+    assert world.release().ranks == (0, 2, 3)
+    assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
+
+
+def test_a_stopped_rank_is_not_released_and_said_to_be_so(world):
+    world.inject("freeze", ranks=2, op="all_reduce")
+    assert world.run(hands.steps, 4, stream=None).wait(30).diagnosis.findings[0].code == "DDP314"
+    freed = world.release(2)
+    assert list(freed.left) == [2] and "world.restart(2) replaces it" in str(freed)
+    with pytest.raises(WorldError, match="does not answer"):
+        world.hold(ranks=2)
+    world.restart(2)
+    assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
