@@ -28,10 +28,10 @@ from ddpnb.errors import UsageError, WorldError
 from ddpnb.hands import Hands
 from ddpnb.hands.holding import Holding
 from ddpnb.hands.injecting import Injection
+from ddpnb.hands.startup import Startup
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.progress import Progress
 from ddpnb.run import Run
-from ddpnb.startup import Startup
 from ddpnb.watch import Observer
 
 FENCES = ("raise", "warn", "off")
@@ -312,7 +312,11 @@ class World(Hands):
             raise WorldError(f"{phrases.ranks(dead, True)} is dead.", f"world.restart({dead[0]}) replaces it.")
         spoilt = self._spoilt()
         if not cell and spoilt:
-            self.restart(self._not_cleaned(spoilt))
+            had_group = self._has_group()
+            left = self._not_cleaned(spoilt)
+            self.restart(left)  # with the group, if there was one
+            if had_group and not left:
+                self.rebuild()
 
     def _check_free(self, ranks: Iterable[int]) -> None:
         busy = [rank for rank in self._busy() if rank in ranks]
@@ -369,9 +373,13 @@ class World(Hands):
             for rank in chosen:
                 self._in_run.pop(rank, None)
             self._injected = [(one, keep, there - {*chosen}) for one, keep, there in self._injected]
-            had_group, self._startup = self._has_group(), None
-            if had_group and not self._busy():
+            if self._startup is not None and self._startup.busy():
+                for rank in chosen:
+                    self._startup.replaced(rank)
+            elif self._has_group() and not self._busy():
                 self.rebuild()
+            else:
+                self._startup = None
 
     def _has_group(self) -> bool:
         """Whether the ranks have been given a process group that functions and cells find."""

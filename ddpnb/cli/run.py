@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def check_writable(path: str) -> None:
-    """Refuse a verdict file that could not be written in the end, without making one."""
+    """Refuse a file that could not be written in the end, without making one."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise UsageError(f"cannot write the verdict to {path}.", "Choose another --json file, in a folder that exists.")
+        raise UsageError(f"cannot write to {path}.", "Choose another file, in a folder that exists.")

@@ -12,6 +12,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ddpnb.cli.run import check_writable
 from ddpnb.errors import DdpnbError, UsageError
 
 HELP = "find collectives that not all ranks make, in the source, without running it"
@@ -56,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
     given = arguments.scripts if arguments.run is None else arguments.scripts[:1]
     scripts = [_checked(path) for path in dict.fromkeys(given)]
     if arguments.json is not None:
-        _check_writable(arguments.json)
+        check_writable(arguments.json)
     found = scan(Files(scripts), scripts)
     shown = rendered.scan(found, everything=arguments.all, colour=wants_colour(sys.stdout))
     print(shown, flush=True)
@@ -108,12 +109,6 @@ def _checked(path: str) -> str:
     if os.path.getsize(path) > _LARGEST:
         raise UsageError(f"the script {path!r} is larger than {_LARGEST >> 20} MiB.", "Is it a script?")
     return os.path.abspath(path)
-
-
-def _check_writable(path: str) -> None:
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise UsageError(f"cannot write to {path}.", "Choose another --json file, in a folder that exists.")
 
 
 class Files(Mapping[str, str]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,7 @@ from ddpnb.analysis.status import RankStatus
 from ddpnb.cluster import hotline
 from ddpnb.errors import UsageError, WorldError
 from ddpnb.hands.ranks import ANSWER_S, Ranks
-from ddpnb.looks import WorldStatus
-from ddpnb.model.calls import OPERATIONS
+from ddpnb.hands.views import WorldStatus
 from ddpnb.model.holds import Hold
 
 _STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
@@ -83,7 +81,6 @@ class Holds(Ranks):
             WorldError: a rank is dead or does not answer.
         """
         ops = (before,) if isinstance(before, str) else tuple(before)
-        check_operations(ops)
         hold = Hold(ops, seq, site, group, when)
         with self._lock:
             self._check_open()
@@ -183,16 +180,3 @@ class Holds(Ranks):
                 return WorldStatus(tuple(shown.values()))
             time.sleep(tick)
             tick = min(_SLOWEST_TICK_S, tick * 1.05)
-
-
-def check_operations(names: Sequence[str]) -> None:
-    """Refuse operations that there are not.
-
-    Raises:
-        UsageError: with the name that was probably meant.
-    """
-    for name in names:
-        if name not in OPERATIONS:
-            near = difflib.get_close_matches(name, OPERATIONS, 1, 0.5)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(OPERATIONS)}."
-            raise UsageError(f"there is no operation {name!r}.", hint)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ddpnb.analysis import phrases
 from ddpnb.cluster import hotline
+from ddpnb.errors import UsageError
 from ddpnb.hands.ranks import ANSWER_S, Ranks
 from ddpnb.model.faults import Fault, variables
 from ddpnb.model.faults import fault as fault_of
@@ -65,7 +66,7 @@ class Faulty(Ranks):
         strikes at the next start-up: of a script, of ``init()``, or a step of it that is made again.
 
         Args:
-            fault: name of a kind (``ddpnb.faults.KINDS`` has them all), or a ``Fault``.
+            fault: name of a kind (``ddpnb.model.faults.KINDS`` has them all), or a ``Fault``.
             ranks: which ranks; all by default.
             keep: stay armed for later runs too.
             given: when it strikes (``op``, ``seq``, ``site``, ``group``, ``step``, ``probability``, ``seed``,
@@ -75,6 +76,8 @@ class Faulty(Ranks):
             UsageError: there is no such kind, condition, parameter, operation or rank.
             WorldError: a rank is dead or does not answer.
         """
+        if given and not isinstance(fault, str):
+            raise UsageError(f"a Fault has its conditions already: {', '.join(given)} cannot be given beside it.")
         described = fault_of(fault, **given) if isinstance(fault, str) else fault
         with self._lock:
             self._check_open()

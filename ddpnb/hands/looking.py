@@ -8,7 +8,7 @@ from ddpnb.analysis import frames
 from ddpnb.analysis.status import RankStatus
 from ddpnb.cluster import hotline
 from ddpnb.hands.ranks import ANSWER_S, Ranks
-from ddpnb.looks import Evaluations, FrameDiff, WorldStatus
+from ddpnb.hands.views import Evaluations, FrameDiff, WorldStatus
 from ddpnb.model.holds import check_expression
 from ddpnb.model.recording import Recording
 

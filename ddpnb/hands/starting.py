@@ -8,19 +8,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ddpnb import freed
 from ddpnb.analysis import phrases
 from ddpnb.cluster import connections, hotline
 from ddpnb.cluster.devices import Plan
 from ddpnb.engine import wire
 from ddpnb.errors import WorldError
-from ddpnb.freed import Freed
 from ddpnb.hands.holding import Holds
 from ddpnb.hands.injecting import Faulty
+from ddpnb.hands.release import Freed, release
+from ddpnb.hands.startup import Startup
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import STEPS
 from ddpnb.run import Run
-from ddpnb.startup import Startup
 from ddpnb.watch import Observer
 
 _CLEAN_S = 5.0  # that a rank may take to end what a failed run has left; then its process is replaced
@@ -76,7 +75,11 @@ class Starts(Holds, Faulty):
             os.makedirs(folder, exist_ok=True)
             order = {"run": number, "fence": self.fence, "backend": self.plan.backend, "timeout": timeout}
             armed = self._armed(range(self.size))
-            begun = [self._engines.call(rank, wire.start_up, order | armed[rank]) for rank in range(self.size)]
+
+            def begin(rank: int) -> Any:
+                return self._engines.call(rank, wire.start_up, order | armed[rank])
+
+            begun = [begin(rank) for rank in range(self.size)]
             for answer in begun:
                 answer.get(timeout=_CLEAN_S * 4)
 
@@ -87,7 +90,7 @@ class Starts(Holds, Faulty):
                 told |= {"environment": {**self._environment(rank, port), **self._variables(rank, port)}}
                 return self._engines.call(rank, wire.start_up, order | told)
 
-            self._startup = Startup(self.size, make, self._alive, logs)
+            self._startup = Startup(self.size, begin, make, self._alive, logs)
             self._started_as = number
             self._in_run.clear()
             return self._startup
@@ -131,7 +134,7 @@ class Starts(Holds, Faulty):
                 return Freed()
             with self._runs_released():
                 everybody = [rank for rank in range(self.size) if self._alive(rank)]
-                found = freed.release(
+                found = release(
                     self._engines,
                     everybody,
                     lambda: [rank for rank in self._busy() if self._alive(rank)],

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
+
+from ddpnb.errors import UsageError
 
 
 class CallState(IntEnum):
@@ -190,3 +193,15 @@ OPERATIONS = (
     "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "all_to_all", "all_to_all_single", "barrier",
     "monitored_barrier", "send", "recv", "recv_any_source",
 )  # fmt: skip
+
+
+def check_operation(name: str) -> None:
+    """Refuse an operation that there is not.
+
+    Raises:
+        UsageError: with the name that was probably meant.
+    """
+    if name not in OPERATIONS:
+        near = difflib.get_close_matches(str(name), OPERATIONS, 1, 0.5)
+        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(OPERATIONS)}."
+        raise UsageError(f"there is no operation {name!r}.", hint)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ddpnb.errors import UsageError
-from ddpnb.model.calls import OPERATIONS
+from ddpnb.model.calls import check_operation
 
 Place = Literal["door", "environment", "data", "model"]
 
@@ -208,6 +208,7 @@ def fault(kind: str, **given: Any) -> Fault:
     Raises:
         UsageError: there is no such kind, condition, parameter or operation, or a value that cannot be.
     """
+    kind = str(kind)
     description = KINDS.get(kind.replace("_", " "))
     if description is None:
         near = difflib.get_close_matches(kind, KINDS, 1, 0.5)
@@ -233,9 +234,7 @@ def _check(kind: Kind, conditions: Mapping[str, Any]) -> None:
         raise UsageError(f"the fault {name!r} strikes no call: it takes no op, seq or group.")
     op = conditions.get("op")
     if op:
-        if op not in OPERATIONS:
-            near = difflib.get_close_matches(str(op), OPERATIONS, 1, 0.5)
-            raise UsageError(f"there is no operation {op!r}.", f"Did you mean {near[0]!r}?" if near else "")
+        check_operation(op)
         if kind.ops and op not in kind.ops:
             raise UsageError(f"the fault {name!r} does not strike {op}.", f"It strikes: {', '.join(kind.ops)}.")
     for one in ("seq", "step", "times"):

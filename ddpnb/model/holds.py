@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpnb.errors import UsageError
+from ddpnb.model.calls import check_operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Hold:
     when: str = ""
 
     def __post_init__(self) -> None:
+        for op in self.before:
+            check_operation(op)
         if self.seq is not None and (not isinstance(self.seq, int) or self.seq < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"seq must be a whole number from 1, not {self.seq!r}.")
         if self.when:

@@ -64,6 +64,10 @@ def shares():
     return total.item()
 
 
+def fails():
+    raise ValueError("on all ranks")
+
+
 def begins():
     """Makes a group of its own, whether there is one or not."""
     dist.init_process_group("gloo")

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+import ddpnb
 from ddpnb.errors import UsageError, WorldError
 from tests.conftest import VICTIMS, alive
 from tests.victims import hands
@@ -130,6 +131,7 @@ def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
         (lambda w: w.inject("other root", op="barrier"), UsageError, "does not strike barrier"),
         (lambda w: w.inject("delay", seconds="long"), UsageError, "must be a number"),
         (lambda w: w.inject("delay", hours=1), UsageError, "It takes: seconds"),
+        (lambda w: w.inject(ddpnb.Fault("skip"), seq=3), UsageError, "has its conditions already"),
     ],
 )
 def test_wrong_use_says_what_to_do(world, wrong, error, words):
@@ -256,6 +258,8 @@ def test_a_cell_on_some_ranks(world):
 def test_a_function_finds_the_group_of_the_world_and_a_script_makes_its_own(world):
     world.rebuild()
     assert world.run(hands.shares, stream=None).wait(30).results == [4.0] * 4
+    assert world.run(hands.fails, stream=None).wait(30).outcome == "crash"
+    assert world.run(hands.shares, stream=None).wait(30).results == [4.0] * 4  # it was made again
     assert world.run(hands.begins, stream=None).wait(30).results == [4.0] * 4  # ours gives way
     world.rebuild()
     assert world.run(SCRIPT, "begins", stream=None).wait(30).outcome == "ok"

@@ -90,3 +90,13 @@ def test_a_rank_that_is_replaced_gets_the_group(world):
         "import torch, torch.distributed as d\nx = torch.ones(1); d.all_reduce(x); x.item()", stream=None
     )
     assert run.wait(30).outcome == "ok" and run.log(2).strip() == "4.0"
+
+
+def test_a_rank_that_is_replaced_while_the_others_wait_joins_them(world):
+    startup = world.init().run("device")
+    startup.step(ranks=[0, 1, 3])
+    assert startup.busy() == [0]  # it holds the store, and waits for rank 2
+    world.restart(2)
+    assert startup.sentences()[2] == "may go on to environment" and startup.busy() == [0]
+    startup.step(ranks=2).step(ranks=2).step(ranks=2)
+    assert startup.run("first all-reduce").facts("first all-reduce")[2]["sum"] == 10.0, str(startup)

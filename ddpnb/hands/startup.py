@@ -28,12 +28,14 @@ class Startup:
     def __init__(
         self,
         size: int,
+        begin: Callable[[int], Any],
         order: Callable[[int, str], Any],
         alive: Callable[[int], bool],
         logs: Mapping[int, str],
     ) -> None:
         self._size = size
         self._logs = logs
+        self._begin = begin
         self._order = order
         self._alive = alive
         self._ended: dict[int, dict[str, StepState]] = {rank: {} for rank in range(size)}
@@ -77,6 +79,12 @@ class Startup:
             for step in STEPS[STEPS.index("store") :]:
                 if step in steps and steps[step].state == "done":
                     del steps[step]
+
+    def replaced(self, rank: int) -> None:
+        """The rank has a fresh process: it begins anew, and may be stepped to where the others wait for it."""
+        self._going.pop(rank, None)
+        self._ended[rank] = {}
+        self._begin(rank)
 
     def log(self, rank: int) -> str:
         """All that this rank has written meanwhile."""
