@@ -43,6 +43,7 @@ class Release:
         self._inside = False  # the main thread runs the user's code
         self._raised = False  # one request, one exception out of nothing
         self._looks_at = ""  # host:port where the main thread looks for a store now
+        self._opener: threading.Thread | None = None
         signal.signal(SIGNAL, self._on_signal)
 
     def ask(self, why: str) -> None:
@@ -65,9 +66,10 @@ class Release:
         """
         _abort_nccl()
         count = sum(map(_shut, connections))
-        if self._looks_at:
-            threading.Thread(target=_open_for, args=(self._looks_at,), name="ddpnb release", daemon=True).start()
-            self._looks_at = ""  # once
+        if self._looks_at and (self._opener is None or not self._opener.is_alive()):
+            # Again at every asking: the store that stands there may be another rank's, which goes with its release.
+            self._opener = threading.Thread(target=_open_for, args=(self._looks_at,), name="ddpnb release", daemon=True)
+            self._opener.start()
         signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
         return count
 
