@@ -4,13 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: lab test check browser clean
+.PHONY: lab test live quick check browser clean
 
 lab: $(VENV)/.installed
 	$(BIN)/ddpnb lab
 
-test: $(VENV)/.tested browser check
-	$(BIN)/python -m pytest
+# Tests on live ranks mostly wait; what needs no ranks runs beside them, when there is a core to spare.
+test: $(VENV)/.tested browser
+	@$(MAKE) --no-print-directory -j2 --output-sync=target live quick
+
+live: $(VENV)/.tested
+	$(BIN)/python -m pytest -m "world or browser"
+
+quick: $(VENV)/.tested
+	nice -n 19 $(MAKE) --no-print-directory check
+	nice -n 19 $(BIN)/python -m pytest -m "not world and not browser" -p no:cacheprovider
 
 check: $(VENV)/.tested
 	$(BIN)/ruff check .

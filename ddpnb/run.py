@@ -25,6 +25,7 @@ _TICK_S = 0.05
 _FOLLOW_S = 0.25  # between two looks at the digests of the replicas
 _STILL_S = 0.12  # unchanged for this long: look closer
 _SETTLE_S = 0.6  # that ranks which are just coming to stand still may take to be told of too
+_SETTLE_AT_MOST_S = 2.0  # and that they may take where they still compute
 _LOOK_AT_MOST_S = 1.0  # between two close looks at ranks that stand still
 
 
@@ -56,6 +57,7 @@ class Run:
         self.log_dir = log_dir
         self.patience = patience
         self._engines = engines
+        self._folder = folder
         self._ranks = list(ranks)
         self._logs = {rank: os.path.join(log_dir, f"rank{rank}.log") for rank in ranks}
         self._outcomes = {rank: os.path.join(folder, f"run{number}-rank{rank}.json") for rank in range(size)}
@@ -111,6 +113,10 @@ class Run:
             )
         return self
 
+    def another_observer(self) -> Observer:
+        """A look at the same ranks that shares nothing with the watcher's."""
+        return Observer(self._engines, self._folder, self._outcomes, self.number, self._logs)
+
     @property
     def done(self) -> bool:
         """Whether the outcome is known."""
@@ -122,6 +128,11 @@ class Run:
         if self._verdict is not None:
             return self._verdict
         return self._timed(diagnose(self.observer.record(), self.patience))
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The diagnosis once the outcome is known; None before, and where it could not be known."""
+        return self._verdict
 
     @property
     def outcome(self) -> str:
@@ -141,6 +152,11 @@ class Run:
         recording = self._recording
         found = self.observer.account(recording.taken_ns if recording is not None else time.monotonic_ns())
         return TimeAccount.of(found, model_notes(recording) if recording is not None else ())
+
+    def is_in(self, rank: int) -> bool:
+        """Whether this rank's process is in the run: it has not ended it, nor refused to begin."""
+        answer = self._answers.get(rank)
+        return self.observer.ending(rank) is None and not (answer is not None and answer.ready())
 
     @property
     def endings(self) -> dict[int, Ending | None]:
@@ -275,7 +291,9 @@ class Run:
             recording = self._prove()
             if recording is not None:
                 proven_at = proven_at or now
-                if self._complete(recording, activities) or now - proven_at > _SETTLE_S:
+                late = self._untold(recording, activities)
+                computing = any(activities[rank] == "computing" for rank in late)
+                if not late or now - proven_at > (_SETTLE_AT_MOST_S if computing else _SETTLE_S):
                     self._conclude(recording)
                     return
                 continue
@@ -304,10 +322,10 @@ class Run:
         same = [(f.code, f.culprits) for f in first.errors] == [(f.code, f.culprits) for f in second.errors]
         return recording if same else None
 
-    def _complete(self, recording: Recording, running: Mapping[int, str]) -> bool:
-        """Whether the findings tell of every rank that still runs."""
+    def _untold(self, recording: Recording, running: Mapping[int, str]) -> set[int]:
+        """The ranks that still run and of which the findings tell nothing."""
         errors = diagnose(recording, self.patience).errors
-        return set(running) <= {rank for finding in errors for rank in (*finding.culprits, *finding.waiting)}
+        return set(running) - {rank for finding in errors for rank in (*finding.culprits, *finding.waiting)}
 
     def _check_orders(self, activities: Mapping[int, str]) -> None:
         """An order that failed on the engine before the script began is an error of ours or of the host."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddpnb.books import Books
-from ddpnb.cluster import hotline, machine
+from ddpnb.cluster import gpus, hotline, machine
 from ddpnb.cluster.engines import Engines
 from ddpnb.cluster.host import Watch, children, py_spy_stacks, sample
 from ddpnb.engine.sites import is_user_file
@@ -105,6 +105,11 @@ class Observer:
         reader = self._seen[rank].reader
         return reader.string(number) if reader is not None else None
 
+    def reader(self, rank: int) -> BoxReader | None:
+        """The rank's box; None before there is one."""
+        self.status(rank)
+        return self._seen[rank].reader
+
     def status(self, rank: int) -> Status:
         seen = self._seen[rank]
         if seen.reader is None:
@@ -166,13 +171,23 @@ class Observer:
 
     # -- the whole picture
 
-    def record(self, ask: bool = True, with_locals: bool = True, *, values: bool = False) -> Recording:
+    def record(
+        self,
+        ask: bool = True,
+        with_locals: bool = True,
+        *,
+        values: bool = False,
+        history: int = _HISTORY,
+        follow: bool = True,
+    ) -> Recording:
         """A Recording of this moment. Ranks that do not answer are looked at from outside.
 
         Args:
             ask: ask the ranks for their stacks.
             with_locals: and for the variables in them.
             values: also for what tells two tensors of one shape apart.
+            history: how many calls of each rank it goes back.
+            follow: read the digests of the replicas and the time account too.
         """
         running = [rank for rank in self._seen if self.ending(rank) is None]
         answers: dict[int, dict[str, Any]] = {}
@@ -187,27 +202,30 @@ class Observer:
                     self._seen[rank].stacks = tuple(Stack.from_json(s) for s in answers[rank].get("stacks", ()))
                 elif self._engines.exit_status(rank) is None:
                     self._seen[rank].stacks = py_spy_stacks(self._engines.pid(rank))
-        self.follow()
-        records = {rank: self._record_of(rank, answers.get(rank), with_stacks=ask) for rank in self._seen}
+        if follow:
+            self.follow()
+        records = {rank: self._record_of(rank, answers.get(rank), history, with_stacks=ask) for rank in self._seen}
         host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
         return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns(), host)
 
-    def _record_of(self, rank: int, answer: dict[str, Any] | None, *, with_stacks: bool) -> RankRecord:
+    def _record_of(self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool) -> RankRecord:
         seen = self._seen[rank]
         status = self.status(rank)
         ending = self.ending(rank)
+        device = self._engines.device(rank)
         current = seen.reader is not None and status.run == self._run
-        calls = seen.reader.calls(_HISTORY) if seen.reader is not None and current else ()
+        calls = seen.reader.calls(history) if seen.reader is not None and current else ()
         return RankRecord(
             rank=rank,
             pid=self._engines.pid(rank),
             calls=calls,
             phases=(seen.reader.phases() if seen.reader is not None and current else ()) + self._of_children(rank),
             stacks=seen.stacks if ending is None and with_stacks else (),
-            process=self._process_of(seen, answer) if ending is None else Process("gone"),
+            process=self._process_of(seen, answer, device) if ending is None else Process("gone"),
             ending=ending,
             steps=status.steps,
             forwards=status.forwards,
+            device=device,
             forgotten=calls[0].number - status.first_call if calls else 0,
             models=self._follower.models(rank),
             samples=self._follower.samples(rank),
@@ -244,7 +262,7 @@ class Observer:
             return ()
         return (Phase("used after fork", "done", facts=told),) if isinstance(told, dict) else ()
 
-    def _process_of(self, seen: _Seen, answer: dict[str, Any] | None) -> Process:
+    def _process_of(self, seen: _Seen, answer: dict[str, Any] | None, device: str) -> Process:
         now = time.monotonic()
         wakes = answer.get("wakes_in_s") if answer else None
         if isinstance(wakes, (int, float)):
@@ -271,6 +289,9 @@ class Observer:
             str(answer.get("waits_on", ""))[:200] if answer else "",
             answered=not seen.silent,
             still_s=now - seen.still_since,
+            memory=seen.watch.memory,
+            cores=seen.watch.cores,
+            **gpus.usage(device),
         )
 
     def _sources_of(self, records: Mapping[int, RankRecord]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import sys
@@ -299,14 +300,15 @@ class World(Hands):
         return run
 
     def _busy(self) -> list[int]:
-        in_run = [rank for rank, run in self._in_run.items() if run.endings[rank] is None]
+        in_run = [rank for rank, run in self._in_run.items() if run.is_in(rank)]
         return sorted({*in_run, *(self._startup.busy() if self._startup is not None else [])})
 
     def _make_room(self, ranks: Sequence[int], *, cell: bool = False) -> None:
         """Before a run: no rank may be in an earlier one; dead ones are replaced, and what a failed run left is ended."""
         self._check_free(ranks)
         for run in {self._in_run[rank] for rank in ranks if rank in self._in_run}:
-            run.wait(10)
+            with contextlib.suppress(WorldError):  # that it failed was said to whoever waited for it
+                run.wait(10)
         dead = [rank for rank in ranks if not self._alive(rank)]
         if dead and cell:
             raise WorldError(f"{phrases.ranks(dead, True)} is dead.", f"world.restart({dead[0]}) replaces it.")
@@ -402,6 +404,28 @@ class World(Hands):
             if self._in_run and self._last is not None:
                 return self._last.observer.record(values=values)
             return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0).record(values=values)
+
+    @property
+    def last_run(self) -> Run | None:
+        """The run that was started last, if any."""
+        return self._last
+
+    @property
+    def startup(self) -> Startup | None:
+        """The start-up that was begun last, if no script has begun anew since."""
+        return self._startup
+
+    @property
+    def closed(self) -> bool:
+        """Whether its ranks have been ended."""
+        return self._closed
+
+    def observer(self) -> Observer:
+        """A look of one's own at the ranks, from outside and without asking them: it disturbs nobody."""
+        run = self._last if self._in_run else None
+        if run is not None:
+            return run.another_observer()
+        return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0)
 
     def compare(self, trace: bool = False) -> Comparison:
         """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.

@@ -25,7 +25,7 @@ import psutil
 from ipyparallel import Client, Cluster
 from ipyparallel.cluster.launcher import LocalEngineLauncher
 
-from ddpnb.engine.wire import PARENT
+from ddpnb.engine.wire import DEVICE, PARENT
 from ddpnb.errors import LaunchError, WorldError
 
 _CHILD = [sys.executable, "-m", "ddpnb.cluster.child"]
@@ -86,6 +86,10 @@ class Engines:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ddpnb cluster", daemon=True)
         self._thread.start()
+
+    def device(self, rank: int) -> str:
+        """The device that the rank was given."""
+        return self._environments.get(rank, {}).get(DEVICE, "")
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)

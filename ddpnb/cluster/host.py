@@ -37,6 +37,7 @@ class Sample:
     cpu_s: float = 0.0
     moved: float = 0.0  # bytes read and written
     family: tuple[tuple[int, str], ...] = ()  # its descendants: process and the kernel's letter
+    memory: int = 0  # bytes that the process itself has in memory
 
 
 def sample(pids: Iterable[int]) -> dict[int, Sample]:
@@ -56,11 +57,12 @@ def sample(pids: Iterable[int]) -> dict[int, Sample]:
             cpu += table[member][2]
             moved += _bytes_moved(member)
         below = tuple((member, table[member][1]) for member in family[1:])
-        found[pid] = Sample(table[pid][1], cpu, moved, below)
+        found[pid] = Sample(table[pid][1], cpu, moved, below, _memory(pid))
     return found
 
 
 _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _LETTERS = {
     psutil.STATUS_STOPPED: "T",
     psutil.STATUS_TRACING_STOP: "t",
@@ -97,6 +99,14 @@ def _bytes_moved(pid: int) -> float:
         return float(int(lines[1]) + int(lines[3]))
     except (OSError, ValueError, IndexError):
         return 0.0
+
+
+def _memory(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 class Watch:
@@ -142,6 +152,19 @@ class Watch:
         cpu = newest.cpu_s - old.cpu_s
         busy = cpu < 0 or cpu > max(BUSY_SHARE * span, 1.5 / _TICK)
         return busy or (newest.moved - old.moved) / span > BUSY_BYTES
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the process had in memory at the last look."""
+        return self._samples[-1][1].memory if self._samples else 0
+
+    @property
+    def cores(self) -> float | None:
+        """How many cores it and its children kept busy over the last looks, up to a second; None: not known yet."""
+        if len(self._samples) < 2:
+            return None
+        (began, old), (ended, new) = self._samples[0], self._samples[-1]
+        return max(0.0, new.cpu_s - old.cpu_s) / (ended - began) if ended > began else None
 
     @property
     def idle_s(self) -> float:

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import FrameType
 from typing import Any
@@ -44,6 +44,9 @@ class Release:
         self._raised = False  # one request, one exception out of nothing
         self._looks_at = ""  # host:port where the main thread looks for a store now
         self._opener: threading.Thread | None = None
+        self._of_children: Any = (
+            signal.getsignal(signal.SIGCHLD) or signal.SIG_DFL
+        )  # what the user's code has set for SIGCHLD
         signal.signal(SIGNAL, self._on_signal)
 
     def ask(self, why: str) -> None:
@@ -109,12 +112,18 @@ class Release:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Around the user's code: outside of it nothing is raised out of nothing."""
+        """Around the user's code: outside of it nothing is raised out of nothing.
+
+        That goes for torch too, whose handler of SIGCHLD raises wherever the main thread is when a data
+        loader's worker has died: it is the user's code that is to be told, or nobody.
+        """
+        signal.signal(signal.SIGCHLD, self._of_children)
         self._inside = True
         try:
             yield
         finally:
             self._inside = False
+            self._of_children = _put_away(signal.SIGCHLD)
 
     def told(self, error: BaseException) -> BaseException:
         """The error as the user should see it: what fails for the sake of a release is the release."""
@@ -142,6 +151,14 @@ def _in_our_hands(frame: FrameType | None) -> bool:
     while frame is not None and not is_own_file(frame.f_code.co_filename):
         frame = frame.f_back
     return frame is not None and os.path.basename(frame.f_code.co_filename) in _TELL
+
+
+def _put_away(number: int) -> Any:
+    """Set a signal's handler to the default, and give the one that was there; what is pending is dropped."""
+    for _ in range(100):
+        with suppress(Exception):  # of the handler, for a signal that came before: it is called first
+            return signal.signal(number, signal.SIG_DFL)
+    return signal.SIG_DFL
 
 
 def _shut(connection: Any) -> int:

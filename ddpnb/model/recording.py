@@ -81,6 +81,11 @@ class Process:
     waits_on: str = ""
     answered: bool = True  # the hotline
     still_s: float = 0.0  # for how long the main thread has stood at the same place
+    memory: int = 0  # bytes that the process itself has in memory; 0: not known
+    cores: float | None = None  # that it and its children kept busy in the last second
+    device_memory: int = 0  # bytes in use on its GPU, by whomever; 0: not known, or none
+    device_total: int = 0
+    device_busy: float | None = None  # share of the time in which its GPU ran a kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ class RankRecord:
     children: tuple[Child, ...] = ()
     output: str = ""  # the end of what it wrote
     forwards: int = 0  # of wrapped models
+    device: str = ""  # cpu, cuda:0; empty: not known
 
     @property
     def main_stack(self) -> Stack | None:

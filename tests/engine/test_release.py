@@ -68,3 +68,21 @@ def test_nothing_is_raised_outside_of_the_users_code_nor_twice(release):
 
 def test_a_connection_that_is_none(release):
     assert release.cut([[10_000, ["127.0.0.1", 1], ["127.0.0.1", 2]]]) == 0
+
+
+def test_a_worker_that_dies_is_told_to_the_users_code_or_to_nobody(release):
+    def of_torch(*_):
+        raise RuntimeError("DataLoader worker is killed")
+
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        with release.inside():
+            signal.signal(signal.SIGCHLD, of_torch)
+            with pytest.raises(RuntimeError, match="worker"):
+                signal.raise_signal(signal.SIGCHLD)
+        signal.raise_signal(signal.SIGCHLD)  # between two runs: nothing
+        with pytest.raises(RuntimeError, match="worker"), release.inside():
+            signal.raise_signal(signal.SIGCHLD)  # the next run of the same process has its handler again
+        signal.raise_signal(signal.SIGCHLD)
+    finally:
+        signal.signal(signal.SIGCHLD, before)

@@ -100,7 +100,7 @@ def pair():
 @pytest.fixture
 def faulty(pair):
     yield pair
-    left = pair.release().left
+    left = pair.release(2).left
     pair.heal()
     dead = [rank for rank in range(2) if pair._engines.exit_status(rank) is not None]
     if left or dead:

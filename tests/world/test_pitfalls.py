@@ -27,7 +27,7 @@ def run(pair):
         return pair.run(script, stream=None).wait(60)
 
     yield run
-    left = pair.release().left
+    left = pair.release(2).left
     if left:
         pair.restart(left)
 
