@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ddpnb.errors import Released
     from ddpnb.explanation import Explanation, explain
     from ddpnb.model.faults import Fault
+    from ddpnb.panels import show
     from ddpnb.run import Run
     from ddpnb.verdict import Verdict, diagnose
     from ddpnb.world import World, doctor, launch
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "launch": "ddpnb.world",
+    "show": "ddpnb.panels",
     "doctor": "ddpnb.world",
     "Checkup": "ddpnb.checkup",
     "Fault": "ddpnb.model.faults",
@@ -45,6 +47,7 @@ __all__ = [
     "doctor",
     "explain",
     "launch",
+    "show",
 ]
 
 
@@ -52,6 +55,11 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'ddpnb' has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext ddpnb`` registers the magics."""
+    importlib.import_module("ddpnb.magics").load(shell)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The client end of the hotline. The one place that touches a private name of ipyparallel."""
+"""The client end of the hotline. The one place that touches private names of ipyparallel."""
 
 from __future__ import annotations
 
@@ -42,3 +42,8 @@ def ask_each(engines: Engines, contents: Mapping[int, dict[str, Any]], timeout: 
                 break
             time.sleep(0.001)
     return {rank: answers[rank] for rank in contents if rank in answers}  # they came in any order
+
+
+def closed(client: Any) -> bool:
+    """Whether this client of ipyparallel has been closed: nothing can be asked through it any more."""
+    return bool(client._closed)

@@ -36,8 +36,14 @@ def _style() -> str:
     return f"<style>{_STYLE % (*light, *dark)}</style>"
 
 
-def diagnosis(found: Diagnosis) -> str:
+def diagnosis(found: Diagnosis, *, headline: bool = True) -> str:
     """A self-contained fragment: no script, nothing loaded from elsewhere."""
+    cards = "".join(_card(one) for one in found.findings)
+    head = _head(found) if headline else ""
+    return f'{_style()}<div class="ddpnb" role="group" aria-label="diagnosis">{head}{cards}</div>'
+
+
+def _head(found: Diagnosis) -> str:
     role = "ok" if found.outcome == "ok" else "error"
     headline = HEADLINES[found.outcome]
     seconds = found.timing.get("diagnosis_s")
@@ -45,9 +51,7 @@ def diagnosis(found: Diagnosis) -> str:
         headline += f", known {seconds:.1f} s after the last rank stopped"
     if not found.settled and found.outcome == "ok":
         headline = "running: nothing is wrong so far"
-    head = f'<div class="c" style="--c:var(--{role[0]})">{_icon(role)}{_text(headline)}</div>'
-    cards = "".join(_card(one) for one in found.findings)
-    return f'{_style()}<div class="ddpnb" role="group" aria-label="diagnosis">{head}{cards}</div>'
+    return f'<div class="c" style="--c:var(--{role[0]})">{_icon(role)}{_text(headline)}</div>'
 
 
 def _card(one: Finding) -> str:

@@ -20,6 +20,7 @@ def test_ipyparallels_control_request():
     assert list(inspect.signature(Client._send_control_request).parameters) == [
         "self", "targets", "msg_type", "content", "block",
     ], "cluster/hotline.py sends on the control channel with this private method"  # fmt: skip
+    assert Client._closed is False, "cluster/hotline.py sees by it that a client is closed"
     assert callable(LocalEngineLauncher.start)
 
 

@@ -1,0 +1,101 @@
+"""What is written behind a magic, as values. Wrong use is answered with what to write instead."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from IPython.core import error as ipython
+
+from ddpnb.errors import UsageError
+
+_OPTIONS = ("ranks", "keep")
+
+
+def parse(magic: Callable[..., Any], line: str) -> argparse.Namespace:
+    """The arguments of a magic that has a parser, split as a shell does: ``--when "step == 5"`` is one value.
+
+    Raises:
+        UsageError: they do not fit.
+    """
+    name = ("%%" if "cell" in inspect.signature(magic).parameters else "%") + magic.__name__
+    help_ = f"{name}? shows what it takes."
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"{name}: {str(error).lower()}.", help_) from None
+    try:
+        return magic.parser.parse_args(words)  # type: ignore[attr-defined]
+    except ipython.UsageError as error:
+        raise UsageError(f"{name}: {error}.", help_) from None
+
+
+def ranks(text: str) -> list[int]:
+    """``0,2`` or ``0-3`` or both: whole numbers, in the order given."""
+    found: list[int] = []
+    for part in re.split(r"\s*,\s*|\s+", text.strip().strip("[]()")):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if match is None:
+            raise argparse.ArgumentTypeError(f"{text!r} names no ranks: write 0,2 or 0-3")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last < first + 100_000:
+            raise argparse.ArgumentTypeError(f"{part!r} names no ranks: write the lower one first")
+        found += range(first, last + 1)
+    return found
+
+
+def variable(text: str) -> str:
+    """A name that a variable can have."""
+    if not text.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r} can be no variable's name")
+    return text
+
+
+def call(words: Sequence[str]) -> tuple[list[str], int | None]:
+    """``all_reduce #5`` as findings name a call: the operations, and the number if there is one."""
+    numbers = [word for word in words if re.fullmatch(r"#\d+", word)]
+    if len(numbers) > 1:
+        raise UsageError(f"a hold has one number, not {' and '.join(numbers)}.", "Arm two holds.")
+    names = [name for word in words if word not in numbers for name in word.split(",") if name]
+    return names, int(numbers[0][1:]) if numbers else None
+
+
+def fault(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """``other shape seq=3`` as a kind and what is given with it.
+
+    Raises:
+        UsageError: there is no kind, or a word behind the values.
+    """
+    kind = [word for word in words if "=" not in word]
+    values = [word for word in words if "=" in word]
+    if not kind or [*kind, *values] != list(words):
+        raise UsageError(
+            f"%ddp_inject: {' '.join(words)!r} is no fault.",
+            "Write the kind, then its values: %ddp_inject delay seconds=3",
+        )
+    return " ".join(kind), given(values)
+
+
+def given(words: Iterable[str]) -> dict[str, Any]:
+    """``name=value``: a literal of Python, else text.
+
+    Raises:
+        UsageError: a name is none, or is that of an option.
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if name in _OPTIONS:
+            raise UsageError(f"{name} is an option.", f"Write --{name}{' ' + value if name == 'ranks' else ''}.")
+        if not name.isidentifier() or name == "fault":
+            raise UsageError(f"{word!r} gives no value.", "Write name=value, as in seq=3.")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            found[name] = value
+    return found

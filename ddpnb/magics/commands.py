@@ -1,0 +1,289 @@
+"""The magics. Each is a door to a method of ``World``; what it takes stands in its help: ``%ddp_hold?``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
+from IPython.display import display
+
+from ddpnb.cluster.devices import count_gpus
+from ddpnb.errors import UsageError
+from ddpnb.hands.holding import Holding
+from ddpnb.hands.injecting import Injection
+from ddpnb.hands.release import Freed
+from ddpnb.hands.views import FrameDiff, WorldStatus
+from ddpnb.magics import arguments
+from ddpnb.magics.arguments import parse
+from ddpnb.magics.following import Cell, CellFailed
+from ddpnb.magics.px import Px
+from ddpnb.model.calls import OPERATIONS
+from ddpnb.model.faults import KINDS
+from ddpnb.render import status as shown
+from ddpnb.render.text import printable, relative
+from ddpnb.verdict import Verdict, diagnose
+from ddpnb.world import FENCES, World, _open_worlds, launch
+
+_LET_GO_S = 2.0  # that %ddp_resume waits to show what came of it
+
+#: what is completed behind a magic
+WORDS = {"%ddp_hold": OPERATIONS, "%ddp_inject": tuple(kind.replace(" ", "_") for kind in KINDS)}
+
+_RANKS: dict[str, Any] = {"type": arguments.ranks, "default": None, "metavar": "0,2"}
+_NO_WAIT: dict[str, Any] = {
+    "action": "store_true",
+    "help": "return at once; the output below this cell goes on to be updated",
+}
+_KEEP_GOING: dict[str, Any] = {
+    "action": "store_true",
+    "help": "show what went wrong, but do not stop the notebook ('Run all') there",
+}
+
+
+@magics_class
+class DdpMagics(Magics):
+    """The magics of one shell."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self.px = Px(shell)
+        self._launched: dict[str, World] = {}
+        self._current: World | None = None
+
+    # -- the world
+
+    @line_magic
+    @magic_arguments()
+    @argument("n", nargs="?", type=int, default=None, metavar="N", help="ranks (default: one per GPU, else 2)")
+    @argument("--backend", metavar="B", help="nccl or gloo (default: DDP_BACKEND, else nccl with GPUs)")
+    @argument("--fence", choices=FENCES, default="raise", help="on mismatching calls (default: raise)")
+    @argument("--patience", type=float, default=10.0, metavar="S",
+              help="seconds that a rank may be blocked outside of collectives (default: 10)")  # fmt: skip
+    @argument("--devices", type=arguments.ranks, metavar="0,1", help="CUDA devices to use, in rank order")
+    @argument("--debug", action="store_true", help="set the debugging variables that are safe")
+    @argument("--name", type=arguments.variable, default="world", help="the variable for the World (default: world)")
+    def ddp_launch(self, line: str) -> None:
+        """Launch ranks, for %%ddp and all other magics, and bind their World to the variable ``world``.
+
+        A world that was launched under the same name before is closed. %px and %%px address the ranks too.
+        """
+        asked = parse(self.ddp_launch, line)
+        if asked.name in self._launched:
+            self._close(self._launched[asked.name])
+        world = launch(
+            asked.n if asked.n is not None else (count_gpus() or 2),
+            backend=asked.backend,
+            devices=asked.devices,
+            fence=asked.fence,
+            patience=asked.patience,
+            debug=asked.debug,
+        )
+        self._launched[asked.name] = self._current = world
+        self._shell.push({asked.name: world})
+        display(world)
+        self.px.activate(world)
+
+    @line_magic
+    @magic_arguments()
+    def ddp_close(self, line: str) -> None:
+        """End the ranks of the world."""
+        parse(self.ddp_close, line)
+        self._close(self._world())
+
+    def _close(self, world: World) -> None:
+        world.close()
+        self._launched = {name: one for name, one in self._launched.items() if one is not world}
+        self.px.refresh()
+
+    @property
+    def _shell(self) -> Any:
+        return self.shell
+
+    def _world(self) -> World:
+        """The world that was launched by magic last, else the variable ``world``, else the only one there is."""
+        if self._current is not None and not self._current._closed:
+            return self._current
+        named = self._shell.user_ns.get("world")
+        if isinstance(named, World) and not named._closed:
+            return named
+        there = list(_open_worlds)
+        if len(there) == 1:
+            return there[0]
+        if there:
+            raise UsageError(f"there are {len(there)} worlds.", "Bind the one that is meant to the variable world.")
+        raise UsageError("there is no world.", "Launch one: %ddp_launch 4, or world = ddpnb.launch(4).")
+
+    # -- cells
+
+    @cell_magic
+    @magic_arguments()
+    @argument("--ranks", **_RANKS, help="on these ranks alone; a collective waits for the others")
+    @argument("--no-wait", **_NO_WAIT)
+    @argument("--keep-going", **_KEEP_GOING)
+    def ddp(self, line: str, cell: str) -> None:
+        """Run the cell on all ranks, and show what each wrote; ranks that wrote the same share a block.
+
+        Variables live on from one cell to the next. It returns when all ranks have ended the cell, when it is
+        known that they never will (then it says why), or when ranks are held (%ddp_hold). Interrupting it
+        releases the ranks. The Run is in the variable ``_ddp``.
+        """
+        asked = parse(self.ddp, line)
+        self._run(cell, asked.ranks, wait=not asked.no_wait, keep_going=asked.keep_going)
+
+    @cell_magic
+    @magic_arguments()
+    @argument("ranks", type=arguments.ranks, metavar="RANKS", help="0,2 or 0-3")
+    @argument("--no-wait", **_NO_WAIT)
+    @argument("--keep-going", **_KEEP_GOING)
+    def ddp_rank(self, line: str, cell: str) -> None:
+        """Run the cell on these ranks alone: %%ddp_rank 0,2. The others are not in it: a collective waits for them."""
+        asked = parse(self.ddp_rank, line)
+        self._run(cell, asked.ranks, wait=not asked.no_wait, keep_going=asked.keep_going)
+
+    def _run(self, code: str, ranks: list[int] | None, *, wait: bool, keep_going: bool) -> None:
+        world = self._world()
+        run = world.execute(code, ranks=ranks, stream=None)
+        self._shell.push({"_ddp": run}, interactive=False)
+        cell = Cell(world, run, live=hasattr(self._shell, "kernel"))
+        if not wait:
+            cell.follow()
+            return
+        cell.wait()
+        if run.outcome in ("hang", "crash") and not keep_going:
+            first = next(iter(run.diagnosis.errors), None)
+            why = relative(printable(first.summary)) if first is not None else "see above"
+            raise CellFailed(f"{run.outcome}: {why}")
+
+    # -- looks
+
+    @line_magic
+    @magic_arguments()
+    def ddp_status(self, line: str) -> WorldStatus:
+        """What every rank is doing, in a line each."""
+        parse(self.ddp_status, line)
+        return self._world().status()
+
+    @line_magic
+    @magic_arguments()
+    def ddp_why(self, line: str) -> Verdict:
+        """Diagnose now: what is wrong in the last run, or with the ranks as they stand if there was none."""
+        parse(self.ddp_why, line)
+        world = self._world()
+        if world._last is not None and world._in_run:
+            return world._last.diagnosis
+        return diagnose(world.snapshot(), world.patience)
+
+    @line_magic
+    @magic_arguments()
+    @argument("frame", nargs="?", type=int, default=0, metavar="FRAME",
+              help="0 for the innermost function in which most ranks are, 1 for the one around it ...")  # fmt: skip
+    def ddp_diff(self, line: str) -> FrameDiff:
+        """The variables of one function on all ranks, side by side, and which differ."""
+        return self._world().diff(parse(self.ddp_diff, line).frame)
+
+    # -- hold and step
+
+    @line_magic
+    @magic_arguments()
+    @argument("call", nargs="*", metavar="OP", help="operations, and a number as findings write it: all_reduce #5")
+    @argument("--ranks", **_RANKS, help="which ranks (default: all)")
+    @argument("--seq", type=int, metavar="N", help="number of the call in its group, from 1")
+    @argument("--site", default="", metavar="S", help="train.py, train.py:91, or the name of a function")
+    @argument("--group", default="", metavar="G", help="label, name or members (0,2) of a process group")
+    @argument("--when", default="", metavar="EXPR", help="evaluated where the call is made: --when 'step == 5'")
+    @argument("--keep", action="store_true", help="stay armed for later runs too")
+    def ddp_hold(self, line: str) -> Holding:
+        """Stop ranks before a collective: the next one, or the next that fits all that is given.
+
+        It is armed for the cell that goes on, or else for the next one.
+        """
+        asked = parse(self.ddp_hold, line)
+        ops, number = arguments.call(asked.call)
+        if number is not None and asked.seq is not None:
+            raise UsageError(f"a hold has one number, not #{number} and --seq {asked.seq}.", "Leave one out.")
+        return self._world().hold(
+            ops,
+            ranks=asked.ranks,
+            seq=asked.seq if number is None else number,
+            site=asked.site,
+            group=asked.group,
+            when=asked.when,
+            keep=asked.keep,
+        )
+
+    @line_magic
+    @magic_arguments()
+    @argument("n", nargs="?", type=int, default=1, metavar="N", help="collectives that each makes (default: 1)")
+    @argument("--ranks", **_RANKS, help="which ranks (default: all that are held)")
+    def ddp_step(self, line: str) -> WorldStatus:
+        """Let held ranks make collectives, and stop them before the one after."""
+        asked = parse(self.ddp_step, line)
+        return self._world().step(asked.n, ranks=asked.ranks)
+
+    @line_magic
+    @magic_arguments()
+    @argument("--ranks", **_RANKS, help="which ranks (default: all)")
+    def ddp_resume(self, line: str) -> WorldStatus:
+        """Let held ranks go on until a hold fits again; shows where they are when they ended, or after two seconds."""
+        world = self._world()
+        world.resume(parse(self.ddp_resume, line).ranks)
+        if world._last is not None:
+            world._last.wait(_LET_GO_S)
+        return world.status()
+
+    # -- release and repair
+
+    @line_magic
+    @magic_arguments()
+    @argument("--rebuild", action="store_true", help="then give all ranks a fresh process group: models are kept")
+    def ddp_release(self, line: str) -> Freed:
+        """Give ranks that hang, wait, are held or compute back to the prompt. Processes and variables live on."""
+        asked = parse(self.ddp_release, line)
+        world = self._world()
+        freed = world.release()
+        if asked.rebuild:
+            world.rebuild()
+        return freed
+
+    @line_magic
+    @magic_arguments()
+    @argument("ranks", nargs="?", **_RANKS, help="which ranks (default: all that are dead, hang, or failed)")
+    def ddp_restart(self, line: str) -> WorldStatus:
+        """Give ranks fresh processes; the others are not touched."""
+        asked = parse(self.ddp_restart, line)
+        world = self._world()
+        world.restart(asked.ranks)
+        self.px.refresh()
+        return world.status()
+
+    # -- faults
+
+    @line_magic
+    @magic_arguments()
+    @argument("words", nargs="*", metavar="KIND [NAME=VALUE]",
+              help="the kind of fault, then when it strikes (op=, seq=, site=, group=, step=, probability=, times=) and its "
+              "parameters: delay seq=3 seconds=2")  # fmt: skip
+    @argument("--ranks", **_RANKS, help="which ranks (default: all)")
+    @argument("--keep", action="store_true", help="stay armed for later runs too")
+    def ddp_inject(self, line: str) -> Injection | None:
+        """Arm a fault on ranks, for the cell that goes on or else for the next one; alone: show the kinds there are."""
+        asked = parse(self.ddp_inject, line)
+        if not asked.words:
+            rows = [["fault", "where", "what", "gives", "takes"]]
+            rows += [
+                [kind.name, kind.place, kind.what, kind.finding, ", ".join(one.name for one in kind.parameters)]
+                for kind in KINDS.values()
+            ]
+            display({"text/plain": shown.table(rows), "text/html": shown.html_table(rows, "kinds of faults")}, raw=True)
+            return None
+        kind, given = arguments.fault(asked.words)
+        return self._world().inject(kind, ranks=asked.ranks, keep=asked.keep, **given)
+
+    @line_magic
+    @magic_arguments()
+    def ddp_heal(self, line: str) -> None:
+        """Disarm all faults. What they have done is done."""
+        parse(self.ddp_heal, line)
+        self._world().heal()
+        print("no fault is armed.")

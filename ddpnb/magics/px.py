@@ -1,0 +1,84 @@
+"""ipyparallel's own magics (``%px``, ``%%px`` ...) on the ranks of a world: in rank order, among the cells' variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipyparallel.client.magics import ParallelMagics
+
+from ddpnb.cluster import hotline
+from ddpnb.world import World, _open_worlds
+
+_SUFFIX = "_ddp"  # %px_ddp, where %px is another cluster's
+
+
+class Px:
+    """Keeps ``%px`` on the ranks of one world, whatever processes they have.
+
+    Args:
+        shell: IPython's shell.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._world: World | None = None
+        self._magics: ParallelMagics | None = None
+        self._view: Any = None
+        self._engines: list[int] = []  # the engine of each rank, as the view has them
+
+    def activate(self, world: World) -> None:
+        """Give ``%px`` to this world. One that was activated for another cluster stays; ours is ``%px_ddp`` then."""
+        self.deactivate()
+        client: Any = world._engines.client
+        self._engines = _engines_of(world)
+        self._view = client.direct_view(self._engines)
+        self._view.block = True
+        suffix = _SUFFIX if self._is_anothers() else ""
+        self._world, self._magics = world, ParallelMagics(self._shell, self._view, suffix)
+        self._shell.register_magics(self._magics)
+        if suffix:
+            print(f"ddpnb: %px stays with the cluster for which it was activated; on the ranks it is %px{suffix}.")
+        self._say_who_is_who()
+
+    def deactivate(self) -> None:
+        """Take our magics away: their world is closed."""
+        if self._magics is not None:
+            for kind, own in self._magics.magics.items():
+                registered = self._shell.magics_manager.magics[kind]
+                for name, magic in own.items():
+                    if registered.get(name) == magic:
+                        del registered[name]
+        self._world = self._magics = self._view = None
+
+    def refresh(self, *_: Any) -> None:
+        """Before a cell: a rank that was replaced has another engine, and a world may have been closed."""
+        world = self._world
+        if world is None:
+            return
+        if world._closed:
+            self.deactivate()
+        elif self._engines != (now := _engines_of(world)):
+            self._engines = self._view.targets = now
+            self._say_who_is_who()
+
+    def _is_anothers(self) -> bool:
+        """Whether %px is the user's, for a cluster that lives.
+
+        The first client of ipyparallel takes %px for all of its engines, and so does that of a world. It must not
+        stay so: an engine that was replaced is among them, and would be waited for without end.
+        """
+        owner = getattr(self._shell.magics_manager.magics["line"].get("px"), "__self__", None)
+        view = getattr(owner, "view", None)
+        if view is None or hotline.closed(view.client):
+            return False
+        return all(view.client is not world._engines.client for world in _open_worlds)
+
+    def _say_who_is_who(self) -> None:
+        """ipyparallel names engines by the order in which they came: that is not always the ranks'."""
+        if self._engines != list(range(len(self._engines))):
+            told = ", ".join(f"{engine} is rank {rank}" for rank, engine in enumerate(self._engines[:16]))
+            print(f"ddpnb: in what %px shows, engine {told}{' ...' if len(self._engines) > 16 else ''}.")
+
+
+def _engines_of(world: World) -> list[int]:
+    return [world._engines.engine_id(rank) for rank in range(world.size)]

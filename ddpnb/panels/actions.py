@@ -1,0 +1,190 @@
+"""What somebody does to a world by a button or a form. Every one is a method of World; here they meet their forms."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ddpnb import pitfalls
+from ddpnb.errors import UsageError
+from ddpnb.hands.holding import Holding
+from ddpnb.hands.injecting import Injection
+from ddpnb.model.faults import KINDS
+from ddpnb.panels import asked
+from ddpnb.panels.work import Work
+from ddpnb.world import World
+
+Values = Mapping[str, str]
+_STEP_S = 5.0
+
+
+class Actions:
+    """The hands of a dashboard. ``take`` starts work and returns.
+
+    Args:
+        world: to lay hands on.
+        work: where it is done.
+        looked: called by what changes what is to be seen, when it is done.
+    """
+
+    def __init__(self, world: World, work: Work, looked: Callable[[], None]) -> None:
+        self.world = world
+        self.work = work
+        self.kind = next(iter(KINDS))  # the fault whose form is shown
+        self._holds: list[tuple[Holding, Callable[[], bool]]] = []
+        self._injections: list[tuple[Injection, Callable[[], bool]]] = []
+        self._looked = looked
+        self._does: dict[str, tuple[str, Callable[[Values], Any]]] = {
+            "hold": ("holding", lambda _: self._hold()),
+            "hold at": ("holding", self._hold_at),
+            "unhold": ("removing a hold", self._unhold),
+            "step": ("stepping", self._step),
+            "resume": ("resuming", lambda values: world.resume(asked.ranks(values))),
+            "release": ("releasing", lambda _: str(world.release())),
+            "restart": ("restarting ranks", self._restart),
+            "evaluate": ("evaluating", self._evaluate),
+            "inject": ("arming a fault", self._inject),
+            "heal": ("healing", self._heal),
+            "run": ("starting the script", self._run),
+            "pitfall": ("starting the pitfall", self._pitfall),
+            "story": ("reading", lambda values: str(pitfalls.get(values.get("name", "")))),
+            "begin": ("beginning start-up", lambda _: self._begin()),
+            "step all": ("making a step of start-up", lambda _: self._startup().step(wait=_STEP_S)),
+            "step these": ("making a step of start-up", self._step_these),
+            "go on": ("making the steps of start-up", lambda _: self._startup().run()),
+        }
+
+    def take(self, action: str, values: Values) -> bool:
+        """Do this; False if it is nothing that is done to a world."""
+        if action not in self._does:
+            return False
+        what, does = self._does[action]
+
+        def work() -> Any:
+            try:
+                return does(values)
+            finally:
+                self._looked()
+
+        # Steps of start-up are made beside one another: one that waits is what the next one is for.
+        self.work.start(what, work, again=action in ("release", "step these"))
+        return True
+
+    # -- what is armed
+
+    @property
+    def holds(self) -> list[Holding]:
+        """The holds that were armed here and have not ended with their run."""
+        self._holds = [one for one in self._holds if not one[1]()]
+        return [one for one, _ in self._holds]
+
+    @property
+    def injections(self) -> list[Injection]:
+        """The faults that were armed here and have not ended with their run."""
+        self._injections = [one for one in self._injections if not one[1]()]
+        return [one for one, _ in self._injections]
+
+    def _end(self) -> Callable[[], bool]:
+        """Whether the run is over with which what is armed now ends: the one that goes on, or else the next."""
+        at = self.world.last_run
+        going = at is not None and not at.done
+
+        def over() -> bool:
+            last = self.world.last_run
+            return last is not None and last.done and (going or last is not at)
+
+        return over
+
+    # -- hold and step
+
+    def _hold(self) -> str:
+        until = self._end()
+        self._holds.append((self.world.hold(), until))
+        return "Every rank stops before its next collective."
+
+    def _hold_at(self, values: Values) -> str:
+        until = self._end()
+        holding = self.world.hold(
+            values.get("before", "") or (),
+            ranks=asked.ranks(values),
+            seq=asked.whole(values, "seq"),
+            site=values.get("site", "").strip(),
+            when=values.get("when", "").strip(),
+        )
+        self._holds.append((holding, until))
+        return f"Armed: {holding}."
+
+    def _unhold(self, values: Values) -> None:
+        number = asked.whole(values, "number", 0)
+        armed = self.holds
+        if number is not None and number < len(armed):
+            armed[number].remove()
+            self._holds = [one for one in self._holds if one[0] is not armed[number]]
+
+    def _step(self, values: Values) -> None:
+        self.world.step(asked.whole(values, "n") or 1, ranks=asked.ranks(values), wait=_STEP_S)
+
+    def _evaluate(self, values: Values) -> str:
+        if not values.get("expression", "").strip():
+            raise UsageError("there is no expression.", "Write one, as loss.item().")
+        return str(self.world.evaluate(values["expression"].strip()))
+
+    def _restart(self, values: Values) -> str:
+        before = self.world.pids()
+        self.world.restart(asked.ranks(values))
+        fresh = [rank for rank, pid in enumerate(self.world.pids()) if pid != before[rank]]
+        return f"Fresh processes: {', '.join(map(str, fresh))}." if fresh else "No rank needs another process."
+
+    # -- faults
+
+    def _inject(self, values: Values) -> str:
+        until = self._end()
+        injection = self.world.inject(asked.described(values), ranks=asked.ranks(values))
+        self._injections.append((injection, until))
+        return f"Armed: {injection}."
+
+    def _heal(self, values: Values) -> None:
+        number = asked.whole(values, "number", 0)
+        armed = self.injections
+        if number is None:
+            self.world.heal()
+            self._injections.clear()
+        elif number < len(armed):
+            armed[number].heal()
+            self._injections = [one for one in self._injections if one[0] is not armed[number]]
+
+    # -- what to run
+
+    def _run(self, values: Values) -> None:
+        script = values.get("script", "").strip()
+        if not script:
+            raise UsageError("no script was named.", "Write its path, as train.py.")
+        try:
+            arguments = shlex.split(values.get("arguments", ""))
+        except ValueError as error:
+            raise UsageError(f"these arguments cannot be read: {error}.") from None
+        self.world.run(script, *arguments, stream=None)
+
+    def _pitfall(self, values: Values) -> None:
+        story = pitfalls.get(values.get("name", ""))
+        if story.lacking:
+            raise UsageError(f"this pitfall cannot be run here: {story.lacking}.", "Choose another one.")
+        self.world.patience, self.world.fence = story.patience, story.fence
+        self.world.run(story.fixed if values.get("fixed") else story.broken, stream=None)
+
+    # -- start-up
+
+    def _begin(self) -> None:
+        self.world.init()
+
+    def _startup(self) -> Any:
+        if self.world.startup is None:
+            raise UsageError("start-up was not begun.", "Press 'begin start-up'.")
+        return self.world.startup
+
+    def _step_these(self, values: Values) -> None:
+        ranks = asked.ranks(values)
+        if ranks is None:
+            raise UsageError("no rank was chosen.", "Tick the ranks that are to make their next step.")
+        self._startup().step(ranks, wait=_STEP_S)

@@ -1,0 +1,75 @@
+"""What somebody has put into a form, as World's methods take it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ddpnb.errors import UsageError
+from ddpnb.model.faults import KINDS, Fault, fault
+
+_RANKS = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*")
+_MOST = 100_000
+
+
+def ranks(values: Mapping[str, str]) -> tuple[int, ...] | None:
+    """``"0,2"`` or ``"0-3,8"``; None where none is named: all.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    given = values.get("ranks", "").replace(" ", "")
+    if given in ("", "all"):
+        return None
+    if not _RANKS.fullmatch(given):
+        raise UsageError(f"{given!r} names no ranks.", "Write them as 0,2 or 0-3,8.")
+    found: list[int] = []
+    for part in given.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), min(int(last or first), int(first) + _MOST) + 1)
+    return tuple(dict.fromkeys(found))
+
+
+def whole(values: Mapping[str, str], name: str, least: int = 1) -> int | None:
+    """A whole number; None where nothing was given.
+
+    Raises:
+        UsageError: it is none, or below the least.
+    """
+    given = values.get(name, "").strip()
+    if not given:
+        return None
+    if not re.fullmatch(r"\d{1,9}", given) or int(given) < least:
+        raise UsageError(f"{name} must be a whole number from {least}, not {given!r}.")
+    return int(given)
+
+
+def described(values: Mapping[str, str]) -> Fault:
+    """The fault that was picked, with its conditions and parameters.
+
+    Raises:
+        UsageError: it cannot be.
+    """
+    kind = KINDS.get(values.get("kind", ""))
+    if kind is None:
+        raise UsageError("no fault was chosen.")
+    given: dict[str, Any] = {
+        name: value for name in ("seq", "step") if (value := whole(values, name, int(name != "step")))
+    }
+    if values.get("op"):
+        given["op"] = values["op"]
+    for one in kind.parameters:
+        text = values.get(f"value:{one.name}", "").strip()
+        if text and text != str(one.default):
+            given[one.name] = _number(text) if isinstance(one.default, (int, float)) else text
+    return fault(kind.name, **given)
+
+
+def _number(text: str) -> int | float | str:
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return found if isinstance(found, (int, float)) else text

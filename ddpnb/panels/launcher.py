@@ -1,0 +1,82 @@
+"""Before there is a world: how many ranks, and launch. Then it is the dashboard of that world."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+from ddpnb.errors import DdpnbError
+from ddpnb.panels.dashboard import Dashboard
+from ddpnb.panels.panel import Panel
+from ddpnb.render import controls
+from ddpnb.widgets.fragment import Fragment
+from ddpnb.world import World, launch
+
+_MOST = 8
+_BACKENDS = ("gloo", "nccl")
+
+
+class Launcher(Panel):
+    """A form that launches a world; the world is called ``world`` in the notebook then.
+
+    Args:
+        name: what the world is to be called.
+    """
+
+    def __init__(self, name: str = "world") -> None:
+        self.world: World | None = None
+        self._name = name
+        self._going: threading.Thread | None = None
+        self._cancelled = False
+        self._form = Fragment(label="launch", on_action=self._act, live=False)
+        super().__init__((self._form,))
+        self._show()
+
+    def _show(self, busy: str = "", said: str = "") -> None:
+        most = max(2, min(_MOST, 2 * (os.cpu_count() or 2)))
+        self._form.show(controls.launcher(most, _BACKENDS, busy=busy, said=said), busy or said or "no ranks yet")
+
+    def _act(self, action: str, values: Mapping[str, str]) -> None:
+        if action == "cancel":
+            self._cancelled = True
+            self._show("stopping as soon as the ranks are there")
+        elif action == "launch" and (self._going is None or not self._going.is_alive()):
+            self._cancelled = False
+            self._going = threading.Thread(target=self._launch, args=(values,), name="ddpnb launch", daemon=True)
+            self._going.start()
+
+    def _launch(self, values: Mapping[str, str]) -> None:
+        n = int(values["n"]) if values.get("n", "").isdigit() else 4
+        began = time.monotonic()
+        ended = threading.Event()
+        threading.Thread(target=self._tell, args=(n, began, ended), name="ddpnb progress", daemon=True).start()
+        try:
+            world = launch(n, backend=values.get("backend") or None, fence=values.get("fence") or "raise", quiet=True)
+        except DdpnbError as error:
+            ended.set()
+            self._show(said=str(error))
+            return
+        ended.set()
+        if self._cancelled:
+            world.close()
+            self._show(said="The launch was cancelled; nothing is left running.")
+            return
+        self.world = world
+        _name(self._name, world)
+        self.box.children = (Dashboard(world).box,)
+
+    def _tell(self, n: int, began: float, ended: threading.Event) -> None:
+        while not ended.wait(0.25):
+            if not self._cancelled:
+                self._show(f"starting {n} ranks: {time.monotonic() - began:.0f} s")
+
+
+def _name(name: str, world: World) -> None:
+    """Call the world so in the notebook, if there is one."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        shell.push({name: world})

@@ -1,0 +1,159 @@
+"""The live picture: a thread that looks at the ranks from outside, and tells panels what is new.
+
+Looking costs the ranks nothing: it reads their boxes in shared memory and what the host says of their
+processes, and does nothing while nothing has changed. Only ranks that stand still are asked, once, for
+their stacks: where one waits inside of torch's own threads its box cannot tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ddpnb.model.blackbox import News, Status
+from ddpnb.model.calls import Call
+from ddpnb.model.recording import Recording
+from ddpnb.model.stacks import Stack
+from ddpnb.run import Run
+from ddpnb.watch import Observer
+
+LOOK_S = 0.08  # between two looks at the boxes
+_HOST_S = 0.5  # between two looks at the processes; also how old a picture may get in which nothing is new
+_STILL_S = 0.4  # without a change in any box: then the ranks may be asked
+_BEAT_S = 2.0
+_HISTORY = 16  # calls of each rank in a picture: enough to say where it stands
+
+
+class Source(Protocol):
+    """What can be looked at: a world, or one run."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def last_run(self) -> Run | None: ...
+    @property
+    def closed(self) -> bool: ...
+    def observer(self) -> Observer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One look. ``calls``: what is new at the door since the picture before; ``fresh``: another run has begun."""
+
+    recording: Recording
+    run: Run | None
+    calls: Mapping[int, tuple[Call, ...]]
+    fresh: bool
+
+
+class _Look:
+    """All that is kept between two looks at one run."""
+
+    def __init__(self, source: Source) -> None:
+        self.run = source.last_run
+        self._size = source.size
+        self._observer = source.observer()
+        self._news: dict[int, News] = {}
+        self._statuses: dict[int, Status] = {}
+        self._changed = self._looked = 0.0
+        self._shown: object = None
+        self._stacks: dict[int, tuple[Status, tuple[Stack, ...]]] = {}  # and the status of the rank when it was asked
+
+    def new(self, *, fresh: bool, hurried: bool) -> Picture | None:
+        """A picture, if there is anything new."""
+        now = time.monotonic()
+        statuses = self._observer.statuses()
+        if statuses != self._statuses:
+            self._statuses, self._changed = statuses, now
+        running = [rank for rank in statuses if self._observer.ending(rank) is None]
+        state = statuses, running, self.run is not None and self.run.done
+        host = now - self._looked >= _HOST_S
+        if state == self._shown and not (host or hurried):
+            return None
+        if host:
+            self._observer.look()
+            self._looked = now
+        self._shown = state
+        if now - self._changed >= _STILL_S:
+            self._ask(running)
+        recording = self._observer.record(ask=False, history=_HISTORY, follow=False)
+        ranks = {
+            rank: replace(one, stacks=self._stacks[rank][1]) if rank in running and self._still(rank) else one
+            for rank, one in recording.ranks.items()
+        }
+        return Picture(replace(recording, ranks=ranks), self.run, self._calls(), fresh)
+
+    def _still(self, rank: int) -> bool:
+        return rank in self._stacks and self._stacks[rank][0] == self._statuses[rank]
+
+    def _ask(self, running: Sequence[int]) -> None:
+        """Ask ranks that stand, and have not been asked there, for their stacks."""
+        if self.run is None or all(self._still(rank) for rank in running):
+            return
+        taken = self._observer.record(ask=True, with_locals=False, history=_HISTORY, follow=False)
+        self._stacks = {rank: (self._statuses[rank], taken.ranks[rank].stacks) for rank in running}
+
+    def _calls(self) -> dict[int, tuple[Call, ...]]:
+        found: dict[int, tuple[Call, ...]] = {}
+        for rank in range(self._size):
+            reader = self._observer.reader(rank)
+            if reader is not None:
+                calls, _, _ = self._news.setdefault(rank, News(reader)).look()
+                if calls:
+                    found[rank] = calls
+        return found
+
+
+class Live:
+    """Looks at a source until it is closed or nobody wants to know any more.
+
+    Args:
+        source: a world or a run.
+        show: called with each picture, from the thread of this.
+        beat: called now and then: somebody still looks.
+    """
+
+    def __init__(self, source: Source, show: Callable[[Picture], None], beat: Callable[[], None]) -> None:
+        self._source = source
+        self._show = show
+        self._beat = beat
+        self._stopping = threading.Event()
+        self._look_now = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="ddpnb panel", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stopping.set()
+        self._look_now.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(2)
+
+    def hurry(self) -> None:
+        """Something was done to the ranks: look at once."""
+        self._look_now.set()
+
+    def _follow(self) -> None:
+        look: _Look | None = None
+        beaten = 0.0
+        while not self._stopping.is_set() and not self._source.closed:
+            now, hurried = time.monotonic(), self._look_now.is_set()
+            self._look_now.clear()
+            with contextlib.suppress(OSError, KeyError, RuntimeError):  # the world may be closing, a rank be replaced
+                fresh = look is None or self._source.last_run is not look.run
+                if look is None or fresh:
+                    look = _Look(self._source)
+                picture = look.new(fresh=fresh, hurried=hurried)
+                if picture is not None:
+                    self._show(picture)
+            if now - beaten >= _BEAT_S:
+                beaten = now
+                self._beat()
+            self._look_now.wait(LOOK_S)
+        self._beat()

@@ -1,0 +1,69 @@
+"""Work that a widget has started: done in threads, so that nobody waits for it; what comes of it is said."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ddpnb.errors import DdpnbError
+
+
+class Work:
+    """What goes on for one panel.
+
+    Args:
+        changed: called from any thread when ``busy`` or ``said`` is another.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.said = ""
+        self.bad = False
+        self._changed = changed
+        self._going: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def busy(self) -> tuple[str, ...]:
+        """What goes on, in words."""
+        with self._lock:
+            return tuple(self._going)
+
+    def start(self, what: str, work: Callable[[], Any], *, again: bool = False) -> None:
+        """Do this in a thread of its own; a text that it returns is said.
+
+        Args:
+            what: in words, shown while it lasts.
+            work: may raise; errors of ours are said as they are.
+            again: do it even if the same goes on already. Otherwise a second click does nothing.
+        """
+        with self._lock:
+            if what in self._going and not again:
+                return
+            self._going[what] = self._going.get(what, 0) + 1
+        self.said, self.bad = "", False
+        threading.Thread(target=self._do, args=(what, work), name=f"ddpnb {what}", daemon=True).start()
+        self._changed()
+
+    def say(self, text: str, *, bad: bool = False) -> None:
+        """Show this text."""
+        self.said, self.bad = text, bad
+        self._changed()
+
+    def _do(self, what: str, work: Callable[[], Any]) -> None:
+        said, bad = "", False
+        try:
+            found = work()
+            said = found if isinstance(found, str) else ""
+        except DdpnbError as error:
+            said, bad = str(error), True
+        except Exception as error:  # the panel is expendable: what failed is said, and it goes on
+            said, bad = f"{what} failed: {type(error).__name__}: {error}", True
+        finally:
+            with self._lock:
+                self._going[what] -= 1
+                if not self._going[what]:
+                    del self._going[what]
+        if said:
+            self.said, self.bad = said, bad
+        self._changed()

@@ -1,0 +1,169 @@
+"""The rank board: a tile per rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.board import Tile, summary
+from ddpnb.model.calls import NO_SITE, Call
+from ddpnb.model.recording import Recording
+from ddpnb.render import markup
+from ddpnb.render.status import table
+from ddpnb.render.text import printable, relative
+
+# state: (icon, role)
+_LOOKS = {
+    "waiting": ("wait", "warning"),
+    "starting": ("wait", "warning"),
+    "making a group": ("wait", "warning"),
+    "held": ("hold", "note"),
+    "ended": ("done", "ok"),
+    "blocked elsewhere": ("stop", "warning"),
+    "frozen": ("frozen", "error"),
+    "computing": ("compute", "ok"),
+    "idle": ("idle", "faint"),
+    "unknown": ("why", "faint"),
+}
+_MANY = 16  # tiles from which on they are small
+
+
+def board(tiles: Sequence[Tile], host: Mapping[str, object] | None = None, chosen: int | None = None) -> str:
+    """All tiles.
+
+    Args:
+        tiles: of ``analysis.board``.
+        host: facts of the machine: ``memory_total`` (bytes) and ``cores``.
+        chosen: the rank that is looked at more closely.
+    """
+    if not tiles:
+        return '<p class="faint">No rank is known.</p>'
+    kind = "tiles many" if len(tiles) > _MANY else "tiles"
+    shown = "".join(_tile(one, host or {}, chosen, first=n == 0) for n, one in enumerate(tiles))
+    return f'<div class="{kind}" role="group" aria-label="ranks" data-walk="1">{shown}</div>'
+
+
+def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: bool) -> str:
+    image, role = _LOOKS.get(one.state, _LOOKS["unknown"])
+    word = one.state
+    if one.state == "ended" and not one.well:
+        image, role, word = "gone", "error", "failed"
+    if one.finding:
+        image, role = "stop" if image in ("wait", "done", "compute") else image, "error"
+    name = phrases.ranks(one.ranks)
+    many = len(one.ranks) > 1
+    where = f"{markup.text(f'{relative(one.site.file)}:{one.site.line}', 60)}" if one.site != NO_SITE else ""
+    step = f"step {one.steps}" if one.steps else ""
+    place = " · ".join(part for part in (where, step) if part)
+    aside = " · ".join(
+        part
+        for part in (
+            one.device,
+            f"pid {one.pid}" if one.pid and not many else "",
+            f"{len(one.ranks)} ranks" if many else "",
+        )
+        if part
+    )
+    since = f" · {markup.age(one.since_s)}" if one.since_s is not None else ""
+    missing = f" · for {phrases.ranks(one.missing)}" if one.missing else ""
+    code = f" · {markup.text(one.finding)}" if one.finding else ""
+    told = attributes_of(one, name, chosen, first=first)
+    return (
+        f"<button{told}>"
+        f'<span class="top"><span>{markup.text(name)}</span><span class="faint">{markup.text(aside)}</span></span>'
+        f'<span class="state {role}">{markup.icon(image)} {markup.text(word)}{code}</span>'
+        f'<span class="line" title="{markup.text(one.doing, 300)}">{markup.text(one.doing, 80)}{since}</span>'
+        f'<span class="line place mono faint">{place}{markup.text(missing)}</span>'
+        f"{_meters(one, host)}</button>"
+    )
+
+
+def attributes_of(one: Tile, name: str, chosen: int | None, *, first: bool) -> str:
+    return markup.attributes(
+        {
+            "type": "button",
+            "class": "tile",
+            "data-key": f"rank{one.ranks[0]}",
+            "data-action": "rank",
+            "data-rank": one.ranks[0],
+            "data-stop": "1",
+            "data-bad": True if one.finding else None,
+            "tabindex": "0" if first else "-1",
+            "aria-pressed": "true" if chosen in one.ranks else "false",
+            "aria-label": f"{name}: {one.state} {one.doing}" + (f", {one.finding}" if one.finding else ""),
+        }
+    )
+
+
+def _meters(one: Tile, host: Mapping[str, object]) -> str:
+    if len(one.ranks) > 1:
+        return ""
+    process, parts = one.process, list[str]()
+    total, cores = host.get("memory_total"), host.get("cores")
+    if process.memory:
+        share = process.memory / total if isinstance(total, int) and total else 0.0
+        parts.append(_meter("memory", markup.amount(process.memory), share))
+    if process.cores is not None:
+        share = process.cores / cores if isinstance(cores, (int, float)) and cores else process.cores
+        parts.append(_meter("CPU", f"{process.cores:.1f} cores", share))
+    if process.device_total:
+        parts.append(
+            _meter("GPU memory", markup.amount(process.device_memory), process.device_memory / process.device_total)
+        )
+    if process.device_busy is not None:
+        parts.append(_meter("GPU", f"{process.device_busy:.0%}", process.device_busy))
+    return f'<span class="meters faint">{"".join(parts)}</span>' if parts else ""
+
+
+def _meter(name: str, value: str, share: float) -> str:
+    width = round(100 * min(1.0, max(0.0, share)))
+    return f'<span>{name} {value}<span class="meter"><i style="width:{width}%"></i></span></span>'
+
+
+def detail(recording: Recording, rank: int | None) -> str:
+    """More of one rank: its last calls, newest first, and where its start-up stands."""
+    record = recording.ranks.get(rank) if rank is not None else None
+    if record is None:
+        return ""
+    rows = "".join(
+        f'<tr><td class="wide">{markup.text(one.title)}</td><td>{markup.text(one.group)}</td><td>{markup.text(one.signature, 120)}</td>'
+        f"<td>{one.state.name.lower()}</td><td>{markup.place(one.site)} {markup.text(one.site.function, 40)}</td></tr>"
+        for one in reversed(record.calls[-6:])
+    )
+    phases = ", ".join(f"{one.name} ({one.state})" for one in record.phases[-6:])
+    head = '<thead><tr><th scope="col">call</th><th scope="col">group</th><th scope="col">signature</th><th scope="col">state</th><th scope="col">line</th></tr></thead>'
+    table = (
+        f'<div class="scroll"><table class="mono" aria-label="last calls of rank {rank}">{head}<tbody>{rows}</tbody></table></div>'
+        if rows
+        else '<p class="faint">no collective yet</p>'
+    )
+    said = f'<p class="faint">{markup.text(phases, 300)}</p>' if phases else ""
+    return f"<h3>Rank {rank}: its last calls</h3>{table}{said}"
+
+
+def call(rank: int, one: Call | None) -> str:
+    """One call: what it was, and the line that made it."""
+    if one is None:
+        return f'<h3>Rank {rank}</h3><p class="faint">This call is older than what is kept.</p>'
+    took = f", took {markup.span((one.done_ns - one.entered_ns) * 1e-9)}" if one.done_ns > one.entered_ns else ""
+    return (
+        f"<h3>Rank {rank}: {markup.text(one.title)}</h3><p><code>{markup.text(one.signature, 300)}</code> in {markup.text(one.group)}, "
+        f"{one.state.name.lower()}{took}, from {markup.place(one.site)} in <code>{markup.text(one.site.function, 80)}</code>.</p>"
+    )
+
+
+def text(tiles: Sequence[Tile]) -> str:
+    """The board for a terminal."""
+    rows = [["ranks", "state", "doing", "since", "step", "where", "finding"]]
+    for one in tiles:
+        since = markup.span(one.since_s) if one.since_s is not None else ""
+        where = f"{one.site}" if one.site != NO_SITE else ""
+        state = "failed" if one.state == "ended" and not one.well else one.state
+        name = phrases.ranks(one.ranks).partition(" ")[2]
+        rows.append([name, state, one.doing[:60], since, str(one.steps or ""), relative(where), one.finding])
+    return printable(table(rows)) if tiles else "no rank is known."
+
+
+def headline(tiles: Sequence[Tile]) -> str:
+    """The board in a sentence."""
+    return printable(summary(tiles))

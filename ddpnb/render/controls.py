@@ -1,0 +1,203 @@
+"""The controls of a world: the head of the dashboard, what to run, what to hold before."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from ddpnb.model.calls import OPERATIONS
+from ddpnb.render import markup
+
+# outcome: (icon, role, words)
+_OUTCOMES = {
+    "idle": ("idle", "faint", "at its prompt"),
+    "running": ("compute", "note", "running"),
+    "ok": ("done", "ok", "ended well"),
+    "hang": ("stop", "error", "hang"),
+    "crash": ("gone", "error", "crash"),
+    "divergence": ("warning", "error", "divergence"),
+    "released": ("release", "note", "released"),
+    "held": ("hold", "note", "held"),
+    "starting": ("wait", "note", "starting up"),
+    "closed": ("gone", "faint", "closed"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the head of a dashboard says. ``busy``: actions that go on; ``said``: what came of the last one."""
+
+    title: str
+    description: str
+    outcome: str
+    detail: str = ""
+    alive: bool = True  # there is something to lay hands on
+    in_run: bool = False
+    held: bool = False
+    busy: tuple[str, ...] = ()
+    said: str = ""
+    bad: bool = False
+
+
+def head(one: Head) -> str:
+    """Title, outcome, and the buttons that one wants at once."""
+    image, role, words = _OUTCOMES.get(one.outcome, ("why", "faint", one.outcome))
+    detail = f", {one.detail}" if one.detail else ""
+    state = f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {escape(words)}{markup.text(detail)}</span>'
+    buttons = _buttons(one) if one.alive else ""
+    busy = (
+        f'<div class="row" style="margin-top:8px"><progress aria-label="at work"></progress><span>{markup.text(", ".join(one.busy))} …</span></div>'
+        if one.busy
+        else ""
+    )
+    said = (
+        f'<div class="said{" bad" if one.bad else ""}" role="{"alert" if one.bad else "status"}">{markup.text(one.said, 2000)}</div>'
+        if one.said
+        else ""
+    )
+    return (
+        f'<div class="row head"><b>{markup.text(one.title)}</b><span class="mono">{markup.text(one.description)}</span>{state}'
+        f'<span class="space"></span>{buttons}</div>{busy}{said}'
+    )
+
+
+def _buttons(one: Head) -> str:
+    free = not one.busy
+    return "".join(
+        (
+            markup.button(
+                "why", "why", image="why", enabled=one.in_run, title="look at all ranks now and say what is wrong"
+            ),
+            markup.button(
+                "hold", "hold", image="hold", enabled=free, title="stop every rank before its next collective"
+            ),
+            markup.button("step 1", "step", image="step", enabled=one.held, title="let held ranks make one collective"),
+            markup.button("resume", "resume", image="go", enabled=one.held or one.in_run, title="let held ranks go on"),
+            markup.button(
+                "release",
+                "release",
+                image="release",
+                enabled=one.in_run,
+                main=one.in_run,
+                title="give ranks that hang or wait back: processes and variables live on",
+            ),
+            markup.button(
+                "restart",
+                "restart",
+                image="restart",
+                enabled=free,
+                title="replace the processes of ranks that are dead, hang, or are left from a failed run",
+            ),
+        )
+    )
+
+
+def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = "") -> str:
+    """What is shown before there is a world.
+
+    Args:
+        most: ranks that are offered.
+        backends: to choose from.
+        busy: what goes on, with its progress.
+        said: why the last launch failed.
+    """
+    form = (
+        '<form class="row" data-action="launch">'
+        + markup.choice("ranks", "n", [(str(n), str(n)) for n in range(1, most + 1)], "4" if most >= 4 else str(most))
+        + markup.choice("backend", "backend", [("", "as the machine has"), *((one, one) for one in backends)])
+        + markup.choice(
+            "fence",
+            "fence",
+            [("raise", "stop a mismatching call"), ("warn", "warn"), ("off", "off: show the real thing")],
+        )
+        + markup.button("launch", "launch", image="go", main=False, enabled=not busy)
+        + "</form>"
+    )
+    going = (
+        f'<div class="row" style="margin-top:8px"><progress aria-label="launching"></progress><span role="status">{markup.text(busy)}</span>{markup.button("cancel", "cancel")}</div>'
+        if busy
+        else ""
+    )
+    failed = f'<div class="said bad" role="alert">{markup.text(said, 2000)}</div>' if said else ""
+    return f'<div class="row head"><b>ddpnb</b><span class="faint">no ranks yet</span></div><div style="margin-top:10px">{form}</div>{going}{failed}'
+
+
+def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled: bool, going: bool) -> str:
+    """What to run: a script with its arguments, or a story of the pitfalls, broken or mended.
+
+    Args:
+        pitfalls: name and what is shown of it.
+        scripts: files that are offered.
+        enabled: the ranks are free.
+        going: a run goes on.
+    """
+    listed = "".join(f"<option{markup.attributes({'value': path})}></option>" for path in scripts)
+    script = (
+        '<form class="row" data-action="run">'
+        f'<label>script<input name="script" list="ddpnb-scripts" placeholder="train.py" size="24"></label><datalist id="ddpnb-scripts">{listed}</datalist>'
+        + markup.field("arguments", "arguments", hint="--steps 20", size=24)
+        + markup.button("run", "run", image="go", enabled=enabled)
+        + "</form>"
+    )
+    story = (
+        '<form class="row" data-action="pitfall" style="margin-top:8px">'
+        + markup.choice("or a pitfall", "name", pitfalls)
+        + markup.button("run it broken", "pitfall", image="fault", enabled=enabled)
+        + markup.button("run it mended", "pitfall", image="heal", enabled=enabled, fixed="1")
+        + markup.button("read it", "story", image="why")
+        + "</form>"
+    )
+    end = (
+        f'<div style="margin-top:8px">{markup.button("end this run", "release", image="release")}</div>'
+        if going
+        else ""
+    )
+    return script + story + end
+
+
+def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
+    """Where to stop, and what is armed."""
+    form = (
+        '<form class="row" data-action="hold at">'
+        + markup.choice("before", "before", [("", "any call"), *((op, op) for op in OPERATIONS)])
+        + markup.number("number", "seq", least=1, hint="any")
+        + markup.field("line or function", "site", hint="train.py:91", size=14)
+        + markup.field("when", "when", hint="step == 5", size=14)
+        + markup.rank_boxes(size)
+        + markup.button("hold there", "hold at", image="hold", enabled=enabled)
+        + "</form>"
+    )
+    step = (
+        '<form class="row" data-action="step" style="margin-top:8px">'
+        + markup.number("calls", "n", 1, least=1)
+        + markup.rank_boxes(size)
+        + markup.button("step", "step", image="step", enabled=enabled)
+        + markup.button("resume", "resume", image="go", enabled=enabled)
+        + "</form>"
+    )
+    look = (
+        '<form class="row" data-action="evaluate" style="margin-top:8px">'
+        + markup.field("expression, in the frame where each rank stands", "expression", hint="loss.item()", size=34)
+        + markup.button("evaluate", "evaluate", image="why", enabled=enabled)
+        + "</form>"
+    )
+    rows = "".join(
+        f"<li>{markup.text(one, 200)} {markup.button('remove', 'unhold', image='gone', number=number)}</li>"
+        for number, one in enumerate(armed)
+    )
+    return form + step + look + (f'<ul aria-label="holds that are armed">{rows}</ul>' if rows else "")
+
+
+def picture(drawn: bytes, words: str, *, save: bool = True) -> str:
+    """A figure as it is, with buttons to save it; ``drawn``: PNG."""
+    shown = (
+        f'<img alt="{escape(words)}" style="max-width:100%" src="data:image/png;base64,{b64encode(drawn).decode()}">'
+    )
+    buttons = (
+        f'<div class="row">{markup.button("save PNG", "save PNG")}{markup.button("save SVG", "save SVG")}</div>'
+        if save
+        else ""
+    )
+    return shown + buttons

@@ -1,0 +1,75 @@
+"""The fault picker: made of the faults' own descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from ddpnb.model.calls import OPERATIONS
+from ddpnb.model.faults import KINDS, Kind
+from ddpnb.model.findings import NAMES
+from ddpnb.render import markup
+
+_PLACES = {
+    "door": "at a collective",
+    "data": "in the data",
+    "model": "in the model",
+    "environment": "in the environment, before start-up",
+}
+
+
+def faults(chosen: str, size: int, armed: Sequence[tuple[str, str]] = (), *, enabled: bool = True) -> str:
+    """The form of one kind of fault, and what is armed.
+
+    Args:
+        chosen: the kind whose form is shown.
+        size: of the world.
+        armed: what is armed in words, and how often it has struck.
+        enabled: whether one can be armed.
+    """
+    kind = KINDS.get(chosen) or next(iter(KINDS.values()))
+    also = f" (or {', '.join(kind.also)})" if kind.also else ""
+    told = f"<p>{escape(kind.what[:1].upper() + kind.what[1:])}. It must give <b>{kind.finding} {NAMES[kind.finding]}</b>{escape(also)}.</p>"
+    form = (
+        f'<form data-action="inject" data-key="{escape(kind.name)}"><div class="row">{_kinds(kind)}{_fields(kind)}'
+        f"{markup.rank_boxes(size, chosen=[1] if size > 1 else [0])}"
+        f"{markup.button('inject', 'inject', image='fault', enabled=enabled)}</div></form>"
+    )
+    rows = "".join(
+        f'<li>{markup.text(one, 200)} <span class="faint">{markup.text(struck)}</span> {markup.button("heal", "heal", image="heal", number=number)}</li>'
+        for number, (one, struck) in enumerate(armed)
+    )
+    listed = (
+        f'<ul aria-label="faults that are armed">{rows}</ul>{markup.button("heal all", "heal", image="heal")}'
+        if armed
+        else ""
+    )
+    return form + told + listed
+
+
+def _kinds(chosen: Kind) -> str:
+    groups = ""
+    for place, words in _PLACES.items():
+        options = "".join(
+            f"<option{markup.attributes({'value': one.name, 'selected': one is chosen})}>{escape(one.name)}</option>"
+            for one in KINDS.values()
+            if one.place == place
+        )
+        groups += f'<optgroup label="{escape(words)}">{options}</optgroup>'
+    return f'<label>fault<select name="kind" data-change="kind">{groups}</select></label>'
+
+
+def _fields(kind: Kind) -> str:
+    """What the kind takes: its own parameters, then when it strikes."""
+    parts = [
+        (markup.number if isinstance(one.default, (int, float)) else markup.field)(
+            f"{one.name}: {one.what}", f"value:{one.name}", one.default
+        )
+        for one in kind.parameters
+    ]
+    if kind.place == "door":
+        parts.append(markup.choice("call", "op", [("", "any"), *((op, op) for op in kind.ops or OPERATIONS)]))
+        parts.append(markup.number("number", "seq", least=1, hint="any"))
+    if kind.place != "environment":
+        parts.append(markup.number("after steps", "step", least=0, hint="0"))
+    return "".join(parts)

@@ -1,0 +1,147 @@
+"""Pieces of HTML that several parts of a page are made of. Whatever goes in as text comes out escaped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from html import escape
+from urllib.parse import quote
+
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.render.text import printable, relative
+
+# 12 x 12, filled with the colour of the text: emoji and rare glyphs are missing on many machines
+_SHAPES = {
+    "stop": "M4 1h4l3 3v4l-3 3H4L1 8V4zM3 5.2v1.6h6V5.2z",
+    "warning": "M6 1l5.5 10H.5zM5.3 4.5v3h1.4v-3zM5.3 8.4v1.3h1.4V8.4z",
+    "wait": "M2 1h8v1.5L7 6l3 3.5V11H2V9.5L5 6 2 2.5z",
+    "done": "M1.5 6.2l1.2-1.2L4.9 7.2 9.6 2.4l1.2 1.2L4.9 9.6z",
+    "hold": "M3 2h2v8H3zM7 2h2v8H7z",
+    "step": "M2 2l6 4-6 4zM9 2h1.6v8H9z",
+    "go": "M3 1.5l7 4.5-7 4.5z",
+    "release": "M6 2l5 5H1zM1 8.5h10V10H1z",
+    "restart": "M6 1.5A4.5 4.5 0 1 0 10.5 6H9A3 3 0 1 1 6 3v2l3.5-2.8L6 0z",
+    "compute": "M6 .5l1 1.7 2-.3.3 2 1.7 1-1 1.6 1 1.6-1.7 1-.3 2-2-.3-1 1.7-1-1.7-2 .3-.3-2-1.7-1 1-1.6-1-1.6 1.7-1 .3-2 2 .3zM6 4a2 2 0 1 0 0 4 2 2 0 0 0 0-4z",
+    "gone": "M2.2 1L6 4.8 9.8 1 11 2.2 7.2 6 11 9.8 9.8 11 6 7.2 2.2 11 1 9.8 4.8 6 1 2.2z",
+    "frozen": "M5.3 0h1.4v4.6l4-2.3.7 1.2L7.4 6l4 2.3-.7 1.2-4-2.3V12H5.3V7.2l-4 2.3-.7-1.2L4.6 6l-4-2.5.7-1.2 4 2.3z",
+    "idle": "M6 4.5a1.5 1.5 0 1 0 0 3 1.5 1.5 0 0 0 0-3z",
+    "why": "M6 .7a5.3 5.3 0 1 0 0 10.6A5.3 5.3 0 0 0 6 .7zM5.3 8.2h1.4v1.4H5.3zM6 2.4c1.3 0 2.2.8 2.2 2 0 1.5-1.5 1.6-1.5 2.8H5.3c0-2 1.4-2 1.4-2.8 0-.4-.3-.7-.7-.7s-.8.3-.8.8H3.8c0-1.3 1-2.1 2.2-2.1z",
+    "fault": "M7 0L2 7h3l-1 5 5-7H6z",
+    "heal": "M4.5 1h3v3.5H11v3H7.5V11h-3V7.5H1v-3h3.5z",
+}
+
+
+def icon(name: str, *, turning: bool = False) -> str:
+    kind = "icon turning" if turning else "icon"
+    return f'<svg class="{kind}" viewBox="0 0 12 12" aria-hidden="true"><path fill-rule="evenodd" d="{_SHAPES[name]}"/></svg>'
+
+
+def text(value: object, longest: int = 0) -> str:
+    """A text from anywhere: escaped, without control characters, paths from the working directory."""
+    shown = relative(printable(str(value)))
+    if longest and len(shown) > longest:
+        shown = shown[:longest] + "…"
+    return escape(shown)
+
+
+def attributes(values: dict[str, object]) -> str:
+    """`` name="value"`` for each; None is left out, True stands alone."""
+    parts = (
+        f" {name}" if value is True else f' {name}="{escape(printable(str(value)))}"'
+        for name, value in values.items()
+        if value not in (None, False)
+    )
+    return "".join(parts)
+
+
+def button(
+    label: str,
+    action: str,
+    *,
+    image: str = "",
+    enabled: bool = True,
+    main: bool = False,
+    title: str = "",
+    **values: object,
+) -> str:
+    """A real button that sends ``action`` with ``values``."""
+    given = attributes(
+        {
+            "type": "button",
+            "class": "main" if main else None,
+            "data-action": action,
+            "title": title or None,
+            "disabled": not enabled,
+            **{f"data-{name}": value for name, value in values.items()},
+        }
+    )
+    return f"<button{given}>{icon(image) if image else ''}{escape(label)}</button>"
+
+
+def field(label: str, name: str, value: object = "", *, size: int = 10, hint: str = "") -> str:
+    """A labelled field of a form, for text."""
+    given = attributes({"name": name, "value": value, "size": size, "placeholder": hint or None})
+    return f"<label>{escape(label)}<input{given}></label>"
+
+
+def number(label: str, name: str, value: object = "", *, least: int | None = None, hint: str = "") -> str:
+    """A labelled field of a form, for a number; a whole one if there is a least."""
+    given = {"type": "number", "name": name, "value": value, "min": least, "step": "any" if least is None else None}
+    return f"<label>{escape(label)}<input{attributes({**given, 'placeholder': hint or None})}></label>"
+
+
+def choice(label: str, name: str, options: Iterable[tuple[str, str]], chosen: str = "", *, change: str = "") -> str:
+    """A labelled list to choose from: ``(value, what is shown)``; ``change`` is sent at once when it changes."""
+    shown = "".join(
+        f"<option{attributes({'value': value, 'selected': value == chosen})}>{text(told)}</option>"
+        for value, told in options
+    )
+    return f"<label>{escape(label)}<select{attributes({'name': name, 'data-change': change or None})}>{shown}</select></label>"
+
+
+def rank_boxes(size: int, *, legend: str = "on ranks", chosen: Iterable[int] = ()) -> str:
+    """Boxes to tick, one per rank; for many ranks a field that takes ``0-3,8``."""
+    ticked = set(chosen)
+    if size > 16:
+        told = ",".join(map(str, sorted(ticked)))
+        return field(legend, "ranks", told, hint="all, or 0-3,8", size=12)
+    boxes = "".join(
+        f'<label class="beside"><input{attributes({"type": "checkbox", "name": "ranks", "value": rank, "checked": rank in ticked})}>{rank}</label>'
+        for rank in range(size)
+    )
+    return f"<fieldset><legend>{escape(legend)}</legend>{boxes}</fieldset>"
+
+
+def place(site: Site) -> str:
+    """Where in the code. JupyterLab opens a relative link in its editor; files outside its tree stay text."""
+    if site == NO_SITE:
+        return ""
+    shown = relative(site.file)
+    label = f"<code>{text(shown)}:{site.line}</code>"
+    if os.path.isabs(shown) or shown.startswith(("<", "cell")):
+        return label
+    return f'<a href="{escape(quote(shown, errors="replace"))}#line={site.line}" target="_blank" rel="noopener">{label}</a>'
+
+
+def age(seconds: float) -> str:
+    """How long ago something began: the page counts on."""
+    return f'<time data-age="{max(0.0, seconds):.2f}">{span(seconds)}</time>'
+
+
+def span(seconds: float) -> str:
+    """``0.9 s``, ``45 s``, ``3 min``: as the page counts."""
+    seconds = max(0.0, seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{int(seconds)} s"
+    return f"{int(seconds // 60)} min" if seconds < 7200 else f"{int(seconds // 3600)} h"
+
+
+def amount(count: float) -> str:
+    """Bytes as a person reads them."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit in ("B", "KB") or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    return ""

@@ -1,0 +1,62 @@
+"""The replicas: tensors by ranks, what differs, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ddpnb.analysis import phrases
+from ddpnb.render import markup
+
+_ROWS, _RANKS = 32, 16
+
+
+def replicas(
+    differences: Sequence[tuple[str, Sequence[Sequence[int]], float | None, Mapping[int, float]]],
+    compared: int,
+    *,
+    exact: bool = True,
+    since: str = "",
+    notes: Sequence[str] = (),
+) -> str:
+    """The table of what differs.
+
+    Args:
+        differences: name, ranks that hold the same (the largest side first), the largest difference of an
+            element where it is known, the norm on each rank where it is known.
+        compared: how many tensors were looked at.
+        exact: every byte was looked at, just now.
+        since: the step in which they parted, in words.
+    """
+    said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
+    if not compared:
+        return f'<p class="faint">There are no replicas to compare: no rank has a wrapped model.</p>{said}'
+    how = "byte by byte, now" if exact else "by the last samples of the run"
+    if not differences:
+        return f'<p class="ok">{markup.icon("done")} The replicas are the same: {compared} tensors, {how}.</p>{said}'
+    ranks = sorted({rank for _, sides, _, _ in differences for side in sides for rank in side})[:_RANKS]
+    head = "".join(f'<th scope="col">{rank}</th>' for rank in ranks)
+    rows = "".join(_row(*one, ranks) for one in differences[:_ROWS])
+    more = f'<p class="faint">and {len(differences) - _ROWS} more tensors</p>' if len(differences) > _ROWS else ""
+    when = f" {markup.text(since)}" if since else ""
+    return (
+        f'<p class="error">{markup.icon("warning")} {len(differences)} of {compared} tensors differ, {how}.{when}</p>'
+        f'<div class="scroll"><table class="mono" aria-label="tensors that differ, with their norm on each rank"><thead><tr><th scope="col">tensor</th>{head}'
+        f'<th scope="col">largest difference</th></tr></thead><tbody>{rows}</tbody></table></div>{more}{said}'
+    )
+
+
+def _row(
+    name: str, sides: Sequence[Sequence[int]], largest: float | None, norms: Mapping[int, float], ranks: Sequence[int]
+) -> str:
+    side_of = {rank: number for number, side in enumerate(sides) for rank in side}
+    cells = ""
+    for rank in ranks:
+        side = side_of.get(rank)
+        norm = f"{norms[rank]:.5g}" if rank in norms else "same" if side == 0 else "other" if side is not None else ""
+        mark = f'<span class="unseen">side {chr(65 + (side or 0) % 26)}: </span>' if side else ""
+        cells += f"<td{' class=differs' if side else ''}>{mark}{norm}</td>"
+    told = f"{largest:.3g}" if largest is not None else "not looked at"
+    title = " | ".join(phrases.ranks(side) for side in sides)
+    return (
+        f'<tr title="{markup.text(title, 300)}"><th scope="row">{markup.text(name, 80)}</th>{cells}<td>{told}</td></tr>'
+    )

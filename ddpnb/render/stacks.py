@@ -1,0 +1,73 @@
+"""The merged stacks: a tree whose branches carry ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.merging import Branch
+from ddpnb.render import markup
+from ddpnb.render.text import printable, relative
+
+_LIBRARY = 3  # frames of a library that are shown below the user's, the last of them
+
+
+def stacks(tree: Sequence[Branch], culprits: Collection[int] = ()) -> str:
+    """The tree as nested lists.
+
+    Args:
+        tree: of ``analysis.merging``.
+        culprits: ranks that a finding names.
+    """
+    if not tree:
+        return '<p class="faint">No stack is known: no rank is in a run, or none was asked.</p>'
+    return f'<ul class="tree mono">{"".join(_branch(one, None, culprits) for one in tree)}</ul>'
+
+
+def _branch(one: Branch, above: tuple[int, ...] | None, culprits: Collection[int]) -> str:
+    """Frames that follow one another without a fork stay in one list."""
+    lines: list[str] = []
+    chain = [one]
+    while len(chain[-1].calls) == 1 and chain[-1].calls[0].ranks == one.ranks:
+        chain.append(chain[-1].calls[0])
+    shown, left = _of_interest(chain)
+    bad = " bad" if set(one.ranks) <= set(culprits) else ""
+    who = f'<span class="who{bad}">{markup.text(phrases.ranks(one.ranks))}</span>' if one.ranks != above else ""
+    for number, frame in enumerate(shown):
+        site = markup.place(frame.frame.site) if frame.frame.user else f"<code>{markup.text(_short(frame))}</code>"
+        kind = "" if frame.frame.user else ' class="faint"'
+        lines.append(
+            f"<div>{who if not number else ''}<span{kind}>{markup.text(frame.frame.function, 80)} {site}</span></div>"
+        )
+        if number == left[0] and left[1]:
+            lines.append(f'<div class="faint">… {left[1]} frames of libraries</div>')
+    below = "".join(_branch(child, one.ranks, culprits) for child in chain[-1].calls)
+    return f"<li>{''.join(lines)}{f'<ul>{below}</ul>' if below else ''}</li>"
+
+
+def _of_interest(chain: list[Branch]) -> tuple[list[Branch], tuple[int, int]]:
+    """The frames to show, and after which of them how many are left out: long runs inside libraries say little."""
+    user = max((number for number, one in enumerate(chain) if one.frame.user), default=-1)
+    tail = chain[user + 1 :]
+    if len(tail) <= _LIBRARY + 1:
+        return chain, (0, 0)
+    return [*chain[: user + 1], *tail[-_LIBRARY:]], (user, len(tail) - _LIBRARY)
+
+
+def _short(one: Branch) -> str:
+    return f"{'/'.join(one.frame.file.split('/')[-2:])}:{one.frame.line}"
+
+
+def text(tree: Sequence[Branch]) -> str:
+    """The tree for a terminal."""
+    lines: list[str] = []
+
+    def walk(branches: Sequence[Branch], depth: int, above: tuple[int, ...] | None) -> None:
+        for one in branches:
+            who = f"[{phrases.ranks(one.ranks)}] " if one.ranks != above else ""
+            where = f"{relative(one.frame.file)}:{one.frame.line}" if one.frame.user else _short(one)
+            lines.append(f"{'  ' * depth}{who}{one.frame.function}  {where}")
+            walk(one.calls, depth + 1 if len(one.calls) > 1 or one.ranks != above else depth, one.ranks)
+
+    walk(tree, 0, None)
+    return printable("\n".join(lines)) if lines else "no stack is known."

@@ -1,0 +1,102 @@
+"""Start-up step by step: a row per step, a column per rank, and the buttons that go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ddpnb.analysis import joining
+from ddpnb.model.startup import STEPS, StartupState, StepState
+from ddpnb.render import markup
+
+_LOOKS = {"waiting": ("", "faint"), "running": ("wait", "warning"), "done": ("done", "ok"), "failed": ("gone", "error")}
+_RANKS = 16
+_FACTS = 12
+
+
+def startup(
+    state: StartupState | None, size: int, notes: Sequence[str] = (), *, busy: bool = False, enabled: bool = True
+) -> str:
+    """The table and its buttons.
+
+    Args:
+        state: of ``hands.startup``; None before it was begun.
+        size: of the world.
+        notes: what the ranks do, in words.
+        busy: a step was asked for and is not settled.
+        enabled: whether one can step at all.
+    """
+    if state is None:
+        said = (
+            '<p class="faint">Make a process group step by step, all ranks or some, and watch who waits for whom.</p>'
+        )
+        return f"{said}{markup.button('begin start-up', 'begin', image='go', enabled=enabled)}"
+    ranks = list(range(min(size, _RANKS)))
+    head = "".join(f'<th scope="col">{rank}</th>' for rank in ranks)
+    rows = "".join(
+        f'<tr><th scope="row">{step}</th>{"".join(_cell(state, rank, step) for rank in ranks)}</tr>' for step in STEPS
+    )
+    more = f'<p class="faint">shown are the first {_RANKS} of {size} ranks</p>' if size > _RANKS else ""
+    said = "".join(f"<p>{markup.text(note, 400)}</p>" for note in notes)
+    return (
+        f'<div class="scroll"><table aria-label="start-up of the ranks"><thead><tr><th scope="col">step</th>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>{more}{_controls(state, size, busy=busy, enabled=enabled)}"
+        f'<div aria-live="polite">{said}</div>{_facts(state, ranks)}'
+    )
+
+
+def _cell(state: StartupState, rank: int, step: str) -> str:
+    one = state.at(rank, step)
+    image, role = _LOOKS[one.state]
+    title = f' title="{markup.text(one.error, 400)}"' if one.error else ""
+    return f'<td class="wide {role}"{title}>{markup.icon(image) if image else ""} {_words(state, rank, one)}</td>'
+
+
+def _words(state: StartupState, rank: int, one: StepState) -> str:
+    if one.state == "done":
+        return f"{one.seconds * 1000:.0f} ms" if one.seconds < 1 else markup.span(one.seconds)
+    if one.state == "running":
+        needs = joining.needs(state, rank)
+        told = f"waits: {', '.join(map(str, sorted(needs)[:4]))}{'…' if len(needs) > 4 else ''}" if needs else "running"
+        return f"{told} · {markup.age(one.seconds)}"
+    return "failed" if one.state == "failed" else "·"
+
+
+def _controls(state: StartupState, size: int, *, busy: bool, enabled: bool) -> str:
+    behind = state.stopped_at
+    what = f"next step: {behind}" if behind is not None else "all steps are done"
+    return (
+        '<form class="row" data-action="step these" style="margin-top:8px">'
+        + markup.button(
+            f"step all{f' ({behind})' if behind else ''}",
+            "step all",
+            image="step",
+            enabled=enabled and not busy and behind is not None,
+            title=what,
+        )
+        + markup.button("step these ranks", "step these", enabled=enabled and behind is not None)
+        + markup.rank_boxes(size, legend="ranks")
+        + markup.button("run to the end", "go on", image="go", enabled=enabled and not busy and behind is not None)
+        + markup.button("begin anew", "begin", image="restart", enabled=enabled and not busy)
+        + "</form>"
+    )
+
+
+def _facts(state: StartupState, ranks: Sequence[int]) -> str:
+    """What a person wants to know of each step, closed until it is wanted."""
+    parts: list[str] = []
+    for step in STEPS:
+        told = {rank: dict(state.at(rank, step).facts) for rank in ranks if state.at(rank, step).facts}
+        if told:
+            parts.append(_table(step, told))
+    return f'<details data-key="facts"><summary>facts of the steps</summary>{"".join(parts)}</details>' if parts else ""
+
+
+def _table(step: str, told: Mapping[int, Mapping[str, object]]) -> str:
+    names = list(dict.fromkeys(name for facts in told.values() for name in facts))[:_FACTS]
+    head = "".join(f'<th scope="col">{rank}</th>' for rank in told)
+    rows = ""
+    for name in names:
+        values = {rank: str(facts.get(name, "")) for rank, facts in told.items()}
+        cells = "".join(f"<td>{markup.text(value, 60)}</td>" for value in values.values())
+        rows += f'<tr><th scope="row">{markup.text(name, 40)}</th>{cells}</tr>'
+    return f'<div class="scroll"><table class="mono" aria-label="facts of {step}"><thead><tr><th scope="col">{step}</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'

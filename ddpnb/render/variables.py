@@ -1,0 +1,67 @@
+"""One frame of all ranks side by side, for a page: variables that differ are marked, and come first."""
+
+from __future__ import annotations
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.frames import SideBySide
+from ddpnb.render import markup
+
+_ROWS = 24
+_RANKS = 16
+_WIDEST = 80
+
+
+def variables(found: SideBySide | None) -> str:
+    """The table, and where the ranks are that are not in this function."""
+    if found is None:
+        return '<p class="faint">No rank is in the user\'s code.</p>'
+    ranks = list(found.sites)
+    shown = _columns(found, ranks)
+    lines = {site.line for site in found.sites.values()}
+    head = "".join(f'<th scope="col">{rank}</th>' for rank in shown)
+    rows = [_row("line", {rank: str(found.sites[rank].line) for rank in ranks}, shown, differs=len(lines) > 1)]
+    rows += [_row(row.name, row.values, shown, differs=row.differs) for row in found.rows[:_ROWS]]
+    notes = [f"rank {rank}: {where}" for rank, where in list(found.absent.items())[:8]]
+    notes += [f"and {len(found.rows) - _ROWS} more variables"] if len(found.rows) > _ROWS else []
+    notes += [f"shown are {len(shown)} of {len(ranks)} ranks, whoever differs first"] if len(shown) < len(ranks) else []
+    said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
+    return (
+        f'<div class="scroll"><table class="mono" aria-label="variables of {markup.text(found.function)} on each rank">'
+        f'<thead><tr><th scope="col">{markup.text(found.function)}</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{said}'
+    )
+
+
+def _columns(found: SideBySide, ranks: list[int]) -> list[int]:
+    """All ranks, or where there are many those whose values are rare."""
+    if len(ranks) <= _RANKS:
+        return ranks
+    rare = dict.fromkeys(ranks, 0)
+    for row in found.differing:
+        for rank in ranks:
+            rare[rank] += sum(1 for value in row.values.values() if value == row.values.get(rank))
+    return sorted(sorted(ranks, key=lambda rank: (rare[rank], rank))[:_RANKS])
+
+
+def _row(name: str, values: object, shown: list[int], *, differs: bool) -> str:
+    given = dict(values) if isinstance(values, dict) else {}
+    usual = max(set(given.values()), key=list(given.values()).count) if given else None
+    mark = '<span class="unseen">differs: </span>≠ ' if differs else ""
+    cells = "".join(_cell(given.get(rank), usual, differs=differs) for rank in shown)
+    return f'<tr><th scope="row">{mark}{markup.text(name, 60)}</th>{cells}</tr>'
+
+
+def _cell(value: str | None, usual: object, *, differs: bool) -> str:
+    if value is None:
+        return '<td class="faint">not set</td>'
+    kind = ' class="differs"' if differs and value != usual else ""
+    return f'<td{kind} title="{markup.text(value, 400)}">{markup.text(value, _WIDEST)}</td>'
+
+
+def summary(found: SideBySide | None) -> str:
+    """What differs, in a sentence."""
+    if found is None:
+        return "no rank is in the user's code."
+    names = [row.name for row in found.differing]
+    if not names:
+        return f"{found.function}: no variable differs on {phrases.ranks(found.sites)}."
+    return f"{found.function}: {', '.join(names[:8])} {'differs' if len(names) == 1 else 'differ'}."

@@ -1,0 +1,69 @@
+"""A part of a page that Python renders and the browser patches: what it shows is a function of what we know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import traitlets
+
+from ddpnb.widgets.view import Action, View, module, styles
+
+
+class Fragment(View):
+    """HTML that changes in place: focus, scrolling, open parts and what somebody types stay.
+
+    Elements that carry ``data-action`` send that action when they are clicked (a form: when it is sent;
+    with ``data-change``: when a field changes), with their ``data-`` values and the fields of their form.
+
+    Args:
+        html: rendered by ``ddpnb.render``, which escapes all that comes from ranks. Scripts and handlers
+            in it are not run.
+        text: the same in words.
+        label: what a screen reader calls it.
+        title: a heading above it.
+        folds: whether it opens and closes by its title; it is closed until ``unfold()`` or a click opens it,
+            which calls ``on_unfolded``.
+    """
+
+    _esm = module("patch.js", "fragment.js")
+    _css = styles()
+    html = traitlets.Unicode("").tag(sync=True)
+    label = traitlets.Unicode("").tag(sync=True)
+    title = traitlets.Unicode("").tag(sync=True)
+    folds = traitlets.Bool(False).tag(sync=True)
+    unfolded = traitlets.Int(0, help="grows when it is to be opened").tag(sync=True)
+
+    def __init__(
+        self,
+        html: str = "",
+        text: str = "",
+        label: str = "",
+        on_action: Action | None = None,
+        on_unfolded: Callable[[], None] | None = None,
+        **traits: Any,
+    ) -> None:
+        super().__init__(on_action, html=html, label=label, **traits)
+        self.on_unfolded = on_unfolded
+        self._text = text
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    def _take(self, widget: object, content: Any, buffers: object) -> None:
+        if isinstance(content, Mapping) and content.get("action") == "unfolded":
+            if self.on_unfolded is not None:
+                self.on_unfolded()
+        else:
+            super()._take(widget, content, buffers)
+
+    def unfold(self) -> None:
+        """Open it, in all views."""
+        self.unfolded += 1
+
+    def show(self, html: str, text: str = "") -> None:
+        """Show this from now on."""
+        self._text = text
+        if html != self.html:
+            self.html = html

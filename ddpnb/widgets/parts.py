@@ -1,0 +1,92 @@
+"""The parts of a page that show a Recording: the findings, the ranks, the time line, where they differ, the stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ddpnb.analysis import board as boards
+from ddpnb.analysis import frames, merging
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
+from ddpnb.render import board, html, stacks, text, variables
+from ddpnb.widgets.fragment import Fragment
+from ddpnb.widgets.timeline import Timeline
+from ddpnb.widgets.view import Action
+
+
+class Card(Fragment):
+    """The diagnosis: what happened, who, where, why we are sure, what to change."""
+
+    def __init__(
+        self, found: Diagnosis | None = None, on_action: Action | None = None, *, headline: bool = True
+    ) -> None:
+        super().__init__(label="diagnosis", on_action=on_action)
+        self._headline = headline
+        self.show_diagnosis(found)
+
+    def show_diagnosis(self, found: Diagnosis | None) -> None:
+        if found is None or not (found.findings or found.settled):
+            self.show("")
+        else:
+            self.show(html.diagnosis(found, headline=self._headline), text.diagnosis(found))
+
+
+class Board(Fragment):
+    """A tile per rank: what it does now, since when, where, and what it uses. Many ranks that do the same share one."""
+
+    def __init__(
+        self, recording: Recording | None = None, found: Diagnosis | None = None, on_action: Action | None = None
+    ) -> None:
+        super().__init__(label="rank board", title="Ranks", on_action=on_action)
+        self.chosen: int | None = None
+        if recording is not None:
+            self.show_recording(recording, found)
+
+    def show_recording(self, recording: Recording, found: Diagnosis | None = None) -> None:
+        tiles = boards.tiles(recording, found.findings if found is not None else ())
+        self.show(board.board(tiles, recording.host, self.chosen), board.text(tiles))
+
+
+class Stacks(Fragment):
+    """The stacks of all ranks merged into one tree, with the ranks on the branches."""
+
+    def __init__(
+        self,
+        recording: Recording | None = None,
+        found: Diagnosis | None = None,
+        on_unfolded: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(label="stacks of all ranks", title="Stacks, merged", folds=True, on_unfolded=on_unfolded)
+        if recording is not None:
+            self.show_recording(recording, found)
+
+    def show_recording(self, recording: Recording, found: Diagnosis | None = None) -> None:
+        tree = merging.merge(recording)
+        culprits = {rank for one in found.errors for rank in one.culprits} if found is not None else set[int]()
+        self.show(stacks.stacks(tree, culprits), stacks.text(tree))
+
+
+class Variables(Fragment):
+    """The same frame of all ranks side by side; variables that differ are marked."""
+
+    def __init__(self, recording: Recording | None = None, on_unfolded: Callable[[], None] | None = None) -> None:
+        super().__init__(label="variables of all ranks", title="Where they differ", folds=True, on_unfolded=on_unfolded)
+        if recording is not None:
+            self.show_recording(recording)
+
+    def show_recording(self, recording: Recording) -> None:
+        found = frames.side_by_side(recording)
+        self.show(variables.variables(found), variables.summary(found))
+
+
+def parts(recording: Recording, found: Diagnosis) -> Sequence[Fragment | Timeline]:
+    """What one shows of a Recording that does not change any more."""
+    timeline = Timeline()
+    timeline.show(recording, found)
+    return (
+        Card(found),
+        Board(recording, found),
+        timeline,
+        Variables(recording),
+        Stacks(recording, found),
+    )

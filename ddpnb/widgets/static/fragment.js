@@ -1,0 +1,124 @@
+// A fragment: shows the HTML that Python has rendered, and tells Python what somebody does with it.
+import { parse, patch } from "./patch.js";
+
+const LOST_MS = 8000; // without a word from whoever feeds it
+const TICK_MS = 200;
+
+/** @param {number} seconds */
+function span(seconds) {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.floor(seconds)} s`;
+  return seconds < 7200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
+}
+
+/** The values that go with an action: the element's own, and those of the form that it is in. */
+function valuesOf(element, form) {
+  const values = { ...element.dataset };
+  for (const [name, value] of form ? new FormData(form) : [])
+    values[name] = name in values && name === "ranks" && values[name] ? `${values[name]},${value}` : value;
+  delete values.action;
+  delete values.key;
+  return values;
+}
+
+/** Where the HTML goes: below a heading, inside a part that folds, or into the body itself. */
+function frame(model, body) {
+  const title = model.get("title");
+  if (!title) return body;
+  const inside = document.createElement("div");
+  const head = document.createElement(model.get("folds") ? "summary" : "h3");
+  head.textContent = title;
+  if (!model.get("folds")) {
+    body.append(head, inside);
+    return inside;
+  }
+  const part = document.createElement("details");
+  part.className = "part";
+  part.open = model.get("unfolded") > 0;
+  part.append(head, inside);
+  part.addEventListener("toggle", () => {
+    if (part.open) model.send({ action: "unfolded", values: {} });
+  });
+  body.append(part);
+  return inside;
+}
+
+function render({ model, el }) {
+  const body = document.createElement("div");
+  body.className = "ddpnb";
+  body.setAttribute("role", "group");
+  el.append(body);
+  const inside = frame(model, body);
+  let heard = performance.now();
+  let shown = performance.now();
+
+  const show = () => {
+    heard = shown = performance.now();
+    body.setAttribute("aria-label", model.get("label"));
+    patch(inside, parse(model.get("html")));
+    tick();
+  };
+  const tick = () => {
+    const now = performance.now();
+    const lost = model.get("live") && now - heard > LOST_MS;
+    body.classList.toggle("lost", lost);
+    if (lost || !model.get("live")) return;
+    for (const one of body.querySelectorAll("time[data-age]"))
+      one.textContent = span(Number(one.dataset.age) + (now - shown) / 1000);
+  };
+  const tell = (element, form) => {
+    if (!element || element.disabled || element.getAttribute("aria-disabled") === "true") return;
+    model.send({ action: element.dataset.action, values: valuesOf(element, form) });
+  };
+  const clicked = (event) => {
+    const element = event.target.closest("[data-action]");
+    if (element && element.nodeName !== "FORM" && !element.dataset.change) tell(element, element.closest("form"));
+  };
+  const sent = (event) => {
+    event.preventDefault();
+    const by = event.submitter?.dataset.action ? event.submitter : event.target;
+    if (event.submitter?.dataset.action) return; // its click has told already
+    tell(by, event.target);
+  };
+  const changed = (event) => {
+    const element = event.target.closest("[data-change]");
+    if (element) tell({ dataset: { action: element.dataset.change } }, element.closest("form"));
+  };
+  // Arrow keys walk among the parts of a group that is one stop for the tabulator.
+  const walked = (event) => {
+    event.stopPropagation(); // a notebook's own keys: typing here is not meant for them
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
+    const group = event.target.closest("[data-walk]");
+    if (!step || !group || !event.target.matches("[data-stop]")) return;
+    const stops = [...group.querySelectorAll("[data-stop]")];
+    const next = stops[Math.max(0, Math.min(stops.length - 1, stops.indexOf(event.target) + step))];
+    event.preventDefault();
+    for (const one of stops) one.tabIndex = one === next ? 0 : -1;
+    next.focus();
+  };
+  const told = (message) => {
+    if (message.kind === "beat") heard = performance.now();
+  };
+  body.addEventListener("click", clicked);
+  body.addEventListener("submit", sent);
+  body.addEventListener("change", changed);
+  body.addEventListener("keydown", walked);
+  const opened = () => {
+    if (model.get("folds")) body.firstChild.open = true;
+  };
+  model.on("change:html", show);
+  model.on("change:label", show);
+  model.on("change:unfolded", opened);
+  model.on("msg:custom", told);
+  const timer = setInterval(tick, TICK_MS);
+  show();
+  return () => {
+    clearInterval(timer);
+    model.off("change:html", show);
+    model.off("change:label", show);
+    model.off("change:unfolded", opened);
+    model.off("msg:custom", told);
+  };
+}
+
+export default { render };

@@ -1,0 +1,48 @@
+// Patching one tree of elements into another: what need not change stays the very same element, and with it
+// focus, scrolling, open parts, and what somebody is typing.
+
+const FORBIDDEN = "script, iframe, object, embed, link, meta, base, frame, frameset";
+
+/** Parse HTML and take out all that could act by itself. @param {string} html @returns {DocumentFragment} */
+export function parse(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  for (const element of template.content.querySelectorAll(FORBIDDEN)) element.remove();
+  for (const element of template.content.querySelectorAll("*"))
+    for (const { name, value } of [...element.attributes])
+      if (name.startsWith("on") || /^\s*(javascript:|vbscript:|data:(?!image\/png))/i.test(value)) element.removeAttribute(name);
+  return template.content;
+}
+
+/** Make the children of `old` those of `fresh`. @param {Node} old @param {Node} fresh */
+export function patch(old, fresh) {
+  const keyed = new Map();
+  for (const child of old.children ?? []) if (child.dataset.key) keyed.set(child.dataset.key, child);
+  let at = old.firstChild;
+  for (const want of [...fresh.childNodes]) {
+    const key = want.dataset?.key;
+    const have = key ? keyed.get(key) : at && !at.dataset?.key ? at : undefined;
+    if (have && have.nodeName === want.nodeName) {
+      if (have === at) at = at.nextSibling;
+      else old.insertBefore(have, at);
+      patchOne(have, want);
+    } else old.insertBefore(want, at);
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+function patchOne(have, want) {
+  if (have.nodeType !== Node.ELEMENT_NODE) {
+    if (have.nodeValue !== want.nodeValue) have.nodeValue = want.nodeValue;
+    return;
+  }
+  for (const { name } of [...have.attributes])
+    if (!want.hasAttribute(name) && !(name === "open" && have.nodeName === "DETAILS")) have.removeAttribute(name);
+  for (const { name, value } of want.attributes)
+    if (have.getAttribute(name) !== value && !(name === "open" && have.nodeName === "DETAILS")) have.setAttribute(name, value);
+  patch(have, want);
+}

@@ -1,0 +1,165 @@
+"""The time line: a lane for every rank, in it the calls as they came; live, or of a Recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from ddpnb.analysis import lanes as analysis
+from ddpnb.analysis.lanes import Columns, Lane, Lanes
+from ddpnb.model.calls import Call
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
+from ddpnb.render.text import printable, relative
+from ddpnb.widgets.view import Action, View, module, styles
+
+_LONGEST = 400  # characters of a text
+_NAMED = 3  # calls of a rank that the text names
+_WANT = "want"  # what a page sends that has missed something
+
+
+class Timeline(View):
+    """Swim lanes of the calls of all ranks.
+
+    Somebody who clicks a call, or presses Enter on it, causes the action ``select`` with its ``rank`` and
+    its ``number``.
+
+    ``columns`` is all there is, for a page that opens it later; what is new is sent as messages that cost
+    as much as there is news. ``version`` tells a page that has missed some.
+    """
+
+    _esm = module("lanes.js", "painting.js", "timeline.js")
+    _css = styles()
+    columns = traitlets.Dict().tag(sync=True)
+    version = traitlets.Int(0).tag(sync=True)
+
+    def __init__(
+        self,
+        recording: Recording | None = None,
+        diagnosis: Diagnosis | None = None,
+        on_action: Action | None = None,
+        **traits: Any,
+    ) -> None:
+        self._lanes = Lanes() if recording is None else analysis.lanes(recording, diagnosis)
+        super().__init__(on_action, **traits)
+
+    @property
+    def lanes(self) -> Lanes:
+        """What is shown."""
+        return self._lanes
+
+    def show(self, recording: Recording, diagnosis: Diagnosis | None = None) -> None:
+        """Show this Recording, and nothing of what was shown before."""
+        self._lanes = analysis.lanes(recording, diagnosis)
+        self._send_all()
+
+    def add(
+        self,
+        calls: Mapping[int, Iterable[Call]],
+        recording: Recording | None = None,
+        diagnosis: Diagnosis | None = None,
+        now_ns: int = 0,
+    ) -> None:
+        """Show more calls.
+
+        Args:
+            calls: of each rank the new ones, and those of which more is known now.
+            recording: says what the ranks are doing; its calls are not added.
+            diagnosis: of it, for the marks.
+            now_ns: the moment that this is, by the clock of the ranks; by default when the last thing happened.
+        """
+        for rank, made in calls.items():
+            self._lanes.add(rank, made)
+        if recording is not None:
+            self._lanes.mark(recording, diagnosis)
+        self._lanes.tick(now_ns)
+        news = self._lanes.news()
+        if news.whole:
+            self._send_all()
+            return
+        self.version += 1
+        head = self._head(news)
+        self.send({"kind": "news", "head": head}, [_events(news), _places(news)])
+
+    @property
+    def text(self) -> str:
+        """The last calls of every rank."""
+        lanes = self._lanes
+        if not lanes.count:
+            return "no collective yet"
+        lines = [self._line(lane) for lane in lanes.lanes]
+        if lanes.of > len(lines):
+            lines.append(f"({len(lines)} of {lanes.of} ranks)")
+        return "\n".join(lines)
+
+    def _line(self, lane: Lane) -> str:
+        last = [span.title for span in self._lanes.spans(lane.rank, _NAMED + 1)]
+        doing = lane.doing or self._lanes.doing(lane.rank)
+        if last and doing.startswith(last[-1]):
+            last.pop()
+        if lane.mark is not None:
+            doing = lane.mark.words if lane.mark.words.startswith(doing) else f"{doing} ({lane.mark.words})"
+        return printable(f"rank {lane.rank}: {', '.join([*last[-_NAMED:], *([doing] if doing else [])])}")
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
+        """The state for a page; the columns are laid out when somebody wants them."""
+        state = super().get_state(key, drop_defaults)
+        if "columns" in state:
+            columns = self._lanes.columns()
+            state["columns"] = {"head": self._head(columns), "events": _events(columns), "places": _places(columns)}
+        return state
+
+    def _send_all(self) -> None:
+        self.version += 1
+        self.send_state("columns")
+
+    def _head(self, columns: Columns) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "whole": columns.whole,
+            "count": len(columns.events),
+            "places": len(columns.places),
+            "texts": [_plain(text) for text in columns.texts],
+            "kinds": [list(kind) for kind in columns.kinds],
+            "rows": [_row(lane, self._lanes.doing(lane.rank)) for lane in self._lanes.lanes],
+            "now": self._lanes.now,
+            "of": self._lanes.of,
+        }
+
+    def _take(self, widget: object, content: Any, buffers: object) -> None:
+        if isinstance(content, Mapping) and content.get("action") == _WANT:
+            self.send_state("columns")
+        else:
+            super()._take(widget, content, buffers)
+
+
+def _row(lane: Lane, doing: str) -> dict[str, Any]:
+    mark = lane.mark
+    return {
+        "rank": lane.rank,
+        "begin": lane.begin,
+        "until": lane.until if np.isfinite(lane.until) else None,
+        "state": lane.state,
+        "doing": _plain(lane.doing or doing),
+        "since": lane.since,
+        "stands": lane.stands_in >= 0,
+        "mark": {"kind": mark.kind, "words": _plain(mark.words), "number": mark.number} if mark is not None else None,
+    }
+
+
+def _plain(text: str) -> str:
+    line = relative(printable(text)).replace("\n", " ")
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+def _events(columns: Columns) -> bytes:
+    """All columns, one after the other, as ``lanes.js`` reads them."""
+    events = columns.events
+    return b"".join(np.ascontiguousarray(events[name]).tobytes() for name in events.dtype.names or ())
+
+
+def _places(columns: Columns) -> bytes:
+    return columns.met.astype("<f8").tobytes() + columns.places.astype("<u4").tobytes()

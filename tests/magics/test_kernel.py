@@ -1,0 +1,263 @@
+"""The magics in a real kernel, on real ranks: one kernel and one world for all of these tests."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+from tests.conftest import alive
+
+pytestmark = [pytest.mark.world, pytest.mark.filterwarnings("ignore")]
+
+
+@dataclass
+class Shown:
+    """What a cell has shown in the end, and all that its displays have been on the way."""
+
+    status: str = ""
+    error: str = ""
+    stream: str = ""
+    displays: list[dict[str, str]] = field(default_factory=list)
+    history: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "\n".join([self.stream, *(one.get("text/plain", "") for one in self.displays)])
+
+    @property
+    def html(self) -> str:
+        return "".join(one.get("text/html", "") for one in self.displays)
+
+
+class Notebook:
+    """Runs cells in a kernel, and keeps displays up to date as a front end does."""
+
+    def __init__(self, manager, client):
+        self.manager = manager
+        self.client = client
+        self.by_id: dict[str, dict[str, str]] = {}
+
+    def run(self, code, interrupt_at=None):
+        shown = Shown()
+
+        def take(message):
+            kind, content = message["msg_type"], message["content"]
+            if kind == "stream":
+                shown.stream += content["text"]
+            elif kind == "error":
+                shown.error = "\n".join(content["traceback"])
+            elif kind in ("display_data", "execute_result", "update_display_data"):
+                name = content.get("transient", {}).get("display_id", "")
+                shown.history.append(content["data"].get("text/plain", ""))
+                if kind == "update_display_data":
+                    self.by_id.setdefault(name, {}).update(content["data"])
+                else:
+                    shown.displays.append(dict(content["data"]))
+                    self.by_id[name] = shown.displays[-1]
+                if interrupt_at is not None and interrupt_at in shown.history[-1]:
+                    self.manager.interrupt_kernel()
+
+        reply = self.client.execute_interactive(
+            code, timeout=90, output_hook=take, allow_stdin=False, stop_on_error=False
+        )
+        shown.status = reply["content"]["status"]
+        return shown
+
+    def ok(self, code):
+        shown = self.run(code)
+        assert shown.status == "ok", shown.error
+        return shown
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    manager = KernelManager()
+    manager.start_kernel(env={**os.environ, "OMP_NUM_THREADS": "1", "DDP_BACKEND": "gloo"})
+    client = manager.client()
+    client.start_channels()
+    pids = []
+    try:
+        client.wait_for_ready(timeout=60)
+        notebook = Notebook(manager, client)
+        notebook.ok("%load_ext ddpnb")
+        refused = notebook.run("%ddp_status")
+        assert "there is no world" in refused.error and "%ddp_launch 4" in refused.error
+        launched = notebook.ok("%ddp_launch 3 --patience 30")
+        assert "World of 3 ranks" in launched.text
+        told = notebook.ok("print(*world.pids())")
+        pids = [int(one) for one in told.stream.split("\n")[-2].split()]
+        yield notebook
+        notebook.ok("%ddp_release")
+        notebook.ok("%%ddp --no-wait\nwhile True:\n    pass")
+        closed = notebook.ok("import time; time.sleep(0.5)\n%ddp_close\ntime.sleep(0.6)")
+        assert not closed.stream, closed.stream  # whoever followed the cell ends with it, and quietly
+        assert "no world" in notebook.run("%ddp_why").error
+        assert "%px` not found" in notebook.run("%px 1").text
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel()
+        manager.cleanup_resources()
+    deadline = time.monotonic() + 20
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(alive, pids))
+
+
+@pytest.fixture
+def notebook(kernel):
+    """Ranks that are free, with a fresh process group."""
+    kernel.ok("%ddp_heal")
+    kernel.ok("%ddp_release --rebuild")
+    kernel.ok(
+        "%%ddp\nimport os, time, torch, torch.distributed as dist\nrank = dist.get_rank()\n"
+        "def sums(n):\n    for step in range(n):\n        dist.all_reduce(torch.ones(1))\n    return n"
+    )
+    return kernel
+
+
+HANG = "%%ddp\nif rank != 1:\n    dist.all_reduce(torch.ones(1))"
+
+
+def test_equal_output_is_folded_and_different_output_is_not(notebook):
+    shown = notebook.ok("%%ddp\nx = torch.ones(1)\ndist.all_reduce(x)\nx")
+    assert shown.text.strip() == "ranks 0, 1 and 2:\ntensor([3.])"
+    shown = notebook.ok("%%ddp --ranks 0,2\nprint('<b>', 'odd' if rank else 'even')")
+    assert shown.text.strip() == "rank 0:\n<b> even\nrank 2:\n<b> odd"
+    assert "&lt;b&gt; odd" in shown.html and "<b>" not in shown.html
+    assert notebook.ok("%%ddp\ny = 1").text.strip() == ""
+    assert "<Run" in notebook.ok("_ddp").text
+
+
+def test_a_cell_on_some_ranks(notebook):
+    notebook.ok("%%ddp\nz = rank")
+    shown = notebook.ok("%%ddp_rank 1-2\nz += 10\nz")
+    assert shown.text.strip() == "rank 1:\n11\nrank 2:\n12"
+    assert notebook.ok("%%ddp_rank 0\nz").text.strip() == "rank 0:\n0"
+
+
+def test_a_long_cell_shows_what_has_come(notebook):
+    shown = notebook.ok("%%ddp\nfor i in range(6):\n    print(i, flush=True)\n    time.sleep(0.3)")
+    assert len(shown.displays) == 1 and 3 < len(shown.history) < 12
+    assert shown.text.strip() == "ranks 0, 1 and 2:\n0\n1\n2\n3\n4\n5"
+
+
+def test_an_exception_stops_the_notebook(notebook):
+    shown = notebook.run("%%ddp\nprint('before')\nif rank > 0:\n    raise ValueError('not <here>')")
+    assert shown.status == "error" and shown.error.startswith("CellFailed: crash: Ranks 1 and 2 raised ValueError")
+    assert "ranks 0, 1 and 2:\nbefore\n" in shown.text
+    assert shown.text.count("raise ValueError('not <here>')") == 1 and "ranks 1 and 2 raised ValueError:" in shown.text
+    assert "DDP312" in shown.html and "<here>" not in shown.html
+    assert "following.py" not in shown.text + shown.error
+    assert notebook.run("%%ddp --keep-going\n1 / 0").status == "ok"
+
+
+def test_a_hang_is_named_and_released(notebook):
+    pids = notebook.ok("world.pids()").text
+    shown = notebook.run(HANG)
+    assert shown.status == "error" and shown.error.startswith("CellFailed: hang: Rank 1 will never make")
+    assert "DDP301" in shown.text and "%ddp_release" in shown.text
+    assert "waits in all_reduce" in notebook.ok("%ddp_status").text
+    assert "DDP301" in notebook.ok("%ddp_why").text
+    assert "rank" in notebook.ok("%ddp_diff").text
+    assert "still in run" in notebook.run("%%ddp\n1").error
+    assert "Ranks 0 and 2 are back" in notebook.ok("%ddp_release --rebuild").text
+    assert notebook.ok("%%ddp\nsums(2)").text.strip() == "ranks 0, 1 and 2:\n2"
+    assert notebook.ok("world.pids()").text == pids
+
+
+def test_an_interrupt_releases_the_ranks(notebook):
+    began = time.monotonic()
+    shown = notebook.run(
+        "%%ddp\nprint('begun', flush=True)\nif rank == 0:\n    dist.all_reduce(torch.ones(1))\nwhile True:\n    rank * 1.0",
+        interrupt_at="waits in all_reduce",
+    )
+    assert time.monotonic() - began < 30
+    assert shown.status == "error" and "Interrupted: Ranks 0, 1 and 2 are back" in shown.error
+    assert "After 3 s: " in "\n".join(shown.history) and "begun" in shown.text
+    assert notebook.ok("%%ddp_rank 0,1,2\n7").text.strip() == "ranks 0, 1 and 2:\n7"
+
+
+def test_px_means_the_same_ranks_in_their_order(notebook):
+    notebook.ok("%%px\nimport os\nmine = os.getpid(), rank")
+    shown = notebook.ok(
+        "view = get_ipython().magics_manager.magics['line']['px'].__self__.view\n"
+        "print([(pid, n) for n, pid in enumerate(world.pids())] == view['mine'], len(view))"
+    )
+    assert "True 3" in shown.stream
+    assert notebook.ok("%%ddp\nmine[1] == rank").text.strip() == "ranks 0, 1 and 2:\nTrue"
+
+
+def test_hold_step_and_resume(notebook):
+    assert "all_reduce #4 when step" in notebook.ok("%ddp_hold all_reduce #4 --when 'step >= 0'").text
+    shown = notebook.ok("%%ddp\nsums(9)")
+    assert "ranks 0, 1 and 2: held before all_reduce #4" in shown.text and "%ddp_step" in shown.text
+    assert "≠" not in notebook.ok("%ddp_diff").text
+    assert notebook.ok("%ddp_step 2").text.count("held before all_reduce #6") == 3
+    assert "waits in all_reduce #6" in notebook.ok("%ddp_step --ranks 1").text
+    assert "finished" in notebook.ok("%ddp_resume\n").text
+    notebook.ok("import time; _ddp.wait(30); time.sleep(0.6)")
+    assert shown.text.strip() == "ranks 0, 1 and 2:\n9"
+
+
+def test_a_cell_that_is_not_waited_for(notebook):
+    shown = notebook.ok("%%ddp --no-wait\nfor i in range(4):\n    print(i, flush=True)\n    time.sleep(0.3)")
+    assert not shown.displays
+    assert "nothing is wrong so far" in notebook.ok("%ddp_why").text
+    later = notebook.ok("import time; _ddp.wait(30); time.sleep(0.6)")
+    assert "ranks 0, 1 and 2:\n0\n1\n2\n3" in "\n".join(later.history)
+
+
+def test_inject_and_heal(notebook):
+    table = notebook.ok("%ddp_inject")
+    assert "other shape" in table.text and "<table" in table.html
+    assert "must give DDP303" in notebook.ok("%ddp_inject other shape op=all_reduce --ranks 1").text
+    shown = notebook.run("%%ddp\nsums(3)")
+    assert shown.status == "error" and "DDP303" in shown.text
+    notebook.ok("%ddp_release --rebuild")
+    notebook.ok("%ddp_inject raise message='on purpose' --ranks 2 --keep")
+    assert "InjectedFault" in notebook.run("%%ddp\nsums(1)").text
+    notebook.ok("%ddp_heal")
+    notebook.ok("%ddp_release --rebuild")
+    assert notebook.ok("%%ddp\nsums(3)").text.strip() == "ranks 0, 1 and 2:\n3"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("%ddp_hold allreduce", "Did you mean 'all_reduce'"),
+        ("%ddp_hold #1 --seq 2", "one number"),
+        ("%ddp_inject skipp", "Did you mean 'skip'"),
+        ("%ddp_inject delay hours=2", "It takes: seconds"),
+        ("%ddp_step", "not held"),
+        ("%ddp_step 0 --ranks 1", "1 collective or more"),
+        ("%ddp_resume --ranks 7", "no rank 7"),
+        ("%ddp_restart 9", "no rank 9"),
+        ("%%ddp --ranks 0,x\n1", "names no ranks"),
+        ("%%ddp\na b", "no Python"),
+        ("%%ddp_rank\n1", "required: RANKS"),
+        ("%ddp_launch --fence no", "choose from"),
+    ],
+)
+def test_wrong_use_says_what_to_do(kernel, wrong, told):
+    shown = kernel.run(wrong)
+    assert shown.status == "error" and told in shown.error, shown.error
+    assert 'File "' not in shown.error and len(shown.error.splitlines()) <= 3
+
+
+def test_a_rank_that_died_is_replaced(notebook):
+    shown = notebook.run("%%ddp --keep-going\nif rank == 2:\n    os.kill(os.getpid(), 9)\nsums(1)")
+    assert shown.status == "ok" and "DDP311" in shown.text
+    assert "rank 2 is dead" in notebook.run("%ddp_hold --ranks 2").error
+    notebook.ok("%ddp_release")
+    assert notebook.ok("%ddp_restart 2").text.count("at its prompt") >= 1
+    shown = notebook.ok("%px 1 + 1")  # not of the engine that is gone
+    assert shown.text.count("2") >= 3 and not shown.error
+
+
+def test_what_stands_behind_a_magic_is_completed(kernel):
+    for line, word in (("%ddp_hold all_re", "all_reduce"), ("%ddp_inject other_sh", "other_shape")):
+        assert word in kernel.client.complete(line, reply=True, timeout=30)["content"]["matches"]

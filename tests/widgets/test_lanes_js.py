@@ -1,0 +1,383 @@
+"""The time line in a real browser: its arithmetic, and what somebody sees and does."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.recording import Process, RankRecord, Recording
+from ddpnb.widgets.timeline import Timeline
+from ddpnb.widgets.view import module
+from tests.widgets.standin import chromium, load, page_in, sendable, show
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+GROUP = Group((0, 1, 2), label="default_pg")
+REDUCE = Signature("all_reduce", ((1024,),), ("float32",), agreed="all_reduce|1024")
+BARRIER = Signature("barrier", agreed="barrier")
+NASTY = "<img src=x onerror=alert(1)>.py"
+MS = 1_000_000
+BEGAN = 10**12
+
+
+def call(number, at, done=0, signature=REDUCE, file="train.py", **more):
+    """Milliseconds; without an end the rank waits in it."""
+    state = more.pop("state", CallState.COMPLETED if done else CallState.WAITING)
+    fields = {"seq": number + 1, "entered_ns": BEGAN + int(at * MS), "done_ns": BEGAN + int(done * MS) if done else 0}
+    return Call(number, GROUP, signature=signature, site=Site(file, 88, "step"), state=state, **{**fields, **more})
+
+
+def hang(file="train.py"):
+    """Rank 1 makes a barrier where the others make the sixth all-reduce."""
+    records = {}
+    for rank in range(3):
+        made = [call(n, 100 * n + 20 * rank, 100 * n + 60, file=file) for n in range(5)]
+        made[3] = call(3, 300 + 20 * rank, 399.99 + 20 * rank)  # nobody waited for it
+        made.append(call(5, 500 + 20 * rank, signature=BARRIER if rank == 1 else REDUCE, file=file))
+        records[rank] = RankRecord(rank, calls=tuple(made), process=Process("idle", 1.0))
+    return Recording(3, records, taken_ns=BEGAN + 1000 * MS)
+
+
+def timeline(recording=None, **traits):
+    recording = recording or hang()
+    return Timeline(recording, diagnose(recording), **traits)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def pure(browser):
+    """A page that has the arithmetic alone, with the lanes of the hang in ``store``."""
+    columns = timeline().get_state()["columns"]
+    with page_in(browser) as page:
+        load(page, module("lanes.js"), state={"columns": columns})
+        page.evaluate(
+            """() => {
+                const { head, events, places } = model.get("columns");
+                window.store = script.emptyStore();
+                script.take(store, head, events, places);
+            }"""
+        )
+        yield page
+
+
+@pytest.fixture
+def page(browser):
+    with page_in(browser) as page:
+        yield page
+
+
+def rounded(values):
+    return [round(value, 6) for value in values]
+
+
+# -- arithmetic
+
+
+def test_columns_are_read(pure):
+    found = pure.evaluate("() => store.lanes.map((lane) => [lane.count, [...lane.number.slice(0, lane.count)]])")
+    assert found == [[6, [0, 1, 2, 3, 4, 5]]] * 3
+    assert pure.evaluate("() => store.rows.map((row) => row.rank)") == [0, 1, 2]
+    assert rounded(pure.evaluate("() => [...store.lanes[2].begin.slice(0, 2), store.now]")) == [0.04, 0.14, 1.0]
+
+
+def test_spans_are_those_of_python(pure):
+    lanes = timeline().lanes
+    for rank in range(3):
+        drawn = pure.evaluate(
+            """(at) => [...Array(store.lanes[at].count).keys()].map((i) => script.spanOf(store, store.lanes[at], i, store.now))""",
+            rank,
+        )
+        for one, own in zip(drawn, lanes.spans(rank), strict=True):
+            assert rounded([one["begin"], one["met"], one["end"]]) == rounded([own.begin, own.met, own.end])
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "range_"),
+    [(-9, 9, [0, 6]), (0.07, 0.09, [1, 1]), (0.05, 0.11, [0, 2]), (0.7, 0.8, [5, 6]), (-5, -4, [0, 0]), (0.06, 0.06, [0, 1])],
+)  # fmt: skip
+def test_visible_calls(pure, begin, end, range_):
+    assert pure.evaluate("([begin, end]) => script.visible(store.lanes[0], begin, end)", [begin, end]) == range_
+
+
+def test_coverage_of_pixels(pure):
+    """Ten pixels of ten milliseconds each."""
+    found = pure.evaluate(
+        """() => {
+            const into = script.coverageOf(10);
+            const shadow = script.cover(store, 1, { begin: 0, end: 0.1 }, 10, store.now, into);
+            return { shadow, ...Object.fromEntries(script.PARTS.map((name) => [name, [...into[name]]])) };
+        }"""
+    )
+    assert not found["shadow"]
+    assert rounded(found["computing"]) == [0, 0, 0, 0, 0, 0, 1, 1, 1, 1]  # its lane begins with its first call
+    assert rounded(found["waiting"]) == [0, 0, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert rounded(found["collective"]) == [0, 0, 0, 0, 1, 1, 0, 0, 0, 0]
+
+
+def test_parts_of_a_pixel(pure):
+    """One pixel: 40 ms waiting, 20 in the collective, 40 computing."""
+    found = pure.evaluate(
+        """() => {
+            const into = script.coverageOf(1);
+            script.cover(store, 0, { begin: 0, end: 0.1 }, 1, store.now, into);
+            return script.PARTS.slice(0, 3).map((name) => into[name][0]);
+        }"""
+    )
+    assert [round(value, 3) for value in found] == [0.4, 0.4, 0.2]
+
+
+def test_hits(pure):
+    hits = pure.evaluate(
+        "() => [[0, 0.03], [0, 0.062], [0, 0.08], [1, 0.9], [2, -1], [9, 0]].map(([at, t]) => script.hit(store, at, t, 0.004, store.now))"
+    )
+    assert hits == [0, 0, -1, 5, -1, -1]
+    assert pure.evaluate("() => [-1, 0.04, 0.09, 9].map((t) => script.nearest(store, 0, t))") == [0, 0, 1, 5]
+
+
+def test_what_is_new_is_added_or_replaces(pure):
+    found = pure.evaluate(
+        """() => {
+            const own = script.emptyStore();
+            const { head, events, places } = model.get("columns");
+            script.take(own, head, events, places);
+            script.take(own, { ...head, whole: false, texts: [], kinds: [] }, events, places);
+            const again = own.lanes.map((lane) => lane.count);
+            script.take(own, head, events, places);
+            return [again, own.lanes.map((lane) => lane.count), own.texts.length === head.texts.length];
+        }"""
+    )
+    assert found == [[6, 6, 6], [6, 6, 6], True]
+
+
+def test_labels_of_the_axis(pure):
+    def labels(begin, end, zero, named):
+        given = [begin, end, zero, named]
+        return pure.evaluate("([begin, end, zero, named]) => script.ticks({ begin, end }, 550, zero, named).map((one) => one.text)", given)  # fmt: skip
+
+    assert labels(-1, 0, 0, True) == ["−1.0 s", "−0.8 s", "−0.6 s", "−0.4 s", "−0.2 s", "now"]
+    assert labels(0, 0.004, 0, False) == ["0", "1 ms", "2 ms", "3 ms", "4 ms"]
+    assert labels(7199, 7201, 0, False)[0] == "1:59:59.0"
+    assert len(labels(0, 1e-9, 0, False)) < 100
+
+
+def test_lengths_in_words(pure):
+    texts = pure.evaluate("() => [0, 3e-6, 0.0123, 1.5, 61, 600, 8000].map(script.spanText)")
+    assert texts == ["0 s", "3 µs", "12.3 ms", "1.5 s", "61 s", "10 min", "2.22 h"]
+
+
+def test_views(pure):
+    whole = pure.evaluate("() => script.wholeView(store)")
+    assert rounded([whole["begin"], whole["end"]]) == [0, 1.01]
+    # The ranks have stood for half a second: what they did before stays in sight.
+    recent = pure.evaluate("() => script.recentView(store, 100.54)")
+    assert recent["begin"] < 0.54 < 100.54 < recent["end"]
+    zoomed = pure.evaluate("() => script.zoomed({ begin: 0, end: 1 }, 0.5, 0.25, { begin: 0, end: 1 })")
+    assert zoomed == {"begin": 0.125, "end": 0.625}
+    far = pure.evaluate("() => script.moved({ begin: 0, end: 1 }, 1e9, { begin: 0, end: 1 })")
+    assert far["begin"] < 1
+    assert pure.evaluate("() => script.wholeView(script.emptyStore()).end") > 0
+
+
+def test_words_are_cut_to_fit(pure):
+    cut = pure.evaluate("() => [6, 100, 3].map((room) => script.fitted('all_reduce', room, (one) => one.length))")
+    assert cut == ["all_r…", "all_reduce", ""]
+
+
+# -- what one sees
+
+
+PIXELS = """([lane, from, to]) => {
+    const canvas = document.querySelector("canvas"), ratio = devicePixelRatio;
+    const data = canvas.getContext("2d").getImageData(from * ratio, (8 + lane * 34 + 10) * ratio, (to - from) * ratio, 14 * ratio).data;
+    const found = new Set();
+    for (let i = 0; i < data.length; i += 4) found.add(data[i + 3] > 100 ? `${data[i]},${data[i + 1]},${data[i + 2]}` : "clear");
+    return [...found];
+}"""  # fmt: skip
+AMBER, GREEN = "138,90,0", "0,116,90"
+
+
+def at(page, seconds):
+    """Where a moment is, in pixels from the left of the canvas, when all is in sight."""
+    width = page.evaluate("() => document.querySelector('canvas').clientWidth")
+    return 64 + seconds / 1.01 * (width - 64 - 12)
+
+
+def show_all(page, widget, **more):
+    show(page, widget, **more)
+    page.get_by_role("button", name="show all").click()
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def test_waiting_is_hatched_and_the_collective_is_not(page):
+    show_all(page, timeline())
+    waiting = page.evaluate(PIXELS, [0, int(at(page, 0.905)), int(at(page, 0.995))])
+    assert AMBER in waiting and "clear" in waiting
+    assert page.evaluate(PIXELS, [0, int(at(page, 0.045)), int(at(page, 0.055))]) == [GREEN]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_colours_are_those_of_the_theme(page, theme):
+    show_all(page, timeline(), theme=theme)
+    assert page.evaluate(PIXELS, [0, int(at(page, 0.045)), int(at(page, 0.055))]) == [GREEN if theme == "light" else "46,199,155"]  # fmt: skip
+    page.evaluate("() => { document.body.dataset.theme = 'light'; }")
+    page.wait_for_timeout(200)
+    assert page.evaluate(PIXELS, [0, int(at(page, 0.045)), int(at(page, 0.055))]) == [GREEN]
+
+
+def test_sharp_on_a_dense_screen(browser):
+    with page_in(browser, device_scale_factor=2) as page:
+        show_all(page, timeline())
+        sizes = page.evaluate("() => { const c = document.querySelector('canvas'); return [c.width, c.clientWidth]; }")
+        assert sizes[0] == 2 * sizes[1]
+        assert AMBER in page.evaluate(PIXELS, [0, int(at(page, 0.905)), int(at(page, 0.995))])
+
+
+def test_click_selects_and_tells(page):
+    show_all(page, timeline())
+    canvas = page.locator("canvas")
+    canvas.click(position={"x": at(page, 0.8), "y": 8 + 34 + 17})
+    assert page.evaluate("() => sent") == [{"action": "select", "values": {"rank": "1", "number": "5"}}]
+    assert "rank 1: barrier #6" in page.get_by_role("status").inner_text()
+    canvas.click(position={"x": at(page, 0.08), "y": 8 + 17})  # nothing is there
+    assert len(page.evaluate("() => sent")) == 1
+
+
+def test_hover_shows_a_tip(page):
+    show_all(page, timeline())
+    page.locator("canvas").hover(position={"x": at(page, 0.8), "y": 8 + 34 + 17})
+    tip = page.locator(".tip")
+    for text in ("barrier #6", "rank 1", "default_pg", "not the call the others made", "train.py:88 in step"):
+        assert text in tip.inner_text()
+    page.mouse.move(2, 600)
+    page.wait_for_function("() => document.querySelector('.tip').hidden")
+
+
+def test_names_are_not_interpreted(page):
+    page.on("dialog", lambda dialog: pytest.fail("a name was run"))
+    show_all(page, timeline(hang(NASTY)))
+    page.locator("canvas").hover(position={"x": at(page, 0.05), "y": 8 + 17})
+    assert NASTY in page.locator(".tip").inner_text()
+    assert page.locator("img").count() == 0
+
+
+def test_keys(page):
+    show_all(page, timeline())
+    page.locator("canvas").focus()
+    page.keyboard.press("Home")
+    status = page.get_by_role("status")
+    assert status.inner_text().startswith("rank 0: all_reduce #1")
+    page.keyboard.press("ArrowRight")
+    assert status.inner_text().startswith("rank 0: all_reduce #2")
+    page.keyboard.press("ArrowDown")
+    assert status.inner_text().startswith("rank 1: all_reduce #2")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    assert page.evaluate("() => sent.at(-1).values") == {"rank": "1", "number": "5"}
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    assert status.inner_text().startswith("rank 0: all_reduce #5")
+    assert page.locator(".tip").is_visible()
+    for key in ("+", "+", "-", "Escape"):
+        page.keyboard.press(key)
+    expect(page.locator(".tip")).to_be_hidden()
+
+
+def picture(page):
+    page.wait_for_timeout(100)
+    return page.evaluate("() => document.querySelector('canvas').toDataURL()")
+
+
+def test_dragging_and_the_wheel_move_it(page):
+    show_all(page, timeline())
+    box = page.locator("canvas").bounding_box()
+    x, y = box["x"] + 500, box["y"] + 20
+    seen = [picture(page)]
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 120, y, steps=4)
+    page.mouse.up()
+    page.mouse.move(2, 650)
+    seen.append(picture(page))
+    assert not page.evaluate("() => sent")  # it was no click
+    page.mouse.move(x, y)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -200)
+    page.keyboard.up("Control")
+    page.mouse.move(2, 650)
+    seen.append(picture(page))
+    page.get_by_role("button", name="show all").click()
+    assert picture(page) == seen[0] and len(set(seen)) == 3
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, 100)  # the page scrolls as usual
+    page.mouse.move(2, 650)
+    assert picture(page) == seen[0]
+
+
+def test_nothing_yet(page):
+    show(page, Timeline())
+    assert page.get_by_text("no collective yet").is_visible()
+    assert page.locator("canvas").is_hidden()
+
+
+def test_what_is_new_is_shown(page):
+    widget = Timeline(live=True)
+    show(page, widget)
+    sent = []
+    widget.send = lambda content, buffers=None: sent.append((content, buffers))
+    for number in range(2):
+        widget.add({rank: [call(number, 100 * number + rank, 100 * number + 50)] for rank in range(3)})
+        page.evaluate("([content, buffers]) => model.tell(content, buffers)", sendable(list(sent[-1])))
+    assert page.get_by_text("no collective yet").is_hidden()
+    follow = page.get_by_role("button", name="follow")
+    assert follow.get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="show all").click()
+    assert follow.get_attribute("aria-pressed") == "false"
+    page.locator("canvas").focus()
+    page.keyboard.press("End")
+    assert "all_reduce #2" in page.get_by_role("status").inner_text()
+    follow.click()
+    assert follow.get_attribute("aria-pressed") == "true"
+
+
+def test_a_view_that_comes_late_asks_for_what_it_missed(page):
+    widget = timeline()
+    show(page, widget)
+    assert not page.evaluate("() => sent")
+    page.evaluate("() => { model.set('version', 7); script.default.render({ model, el: document.getElementById('root') }); }")  # fmt: skip
+    assert page.evaluate("() => sent") == [{"action": "want"}]
+    columns = widget.get_state()["columns"]
+    columns["head"]["version"] = 7
+    page.evaluate("(columns) => model.set('columns', columns)", sendable(columns))
+    assert len(page.evaluate("() => sent")) == 1
+
+
+def test_a_page_that_lost_a_message_asks(page):
+    widget = timeline()
+    show(page, widget)
+    sent = []
+    widget.send = lambda content, buffers=None: sent.append((content, buffers))
+    for number in (6, 7):
+        widget.add({0: [call(number, 1000 + number)]})
+    page.evaluate("([content, buffers]) => model.tell(content, buffers)", sendable(list(sent[1])))
+    assert page.evaluate("() => sent") == [{"action": "want"}]
+
+
+def test_of_many_ranks_it_says_how_many_are_shown(page):
+    records = {rank: RankRecord(rank, calls=(call(0, rank, 200),)) for rank in range(100)}
+    show(page, Timeline(Recording(100, records)))
+    assert page.get_by_text("64 of 100 ranks").is_visible()
+    assert page.locator("canvas").bounding_box()["height"] < 650
+
+
+def test_it_leaves_nothing_behind(page):
+    show(page, timeline(live=True))
+    page.evaluate("() => { end(); document.getElementById('root').replaceChildren(); }")
+    page.wait_for_timeout(200)
+    assert page.evaluate("() => model.listeners()") == 0
