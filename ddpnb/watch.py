@@ -10,15 +10,16 @@ import json
 import mmap
 import os
 import re
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ddpnb.books import Books
 from ddpnb.cluster import gpus, hotline, machine
 from ddpnb.cluster.engines import Engines
-from ddpnb.cluster.host import Watch, children, py_spy_stacks, sample
+from ddpnb.cluster.host import Sample, Watch, children, py_spy_stacks, sample
 from ddpnb.engine.sites import is_user_file
 from ddpnb.follow import Follower
 from ddpnb.model.account import Account
@@ -83,13 +84,15 @@ class Observer:
         self._killed_before = machine.oom_kills()
         self._follower = Follower(folder, outcomes, run, self._string)
         self._books = Books(run)
+        self._lock = threading.RLock()  # the watcher of a run looks, and so may its user at the same time
 
     # -- cheap looks
 
     def follow(self) -> None:
         """Read what the replicas' digests and the calls say since the last look."""
-        self._follower.take()
-        self._keep_books()
+        with self._lock:
+            self._follower.take()
+            self._keep_books()
 
     def _keep_books(self, *, now: bool = False) -> None:
         readers = {rank: seen.reader for rank, seen in self._seen.items() if seen.reader is not None}
@@ -98,8 +101,9 @@ class Observer:
 
     def account(self, now_ns: int) -> Account:
         """Where the ranks' time went, up to this moment."""
-        self._keep_books(now=True)
-        return self._books.account(now_ns)
+        with self._lock:
+            self._keep_books(now=True)
+            return self._books.account(now_ns)
 
     def _string(self, rank: int, number: int) -> Any:
         reader = self._seen[rank].reader
@@ -162,12 +166,16 @@ class Observer:
         """What the ranks that still run are doing, as the host sees it."""
         running = [rank for rank in self._seen if self.ending(rank) is None]
         samples = sample(self._engines.pid(rank) for rank in running)
+        with self._lock:
+            self._sampled(running, samples)
+        return {rank: self._seen[rank].watch.activity for rank in running}
+
+    def _sampled(self, running: Sequence[int], samples: Mapping[int, Sample]) -> None:
         for rank in running:
             seen, progress = self._seen[rank], self.status(rank).progress_ns
             seen.watch.take(samples[self._engines.pid(rank)])
             if progress != seen.progress_ns:  # a collective may cost less than counts as busy
                 seen.progress_ns, seen.watch.idle_since = progress, time.monotonic()
-        return {rank: self._seen[rank].watch.activity for rank in running}
 
     # -- the whole picture
 
@@ -202,9 +210,15 @@ class Observer:
                     self._seen[rank].stacks = tuple(Stack.from_json(s) for s in answers[rank].get("stacks", ()))
                 elif self._engines.exit_status(rank) is None:
                     self._seen[rank].stacks = py_spy_stacks(self._engines.pid(rank))
-        if follow:
-            self.follow()
-        records = {rank: self._record_of(rank, answers.get(rank), history, with_stacks=ask) for rank in self._seen}
+        with self._lock:
+            if follow:
+                self.follow()
+            return self._recording(answers, history, with_stacks=ask)
+
+    def _recording(self, answers: Mapping[int, dict[str, Any]], history: int, *, with_stacks: bool) -> Recording:
+        records = {
+            rank: self._record_of(rank, answers.get(rank), history, with_stacks=with_stacks) for rank in self._seen
+        }
         host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
         return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns(), host)
 

@@ -420,6 +420,11 @@ class World(Hands):
         """Whether its ranks have been ended."""
         return self._closed
 
+    @property
+    def processes(self) -> dict[int, tuple[int, bool]]:
+        """rank -> its process, and whether that was in the last run: one that was replaced since knows nothing of it."""
+        return {rank: (self._engines.pid(rank), rank in self._in_run) for rank in range(self.size)}
+
     def observer(self) -> Observer:
         """A look of one's own at the ranks, from outside and without asking them: it disturbs nobody."""
         run = self._last if self._in_run else None

@@ -13,7 +13,7 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Process, Recording
 
 SINGLE = 64  # ranks up to which each has a tile of its own
-_SHOWN = 200  # tiles at most
+_SHOWN = 200  # tiles at most, the last of them for all the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,22 @@ def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile,
     culprit = {rank: finding.code for finding in reversed(errors) for rank in finding.culprits}
     waiting = {rank for finding in errors for rank in finding.waiting}
     standing = standings(recording)
-    missing = {rank: wait.missing for rank, wait in waits(recording, standing, 0.0).items()}
+    missing = _missing(recording, standing)
     found = [
         _tile(recording, one, tuple(sorted(missing.get(rank, ()))), culprit.get(rank, ""), rank in waiting)
         for rank, one in sorted(standing.items())
     ]
     return tuple(found) if len(found) <= SINGLE else _together(found)
+
+
+def _missing(recording: Recording, standing: dict[int, Standing]) -> dict[int, frozenset[int]]:
+    """Whom each rank waits for. All in one collective wait for the same ranks, so one of them is looked at."""
+    alike: dict[object, list[int]] = {}
+    for rank, one in standing.items():
+        call = one.call if one.call is not None and not one.call.is_p2p else None
+        alike.setdefault((call.group, call.seq) if call is not None else rank, []).append(rank)
+    found = waits(recording, {ranks[0]: standing[ranks[0]] for ranks in alike.values()}, 0.0)
+    return {rank: found[ranks[0]].missing for ranks in alike.values() if ranks[0] in found for rank in ranks}
 
 
 def _tile(recording: Recording, one: Standing, missing: tuple[int, ...], finding: str, waits_for_it: bool) -> Tile:
@@ -121,7 +131,11 @@ def _together(found: list[Tile]) -> tuple[Tile, ...]:
         )
         for ones in alike.values()
     ]
-    return tuple(sorted(grouped, key=lambda tile: (not tile.finding, len(tile.ranks), tile.ranks))[:_SHOWN])
+    ordered = sorted(grouped, key=lambda tile: (not tile.finding, len(tile.ranks), tile.ranks))
+    if len(ordered) > _SHOWN:
+        rest = [rank for tile in ordered[_SHOWN - 1 :] for rank in tile.ranks]
+        ordered[_SHOWN - 1 :] = [Tile(tuple(sorted(rest)), "unknown", "each something else")]
+    return tuple(ordered)
 
 
 def summary(found: Iterable[Tile]) -> str:

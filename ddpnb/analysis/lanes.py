@@ -26,7 +26,7 @@ KEEP = 10_000  # calls of a rank; when there are twice as many the older half is
 _CLOCKS_S = 0.001  # a collective that was over so long before the last came: the clocks are not the same
 # For a call that nobody in Python waits for the door looks when the next one comes: then it is called done. One that
 # ended so shortly before the next, after so long, was most likely left: as all calls of DDP's reducer are.
-_NEXT_S, _LONG_S = 25e-6, 0.5e-3
+_NEXT_S, _LONG_S = 200e-6, 2e-3
 
 
 @dataclass(frozen=True, slots=True)

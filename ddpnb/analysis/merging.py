@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import Frame
 
-_DEEPEST = 60
+_OUTERMOST, _INNERMOST = 40, 20  # of a deeper stack: how the rank came there, and where it stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ def merge(recording: Recording) -> tuple[Branch, ...]:
 
 def _from_user(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     first = next((number for number, frame in enumerate(frames) if frame.user), 0)
-    return frames[first : first + _DEEPEST]
+    path = frames[first:]
+    return path if len(path) <= _OUTERMOST + _INNERMOST else path[:_OUTERMOST] + path[-_INNERMOST:]
 
 
 def _branches(paths: Iterable[tuple[int, tuple[Frame, ...]]]) -> tuple[Branch, ...]:

@@ -27,7 +27,7 @@ def usage(device: str) -> dict[str, Any]:
     """
     global _asked_at
     kind, _, number = device.partition(":")
-    if kind != "cuda" or not number.isdigit():
+    if kind != "cuda" or not number.isdecimal():
         return {}
     with _lock:
         if time.monotonic() - _asked_at >= _EVERY_S:
@@ -39,7 +39,7 @@ def usage(device: str) -> dict[str, Any]:
 def _physical(number: int) -> int:
     """The driver's number of the device that torch calls so: CUDA_VISIBLE_DEVICES may name others."""
     visible = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    return int(visible[number]) if number < len(visible) and visible[number].isdigit() else number
+    return int(visible[number]) if number < len(visible) and visible[number].isdecimal() else number
 
 
 def _ask() -> None:
@@ -47,7 +47,8 @@ def _ask() -> None:
         done = subprocess.run(
             ["nvidia-smi", _QUERY, "--format=csv,noheader,nounits"],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=5,
             check=True,
         )
@@ -62,9 +63,9 @@ def parse(answer: str) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     for line in answer.splitlines():
         fields = [field.strip() for field in line.split(",")]
-        if len(fields) != 4 or not fields[0].isdigit():
+        if len(fields) != 4 or not fields[0].isdecimal():
             continue
-        used, total, busy = (int(field) if field.isdigit() else None for field in fields[1:])
+        used, total, busy = (int(field) if field.isdecimal() else None for field in fields[1:])
         told: dict[str, Any] = {}
         if used is not None and total:
             told |= {"device_memory": used * _MIB, "device_total": total * _MIB}

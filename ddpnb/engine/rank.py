@@ -74,6 +74,8 @@ class Rank:
         kept = dist.is_initialized() and not self._left and (cell or (payload is not None and self.phases.lent))
         if not kept:
             self.clean()
+        else:
+            self.replicas.remember()
         self.door.new_run(order["run"], order["fence"], keep=kept)
         for hooks in self.hooks:
             hooks.new_run()
@@ -145,6 +147,7 @@ class Rank:
         self.phases.lent = False
         self.startup.begin()
         self.orphans.remember()
+        self.replicas.forget()
         end_groups()
         gc.collect()  # what is garbage is not to be found by the next run, nor in a fork of it
 

@@ -71,6 +71,7 @@ class Replicas(Hooks):
         self._adopted = 0
         self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
         self._watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
+        self._earlier: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()  # of earlier cells
         self._of_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Watched]]] = weakref.WeakKeyDictionary()
         self._last: Watched | None = None
         # The optimizer whose step goes on, and its models.
@@ -106,6 +107,20 @@ class Replicas(Hooks):
         self._count = 0
         self._adopted = 0
 
+    def remember(self) -> None:
+        """The next run is a cell, and what earlier cells have made lives on: it can still be compared."""
+        self._earlier.update(self._watched)
+
+    def forget(self) -> None:
+        """Nothing of what was is of use to the next run."""
+        self._earlier.clear()
+
+    def _living(self) -> list[Watched]:
+        """The models of this run, and those of earlier cells whose numbers it has not used."""
+        own = list(self._watched.values())
+        numbers = {watched.number for watched in own}
+        return [*own, *(one for one in list(self._earlier.values()) if one.number not in numbers)]
+
     def begin(self, run: int) -> None:
         """Digests belong to this run from here on."""
         self._run = run
@@ -113,11 +128,11 @@ class Replicas(Hooks):
 
     def exact(self) -> list[dict[str, Any]]:
         """The exact digests and norms of every model that lives."""
-        return [watched.exact() for watched in list(self._watched.values())]
+        return [watched.exact() for watched in self._living()]
 
     def values(self, model: int, name: str, most: int) -> bytes:
         """The first ``most`` elements of a tensor of a model that lives, as float32; empty if there is none."""
-        for watched in list(self._watched.values()):
+        for watched in self._living():
             if watched.number == model and name in watched.names:
                 tensor = [*watched.parameters, *watched.buffers][watched.names.index(name)]
                 flat = tensor.detach().reshape(-1)[:most].to("cpu", torch.float32)

@@ -165,13 +165,16 @@ class Holds(Ranks):
         while True:
             now = time.monotonic()
             shown = {one.rank: one for one in self._states()}
+            busy = set(self._busy())
             for rank in ranks:
                 if rank not in known or known[rank][0] != shown[rank]:
                     known[rank] = shown[rank], now
             moving = [
                 rank
                 for rank, (one, since) in known.items()
-                if one.state not in _STANDING or (one.state == "waiting" and now - since < _STILL_S)
+                if one.state not in _STANDING
+                or (one.state == "idle" and rank in busy)  # it is about to begin
+                or (one.state == "waiting" and now - since < _STILL_S)
             ]
             held = any(one.state == "held" for one in shown.values())
             if (not moving and (held or all(shown[rank].state == "ended" for rank in ranks))) or (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
@@ -40,16 +41,18 @@ class Startup:
         self._alive = alive
         self._ended: dict[int, dict[str, StepState]] = {rank: {} for rank in range(size)}
         self._going: dict[int, tuple[str, Any, float]] = {}
+        self._lock = threading.RLock()  # whoever looks takes answers too
 
     # -- what it is
 
     @property
     def state(self) -> StartupState:
         """All steps of all ranks, now."""
-        self._take()
-        ranks: dict[int, dict[str, StepState]] = {rank: dict(steps) for rank, steps in self._ended.items()}
-        for rank, (step, _, began) in self._going.items():
-            ranks[rank][step] = StepState("running", time.monotonic() - began)
+        with self._lock:
+            self._take()
+            ranks: dict[int, dict[str, StepState]] = {rank: dict(steps) for rank, steps in self._ended.items()}
+            for rank, (step, _, began) in self._going.items():
+                ranks[rank][step] = StepState("running", time.monotonic() - began)
         dead = frozenset(rank for rank in range(self._size) if not self._alive(rank))
         return StartupState(self._size, ranks, dead)
 
@@ -60,8 +63,9 @@ class Startup:
 
     def busy(self) -> list[int]:
         """The ranks that are in a step now."""
-        self._take()
-        return sorted(rank for rank in self._going if self._alive(rank))
+        with self._lock:
+            self._take()
+            return sorted(rank for rank in self._going if self._alive(rank))
 
     def facts(self, step: str) -> dict[int, dict[str, Any]]:
         """What is known of a step: rank -> name -> value.
@@ -74,16 +78,18 @@ class Startup:
 
     def cut(self) -> None:
         """The connections were shut: what was done from the store on is to be done again."""
-        self._take()
-        for steps in self._ended.values():
-            for step in STEPS[STEPS.index("store") :]:
-                if step in steps and steps[step].state == "done":
-                    del steps[step]
+        with self._lock:
+            self._take()
+            for steps in self._ended.values():
+                for step in STEPS[STEPS.index("store") :]:
+                    if step in steps and steps[step].state == "done":
+                        del steps[step]
 
     def replaced(self, rank: int) -> None:
         """The rank has a fresh process: it begins anew, and may be stepped to where the others wait for it."""
-        self._going.pop(rank, None)
-        self._ended[rank] = {}
+        with self._lock:
+            self._going.pop(rank, None)
+            self._ended[rank] = {}
         self._begin(rank)
 
     def log(self, rank: int) -> str:
@@ -108,8 +114,7 @@ class Startup:
             UsageError: there is no such rank.
             WorldError: one of those that were named is dead, or still in a step.
         """
-        for rank, name in self._next(ranks).items():
-            self._going[rank] = name, self._order(rank, name), time.monotonic()
+        self._start(ranks)
         self._settle(wait)
         return self
 
@@ -126,12 +131,16 @@ class Startup:
         last = STEPS.index(_known(upto))
         deadline = time.monotonic() + timeout
         while (step := self.state.stopped_at) is not None and STEPS.index(step) <= last:
-            for rank, name in self._next(None).items():
-                self._going[rank] = name, self._order(rank, name), time.monotonic()
+            self._start(None)
             self._settle(deadline - time.monotonic())
             if any(self.state.at(rank, step).state != "done" for rank in range(self._size)):
                 break
         return self
+
+    def _start(self, ranks: int | Iterable[int] | None) -> None:
+        with self._lock:
+            for rank, name in self._next(ranks).items():
+                self._going[rank] = name, self._order(rank, name), time.monotonic()
 
     def _next(self, ranks: int | Iterable[int] | None) -> dict[int, str]:
         state = self.state
@@ -167,7 +176,7 @@ class Startup:
         still: float | None = None
         while time.monotonic() < deadline:
             state = self.state
-            going = [rank for rank in self._going if rank not in state.dead]
+            going = [rank for rank in list(self._going) if rank not in state.dead]
             if not going:
                 return
             absent = all(set(joining.needs(state, rank)) - set(going) for rank in going)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 from ddpnb.errors import UsageError
@@ -115,6 +116,11 @@ class Signature:
         )
 
 
+@lru_cache(4096)
+def _key(ranks: tuple[int, ...], ordinal: int) -> str:
+    return f"{','.join(map(str, ranks))}#{ordinal}"
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """A process group. Its identity is its members and how many with these members came before."""
@@ -126,7 +132,7 @@ class Group:
 
     @property
     def key(self) -> str:
-        return f"{','.join(map(str, self.ranks))}#{self.ordinal}"
+        return _key(self.ranks, self.ordinal)
 
     def __str__(self) -> str:
         if self.label:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ddpnb import pitfalls
 from ddpnb.errors import UsageError
@@ -13,9 +14,11 @@ from ddpnb.hands.injecting import Injection
 from ddpnb.model.faults import KINDS
 from ddpnb.panels import asked
 from ddpnb.panels.work import Work
+from ddpnb.run import Run
 from ddpnb.world import World
 
 Values = Mapping[str, str]
+_Armed = TypeVar("_Armed", Holding, Injection)
 _STEP_S = 5.0
 
 
@@ -32,6 +35,7 @@ class Actions:
         self.world = world
         self.work = work
         self.kind = next(iter(KINDS))  # the fault whose form is shown
+        self._lock = threading.Lock()  # of what is armed: buttons change it, and whoever looks takes out what has ended
         self._holds: list[tuple[Holding, Callable[[], bool]]] = []
         self._injections: list[tuple[Injection, Callable[[], bool]]] = []
         self._looked = looked
@@ -76,31 +80,48 @@ class Actions:
     @property
     def holds(self) -> list[Holding]:
         """The holds that were armed here and have not ended with their run."""
-        self._holds = [one for one in self._holds if not one[1]()]
-        return [one for one, _ in self._holds]
+        return self._left(self._holds)
 
     @property
     def injections(self) -> list[Injection]:
         """The faults that were armed here and have not ended with their run."""
-        self._injections = [one for one in self._injections if not one[1]()]
-        return [one for one, _ in self._injections]
+        return self._left(self._injections)
+
+    def _left(self, armed: list[tuple[_Armed, Callable[[], bool]]]) -> list[_Armed]:
+        with self._lock:
+            armed[:] = [one for one in armed if not one[1]()]
+            return [one for one, _ in armed]
+
+    def _add(self, armed: list[tuple[_Armed, Callable[[], bool]]], one: _Armed, over: Callable[[], bool]) -> None:
+        with self._lock:
+            armed.append((one, over))
+
+    def _drop(self, armed: list[tuple[_Armed, Callable[[], bool]]], one: _Armed) -> None:
+        with self._lock:
+            armed[:] = [other for other in armed if other[0] is not one]
 
     def _end(self) -> Callable[[], bool]:
-        """Whether the run is over with which what is armed now ends: the one that goes on, or else the next."""
+        """Whether the run is over with which what is armed now ends: the one that ranks are in, or else the next.
+
+        That an outcome is known is not the end: ranks that hang are in their run until they are released.
+        """
         at = self.world.last_run
-        going = at is not None and not at.done
+        going = at is not None and self._goes_on(at)
 
         def over() -> bool:
             last = self.world.last_run
-            return last is not None and last.done and (going or last is not at)
+            return last is not None and (going or last is not at) and not self._goes_on(last)
 
         return over
+
+    def _goes_on(self, run: Run) -> bool:
+        return any(run.is_in(rank) for rank in range(self.world.size))
 
     # -- hold and step
 
     def _hold(self) -> str:
         until = self._end()
-        self._holds.append((self.world.hold(), until))
+        self._add(self._holds, self.world.hold(), until)
         return "Every rank stops before its next collective."
 
     def _hold_at(self, values: Values) -> str:
@@ -112,7 +133,7 @@ class Actions:
             site=values.get("site", "").strip(),
             when=values.get("when", "").strip(),
         )
-        self._holds.append((holding, until))
+        self._add(self._holds, holding, until)
         return f"Armed: {holding}."
 
     def _unhold(self, values: Values) -> None:
@@ -120,7 +141,7 @@ class Actions:
         armed = self.holds
         if number is not None and number < len(armed):
             armed[number].remove()
-            self._holds = [one for one in self._holds if one[0] is not armed[number]]
+            self._drop(self._holds, armed[number])
 
     def _step(self, values: Values) -> None:
         self.world.step(asked.whole(values, "n") or 1, ranks=asked.ranks(values), wait=_STEP_S)
@@ -141,7 +162,7 @@ class Actions:
     def _inject(self, values: Values) -> str:
         until = self._end()
         injection = self.world.inject(asked.described(values), ranks=asked.ranks(values))
-        self._injections.append((injection, until))
+        self._add(self._injections, injection, until)
         return f"Armed: {injection}."
 
     def _heal(self, values: Values) -> None:
@@ -149,10 +170,11 @@ class Actions:
         armed = self.injections
         if number is None:
             self.world.heal()
-            self._injections.clear()
+            for one in armed:
+                self._drop(self._injections, one)
         elif number < len(armed):
             armed[number].heal()
-            self._injections = [one for one in self._injections if one[0] is not armed[number]]
+            self._drop(self._injections, armed[number])
 
     # -- what to run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +29,10 @@ def ranks(values: Mapping[str, str]) -> tuple[int, ...] | None:
     found: list[int] = []
     for part in given.split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), min(int(last or first), int(first) + _MOST) + 1)
+        more = range(int(first), int(last or first) + 1)
+        if not more or len(found) + len(more) > _MOST:
+            raise UsageError(f"{part!r} names {'too many' if more else 'no'} ranks.", "Write them as 0,2 or 0-3,8.")
+        found += more
     return tuple(dict.fromkeys(found))
 
 
@@ -70,6 +74,6 @@ def described(values: Mapping[str, str]) -> Fault:
 def _number(text: str) -> int | float | str:
     try:
         found = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return text
-    return found if isinstance(found, (int, float)) else text
+    return found if isinstance(found, (int, float)) and math.isfinite(found) else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import threading
 from collections.abc import Callable, Mapping
 
 from ddpnb import comparison, pitfalls
@@ -10,6 +11,7 @@ from ddpnb.analysis import board as boards
 from ddpnb.analysis.norms import gradient_norms
 from ddpnb.model.calls import CallState
 from ddpnb.model.recording import Recording
+from ddpnb.model.startup import StartupState
 from ddpnb.panels.actions import Actions
 from ddpnb.panels.live import Live, Picture
 from ddpnb.panels.memory import Memory
@@ -22,6 +24,7 @@ from ddpnb.widgets.parts import Board, Card, Stacks, Variables
 from ddpnb.widgets.timeline import Timeline
 from ddpnb.world import World
 
+_SCRIPTS = 200  # that are offered
 _LOOKED_AT = ("held", "waiting", "blocked elsewhere")
 
 
@@ -35,6 +38,7 @@ class Dashboard(Panel):
         self.world = world
         self._work = Work(self._refresh_controls)
         self.actions = Actions(world, self._work, self._look)
+        self._drawing = threading.RLock()
         self._memory = Memory()
         self._picture: Picture | None = None
         self._said_of: object = None  # the verdict that is shown
@@ -88,7 +92,8 @@ class Dashboard(Panel):
         verdict = run.verdict if run is not None else None
         self._memory.take(recording)
         self.board.live = not self.world.closed
-        self.board.show_recording(recording, verdict)
+        replaced = any(not in_run for _, in_run in self.world.processes.values())
+        self.board.show_recording(recording, None if replaced else verdict)
         if picture.fresh:
             self.timeline.show(recording, verdict)
             self.card.show_diagnosis(None)
@@ -128,51 +133,49 @@ class Dashboard(Panel):
         self._stood = stands
 
     def _refresh_controls(self) -> None:
-        size, closed = self.world.size, self.world.closed
-        busy = self._work.busy
+        """What can be done, and what came of the last thing; called from the thread that looks, and from those that work."""
+        with self._drawing:
+            starting = None if self.world.closed else self.world.startup
+            state = starting.state if starting is not None else None
+            head = self._head(state)
+            words = f"world of {head.description}: {head.outcome}{', ' + head.detail if head.detail else ''}"
+            self.head.show(controls.head(head), "\n".join(one for one in (words, head.said) if one))
+            size, open_ = self.world.size, head.alive
+            free = open_ and not head.in_run and not head.busy
+            scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
+            self.runs.show(controls.runs(_stories(), scripts, enabled=free, going=head.in_run))
+            self.hold.show(controls.hold(size, [str(one) for one in self.actions.holds], enabled=open_))
+            armed = [(str(one), "") for one in self.actions.injections]
+            self.faults.show(faults.faults(self.actions.kind, size, armed, enabled=open_))
+            notes = starting.notes() if starting is not None else ()
+            stepping = "making a step of start-up" in head.busy
+            self.startup.show(
+                startup.startup(state, size, notes, busy=stepping, enabled=open_), str(starting) if starting else ""
+            )
+
+    def _head(self, state: StartupState | None) -> controls.Head:
+        run, closed = self.world.last_run, self.world.closed
+        ranks = range(self.world.size)
+        starting = state is not None and any(state.running_of(rank) for rank in ranks)
+        in_run = not closed and run is not None and any(run.is_in(rank) for rank in ranks)
         tiles = boards.tiles(self._picture.recording) if self._picture is not None else ()
-        state = self.world.startup.state if self.world.startup is not None and not closed else None
-        starting = state is not None and any(state.running_of(rank) for rank in range(size))
-        run = self.world.last_run
+        held = in_run and any(one.state == "held" for one in tiles)
+        outcome = run.outcome if run is not None else "idle"
+        for name, so in (("held", held), ("starting", starting), ("closed", closed)):
+            outcome = name if so else outcome
         verdict = run.verdict if run is not None else None
-        going = not closed and any(one.state not in ("idle", "ended") for one in tiles)
-        held = any(one.state == "held" for one in tiles)
-        outcome = (
-            "closed"
-            if closed
-            else "starting"
-            if starting
-            else "held"
-            if held
-            else run.outcome
-            if run is not None
-            else "idle"
-        )
-        detail = (
-            f"known after {verdict.timing['diagnosis_s']:.1f} s" if verdict is not None and outcome == "hang" else ""
-        )
-        head = controls.Head(
-            "world",
-            self.world.plan.description,
-            outcome,
-            detail,
-            not closed,
-            going or starting,
-            held,
-            busy,
-            self._work.said,
-            self._work.bad,
-        )
-        words = f"world of {self.world.plan.description}: {outcome}{', ' + detail if detail else ''}"
-        self.head.show(controls.head(head), words)
-        free = not closed and not going and not starting and not busy
-        self.runs.show(controls.runs(_stories(), sorted(glob.glob("*.py"))[:200], enabled=free, going=going))
-        self.hold.show(controls.hold(size, [str(one) for one in self.actions.holds], enabled=not closed))
-        armed = [(str(one), "") for one in self.actions.injections]
-        self.faults.show(faults.faults(self.actions.kind, size, armed, enabled=not closed))
-        notes = self.world.startup.notes() if state is not None and self.world.startup is not None else ()
-        self.startup.show(
-            startup.startup(state, size, notes, busy="making a step of start-up" in busy, enabled=not closed)
+        known = verdict.timing.get("diagnosis_s") if verdict is not None and outcome == "hang" else None
+        return controls.Head(
+            title="world",
+            description=self.world.plan.description,
+            outcome=outcome,
+            detail=f"known after {known:.1f} s" if known is not None else "",
+            alive=not closed,
+            in_run=in_run or starting,
+            held=held,
+            busy=self._work.busy,
+            said=self._work.said,
+            bad=self._work.bad,
         )
 
     # -- what somebody does
@@ -185,7 +188,7 @@ class Dashboard(Panel):
         elif action == "kind":
             self.actions.kind = values.get("kind", "")
             self._refresh_controls()
-        elif action == "rank" and values.get("rank", "").isdigit():
+        elif action == "rank" and values.get("rank", "").isdecimal():
             self._choose(int(values["rank"]))
         elif action == "select":
             self._select(values)
@@ -208,7 +211,7 @@ class Dashboard(Panel):
 
     def _ask(self) -> None:
         """Ask the ranks for their stacks and variables."""
-        self._work.start("asking the ranks", self._asked)
+        self._work.start("asking the ranks", self._asked, quiet=True)
 
     def _asked(self) -> None:
         run = self.world.last_run
@@ -226,7 +229,7 @@ class Dashboard(Panel):
     def _select(self, values: Mapping[str, str]) -> None:
         """A call was chosen in the time line: where it was made."""
         rank, number = values.get("rank", ""), values.get("number", "")
-        if rank.isdigit() and number.isdigit():
+        if rank.isdecimal() and number.isdecimal():
             reader = self.world.observer().reader(int(rank)) if int(rank) < self.world.size else None
             calls = reader.these([int(number)]) if reader is not None else ()
             self.detail.show(board.call(int(rank), calls[0] if calls else None))
@@ -267,7 +270,10 @@ class Dashboard(Panel):
         run = self.world.last_run
         if run is not None:
             outputs = {rank: cells.Output(cells.as_seen(run.log(rank)[-20_000:])) for rank in range(self.world.size)}
-            self.output.show(cells.html(cells.fold(outputs)) or '<p class="faint">Nothing was written.</p>')
+            blocks = cells.fold(outputs)
+            self.output.show(
+                cells.html(blocks) if blocks else '<p class="faint">Nothing was written.</p>', cells.text(blocks)
+            )
 
 
 def _stories() -> list[tuple[str, str]]:

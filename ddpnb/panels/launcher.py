@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 
 from ddpnb.errors import DdpnbError
+from ddpnb.panels import asked
 from ddpnb.panels.dashboard import Dashboard
 from ddpnb.panels.panel import Panel
 from ddpnb.render import controls
@@ -28,6 +29,7 @@ class Launcher(Panel):
 
     def __init__(self, name: str = "world") -> None:
         self.world: World | None = None
+        self.dashboard: Dashboard | None = None
         self._name = name
         self._going: threading.Thread | None = None
         self._cancelled = False
@@ -40,35 +42,45 @@ class Launcher(Panel):
         self._form.show(controls.launcher(most, _BACKENDS, busy=busy, said=said), busy or said or "no ranks yet")
 
     def _act(self, action: str, values: Mapping[str, str]) -> None:
-        if action == "cancel":
+        going = self._going is not None and self._going.is_alive()
+        if action == "cancel" and going:
             self._cancelled = True
             self._show("stopping as soon as the ranks are there")
-        elif action == "launch" and (self._going is None or not self._going.is_alive()):
+        elif action == "launch" and not going:
             self._cancelled = False
             self._going = threading.Thread(target=self._launch, args=(values,), name="ddpnb launch", daemon=True)
             self._going.start()
 
     def _launch(self, values: Mapping[str, str]) -> None:
-        n = int(values["n"]) if values.get("n", "").isdigit() else 4
-        began = time.monotonic()
         ended = threading.Event()
-        threading.Thread(target=self._tell, args=(n, began, ended), name="ddpnb progress", daemon=True).start()
+        world, said = None, ""
         try:
-            world = launch(n, backend=values.get("backend") or None, fence=values.get("fence") or "raise", quiet=True)
+            n = asked.whole(values, "n") or 4
+            telling = threading.Thread(target=self._tell, args=(n, ended), name="ddpnb progress", daemon=True)
+            telling.start()
+            try:
+                backend, fence = values.get("backend") or None, values.get("fence") or "raise"
+                world = launch(n, backend=backend, fence=fence, quiet=True)
+            finally:
+                ended.set()
+                telling.join()  # what is shown next must be the last word
         except DdpnbError as error:
-            ended.set()
-            self._show(said=str(error))
-            return
-        ended.set()
-        if self._cancelled:
+            said = str(error)
+        except Exception as error:  # the panel is expendable: what failed is said, and one may try again
+            said = f"the launch failed: {type(error).__name__}: {error}"
+        if world is not None and self._cancelled:
             world.close()
-            self._show(said="The launch was cancelled; nothing is left running.")
+            world, said = None, "The launch was cancelled; nothing is left running."
+        if world is None:
+            self._show(said=said)
             return
         self.world = world
         _name(self._name, world)
-        self.box.children = (Dashboard(world).box,)
+        self.dashboard = Dashboard(world)
+        self.box.children = self.dashboard.box.children
 
-    def _tell(self, n: int, began: float, ended: threading.Event) -> None:
+    def _tell(self, n: int, ended: threading.Event) -> None:
+        began = time.monotonic()
         while not ended.wait(0.25):
             if not self._cancelled:
                 self._show(f"starting {n} ranks: {time.monotonic() - began:.0f} s")

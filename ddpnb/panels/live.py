@@ -16,7 +16,7 @@ from typing import Protocol
 
 from ddpnb.model.blackbox import News, Status
 from ddpnb.model.calls import Call
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Stack
 from ddpnb.run import Run
 from ddpnb.watch import Observer
@@ -37,6 +37,8 @@ class Source(Protocol):
     def last_run(self) -> Run | None: ...
     @property
     def closed(self) -> bool: ...
+    @property
+    def processes(self) -> dict[int, tuple[int, bool]]: ...
     def observer(self) -> Observer: ...
 
 
@@ -55,6 +57,7 @@ class _Look:
 
     def __init__(self, source: Source) -> None:
         self.run = source.last_run
+        self.processes = source.processes
         self._size = source.size
         self._observer = source.observer()
         self._news: dict[int, News] = {}
@@ -81,11 +84,14 @@ class _Look:
         if now - self._changed >= _STILL_S:
             self._ask(running)
         recording = self._observer.record(ask=False, history=_HISTORY, follow=False)
-        ranks = {
-            rank: replace(one, stacks=self._stacks[rank][1]) if rank in running and self._still(rank) else one
-            for rank, one in recording.ranks.items()
-        }
+        ranks = {rank: self._known(one) for rank, one in recording.ranks.items()}
         return Picture(replace(recording, ranks=ranks), self.run, self._calls(), fresh)
+
+    def _known(self, one: RankRecord) -> RankRecord:
+        """A rank with the stacks that it told; one that was replaced since without what its number did before."""
+        if self.run is not None and not self.processes[one.rank][1]:
+            return RankRecord(one.rank, one.pid, device=one.device)
+        return replace(one, stacks=self._stacks[one.rank][1]) if one.ending is None and self._still(one.rank) else one
 
     def _still(self, rank: int) -> bool:
         return rank in self._stacks and self._stacks[rank][0] == self._statuses[rank]
@@ -146,9 +152,10 @@ class Live:
             now, hurried = time.monotonic(), self._look_now.is_set()
             self._look_now.clear()
             with contextlib.suppress(OSError, KeyError, RuntimeError):  # the world may be closing, a rank be replaced
-                fresh = look is None or self._source.last_run is not look.run
-                if look is None or fresh:
-                    look = _Look(self._source)
+                if look is None or self._source.last_run is not look.run or self._source.processes != look.processes:
+                    look, fresh = _Look(self._source), look is None or self._source.last_run is not look.run
+                else:
+                    fresh = False
                 picture = look.new(fresh=fresh, hurried=hurried)
                 if picture is not None:
                     self._show(picture)

@@ -29,19 +29,21 @@ class Work:
         with self._lock:
             return tuple(self._going)
 
-    def start(self, what: str, work: Callable[[], Any], *, again: bool = False) -> None:
+    def start(self, what: str, work: Callable[[], Any], *, again: bool = False, quiet: bool = False) -> None:
         """Do this in a thread of its own; a text that it returns is said.
 
         Args:
             what: in words, shown while it lasts.
             work: may raise; errors of ours are said as they are.
+            quiet: nobody has asked for it: what was said stays.
             again: do it even if the same goes on already. Otherwise a second click does nothing.
         """
         with self._lock:
             if what in self._going and not again:
                 return
             self._going[what] = self._going.get(what, 0) + 1
-        self.said, self.bad = "", False
+        if not quiet:
+            self.said, self.bad = "", False
         threading.Thread(target=self._do, args=(what, work), name=f"ddpnb {what}", daemon=True).start()
         self._changed()
 

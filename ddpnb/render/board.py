@@ -26,6 +26,7 @@ _LOOKS = {
     "unknown": ("why", "faint"),
 }
 _MANY = 16  # tiles from which on they are small
+_PATH = 50  # characters of a path
 
 
 def board(tiles: Sequence[Tile], host: Mapping[str, object] | None = None, chosen: int | None = None) -> str:
@@ -45,14 +46,14 @@ def board(tiles: Sequence[Tile], host: Mapping[str, object] | None = None, chose
 
 def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: bool) -> str:
     image, role = _LOOKS.get(one.state, _LOOKS["unknown"])
-    word = one.state
-    if one.state == "ended" and not one.well:
-        image, role, word = "gone", "error", "failed"
+    word = word_of(one)
+    if word == "failed":
+        image, role = "gone", "error"
     if one.finding:
         image, role = "stop" if image in ("wait", "done", "compute") else image, "error"
     name = phrases.ranks(one.ranks)
     many = len(one.ranks) > 1
-    where = f"{markup.text(f'{relative(one.site.file)}:{one.site.line}', 60)}" if one.site != NO_SITE else ""
+    where = f"{markup.text(_end(relative(one.site.file)))}:{one.site.line}" if one.site != NO_SITE else ""
     step = f"step {one.steps}" if one.steps else ""
     place = " · ".join(part for part in (where, step) if part)
     aside = " · ".join(
@@ -64,6 +65,7 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
         )
         if part
     )
+    doing = markup.text(one.doing, 80)
     since = f" · {markup.age(one.since_s)}" if one.since_s is not None else ""
     missing = f" · for {phrases.ranks(one.missing)}" if one.missing else ""
     code = f" · {markup.text(one.finding)}" if one.finding else ""
@@ -72,10 +74,20 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
         f"<button{told}>"
         f'<span class="top"><span>{markup.text(name)}</span><span class="faint">{markup.text(aside)}</span></span>'
         f'<span class="state {role}">{markup.icon(image)} {markup.text(word)}{code}</span>'
-        f'<span class="line" title="{markup.text(one.doing, 300)}">{markup.text(one.doing, 80)}{since}</span>'
+        f'<span class="line" title="{markup.text(one.doing, 300)}">{doing}{since}</span>'
         f'<span class="line place mono faint">{place}{markup.text(missing)}</span>'
         f"{_meters(one, host)}</button>"
     )
+
+
+def word_of(one: Tile) -> str:
+    """The state in a word."""
+    return "failed" if one.state == "ended" and not one.well else one.state
+
+
+def _end(path: str) -> str:
+    """The end of a path says more than its beginning."""
+    return path if len(path) <= _PATH else f"…{path[-_PATH:]}"
 
 
 def attributes_of(one: Tile, name: str, chosen: int | None, *, first: bool) -> str:
@@ -90,7 +102,7 @@ def attributes_of(one: Tile, name: str, chosen: int | None, *, first: bool) -> s
             "data-bad": True if one.finding else None,
             "tabindex": "0" if first else "-1",
             "aria-pressed": "true" if chosen in one.ranks else "false",
-            "aria-label": f"{name}: {one.state} {one.doing}" + (f", {one.finding}" if one.finding else ""),
+            "aria-label": f"{name}: {word_of(one)} {one.doing[:300]}" + (f", {one.finding}" if one.finding else ""),
         }
     )
 
@@ -102,22 +114,26 @@ def _meters(one: Tile, host: Mapping[str, object]) -> str:
     total, cores = host.get("memory_total"), host.get("cores")
     if process.memory:
         share = process.memory / total if isinstance(total, int) and total else 0.0
-        parts.append(_meter("memory", markup.amount(process.memory), share))
+        parts.append(_meter("memory of the process", markup.amount(process.memory), share))
     if process.cores is not None:
         share = process.cores / cores if isinstance(cores, (int, float)) and cores else process.cores
-        parts.append(_meter("CPU", f"{process.cores:.1f} cores", share))
+        parts.append(_meter("busy", f"{process.cores:.1f} cores", share))
     if process.device_total:
         parts.append(
-            _meter("GPU memory", markup.amount(process.device_memory), process.device_memory / process.device_total)
+            _meter(
+                "memory of its GPU, all processes",
+                f"GPU {markup.amount(process.device_memory)}",
+                process.device_memory / process.device_total,
+            )
         )
     if process.device_busy is not None:
-        parts.append(_meter("GPU", f"{process.device_busy:.0%}", process.device_busy))
+        parts.append(_meter("busy part of its GPU", f"GPU {process.device_busy:.0%}", process.device_busy))
     return f'<span class="meters faint">{"".join(parts)}</span>' if parts else ""
 
 
 def _meter(name: str, value: str, share: float) -> str:
     width = round(100 * min(1.0, max(0.0, share)))
-    return f'<span>{name} {value}<span class="meter"><i style="width:{width}%"></i></span></span>'
+    return f'<span title="{name}"><span class="unseen">{name}: </span>{value}<span class="meter"><i style="width:{width}%"></i></span></span>'
 
 
 def detail(recording: Recording, rank: int | None) -> str:
@@ -126,7 +142,7 @@ def detail(recording: Recording, rank: int | None) -> str:
     if record is None:
         return ""
     rows = "".join(
-        f'<tr><td class="wide">{markup.text(one.title)}</td><td>{markup.text(one.group)}</td><td>{markup.text(one.signature, 120)}</td>'
+        f'<tr><td class="wide">{markup.text(one.title, 80)}</td><td>{markup.text(one.group, 80)}</td><td>{markup.text(one.signature, 120)}</td>'
         f"<td>{one.state.name.lower()}</td><td>{markup.place(one.site)} {markup.text(one.site.function, 40)}</td></tr>"
         for one in reversed(record.calls[-6:])
     )
@@ -147,7 +163,7 @@ def call(rank: int, one: Call | None) -> str:
         return f'<h3>Rank {rank}</h3><p class="faint">This call is older than what is kept.</p>'
     took = f", took {markup.span((one.done_ns - one.entered_ns) * 1e-9)}" if one.done_ns > one.entered_ns else ""
     return (
-        f"<h3>Rank {rank}: {markup.text(one.title)}</h3><p><code>{markup.text(one.signature, 300)}</code> in {markup.text(one.group)}, "
+        f"<h3>Rank {rank}: {markup.text(one.title, 80)}</h3><p><code>{markup.text(one.signature, 300)}</code> in {markup.text(one.group, 80)}, "
         f"{one.state.name.lower()}{took}, from {markup.place(one.site)} in <code>{markup.text(one.site.function, 80)}</code>.</p>"
     )
 
@@ -157,10 +173,10 @@ def text(tiles: Sequence[Tile]) -> str:
     rows = [["ranks", "state", "doing", "since", "step", "where", "finding"]]
     for one in tiles:
         since = markup.span(one.since_s) if one.since_s is not None else ""
-        where = f"{one.site}" if one.site != NO_SITE else ""
-        state = "failed" if one.state == "ended" and not one.well else one.state
+        where = f"{_end(relative(one.site.file))}:{one.site.line}" if one.site != NO_SITE else ""
         name = phrases.ranks(one.ranks).partition(" ")[2]
-        rows.append([name, state, one.doing[:60], since, str(one.steps or ""), relative(where), one.finding])
+        row = [name, word_of(one), one.doing[:60], since, str(one.steps or ""), where, one.finding]
+        rows.append([" ".join(cell.split()) for cell in row])
     return printable(table(rows)) if tiles else "no rank is known."
 
 

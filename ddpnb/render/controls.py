@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.render import markup
@@ -45,7 +44,7 @@ def head(one: Head) -> str:
     """Title, outcome, and the buttons that one wants at once."""
     image, role, words = _OUTCOMES.get(one.outcome, ("why", "faint", one.outcome))
     detail = f", {one.detail}" if one.detail else ""
-    state = f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {escape(words)}{markup.text(detail)}</span>'
+    state = f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {markup.text(words)}{markup.text(detail)}</span>'
     buttons = _buttons(one) if one.alive else ""
     busy = (
         f'<div class="row" style="margin-top:8px"><progress aria-label="at work"></progress><span>{markup.text(", ".join(one.busy))} …</span></div>'
@@ -136,7 +135,7 @@ def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled
     listed = "".join(f"<option{markup.attributes({'value': path})}></option>" for path in scripts)
     script = (
         '<form class="row" data-action="run">'
-        f'<label>script<input name="script" list="ddpnb-scripts" placeholder="train.py" size="24"></label><datalist id="ddpnb-scripts">{listed}</datalist>'
+        f'<label>script<input aria-label="script" name="script" list="ddpnb-scripts" placeholder="train.py" size="24"></label><datalist id="ddpnb-scripts">{listed}</datalist>'
         + markup.field("arguments", "arguments", hint="--steps 20", size=24)
         + markup.button("run", "run", image="go", enabled=enabled)
         + "</form>"
@@ -192,9 +191,7 @@ def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
 
 def picture(drawn: bytes, words: str, *, save: bool = True) -> str:
     """A figure as it is, with buttons to save it; ``drawn``: PNG."""
-    shown = (
-        f'<img alt="{escape(words)}" style="max-width:100%" src="data:image/png;base64,{b64encode(drawn).decode()}">'
-    )
+    shown = f'<img alt="{markup.text(words)}" style="max-width:100%" src="data:image/png;base64,{b64encode(drawn).decode()}">'
     buttons = (
         f'<div class="row">{markup.button("save PNG", "save PNG")}{markup.button("save SVG", "save SVG")}</div>'
         if save

@@ -56,7 +56,7 @@ def _kinds(chosen: Kind) -> str:
             if one.place == place
         )
         groups += f'<optgroup label="{escape(words)}">{options}</optgroup>'
-    return f'<label>fault<select name="kind" data-change="kind">{groups}</select></label>'
+    return f'<label>fault<select aria-label="fault" name="kind" data-change="kind">{groups}</select></label>'
 
 
 def _fields(kind: Kind) -> str:

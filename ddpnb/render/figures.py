@@ -5,6 +5,7 @@ They are made of matplotlib's objects alone: nothing is shown, and no state of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from matplotlib import rc_context
@@ -15,8 +16,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from ddpnb.analysis.columns import Shown
 from ddpnb.analysis.lanes import Lane, Lanes, Span
-from ddpnb.render.palette import _BUSY as BUSY
-from ddpnb.render.palette import COLOURS
+from ddpnb.render.palette import BUSY, COLOURS
 from ddpnb.render.text import printable
 
 _LIGHT = 0
@@ -81,7 +81,7 @@ def _lane(axes: Axes, at: int, row: Lane, spans: list[Span], now: float, zero: f
     mark = row.mark
     if mark is not None:
         wrong = next((span for span in spans if span.number == mark.number), None) if mark.kind == "mismatch" else None
-        begin, end = (wrong.begin, wrong.end) if wrong is not None else (max(row.since, until), now)
+        begin, end = (wrong.begin, wrong.end) if wrong is not None else (_absent(row), now)
         if mark.kind == "absent" or wrong is not None:
             style = "--" if mark.kind == "absent" else "-"
             axes.add_patch(
@@ -95,7 +95,7 @@ def _words(axes: Axes, at: int, row: Lane, spans: list[Span], zero: float, width
     if row.mark is not None:
         text, colour = row.mark.words, _ERROR
         wrong = [span.begin for span in spans if span.number == row.mark.number]
-        begin = wrong[0] if wrong else max(row.since, min(row.until, zero))
+        begin = wrong[0] if wrong else _absent(row)
     elif row.doing and (open_ or row.until <= zero):
         text, colour, begin = row.doing, _INK, row.until if row.until <= zero else open_[-1].begin
     else:
@@ -106,6 +106,11 @@ def _words(axes: Axes, at: int, row: Lane, spans: list[Span], zero: float, width
         begin - zero + (-0.006 if late else 0.006) * width, at, printable(text).replace("$", r"\$"), color=colour,
         va="center", ha="right" if late else "left", fontsize=7.5, fontweight="bold", bbox=plate, zorder=5, clip_on=True,
     )  # fmt: skip
+
+
+def _absent(row: Lane) -> float:
+    """Since when: since it ceased to do anything, or since the first waits for it."""
+    return row.until if math.isfinite(row.until) else row.since
 
 
 def _between(spans: Iterable[Span], begin: float, end: float) -> list[tuple[float, float]]:

@@ -6,14 +6,14 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 # Okabe and Ito's; beyond eight ranks they come again, and the words at the end of a line tell
 _RANKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8a8a00", "#555555")
 _DASHES = ("-", "--", ":", "-.")
 _NAMED = 16
-_MIB = 1 << 20
+_SIZE = 8  # of all letters
+_MB = 1_000_000  # as the board counts
 
 
 def memory(rows: Sequence[tuple[float, Mapping[int, int], Mapping[int, int]]]) -> Figure:
@@ -27,7 +27,7 @@ def memory(rows: Sequence[tuple[float, Mapping[int, int], Mapping[int, int]]]) -
     panels = [("memory of the process, MB", host), *([("memory of its GPU, MB", device)] if device else [])]
     figure = _figure(len(panels))
     for axes, (title, lines) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
-        _draw(axes, {rank: [(at, count / _MIB) for at, count in line] for rank, line in lines.items()}, "s", title)
+        _draw(axes, {rank: [(at, count / _MB) for at, count in line] for rank, line in lines.items()}, "s", title)
         axes.set_ylim(bottom=0)
     return figure
 
@@ -50,14 +50,14 @@ def png(figure: Figure) -> bytes:
 
 def drawn(figure: Figure, kind: str) -> bytes:
     """The figure as a file: ``png`` or ``svg``."""
-    with io.BytesIO() as file, rc_context({"svg.hashsalt": "ddpnb"}):
+    with io.BytesIO() as file:
         figure.savefig(file, format=kind, dpi=110)
         return file.getvalue()
 
 
 def _figure(panels: int) -> Figure:
-    with rc_context({"font.size": 8}):
-        return Figure(figsize=(8, 2.4 * panels), layout="constrained")
+    # Not by rc_context: it is drawn in a thread, and what somebody sets meanwhile would be undone at its end.
+    return Figure(figsize=(8, 2.4 * panels), layout="constrained")
 
 
 def _by_rank(rows: Sequence[tuple[float, Mapping[int, int]]]) -> dict[int, list[tuple[float, int]]]:
@@ -69,6 +69,7 @@ def _by_rank(rows: Sequence[tuple[float, Mapping[int, int]]]) -> dict[int, list[
 
 
 def _draw(axes: Any, lines: Mapping[int, Sequence[tuple[float, float]]], across: str, up: str) -> None:
+    lines = {rank: line for rank, line in lines.items() if line}
     for place, (rank, line) in enumerate(lines.items()):
         style = _DASHES[place // len(_RANKS) % len(_DASHES)]
         name = f"rank {rank}" if place < _NAMED else None
@@ -76,11 +77,12 @@ def _draw(axes: Any, lines: Mapping[int, Sequence[tuple[float, float]]], across:
         axes.plot(
             *zip(*line, strict=True), style, color=_RANKS[place % len(_RANKS)], lw=1.3, marker=marker, ms=3, label=name
         )
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
+    axes.set_xlabel(across, size=_SIZE)
+    axes.set_ylabel(up, size=_SIZE)
+    axes.tick_params(labelsize=_SIZE)
     axes.grid(visible=True, lw=0.4, alpha=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     if lines:
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=_SIZE)
     else:
-        axes.text(0.5, 0.5, "nothing was seen", transform=axes.transAxes, ha="center")
+        axes.text(0.5, 0.5, "nothing was seen", transform=axes.transAxes, ha="center", size=_SIZE)

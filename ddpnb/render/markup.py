@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from html import escape
 from urllib.parse import quote
@@ -31,6 +32,11 @@ _SHAPES = {
 }
 
 
+_NO_FILE = re.compile(r"<|cell\d+\.py$")  # of a prompt, or a cell of a world
+_PATH = 1000  # characters of a working directory that may be left out
+_LONGEST = 200  # characters of a file's name
+
+
 def icon(name: str, *, turning: bool = False) -> str:
     kind = "icon turning" if turning else "icon"
     return f'<svg class="{kind}" viewBox="0 0 12 12" aria-hidden="true"><path fill-rule="evenodd" d="{_SHAPES[name]}"/></svg>'
@@ -38,7 +44,10 @@ def icon(name: str, *, turning: bool = False) -> str:
 
 def text(value: object, longest: int = 0) -> str:
     """A text from anywhere: escaped, without control characters, paths from the working directory."""
-    shown = relative(printable(str(value)))
+    shown = str(value)
+    if longest:
+        shown = shown[: longest + _PATH]  # a megabyte costs no more than what is shown of it
+    shown = relative(printable(shown))
     if longest and len(shown) > longest:
         shown = shown[:longest] + "…"
     return escape(shown)
@@ -49,7 +58,7 @@ def attributes(values: dict[str, object]) -> str:
     parts = (
         f" {name}" if value is True else f' {name}="{escape(printable(str(value)))}"'
         for name, value in values.items()
-        if value not in (None, False)
+        if value is not None and value is not False  # 0 is a value: that of rank 0
     )
     return "".join(parts)
 
@@ -75,19 +84,26 @@ def button(
             **{f"data-{name}": value for name, value in values.items()},
         }
     )
-    return f"<button{given}>{icon(image) if image else ''}{escape(label)}</button>"
+    return f"<button{given}>{icon(image) if image else ''}{text(label)}</button>"
 
 
 def field(label: str, name: str, value: object = "", *, size: int = 10, hint: str = "") -> str:
     """A labelled field of a form, for text."""
-    given = attributes({"name": name, "value": value, "size": size, "placeholder": hint or None})
-    return f"<label>{escape(label)}<input{given}></label>"
+    given = attributes({"aria-label": label, "name": name, "value": value, "size": size, "placeholder": hint or None})
+    return f"<label>{text(label)}<input{given}></label>"
 
 
 def number(label: str, name: str, value: object = "", *, least: int | None = None, hint: str = "") -> str:
     """A labelled field of a form, for a number; a whole one if there is a least."""
-    given = {"type": "number", "name": name, "value": value, "min": least, "step": "any" if least is None else None}
-    return f"<label>{escape(label)}<input{attributes({**given, 'placeholder': hint or None})}></label>"
+    given = {
+        "aria-label": label,
+        "type": "number",
+        "name": name,
+        "value": value,
+        "min": least,
+        "step": "any" if least is None else None,
+    }
+    return f"<label>{text(label)}<input{attributes({**given, 'placeholder': hint or None})}></label>"
 
 
 def choice(label: str, name: str, options: Iterable[tuple[str, str]], chosen: str = "", *, change: str = "") -> str:
@@ -96,7 +112,7 @@ def choice(label: str, name: str, options: Iterable[tuple[str, str]], chosen: st
         f"<option{attributes({'value': value, 'selected': value == chosen})}>{text(told)}</option>"
         for value, told in options
     )
-    return f"<label>{escape(label)}<select{attributes({'name': name, 'data-change': change or None})}>{shown}</select></label>"
+    return f"<label>{text(label)}<select{attributes({'aria-label': label, 'name': name, 'data-change': change or None})}>{shown}</select></label>"
 
 
 def rank_boxes(size: int, *, legend: str = "on ranks", chosen: Iterable[int] = ()) -> str:
@@ -109,16 +125,16 @@ def rank_boxes(size: int, *, legend: str = "on ranks", chosen: Iterable[int] = (
         f'<label class="beside"><input{attributes({"type": "checkbox", "name": "ranks", "value": rank, "checked": rank in ticked})}>{rank}</label>'
         for rank in range(size)
     )
-    return f"<fieldset><legend>{escape(legend)}</legend>{boxes}</fieldset>"
+    return f"<fieldset><legend>{text(legend)}</legend>{boxes}</fieldset>"
 
 
 def place(site: Site) -> str:
     """Where in the code. JupyterLab opens a relative link in its editor; files outside its tree stay text."""
     if site == NO_SITE:
         return ""
-    shown = relative(site.file)
-    label = f"<code>{text(shown)}:{site.line}</code>"
-    if os.path.isabs(shown) or shown.startswith(("<", "cell")):
+    shown = relative(site.file[: _LONGEST + _PATH])
+    label = f"<code>{text(shown, _LONGEST)}:{site.line}</code>"
+    if os.path.isabs(shown) or _NO_FILE.match(shown) or len(shown) > _LONGEST:
         return label
     return f'<a href="{escape(quote(shown, errors="replace"))}#line={site.line}" target="_blank" rel="noopener">{label}</a>'
 

@@ -1,4 +1,4 @@
-"""Colours: Okabe and Ito's, safe for colour-blind readers, with darker shades for text on white.
+"""Colours: Okabe and Ito's, safe for colour-blind readers, in shades that text can have on JupyterLab's surfaces.
 
 Never colour alone: a symbol or a word always says the same.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 # role: (light theme, dark theme)
 COLOURS = {
-    "error": ("#b34700", "#ff8a4c"),
-    "warning": ("#8a5a00", "#E69F00"),
-    "note": ("#0072B2", "#56B4E9"),
+    "error": ("#b34700", "#ff945c"),
+    "warning": ("#8a5a00", "#eaa50a"),
+    "note": ("#006fae", "#60baee"),
     "ok": ("#00745a", "#2ec79b"),
 }
 
@@ -20,8 +20,8 @@ _SURFACES = {
     "raised": ("--jp-layout-color2", "#f3f5f7", "#1c2127"),
     "line": ("--jp-border-color1", "#c9d0d7", "#3a424b"),
 }
-_FAINT = ("#57606a", "#a2acb7")  # of JupyterLab's own greys none has contrast enough in both themes
-_BUSY = ("#56B4E9", "#56B4E9")  # computing: drawn, never written
+_FAINT = ("#57606a", "#a8b2bd")  # of JupyterLab's own greys none has contrast enough in both themes
+BUSY = ("#56B4E9", "#56B4E9")  # computing: drawn, never written
 
 
 def css() -> str:
@@ -30,7 +30,7 @@ def css() -> str:
         ";".join(
             [f"--ddpnb-{name}:var({of},{shades[shade]})" for name, (of, *shades) in _SURFACES.items()]
             + [f"--ddpnb-{role}:{shades[shade]}" for role, shades in COLOURS.items()]
-            + [f"--ddpnb-faint:{_FAINT[shade]}", f"--ddpnb-busy:{_BUSY[shade]}"]
+            + [f"--ddpnb-faint:{_FAINT[shade]}", f"--ddpnb-busy:{BUSY[shade]}"]
         )
         for shade in (0, 1)
     )

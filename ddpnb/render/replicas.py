@@ -33,7 +33,14 @@ def replicas(
     how = "byte by byte, now" if exact else "by the last samples of the run"
     if not differences:
         return f'<p class="ok">{markup.icon("done")} The replicas are the same: {compared} tensors, {how}.</p>{said}'
-    ranks = sorted({rank for _, sides, _, _ in differences for side in sides for rank in side})[:_RANKS]
+    # The smallest side first: where there are many ranks, those that are odd must be among the shown.
+    known = dict.fromkeys(rank for _, sides, _, _ in differences for side in reversed(sides) for rank in side)
+    ranks = sorted(list(known)[:_RANKS])
+    notes = [
+        *notes,
+        *([f"shown are {_RANKS} of {len(known)} ranks, the odd ones first"] if len(known) > _RANKS else []),
+    ]
+    said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
     head = "".join(f'<th scope="col">{rank}</th>' for rank in ranks)
     rows = "".join(_row(*one, ranks) for one in differences[:_ROWS])
     more = f'<p class="faint">and {len(differences) - _ROWS} more tensors</p>' if len(differences) > _ROWS else ""

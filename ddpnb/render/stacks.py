@@ -9,6 +9,7 @@ from ddpnb.analysis.merging import Branch
 from ddpnb.render import markup
 from ddpnb.render.text import printable, relative
 
+_LONGEST = 200  # characters of a file's name
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them
 
 
@@ -31,8 +32,16 @@ def _branch(one: Branch, above: tuple[int, ...] | None, culprits: Collection[int
     while len(chain[-1].calls) == 1 and chain[-1].calls[0].ranks == one.ranks:
         chain.append(chain[-1].calls[0])
     shown, left = _of_interest(chain)
-    bad = " bad" if set(one.ranks) <= set(culprits) else ""
-    who = f'<span class="who{bad}">{markup.text(phrases.ranks(one.ranks))}</span>' if one.ranks != above else ""
+    bad = set(one.ranks) <= set(culprits)
+    word = f"{markup.icon('stop')} culprit: " if bad else ""
+    who = (
+        f'<span class="who{" bad" if bad else ""}">{word}{phrases.ranks(one.ranks)}</span>'
+        if one.ranks != above
+        else ""
+    )
+    if left[0] < 0:
+        lines.append(f'<div class="faint">{who}… {left[1]} frames of libraries</div>')
+        who = ""
     for number, frame in enumerate(shown):
         site = markup.place(frame.frame.site) if frame.frame.user else f"<code>{markup.text(_short(frame))}</code>"
         kind = "" if frame.frame.user else ' class="faint"'
@@ -55,7 +64,7 @@ def _of_interest(chain: list[Branch]) -> tuple[list[Branch], tuple[int, int]]:
 
 
 def _short(one: Branch) -> str:
-    return f"{'/'.join(one.frame.file.split('/')[-2:])}:{one.frame.line}"
+    return f"{'/'.join(one.frame.file[-_LONGEST:].split('/')[-2:])}:{one.frame.line}"
 
 
 def text(tree: Sequence[Branch]) -> str:
@@ -65,8 +74,8 @@ def text(tree: Sequence[Branch]) -> str:
     def walk(branches: Sequence[Branch], depth: int, above: tuple[int, ...] | None) -> None:
         for one in branches:
             who = f"[{phrases.ranks(one.ranks)}] " if one.ranks != above else ""
-            where = f"{relative(one.frame.file)}:{one.frame.line}" if one.frame.user else _short(one)
-            lines.append(f"{'  ' * depth}{who}{one.frame.function}  {where}")
+            where = f"{relative(one.frame.file)[-_LONGEST:]}:{one.frame.line}" if one.frame.user else _short(one)
+            lines.append(f"{'  ' * depth}{who}{one.frame.function[:80]}  {where}")
             walk(one.calls, depth + 1 if len(one.calls) > 1 or one.ranks != above else depth, one.ranks)
 
     walk(tree, 0, None)

@@ -53,12 +53,13 @@ def _cell(state: StartupState, rank: int, step: str) -> str:
 
 def _words(state: StartupState, rank: int, one: StepState) -> str:
     if one.state == "done":
-        return f"{one.seconds * 1000:.0f} ms" if one.seconds < 1 else markup.span(one.seconds)
+        took = f"{one.seconds * 1000:.0f} ms" if one.seconds < 1 else markup.span(one.seconds)
+        return f'<span class="unseen">done in </span>{took}'
     if one.state == "running":
         needs = joining.needs(state, rank)
         told = f"waits: {', '.join(map(str, sorted(needs)[:4]))}{'…' if len(needs) > 4 else ''}" if needs else "running"
         return f"{told} · {markup.age(one.seconds)}"
-    return "failed" if one.state == "failed" else "·"
+    return "failed" if one.state == "failed" else '<span class="unseen">not begun </span>·'
 
 
 def _controls(state: StartupState, size: int, *, busy: bool, enabled: bool) -> str:

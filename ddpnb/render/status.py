@@ -25,12 +25,15 @@ def html_table(rows: Sequence[Sequence[str]], label: str, marked: Sequence[bool]
     """A table for a notebook, the first row its head; everything is escaped."""
     head = "".join(f'<th scope="col" style="text-align:left">{escape(cell)}</th>' for cell in rows[0])
     body = "".join(
-        f"<tr{_MARK if marked and marked[number] else ''}>"
-        + "".join(f'<td style="text-align:left"><code>{escape(cell)}</code></td>' for cell in row)
-        + "</tr>"
+        f"<tr{_MARK if marked and marked[number] else ''}>" + "".join(_cell(cell) for cell in row) + "</tr>"
         for number, row in enumerate(rows[1:])
     )
     return f'<table aria-label="{escape(label)}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _cell(text: str) -> str:
+    shown = f'<code style="background:none">{escape(text)}</code>' if text else ""
+    return f'<td style="text-align:left;max-width:24em;white-space:normal;overflow-wrap:anywhere">{shown}</td>'
 
 
 _MARK = ' style="font-weight:600"'

@@ -18,7 +18,8 @@ HEADLINES = {
     "crash": "crash: a rank failed",
     "divergence": "divergence: it completed, but the ranks did not agree",
 }
-_CELL = re.compile(r"/[\w./-]*/ddpnb-\d+-\w+/(?=cell\d+\.py)")  # the world's own folder
+_CELL = re.compile(r"(?<![\w./-])/[\w./-]*/ddpnb-\d+-\w+/(?=cell\d+\.py)")  # the world's own folder
+_STORIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pitfalls", "")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 
 
@@ -34,9 +35,11 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def relative(text: str) -> str:
-    """Paths below the working directory without it: what an editor and a reader want; a cell by its name alone."""
+    """Paths below the working directory without it: what an editor and a reader want; a cell by its name alone,
+    and the stories of the pitfalls without the folder of the package.
+    """
     here = os.getcwd()
-    text = _CELL.sub("", text)
+    text = _CELL.sub("", text).replace(_STORIES, "pitfalls" + os.sep)
     return text.replace(here + os.sep, "") if len(here) > 1 else text
 
 

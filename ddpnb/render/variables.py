@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from ddpnb.analysis import phrases
 from ddpnb.analysis.frames import SideBySide
 from ddpnb.render import markup
@@ -26,8 +29,8 @@ def variables(found: SideBySide | None) -> str:
     notes += [f"shown are {len(shown)} of {len(ranks)} ranks, whoever differs first"] if len(shown) < len(ranks) else []
     said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
     return (
-        f'<div class="scroll"><table class="mono" aria-label="variables of {markup.text(found.function)} on each rank">'
-        f'<thead><tr><th scope="col">{markup.text(found.function)}</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{said}'
+        f'<div class="scroll"><table class="mono" aria-label="variables of {markup.text(found.function, 80)} on each rank">'
+        f'<thead><tr><th scope="col">{markup.text(found.function, 80)}</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{said}'
     )
 
 
@@ -37,16 +40,16 @@ def _columns(found: SideBySide, ranks: list[int]) -> list[int]:
         return ranks
     rare = dict.fromkeys(ranks, 0)
     for row in found.differing:
+        counts = Counter(row.values.values())
         for rank in ranks:
-            rare[rank] += sum(1 for value in row.values.values() if value == row.values.get(rank))
+            rare[rank] += counts[row.values.get(rank, "")]
     return sorted(sorted(ranks, key=lambda rank: (rare[rank], rank))[:_RANKS])
 
 
-def _row(name: str, values: object, shown: list[int], *, differs: bool) -> str:
-    given = dict(values) if isinstance(values, dict) else {}
-    usual = max(set(given.values()), key=list(given.values()).count) if given else None
+def _row(name: str, values: Mapping[int, str], shown: list[int], *, differs: bool) -> str:
+    usual = next((value for value, _ in Counter(values.values()).most_common(1)), None)
     mark = '<span class="unseen">differs: </span>≠ ' if differs else ""
-    cells = "".join(_cell(given.get(rank), usual, differs=differs) for rank in shown)
+    cells = "".join(_cell(values.get(rank), usual, differs=differs) for rank in shown)
     return f'<tr><th scope="row">{mark}{markup.text(name, 60)}</th>{cells}</tr>'
 
 

@@ -31,7 +31,7 @@ class Timeline(View):
     as much as there is news. ``version`` tells a page that has missed some.
     """
 
-    _esm = module("lanes.js", "painting.js", "timeline.js")
+    _esm = module("columns.js", "lanes.js", "painting.js", "timeline.js")
     _css = styles()
     columns = traitlets.Dict().tag(sync=True)
     version = traitlets.Int(0).tag(sync=True)
@@ -156,7 +156,7 @@ def _plain(text: str) -> str:
 
 
 def _events(columns: Columns) -> bytes:
-    """All columns, one after the other, as ``lanes.js`` reads them."""
+    """All columns, one after the other, as ``columns.js`` reads them."""
     events = columns.events
     return b"".join(np.ascontiguousarray(events[name]).tobytes() for name in events.dtype.names or ())
 

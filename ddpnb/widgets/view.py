@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ddpnb.render import palette
 
 STATIC = Path(__file__).parent / "static"
 _LONGEST = 4000  # characters of a value that the page sends; what comes from there is not trusted either
+_MOST = 200  # values of a message
 
 Action = Callable[[str, dict[str, str]], None]
 
@@ -48,6 +50,7 @@ class View(anywidget.AnyWidget):
         super().__init__(**traits)
         self.on_action = on_action
         self.on_msg(self._take)
+        _hear_beside_cells(self.comm)
 
     @property
     def text(self) -> str:
@@ -62,7 +65,8 @@ class View(anywidget.AnyWidget):
         if not isinstance(content, Mapping) or self.on_action is None:
             return
         values = content.get("values")
-        given = {str(n)[:100]: str(v)[:_LONGEST] for n, v in values.items()} if isinstance(values, Mapping) else {}
+        told = islice(values.items(), _MOST) if isinstance(values, Mapping) else ()
+        given = {str(name)[:100]: str(value)[:_LONGEST] for name, value in told}
         self.on_action(str(content.get("action", ""))[:100], given)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
@@ -73,3 +77,14 @@ class View(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return self.text
+
+
+def _hear_beside_cells(comm: Any) -> None:
+    """Let what the page says be heard in the thread that the page has chosen.
+
+    JupyterLab sends what widgets say to a subshell, so that it is heard while a cell runs. ipykernel
+    (7.4) sends it on to whatever has spoken to the page last, and that is the thread that runs the cell.
+    A private name of ipykernel: a contract test tells when it has moved.
+    """
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = None

@@ -113,8 +113,8 @@ def test_an_end_that_was_seen_when_the_next_call_came_was_earlier():
     shown = lanes(recorded(*polled))
     assert spans(shown, 0) == [(0, 2, 2), (50, 50, 51)]
     assert shown.spans(0)[0].shown is Shown.LEFT
-    waited = [[call(0, rank, 49.9), call(1, 50, 51)] for rank in range(3)]
-    assert spans(lanes(recorded(*waited)), 0)[0] == (0, 2, 49.9)
+    waited = [[call(0, rank, 49.5), call(1, 50, 51)] for rank in range(3)]
+    assert spans(lanes(recorded(*waited)), 0)[0] == (0, 2, 49.5)
 
 
 def test_whoever_came_to_a_later_call_came_to_the_earlier_too():

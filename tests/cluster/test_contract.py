@@ -30,6 +30,12 @@ def test_the_kernels_control_handlers():
     assert "control_handlers" in inspect.getsource(Kernel.__init__), "engine/hotline.py registers its handler there"
 
 
+def test_what_a_widget_says_is_heard_while_a_cell_runs():
+    from ipykernel.comm.comm import BaseComm
+
+    assert "subshell" in inspect.getsource(BaseComm), "widgets/view.py takes _reply_subshell_for away from its comms"
+
+
 def test_torchs_dispatcher():
     assert torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
     for name in ("unbox", "wait", "is_completed"):

@@ -56,7 +56,7 @@ def pure(browser):
     """A page that has the arithmetic alone, with the lanes of the hang in ``store``."""
     columns = timeline().get_state()["columns"]
     with page_in(browser) as page:
-        load(page, module("lanes.js"), state={"columns": columns})
+        load(page, module("columns.js", "lanes.js"), state={"columns": columns})
         page.evaluate(
             """() => {
                 const { head, events, places } = model.get("columns");
@@ -131,6 +131,35 @@ def test_parts_of_a_pixel(pure):
         }"""
     )
     assert [round(value, 3) for value in found] == [0.4, 0.4, 0.2]
+
+
+def test_many_calls_on_a_pixel_are_summed_up_beforehand(browser):
+    """The quick way gives what the exact one does, and what comes later is seen."""
+    records = {
+        rank: RankRecord(rank, calls=tuple(call(n, 10 * n + 2 * rank, 10 * n + 7) for n in range(6000)))
+        for rank in range(3)
+    }
+    columns = Timeline(Recording(3, records)).get_state()["columns"]
+    with page_in(browser) as page:
+        load(page, module("columns.js", "lanes.js"), state={"columns": columns})
+        quick, exact, summed = page.evaluate(
+            """() => {
+                const store = script.emptyStore(), { head, events, places } = model.get("columns");
+                script.take(store, head, events, places);
+                const view = script.wholeView(store);
+                const parts = (width) => {
+                    const into = script.coverageOf(width);
+                    script.cover(store, 1, view, width, store.now, into);
+                    return script.PARTS.map((name) => [...into[name]]);
+                };
+                const fine = parts(3200), coarse = parts(400);
+                const folded = fine.map((all) => coarse[0].map((_, x) => all.slice(8 * x, 8 * x + 8).reduce((a, b) => a + b) / 8));
+                return [coarse, folded, store.lanes[1].summary.count];
+            }"""
+        )
+    assert summed > 5000
+    for one, other in zip(quick, exact, strict=True):
+        assert one == pytest.approx(other, abs=0.02)
 
 
 def test_hits(pure):

@@ -140,6 +140,25 @@ def test_wrong_use_says_what_to_do(world, wrong, error, words):
     assert words in str(raised.value)
 
 
+def test_models_of_earlier_cells_are_compared(world):
+    world.rebuild()
+    make = """
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+model = DistributedDataParallel(nn.Linear(4, 2))
+model(torch.ones(1, 4)).sum().backward()
+"""
+    assert world.execute(make, stream=None).wait(60).outcome == "ok"
+    assert world.execute("x = 1", stream=None).wait(30).outcome == "ok"
+    found = world.compare()
+    assert found.equal and found.compared == 2 and found.exact, found
+    with_torch = "with torch.no_grad(): model.module.bias[0] += 1"
+    assert world.execute(with_torch, ranks=1, stream=None).wait(30).outcome == "ok"
+    assert [one.name for one in world.compare().differences] == ["bias"]
+    world.run(hands.begins, stream=None).wait(30)  # a function with a group of its own: the cells' group is gone
+
+
 # -- expressions
 
 

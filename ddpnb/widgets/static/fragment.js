@@ -17,6 +17,7 @@ function valuesOf(element, form) {
   for (const [name, value] of form ? new FormData(form) : [])
     values[name] = name in values && name === "ranks" && values[name] ? `${values[name]},${value}` : value;
   delete values.action;
+  delete values.change;
   delete values.key;
   return values;
 }
@@ -47,6 +48,7 @@ function render({ model, el }) {
   const body = document.createElement("div");
   body.className = "ddpnb";
   body.setAttribute("role", "group");
+  body.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys: what is typed here is not meant for them
   el.append(body);
   const inside = frame(model, body);
   let heard = performance.now();
@@ -82,11 +84,11 @@ function render({ model, el }) {
   };
   const changed = (event) => {
     const element = event.target.closest("[data-change]");
-    if (element) tell({ dataset: { action: element.dataset.change } }, element.closest("form"));
+    if (element) model.send({ action: element.dataset.change, values: valuesOf(element, element.closest("form")) });
   };
   // Arrow keys walk among the parts of a group that is one stop for the tabulator.
   const walked = (event) => {
-    event.stopPropagation(); // a notebook's own keys: typing here is not meant for them
+    event.stopPropagation(); // nor for those of other notebooks
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
     const group = event.target.closest("[data-walk]");
     if (!step || !group || !event.target.matches("[data-stop]")) return;

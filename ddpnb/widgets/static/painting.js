@@ -1,5 +1,6 @@
 // Painting lanes on a canvas: pixels for the calls, however many there are, and words on plates over them.
-import { HELD, LEFT, coverageOf, cover, find, fitted, spanOf, ticks, visible } from "./lanes.js";
+import { HELD, LEFT, find, spanOf, visible } from "./columns.js";
+import { cover, coverageOf, fitted, ticks } from "./lanes.js";
 
 const RIGHT = 12, TOP = 8, AXIS = 22; // of the page's pixels
 const WORDS_FROM = 14; // height of a bar that has room for words
@@ -103,38 +104,50 @@ function inksOf({ busy, warning, ok, note, error }) {
   return { computing: [busy.rgb, 0.4], waiting: [warning.rgb, 1], collective: [ok.rgb, 1], held: [note.rgb, 1], failed: [error.rgb, 1] };
 }
 
+const HELD_HATCH = [0.45, 0.45, 1]; // a hatch too, on a ground of its colour
 const HATCH = [0.07, 0.45, 1]; // how strong the colour of waiting is between the lines, at their edges, and on them
 
+/** The colour of each column between the lines of a hatch, at their edges, and on them. */
 function mix(coverage, width, inks, into, lower) {
   const { computing, waiting, collective, held, failed, leftWaiting, leftCollective } = coverage;
-  const little = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
-  for (let level = 0; level < 3; level++) {
-    const column = into[level];
-    const dotted = level === 2 ? 1 : 0.45; // held: a hatch too, on a ground of its colour
-    for (let x = 0; x < width; x++) {
-      const shadowed = lower ? Math.min(1, leftWaiting[x] + leftCollective[x]) : 0;
-      const rest = 1 - shadowed;
-      const c = collective[x] * rest + (lower ? Math.min(1, leftCollective[x]) : 0);
-      const w = (waiting[x] * rest + (lower ? Math.min(1 - Math.min(1, leftCollective[x]), leftWaiting[x]) : 0)) * HATCH[level];
-      const b = computing[x] * rest * inks.computing[1];
-      const h = held[x] * rest * dotted;
-      const f = failed[x] * rest;
-      const all = c + w + b + h + f;
-      if (all < 0.004) {
-        column[x] = 0;
-        continue;
+  const { computing: [busy, pale], waiting: [amber], collective: [green], held: [blue], failed: [red] } = inks;
+  for (let x = 0; x < width; x++) {
+    const over = lower ? Math.min(1, leftCollective[x]) : 0;
+    const above = lower ? Math.min(1 - over, leftWaiting[x]) : 0;
+    const rest = 1 - over - above;
+    const c = collective[x] * rest + over;
+    const w = waiting[x] * rest + above;
+    const b = computing[x] * rest * pale;
+    const h = held[x] * rest;
+    const f = failed[x] * rest;
+    const base = c + b + f;
+    const r0 = b * busy[0] + c * green[0] + f * red[0];
+    const g0 = b * busy[1] + c * green[1] + f * red[1];
+    const b0 = b * busy[2] + c * green[2] + f * red[2];
+    for (let level = 0; level < 3; level++) {
+      const hatched = w * HATCH[level];
+      const dotted = h * HELD_HATCH[level];
+      const all = base + hatched + dotted;
+      into[level][x] = all < 0.004 ? 0 : pixel(
+        (r0 + hatched * amber[0] + dotted * blue[0]) / all,
+        (g0 + hatched * amber[1] + dotted * blue[1]) / all,
+        (b0 + hatched * amber[2] + dotted * blue[2]) / all,
+        Math.min(255, all * 255),
+      );
+      if (level === 0 && w === 0 && h === 0) {
+        into[1][x] = into[2][x] = into[0][x];
+        break;
       }
-      let red = 0, green = 0, blue = 0;
-      const { computing: p, waiting: q, collective: r, held: s, failed: t } = inks;
-      red = (b * p[0][0] + w * q[0][0] + c * r[0][0] + h * s[0][0] + f * t[0][0]) / all;
-      green = (b * p[0][1] + w * q[0][1] + c * r[0][1] + h * s[0][1] + f * t[0][1]) / all;
-      blue = (b * p[0][2] + w * q[0][2] + c * r[0][2] + h * s[0][2] + f * t[0][2]) / all;
-      const alpha = Math.min(255, Math.round(all * 255));
-      column[x] = little
-        ? (alpha << 24) | (blue << 16) | (green << 8) | red
-        : (red << 24) | (green << 16) | (blue << 8) | alpha;
     }
   }
+}
+
+const LITTLE = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
+
+function pixel(red, green, blue, alpha) {
+  return LITTLE
+    ? ((alpha + 0.5) << 24) | ((blue + 0.5) << 16) | ((green + 0.5) << 8) | (red + 0.5)
+    : ((red + 0.5) << 24) | ((green + 0.5) << 16) | ((blue + 0.5) << 8) | (alpha + 0.5);
 }
 
 function axis({ context, place, view, now, colours }, following) {
@@ -211,7 +224,7 @@ function lane(brush, at) {
     frame(brush, at, span.begin, span.end, colours.error, 2, [], true);
     if (roomy) plate(brush, at, span.begin, Math.max(span.end, view.end), mark.words, colours.error, { mustShow: true });
   } else if (mark?.kind === "absent") {
-    const begin = Math.max(row.since, row.until ?? -Infinity);
+    const begin = row.until ?? row.since; // since it ceased, or since the first waits for it
     frame(brush, at, begin, Math.max(now, begin), colours.error, 1.5, [5, 4]);
     if (roomy) plate(brush, at, begin, now, mark.words, colours.error, { mustShow: true });
   } else if (roomy && !row.stands && row.until !== null && row.until !== undefined && row.doing) {

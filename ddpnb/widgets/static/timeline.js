@@ -1,5 +1,6 @@
 // The time line: shows the lanes, lets one move about in them, and tells Python which call somebody points at.
-import { describe, emptyStore, find, hit, moved, nearest, recentView, spanOf, take, wholeView, zoomed } from "./lanes.js";
+import { emptyStore, find, spanOf, take } from "./columns.js";
+import { describe, hit, moved, nearest, recentView, wholeView, zoomed } from "./lanes.js";
 import { coloursOf, laneAt, layout, momentAt, painterOf, placeOf, topOf } from "./painting.js";
 
 const LOST_MS = 8000; // without a word from whoever feeds it
@@ -74,7 +75,7 @@ function render({ model, el }) {
   const empty = make("p", { class: "faint", text: "no collective yet" });
   const lanes = make("div", { class: "lanes" }, canvas, tip);
   const body = make("div", { class: "ddpnb", role: "group", "aria-label": "time line" },
-    make("div", { class: "row" }, note, make("span", { class: "space" }), ...Object.values(buttons)), empty, lanes, legend(), spoken);
+    make("div", { class: "row title" }, make("h3", { text: "Time line" }), note, make("span", { class: "space" }), ...Object.values(buttons)), empty, lanes, legend(), spoken);
   el.append(body);
 
   const store = emptyStore();
@@ -326,6 +327,7 @@ function render({ model, el }) {
     const key = keys[event.key];
     if (!key || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
+    hovered = null; // now it is about what is chosen
     key();
   };
 

@@ -1,0 +1,94 @@
+"""What may go wrong while something is shown: it is said, and nothing of it gets into the page."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+ODD = r"""
+from dataclasses import replace
+import ddpnb
+from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.model.stacks import Frame, Stack
+
+BAD = "<img src=x onerror='window.got=1'><script>window.got=1</script>"
+frame = Frame(BAD + ".py", 3, BAD, True, {BAD: BAD * 20000, "loss": "1"})
+def rank(n, state):
+    call = Call(0, Group((0, 1), label=BAD), 1, Signature(BAD, ((4,),), (BAD,)), Site(BAD, 3, BAD), state, entered_ns=10**9 * (n + 1))
+    return RankRecord(n, 100 + n, (call,), stacks=(Stack(BAD, (frame,), main=True),), process=Process("idle", 9.0, waits_on=BAD), output=BAD)
+odd = Recording(2, {0: rank(0, CallState.WAITING), 1: replace(rank(1, CallState.WAITING), ending=Ending("raised", 1, BAD, BAD * 1000))}, taken_ns=10**10)
+ddpnb.show(odd)
+"""
+
+
+def test_names_with_markup_and_empty_recordings(lab, page):
+    name = lab.write(
+        "odd.ipynb",
+        ODD,
+        "ddpnb.show(Recording(2, {0: RankRecord(0), 1: RankRecord(1)}))",
+        "ddpnb.show(Recording(0, {}))",
+    )
+    lab.open(page, name)
+    lab.run_all(page)
+    expect(page.get_by_role("group", name="rank board", exact=True)).to_have_count(3)
+    expect(page.get_by_text("no collective yet").locator("visible=true")).to_have_count(2)
+    expect(page.get_by_text("No rank is known.")).to_be_visible()
+    for part in page.locator(".ddpnb details.part > summary").all():
+        part.click()
+    board = page.get_by_role("group", name="rank board", exact=True).first
+    expect(board.get_by_role("button", name="rank 0")).to_contain_text("<img src=x")
+    assert page.locator(".ddpnb img, .ddpnb script").count() == 0
+    assert page.evaluate("window.got") is None
+
+
+def test_one_world_in_two_notebooks_and_a_widget_shown_twice(lab, page, chromium):
+    first = lab.write(
+        "first.ipynb", "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\nboard = ddpnb.show(world)\nboard", "board"
+    )
+    lab.open(page, first)
+    lab.run_all(page)
+    expect(page.get_by_text("at its prompt").first).to_be_visible(timeout=60_000)
+    heads = page.get_by_role("group", name="world", exact=True)
+    expect(heads).to_have_count(2)
+    # a second notebook of the same kernel
+    session = next(one for one in lab.ask("sessions") if one["path"] == first)
+    second = lab.write("second.ipynb", "ddpnb.show(world)")
+    lab.ask(
+        "sessions",
+        "POST",
+        {"path": second, "name": second, "type": "notebook", "kernel": {"id": session["kernel"]["id"]}},
+    )
+    other = chromium.new_page(viewport={"width": 1250, "height": 1400})
+    try:
+        lab.open(other, second)
+        lab.run_all(other)
+        there = other.get_by_role("group", name="what to run", exact=True)
+        other.locator(".ddpnb details.part > summary", has_text="Run").click()
+        there.get_by_label("script").fill("train.py")
+        there.get_by_role("button", name="run", exact=True).click()
+        expect(other.get_by_role("article", name="DDP301")).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("article", name="DDP301")).to_have_count(2)  # in both views of the first
+        heads.last.get_by_role("button", name="release").click()
+        expect(other.get_by_role("button", name="rank 0")).to_contain_text("failed")
+    finally:
+        other.close()
+
+
+def test_ranks_that_die_and_a_kernel_that_is_restarted(lab, page):
+    name = lab.write(
+        "dies.ipynb",
+        "import ddpnb, os, signal\nworld = ddpnb.launch(2, quiet=True)\nddpnb.show(world)",
+        "os.kill(world.pids()[1], signal.SIGKILL)",
+    )
+    lab.open(page, name)
+    lab.run_all(page)
+    expect(page.get_by_role("button", name="rank 1")).to_contain_text("failed", timeout=60_000)
+    page.get_by_role("group", name="world", exact=True).get_by_role("button", name="restart").click()
+    expect(page.get_by_role("button", name="rank 1")).to_contain_text("idle", timeout=60_000)
+    kernel = next(one for one in lab.ask("sessions") if one["path"] == name)["kernel"]["id"]
+    lab.ask(f"kernels/{kernel}/restart", "POST", {})
+    expect(page.locator(".ddpnb.lost").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("button", name="rank 1")).to_be_visible()  # the last that was known

@@ -1,0 +1,161 @@
+"""The dashboard in JupyterLab: launch, step, break, understand, release, mend; by mouse, by keyboard, light and dark."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import picture
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+LONG_MS = 60_000
+#: what JupyterLab's own page is to blame for is not asked
+RULES = {"runOnly": ["color-contrast", "button-name", "label", "select-name", "aria-valid-attr-value", "aria-allowed-attr",
+                     "aria-required-children", "aria-roles", "image-alt", "list", "listitem", "nested-interactive", "th-has-data-cells",
+                     "empty-table-header", "scrollable-region-focusable", "svg-img-alt", "summary-name"]}  # fmt: skip
+
+
+def of(page: Page, label: str):
+    """The part of the dashboard that a screen reader calls so."""
+    return page.get_by_role("group", name=label, exact=True)
+
+
+def unfold(page: Page, title: str) -> None:
+    page.locator(".ddpnb details.part > summary", has_text=title).click()
+
+
+def check_access(page: Page) -> None:
+    found = Axe().run(page, context={"include": [[".ddpnb"]]}, options=RULES)
+    assert not found.response["violations"], found.generate_report()
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_launch_step_break_understand_and_mend_by_mouse(lab, page, theme):
+    lab.open(page, lab.write("dashboard.ipynb", "import ddpnb\nddpnb.show()"), theme)
+    lab.run_all(page)
+    launch = of(page, "launch")
+    launch.get_by_label("ranks", exact=True).select_option("2")
+    launch.get_by_role("button", name="launch").click()
+    expect(launch.get_by_text("starting 2 ranks")).to_be_visible()
+    expect(of(page, "world").get_by_text("at its prompt")).to_be_visible(timeout=LONG_MS)
+
+    unfold(page, "Start-up")
+    start = of(page, "start-up of the ranks")
+    start.get_by_role("button", name="begin start-up").click()
+    start.get_by_label("0", exact=True).check()
+    for step in ("environment", "device", "store"):
+        row = start.get_by_role("row", name=step)
+        start.get_by_role("button", name="step these ranks").click()
+        expect(row.get_by_role("cell").first).to_contain_text("waits: 1" if step == "store" else "ms")
+    expect(of(page, "world").get_by_text("starting up")).to_be_visible()
+    check_access(page)
+    start.get_by_role("button", name="run to the end").click()
+    expect(start.get_by_text("all steps are done")).to_be_visible()
+    picture(page, f"start-up-{theme}")
+    unfold(page, "Start-up")
+
+    unfold(page, "Run")
+    runs = of(page, "what to run")
+    runs.get_by_label("script").fill("train.py")
+    runs.get_by_role("button", name="run", exact=True).click()
+    card = page.get_by_role("article", name="DDP301")
+    expect(card).to_be_visible(timeout=LONG_MS)
+    expect(card).to_contain_text("Rank 1 will never make the all_reduce")
+    board = of(page, "rank board")
+    expect(board.get_by_role("button", name="rank 1").get_by_text("DDP301")).to_be_visible()
+    expect(board.get_by_role("button", name="rank 0")).to_contain_text("waiting")
+    expect(of(page, "variables of all ranks").get_by_role("table")).to_be_visible()
+    picture(page, f"dashboard-{theme}")
+    check_access(page)
+    board.get_by_role("button", name="rank 0").click()
+    expect(page.get_by_role("table", name="last calls of rank 0")).to_contain_text("all_reduce")
+
+    of(page, "world").get_by_role("button", name="release").click()
+    expect(board.get_by_role("button", name="rank 0")).to_contain_text("failed")  # by the exception of the release
+    of(page, "world").get_by_role("button", name="restart").click()
+    expect(board.get_by_role("button", name="rank 0")).to_contain_text("idle", timeout=LONG_MS)
+    runs.get_by_label("arguments").fill("--mended")
+    runs.get_by_role("button", name="run", exact=True).click()
+    expect(of(page, "world").get_by_text("ended well")).to_be_visible(timeout=LONG_MS)
+    expect(card).not_to_be_visible()
+
+    unfold(page, "Break it")
+    faults = of(page, "faults")
+    faults.get_by_label("fault").select_option("skip")
+    faults.get_by_label("call").select_option("all_reduce")
+    faults.get_by_role("button", name="inject").click()
+    runs.get_by_label("or a pitfall").select_option("bad-batch-skipped")
+    expect(faults.get_by_role("list", name="faults that are armed")).to_contain_text("skip")
+    runs.get_by_role("button", name="run it mended").click()
+    expect(page.get_by_role("article").first).to_be_visible(timeout=LONG_MS)
+    of(page, "world").get_by_role("button", name="release").click()
+    runs.get_by_role("button", name="run it mended").click()
+    expect(of(page, "world").get_by_text("ended well")).to_be_visible(timeout=LONG_MS)
+    for title in ("Hold and step", "Stacks", "Replicas", "Memory", "Output"):
+        unfold(page, title)
+    expect(of(page, "memory over time").get_by_role("img", name="memory of each rank")).to_be_visible()
+    expect(of(page, "replicas").get_by_text("replicas").last).to_be_visible()
+    check_access(page)
+    picture(page, f"parts-{theme}")
+
+
+def tab_to(page: Page, name: str) -> None:
+    """Go on with the tabulator until the element of this name has the focus."""
+    for _ in range(150):
+        page.keyboard.press("Tab")
+        told = page.evaluate(
+            "(() => { const one = document.activeElement; return one.closest('.ddpnb') ? "
+            "(one.getAttribute('aria-label') || one.closest('label')?.firstChild.textContent || one.textContent) : '' })()"
+        )
+        if told and told.strip().startswith(name):
+            return
+    raise AssertionError(f"{name} cannot be reached by keyboard")
+
+
+def test_by_keyboard_alone(lab, page):
+    lab.open(page, lab.write("keys.ipynb", "import ddpnb\nddpnb.show()"))
+    page.keyboard.press("Control+Enter")
+    expect(of(page, "launch")).to_be_visible()
+    tab_to(page, "ranks")
+    page.keyboard.type("2")
+    tab_to(page, "launch")
+    page.keyboard.press("Enter")
+    expect(of(page, "world").get_by_text("at its prompt")).to_be_visible(timeout=LONG_MS)
+    expect(page.get_by_role("button", name="rank 1")).to_be_visible()
+    assert page.get_by_role("button", name="rank 2").count() == 0
+    tab_to(page, "rank 0")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="rank 1")).to_have_attribute("aria-pressed", "true")
+    tab_to(page, "Run")
+    page.keyboard.press("Enter")
+    tab_to(page, "script")
+    page.keyboard.type("train.py")
+    tab_to(page, "run")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("article", name="DDP301")).to_be_visible(timeout=LONG_MS)
+    while page.evaluate("document.activeElement.textContent.trim()") != "release":
+        page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="rank 0")).to_contain_text("failed")
+    assert page.locator(".jp-Cell").count() == 1  # none of the keys was the notebook's
+
+
+def test_while_a_cell_runs(lab, page):
+    """A cell that waits for the ranks blocks neither what is shown nor what is pressed."""
+    name = lab.write(
+        "busy.ipynb",
+        "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\nddpnb.show(world)",
+        "import time\nfrom train import main\nrun = world.run('train.py', '--mended', '--steps', '100000', stream=None)\ntime.sleep(300)",
+    )
+    lab.open(page, name)
+    lab.run_all(page)
+    head = of(page, "world")
+    expect(head.get_by_text("running")).to_be_visible(timeout=LONG_MS)
+    head.get_by_role("button", name="hold").click()
+    expect(page.get_by_role("button", name="rank 0")).to_contain_text("held")
+    expect(of(page, "variables of all ranks")).to_contain_text("rank")
+    head.get_by_role("button", name="step 1").click()
+    head.get_by_role("button", name="release").click()
+    expect(head.get_by_text("released", exact=True)).to_be_visible()

@@ -1,0 +1,184 @@
+"""The rank board: every state has a symbol and a word, and nothing of a rank is taken for HTML."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from ddpnb.analysis.board import Tile, tiles
+from ddpnb.analysis.waiting.standing import Kind
+from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.recording import Phase, Process, RankRecord, Recording
+from ddpnb.render import board
+from tests.analysis.recordings import Rank, line, record
+from tests.render.reading import HOSTILE, Reading, harmless
+
+STATES = [kind.value for kind in Kind] + ["idle"]
+WAITING = Tile((0,), "waiting", "all_reduce #57 of default_pg", (1,), 3.0, line(91), 8, 4711, "cuda:0")
+
+
+def shown(*tiles, **more):
+    return Reading(board.board(tiles, **more))
+
+
+def hostile_tile(text):
+    return Tile((0,), "ended", text, (1,), 1.0, Site(text, 3, text), 3, 17, text[:200], finding="DDP312", well=False)
+
+
+def hostile_recording(text):
+    group = Group((0, 1), label=text)
+    call = Call(0, group, 1, Signature(text, ((2,),), (text,)), Site(text, 3, text), CallState.WAITING)
+    rank = RankRecord(0, calls=(call,), phases=(Phase(text, "open"),), process=Process("idle", 1.0, waits_on=text))
+    return Recording(2, {0: rank, 1: Rank(1, 2).raises(text[:5000], text).record})
+
+
+# -- states
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_has_a_symbol_and_a_word(state):
+    seen = shown(Tile((0,), state))
+    assert len(seen.all("svg")) == 1
+    assert state in seen.text
+    assert seen.labels == {"ranks", f"rank 0: {state} "}
+
+
+def test_no_two_states_look_the_same_without_their_words_but_those_that_wait():
+    symbols = {state: re.search(r' d="([^"]*)"', board.board([Tile((0,), state)]))[1] for state in STATES}
+    waiting = {symbols.pop(state) for state in ("waiting", "starting", "making a group")}
+    assert len(waiting) == 1 and len(set(symbols.values())) == len(symbols)
+
+
+def test_a_state_that_nobody_knows_is_shown_as_it_is():
+    assert "on holiday" in shown(Tile((0,), "on holiday")).text
+
+
+def test_one_that_ended_with_an_error_has_failed():
+    seen = shown(Tile((0,), "ended", "KeyError: 'x'", well=False))
+    assert "failed" in seen.text and "rank 0: failed KeyError: 'x'" in seen.labels
+    assert "failed" not in shown(Tile((0,), "ended", "finished")).text
+
+
+def test_a_culprit_is_named_by_its_finding():
+    seen = shown(replace(WAITING, finding="DDP301"))
+    assert "waiting · DDP301" in seen.text
+    assert seen.all("button")[0]["data-bad"] == ""
+    assert any(label.endswith(", DDP301") for label in seen.labels)
+
+
+# -- what a tile says
+
+
+def test_a_tile_says_who_does_what_where_since_when_and_for_whom():
+    seen = shown(WAITING)
+    for words in ("rank 0", "cuda:0", "pid 4711", "all_reduce #57 of default_pg", "3.0 s", "train.py:91", "step 8", "for rank 1"):  # fmt: skip
+        assert words in seen.text
+
+
+def test_of_a_long_path_the_end_and_the_line_stay():
+    seen = shown(replace(WAITING, site=Site(f"/home/{'x' * 300}/models/train.py", 91, "main")))
+    assert "/models/train.py:91" in seen.text and len(seen.text) < 300
+
+
+def test_the_meters_say_in_words_what_they_show():
+    process = Process("computing", memory=2_500_000_000, cores=1.5, device_memory=10**9, device_total=4 * 10**9, device_busy=0.5)  # fmt: skip
+    seen = shown(Tile((0,), "computing", process=process), host={"memory_total": 10**10, "cores": 4})
+    for words in (
+        "memory of the process: 2.5 GB",
+        "busy: 1.5 cores",
+        "memory of its GPU, all processes: GPU 1.0 GB",
+        "GPU 50%",
+    ):
+        assert words in seen.text
+    assert [one["style"] for one in seen.all("i")] == ["width:25%", "width:38%", "width:25%", "width:50%"]
+
+
+@pytest.mark.parametrize("host", [{}, {"memory_total": 0, "cores": 0}, {"memory_total": "much", "cores": None}])
+def test_meters_of_a_host_that_says_nonsense(host):
+    process = Process(memory=10**9, cores=float("nan"), device_memory=9, device_total=3, device_busy=7.0)
+    widths = [one["style"] for one in shown(Tile((0,), "computing", process=process), host=host).all("i")]
+    assert widths == ["width:0%", "width:0%", "width:100%", "width:100%"]
+
+
+# -- buttons
+
+
+def test_tiles_are_buttons_that_say_their_rank():
+    seen = shown(Tile((0,), "computing"), Tile((1,), "computing"), chosen=1)
+    assert [(action, values["rank"]) for action, values in seen.actions] == [("rank", "0"), ("rank", "1")]
+    assert [one["aria-pressed"] for one in seen.all("button")] == ["false", "true"]
+    assert [one["tabindex"] for one in seen.all("button")] == ["0", "-1"]
+
+
+def test_ranks_that_do_the_same_share_a_tile_without_a_process():
+    seen = shown(Tile(tuple(range(998)), "waiting", "barrier #1 of default_pg", pid=12, process=Process(memory=10**9)))
+    assert "ranks 0-997" in seen.text and "998 ranks" in seen.text
+    assert "pid" not in seen.text and "memory" not in seen.text
+
+
+def test_many_tiles_are_small():
+    assert 'class="tiles many"' in board.board([Tile((rank,), "idle") for rank in range(17)])
+    assert 'class="tiles"' in board.board([Tile((rank,), "idle") for rank in range(16)])
+
+
+def test_no_rank():
+    assert "No rank is known." in shown().text
+    assert board.text(()) == "no rank is known."
+
+
+# -- more of one rank
+
+
+def test_the_last_calls_of_a_rank_newest_first():
+    recording = record(Rank(0, 2).calls("all_reduce", line(3)).waits("broadcast", line(4)), Rank(1, 2))
+    seen = Reading(board.detail(recording, 0))
+    assert seen.labels == {"last calls of rank 0"}
+    assert seen.text.index("broadcast #2") < seen.text.index("all_reduce #1")
+    assert "init_process_group (done)" in seen.text
+
+
+def test_of_a_rank_without_calls_it_says_so_and_of_none_nothing():
+    recording = record(Rank(0, 1))
+    assert "no collective yet" in board.detail(recording, 0)
+    assert board.detail(recording, 7) == board.detail(recording, None) == ""
+
+
+def test_one_call():
+    call = Call(0, Group((0,), label="default_pg"), 5, Signature("barrier"), line(3), CallState.COMPLETED, entered_ns=1, done_ns=2 * 10**9)  # fmt: skip
+    text = Reading(board.call(2, call)).text
+    assert "Rank 2: barrier #5" in text and "took 2.0 s" in text and "default_pg" in text and "train.py:3" in text
+    assert "older than what is kept" in Reading(board.call(2, None)).text
+
+
+# -- what comes from ranks
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_nothing_of_a_rank_is_taken_for_html(text):
+    seen = harmless(board.board([hostile_tile(text)]))
+    assert {name for name, _ in seen.tags} <= {"div", "button", "span", "svg", "path", "time"}
+    recording = hostile_recording(text)
+    harmless(board.board(tiles(recording)))
+    harmless(board.detail(recording, 0))
+    harmless(board.call(0, recording.ranks[0].calls[0]))
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_the_board_in_words_has_a_row_per_rank_whatever_they_say(text):
+    words = board.text([hostile_tile(text), Tile((1,), "idle")])
+    assert len(words.splitlines()) == 3 and len(words) < 5000
+    assert all(character.isprintable() or character in "\n\u202e" for character in words)
+
+
+def test_the_board_in_words():
+    assert board.text([replace(WAITING, finding="DDP301"), Tile((1,), "ended", "exit status 1", well=False)]).splitlines() == [
+        "ranks  state    doing                         since  step  where                   finding",
+        "0      waiting  all_reduce #57 of default_pg  3.0 s  8     /home/user/train.py:91  DDP301",
+        "1      failed   exit status 1",
+    ]  # fmt: skip
+
+
+def test_the_board_in_a_sentence_has_no_control_characters():
+    assert board.headline([Tile((0,), "waiting", "all\x1b[31m")]) == "rank 0 waiting in all�[31m"

@@ -1,0 +1,154 @@
+"""The controls of a world: real buttons and forms, each with its action."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpnb.model.calls import OPERATIONS
+from ddpnb.render import controls
+from ddpnb.render.controls import Head
+from tests.render.reading import HOSTILE, Reading, harmless
+
+IDLE = Head("world", "4 ranks on cpu with gloo", "idle")
+ACTIONS = ["why", "hold", "step", "resume", "release", "restart"]
+
+
+def head(**changes):
+    return Reading(controls.head(Head(**{"title": "world", "description": "4 ranks", "outcome": "idle", **changes})))
+
+
+def usable(page):
+    return [one["data-action"] for one in page.all("button") if "disabled" not in one]
+
+
+def chosen(page):
+    return [one["value"] for one in page.all("option") if "selected" in one]
+
+
+# -- the head
+
+
+@pytest.mark.parametrize("outcome", [*controls._OUTCOMES, "unheard of"])
+def test_every_outcome_has_a_symbol_and_words(outcome):
+    page = head(outcome=outcome, alive=False)
+    assert len(page.all("svg")) == 1
+    assert controls._OUTCOMES.get(outcome, ("", "", outcome))[2] in page.text
+    assert page.all("span")[1]["role"] == "status"
+
+
+def test_every_outcome_of_a_run_has_words():
+    from ddpnb.render.text import HEADLINES
+
+    assert {*HEADLINES, "running", "released"} <= set(controls._OUTCOMES)
+
+
+def test_the_buttons_carry_their_actions():
+    assert [action for action, _ in head().actions] == ACTIONS
+    assert all(one["type"] == "button" and one["title"] for one in head().all("button"))
+
+
+@pytest.mark.parametrize(
+    ("state", "can"),
+    [
+        ({}, ["hold", "restart"]),
+        ({"in_run": True}, ["why", "hold", "resume", "release", "restart"]),
+        ({"in_run": True, "held": True}, ACTIONS),
+        ({"in_run": True, "busy": ("holding",)}, ["why", "resume", "release"]),
+        ({"alive": False}, []),
+    ],
+)
+def test_what_cannot_be_done_is_off(state, can):
+    assert usable(head(**state)) == can
+
+
+def test_what_goes_on_and_what_came_of_it_is_said():
+    page = head(busy=("holding", "looking at all ranks"), said="Armed.", detail="known after 0.4 s")
+    assert "holding, looking at all ranks …" in page.text and "Armed." in page.text
+    assert "at work" in page.labels and "known after 0.4 s" in page.text
+    assert [one["role"] for one in page.all("div") if "said" in one["class"]] == ["status"]
+    assert [one["role"] for one in head(said="No.", bad=True).all("div") if "said" in one["class"]] == ["alert"]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+def test_nothing_that_is_said_is_taken_for_html(hostile):
+    short = hostile[:1000]
+    harmless(controls.head(Head(short, short, short, short, busy=(short,), said=hostile, bad=True)))
+    harmless(controls.launcher(4, ["gloo"], busy=short, said=hostile))
+    harmless(controls.hold(4, [hostile], enabled=True))
+    harmless(controls.runs([(short, short)], [short], enabled=True, going=True))
+    harmless(controls.picture(b"x", short))
+
+
+# -- the launcher
+
+
+def test_the_launcher_asks_for_ranks_backend_and_fence():
+    page = Reading(controls.launcher(8, ("gloo", "nccl")))
+    assert page.fields == {"n", "backend", "fence"}
+    assert chosen(page) == ["4", ""]
+    assert page.all("form")[0]["data-action"] == "launch" and usable(page) == ["launch"]
+
+
+def test_a_machine_for_two_ranks_offers_two():
+    page = Reading(controls.launcher(2, ("gloo",)))
+    assert chosen(page) == ["2", ""]
+
+
+def test_while_it_launches_one_can_only_cancel():
+    page = Reading(controls.launcher(4, (), busy="starting 4 ranks: 2 s"))
+    assert usable(page) == ["cancel"] and "starting 4 ranks: 2 s" in page.text and "launching" in page.labels
+
+
+def test_why_the_last_launch_failed_is_an_alert():
+    page = Reading(controls.launcher(4, (), said="no GPU"))
+    assert "no GPU" in page.text and page.all("div")[-1]["role"] == "alert"
+
+
+# -- what to run
+
+
+def test_scripts_and_pitfalls_can_be_run():
+    page = Reading(controls.runs([("early-return", "DDP301 early return")], ["train.py"], enabled=True, going=False))
+    assert page.fields == {"script", "arguments", "name"}
+    assert [one["data-action"] for one in page.all("form")] == ["run", "pitfall"]
+    assert [(action, values.get("fixed")) for action, values in page.actions] == [
+        ("run", None),
+        ("pitfall", None),
+        ("pitfall", "1"),
+        ("story", None),
+    ]
+
+
+def test_while_a_run_goes_on_it_can_be_ended_and_stories_can_be_read():
+    page = Reading(controls.runs([], [], enabled=False, going=True))
+    assert usable(page) == ["story", "release"]
+
+
+# -- hold and step
+
+
+def test_the_conditions_of_a_hold():
+    page = Reading(controls.hold(2, [], enabled=True))
+    assert [one["data-action"] for one in page.all("form")] == ["hold at", "step", "evaluate"]
+    assert page.fields == {"before", "seq", "site", "when", "ranks", "n", "expression"}
+    assert [one["value"] for one in page.all("option")] == ["", *OPERATIONS]
+
+
+def test_every_hold_that_is_armed_can_be_removed():
+    page = Reading(controls.hold(2, ["hold all_reduce", "hold barrier"], enabled=True))
+    assert [values["number"] for action, values in page.actions if action == "unhold"] == ["0", "1"]
+    assert "holds that are armed" in page.labels
+
+
+def test_in_a_world_that_is_closed_nothing_can_be_held():
+    assert usable(Reading(controls.hold(2, [], enabled=False))) == []
+
+
+# -- a picture
+
+
+def test_a_picture_says_what_it_is_and_can_be_saved():
+    page = Reading(controls.picture(b"\x89PNG", "memory of each rank over time"))
+    assert page.all("img")[0]["alt"] == "memory of each rank over time"
+    assert [action for action, _ in page.actions] == ["save PNG", "save SVG"]
+    assert not Reading(controls.picture(b"", "x", save=False)).actions

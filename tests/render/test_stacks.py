@@ -1,0 +1,86 @@
+"""The merged stacks as nested lists."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpnb.analysis.merging import Branch, merge
+from ddpnb.model.stacks import Frame
+from ddpnb.render import stacks
+from tests.analysis.recordings import Rank, record
+from tests.render.reading import HOSTILE, Reading, harmless
+
+MAIN = Frame("/home/user/train.py", 90, "main")
+STEP = Frame("/home/user/train.py", 40, "step")
+EVAL = Frame("/home/user/train.py", 61, "evaluate")
+
+
+def library(number):
+    return Frame(f"/venv/lib/torch/nn/module{number}.py", number, f"inner{number}", user=False)
+
+
+def tree(*paths):
+    return merge(record(*(Rank(rank).has_stack(*frames) for rank, frames in enumerate(paths))))
+
+
+PARTED = tree((MAIN, STEP), (MAIN, EVAL), (MAIN, STEP))
+
+
+def test_where_paths_part_the_ranks_are_named():
+    seen = Reading(stacks.stacks(PARTED))
+    assert [words for words in seen.texts if words.startswith("rank")] == ["ranks 0, 1 and 2", "ranks 0 and 2", "rank 1"]  # fmt: skip
+    assert len(seen.all("ul")) == 2 and len(seen.all("li")) == 3
+    for words in ("main /home/user/train.py:90", "step /home/user/train.py:40", "evaluate /home/user/train.py:61"):
+        assert words in seen.text
+
+
+def test_a_culprit_is_called_one():
+    """Never colour alone."""
+    seen = Reading(stacks.stacks(PARTED, {1}))
+    assert "culprit: rank 1" in seen.text and seen.text.count("culprit") == 1
+    assert len(seen.all("svg")) == 1
+
+
+def test_of_a_long_run_inside_libraries_the_end_is_shown_and_the_rest_counted():
+    seen = Reading(stacks.stacks(tree((MAIN, *map(library, range(10))))))
+    assert "… 7 frames of libraries" in seen.text
+    assert "inner9" in seen.text and "inner7" in seen.text and "inner6" not in seen.text
+    assert "module9.py:9" in seen.text and "/venv" not in seen.text
+
+
+def test_a_stack_of_libraries_alone_says_how_many_are_left_out_and_whose_it_is():
+    seen = Reading(stacks.stacks(tree(tuple(map(library, range(10))))))
+    assert "rank 0… 7 frames of libraries" in seen.text and "inner9" in seen.text
+
+
+def test_a_short_run_is_shown_whole():
+    seen = Reading(stacks.stacks(tree((MAIN, *map(library, range(4))))))
+    assert "frames of libraries" not in seen.text and "inner0" in seen.text
+
+
+def test_no_stack():
+    assert "No stack is known" in Reading(stacks.stacks(())).text
+    assert stacks.text(()) == "no stack is known."
+
+
+def test_the_tree_in_words():
+    assert stacks.text(PARTED).splitlines() == [
+        "[ranks 0, 1 and 2] main  /home/user/train.py:90",
+        "  [ranks 0 and 2] step  /home/user/train.py:40",
+        "  [rank 1] evaluate  /home/user/train.py:61",
+    ]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("user", [True, False])
+def test_nothing_of_a_rank_is_taken_for_html(hostile, user):
+    frame = Frame(hostile, 3, hostile, user)
+    shown = stacks.stacks((Branch(frame, (0, 1), (Branch(frame, (0,)), Branch(frame, (1,)))),), {1})
+    assert {name for name, _ in harmless(shown).tags} <= {"ul", "li", "div", "span", "code", "svg", "path", "a"}
+    words = stacks.text((Branch(frame, (0, 1)),))
+    assert len(words) < 5000 and all(character.isprintable() or character in "\n\u202e" for character in words)
+
+
+def test_the_deepest_tree_that_merging_gives():
+    deep = tree((*(Frame("/t.py", n, "recurse") for n in range(5000)), STEP), (MAIN,))
+    assert "step" in Reading(stacks.stacks(deep)).text and "step" in stacks.text(deep)

@@ -1,0 +1,94 @@
+"""The same frame of all ranks side by side."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpnb.analysis.frames import Row, SideBySide, side_by_side
+from ddpnb.model.calls import Site
+from ddpnb.model.stacks import Frame
+from ddpnb.render import variables
+from tests.analysis.recordings import Rank, record
+from tests.render.reading import HOSTILE, Reading, harmless
+
+
+def laid(*locals_of_ranks, line=91):
+    ranks = (
+        Rank(rank).has_stack(Frame("/home/user/train.py", line, "main", locals=values))
+        for rank, values in enumerate(locals_of_ranks)
+    )
+    return side_by_side(record(*ranks))
+
+
+def seen(found):
+    return Reading(variables.variables(found))
+
+
+def rows(found):
+    """Of each variable which cells are marked."""
+    cells = seen(found).all("td")
+    ranks = len(found.sites)
+    return [
+        [one.get("class") == "differs" for one in cells[start : start + ranks]] for start in range(0, len(cells), ranks)
+    ]
+
+
+def test_variables_that_differ_come_first_and_are_called_so():
+    found = seen(laid({"a": "1", "step": "5"}, {"a": "1", "step": "6"}))
+    assert found.labels == {"variables of main on each rank"}
+    assert found.text.index("step") < found.text.index("a1")
+    assert "differs: ≠ step" in found.text and found.text.count("≠") == 1
+
+
+def test_the_odd_value_is_marked():
+    assert rows(laid({"step": "5"}, {"step": "6"}, {"step": "5"})) == [[False] * 3, [False, True, False]]
+
+
+def test_of_values_as_frequent_the_first_is_the_usual_one():
+    assert rows(laid({"x": "red"}, {"x": "blue"}))[1] == [False, True]
+
+
+def test_a_variable_that_is_not_set_says_so():
+    assert "not set" in seen(laid({"loss": "1.0"}, {})).text
+
+
+def test_ranks_elsewhere_are_told_of():
+    inside = Rank(0).has_stack(Frame("/t.py", 1, "main", locals={"a": "1"}))
+    also = Rank(1).has_stack(Frame("/t.py", 2, "main", locals={"a": "1"}))
+    found = side_by_side(record(inside, also, Rank(2).finishes()))
+    assert "rank 2: ended (finished)" in seen(found).text
+    assert "differs: ≠ line12" in seen(found).text
+
+
+def test_no_rank_is_in_the_users_code():
+    assert "No rank is in the user's code." in seen(None).text
+    assert variables.summary(None) == "no rank is in the user's code."
+
+
+def test_of_many_ranks_those_that_are_odd_are_shown():
+    found = laid(*({"loss": "nan" if rank == 777 else "1.0"} for rank in range(1000)))
+    page = seen(found)
+    assert "777" in page.texts and "nan" in page.texts
+    assert "shown are 16 of 1000 ranks, whoever differs first" in page.text
+
+
+def test_many_variables_are_bounded_and_the_rest_is_counted():
+    assert "and 76 more variables" in seen(laid({f"v{number}": "1" for number in range(100)})).text
+
+
+def test_what_differs_in_a_sentence():
+    assert variables.summary(laid({"a": "1"}, {"a": "1"})) == "main: no variable differs on ranks 0 and 1."
+    assert variables.summary(laid({"a": "1"}, {"a": "2"})) == "main: a differs."
+    assert variables.summary(laid({"a": "1", "b": "1"}, {"a": "2", "b": "2"})) == "main: a, b differ."
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+def test_nothing_of_a_rank_is_taken_for_html(hostile):
+    found = SideBySide(
+        hostile,
+        {0: Site(hostile, 1, hostile), 1: Site(hostile, 1, hostile)},
+        (Row(hostile, {0: hostile, 1: "2"}, 2),),
+        {2: hostile},
+    )
+    page = harmless(variables.variables(found))
+    assert {name for name, _ in page.tags} == {"div", "table", "thead", "tbody", "tr", "th", "td", "span", "p"}

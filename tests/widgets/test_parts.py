@@ -1,0 +1,86 @@
+"""The parts of a page that show a Recording, each in HTML and in words."""
+
+from __future__ import annotations
+
+from ddpnb.analysis import board as boards
+from ddpnb.analysis import frames, merging
+from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
+from ddpnb.render import board, stacks, text, variables
+from ddpnb.widgets.parts import Board, Card, Stacks, Variables, parts
+from tests.analysis.recordings import Rank, Script, record
+from tests.render.reading import Reading
+
+SCRIPT = Script("""
+def main(rank):
+    if rank == 0:
+        all_reduce(x)   # reduce
+""")
+HUNG = record(Rank(0, 2).waits("all_reduce", SCRIPT.at("reduce")), Rank(1, 2).finishes(), script=SCRIPT)
+FOUND = diagnose(HUNG)
+
+
+def test_the_card_says_the_finding_as_a_terminal_would():
+    card = Card(FOUND)
+    assert card.text == text.diagnosis(FOUND)
+    assert FOUND.errors[0].code in card.html and "Rank 1 will never make the all_reduce" in card.text
+
+
+def test_a_card_of_nothing_shows_nothing():
+    assert Card().html == Card(Diagnosis()).html == Card().text == ""
+
+
+def test_a_run_that_ended_well_is_said_to_have():
+    assert "ended well" in Card(Diagnosis("ok", settled=True)).text
+
+
+def test_a_card_within_a_dashboard_has_no_headline():
+    assert "the ranks can never go on" in Card(FOUND).html
+    assert "the ranks can never go on" not in Card(FOUND, headline=False).html
+
+
+def test_the_board_names_the_culprit():
+    shown = Board(HUNG, FOUND)
+    assert shown.text == board.text(boards.tiles(HUNG, FOUND.findings))
+    assert FOUND.errors[0].code in shown.text and FOUND.errors[0].code in shown.html
+    assert [values["rank"] for action, values in Reading(shown.html).actions if action == "rank"] == ["0", "1"]
+
+
+def test_the_rank_that_was_chosen_is_pressed():
+    shown = Board()
+    assert shown.html == ""
+    shown.chosen = 0
+    shown.show_recording(HUNG)
+    assert [one["aria-pressed"] for one in Reading(shown.html).all("button")] == ["true", "false"]
+
+
+def test_the_stacks_carry_ranks():
+    shown = Stacks(HUNG, FOUND)
+    assert shown.text == stacks.text(merging.merge(HUNG)) and "[rank 0] main" in shown.text
+    assert "train.py" in Reading(shown.html).text
+
+
+def test_the_variables_say_what_differs():
+    shown = Variables(HUNG)
+    assert shown.text == variables.summary(frames.side_by_side(HUNG))
+    assert "no variable differs" in shown.text
+
+
+def test_all_parts_of_a_recording_in_words():
+    shown = parts(HUNG, FOUND)
+    assert [type(one).__name__ for one in shown] == ["Card", "Board", "Timeline", "Variables", "Stacks"]
+    assert all(one.text for one in shown)
+
+
+def test_an_empty_recording_breaks_nothing():
+    shown = parts(Recording(0, {}), Diagnosis())
+    assert [one.text for one in shown] == [
+        "",
+        "no rank is known.",
+        "no collective yet",
+        "no rank is in the user's code.",
+        "no stack is known.",
+    ]
+    for one in shown:
+        Reading(getattr(one, "html", ""))

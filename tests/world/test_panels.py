@@ -1,0 +1,410 @@
+"""The dashboard of a real world, without a browser: what a page would send is done, and what it would show is there."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import ddpnb
+from ddpnb.errors import UsageError
+from ddpnb.panels.dashboard import Dashboard
+from tests.conftest import VICTIMS, alive
+from tests.render.reading import Reading
+
+pytestmark = pytest.mark.world
+
+PACED, MISSING = str(VICTIMS / "paced.py"), str(VICTIMS / "missing.py")
+LONG = 40.0
+
+
+class Desk:
+    """Somebody who sits before a dashboard: clicks, and waits for what is shown."""
+
+    def __init__(self, world):
+        self.world = world
+        self.dashboard = Dashboard(world)
+        self.heads = []  # all that the head has shown
+        self.dashboard.head.observe(lambda change: self.heads.append(Reading(change["new"]).text), "html")
+
+    def does(self, action, **values):
+        """Click it, as the page would send it."""
+        self.heads.clear()
+        self.dashboard._act(action, {name.replace("__", ":"): str(value) for name, value in values.items()})
+
+    def until(self, so):
+        deadline = time.monotonic() + LONG
+        while not so():
+            assert time.monotonic() < deadline, f"{self.heads}\n{self.dashboard.text}"
+            time.sleep(0.02)
+
+    def reads(self, words):
+        """Wait until the head has said this since the last click."""
+        self.until(lambda: any(words in head for head in list(self.heads)))
+
+    def sees(self, part, words):
+        """Wait until this part shows this."""
+        self.until(lambda: words in part.text or words in Reading(part.html).text)
+
+    def is_at(self, outcome):
+        self.until(lambda: self.dashboard.head.text.split(": ")[1].split(",")[0] == outcome)
+
+    def is_done(self):
+        self.until(lambda: not self.dashboard._work.busy)
+
+    def leave(self):
+        self.is_done()
+        self.dashboard.stop()
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    """The form that launches a world, after it has launched one of two ranks."""
+    panel = ddpnb.show()
+    panel._act("launch", {"n": "2", "backend": "gloo", "fence": "raise"})
+    panel._act("launch", {"n": "2"})  # a second click
+    panel._going.join(LONG)
+    yield panel
+    if panel.world is not None:
+        panel.world.close()
+
+
+@pytest.fixture(scope="module")
+def pair(launcher):
+    assert launcher.world is not None, launcher.text
+    launcher.world.patience = 2.0
+    return launcher.world
+
+
+@pytest.fixture
+def desk(pair):
+    """A dashboard of the world, whose ranks are free and have nothing armed."""
+    pair.release()
+    if not all(map(alive, pair.pids())):
+        pair.restart()
+    pair.heal()
+    pair.resume()
+    found = Desk(pair)
+    yield found
+    found.leave()
+
+
+# -- look
+
+
+def test_a_script_that_hangs_is_explained_and_its_ranks_are_released(desk):
+    pids, shown = desk.world.pids(), desk.dashboard
+    desk.does("run", script=MISSING, arguments="early_return")
+    desk.sees(shown.card, "DDP301")
+    desk.is_at("hang")
+    desk.sees(shown.board, "DDP301")
+    desk.sees(shown.stacks, "early_return")
+    desk.sees(shown.variables, "early_return")
+    assert "Rank 1 will never make the all_reduce" in shown.card.text and shown.variables.unfolded == 1
+    assert "DDP301" in shown.text and "waiting" in shown.text
+    desk.does("rank", rank=0)
+    desk.sees(shown.detail, "all_reduce #1")
+    desk.does("rank", rank=0)
+    assert shown.detail.html == ""
+    desk.does("select", rank=0, number=0)
+    assert "Rank 0: all_reduce #1" in Reading(shown.detail.html).text
+    desk.does("release")
+    desk.reads("is back")
+    assert desk.world.pids() == pids
+
+
+def test_why_says_what_is_wrong_or_that_nothing_is(desk):
+    desk.does("hold at", seq=2)
+    desk.reads("Armed: hold")
+    desk.does("run", script=PACED, arguments="3")
+    desk.is_at("held")
+    desk.is_done()
+    desk.does("why")
+    desk.reads("Nothing is wrong so far: ranks 0 and 1 held before all_reduce #2")
+    assert "step" in desk.dashboard.variables.html
+
+
+def test_two_dashboards_show_one_world(desk):
+    other = Desk(desk.world)
+    try:
+        desk.does("run", script=PACED, arguments="5")
+        for one in (desk, other):
+            one.is_at("ok")
+            one.sees(one.dashboard.board, "finished")
+            one.sees(one.dashboard.output, "done")
+        other.does("hold")
+        other.reads("Every rank stops")
+        assert other.dashboard.actions.holds and not desk.dashboard.actions.holds
+    finally:
+        other.leave()
+
+
+# -- hold and step
+
+
+def test_hold_step_evaluate_and_resume(desk):
+    shown = desk.dashboard
+    desk.does("hold")
+    desk.reads("Every rank stops before its next collective.")
+    desk.does("run", script=PACED, arguments="5")
+    desk.is_at("held")
+    desk.sees(shown.board, "all_reduce #1 of default_pg")
+    desk.is_done()
+    desk.does("evaluate", expression="step + 40")
+    desk.reads("40")
+    desk.does("evaluate", expression="1 / 0")
+    desk.reads("ZeroDivisionError")
+    desk.does("step", n=2)
+    desk.sees(shown.board, "all_reduce #3 of default_pg")
+    desk.is_done()
+    desk.does("step", ranks="0")
+    desk.sees(shown.board, "waiting")
+    desk.is_done()
+    desk.does("resume")
+    desk.is_at("ok")
+    desk.until(lambda: not shown.actions.holds)
+
+
+def test_a_hold_can_be_removed_before_anybody_comes_to_it(desk):
+    shown = desk.dashboard
+    desk.does("hold at", before="all_reduce", seq=2, ranks="1")
+    desk.sees(shown.hold, "all_reduce #2")
+    ((_, button),) = [one for one in Reading(shown.hold.html).actions if one[0] == "unhold"]
+    desk.does("unhold", number=button["number"])
+    desk.until(lambda: not shown.actions.holds)
+    desk.is_done()
+    desk.does("run", script=PACED, arguments="3")
+    desk.is_at("ok")
+
+
+# -- break and mend
+
+
+def test_a_fault_of_the_form_strikes_and_gives_its_finding(desk):
+    shown = desk.dashboard
+    desk.does("kind", kind="skip")
+    assert Reading(shown.faults.html).all("form")[0]["data-key"] == "skip"
+    desk.does("inject", kind="other shape", op="all_reduce", seq=2, ranks="1")
+    desk.reads("Armed: fault other shape of all_reduce #2 on rank 1: must give DDP303")
+    desk.is_done()
+    desk.does("run", script=PACED, arguments="4")
+    desk.sees(shown.card, "DDP303")
+    assert len(shown.actions.injections) == 1  # ranks that hang are still in their run
+    desk.does("release")
+    desk.reads("back")
+    desk.until(lambda: not shown.actions.injections)
+
+
+def test_a_fault_that_is_healed_does_not_strike(desk):
+    shown = desk.dashboard
+    for kind in ("kill", "raise"):
+        desk.does("inject", kind=kind, ranks="1")
+        desk.reads(f"Armed: fault {kind}")
+        desk.is_done()
+    buttons = [values for action, values in Reading(shown.faults.html).actions if action == "heal"]
+    assert [values.get("number") for values in buttons] == ["0", "1", None]
+    desk.does("heal", number=buttons[0]["number"])
+    desk.until(lambda: [one.fault.kind for one in shown.actions.injections] == ["raise"])
+    desk.is_done()
+    desk.does("heal")
+    desk.until(lambda: not shown.actions.injections)
+    desk.is_done()
+    desk.does("run", script=PACED, arguments="3")
+    desk.is_at("ok")
+
+
+def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
+    before = desk.world.pids()
+    desk.does("run", script=PACED, arguments="5 1 2")
+    desk.sees(desk.dashboard.card, "DDP311")
+    desk.sees(desk.dashboard.board, "killed by SIGKILL")
+    desk.is_at("crash")
+    desk.does("release")
+    desk.is_done()
+    desk.does("restart", ranks="1")
+    desk.reads("Fresh processes: 1.")
+    assert desk.world.pids()[1] != before[1] and all(map(alive, desk.world.pids()))
+    desk.is_done()
+    desk.does("run", script=PACED, arguments="2")
+    desk.is_at("ok")
+
+
+# -- start-up
+
+
+def test_start_up_step_by_step(desk):
+    shown = desk.dashboard
+    desk.does("begin")
+    desk.sees(shown.startup, "may go on to environment")
+    desk.is_done()
+    for step in ("device", "store"):
+        desk.does("step these", ranks="0")
+        desk.sees(shown.startup, f"rank 0: may go on to {step}")
+        desk.is_done()
+    desk.does("step these", ranks="0")
+    desk.sees(shown.startup, "waits in the store for 1 of 2 ranks: 1")
+    desk.is_at("starting")
+    desk.does("step these", ranks="0")
+    desk.reads("rank 0 waits in the store")
+    desk.does("release")
+    desk.reads("is back")
+    desk.is_done()
+    desk.does("step all")
+    desk.sees(shown.startup, "rank 1: may go on to device")
+
+
+# -- wrong input
+
+
+@pytest.mark.parametrize(
+    ("action", "values", "words"),
+    [
+        ("step", {}, "not held"),
+        ("step", {"ranks": "99"}, "there is no rank 99 in a world of 2"),
+        ("resume", {"ranks": "0-5"}, "there is no rank 2 in a world of 2"),
+        ("resume", {"ranks": "x"}, "'x' names no ranks"),
+        ("restart", {"ranks": "7"}, "there is no rank 7"),
+        ("step", {"n": "x"}, "n must be a whole number from 1"),
+        ("hold at", {"before": "allreduce"}, "Did you mean 'all_reduce'"),
+        ("hold at", {"seq": "x"}, "seq must be a whole number from 1"),
+        ("hold at", {"when": "step =="}, "step =="),
+        ("evaluate", {}, "there is no expression"),
+        ("evaluate", {"expression": "1 +"}, "1 +"),
+        ("evaluate", {"expression": "nobody"}, "NameError"),
+        ("inject", {}, "no fault was chosen"),
+        ("inject", {"kind": "skip", "seq": "x"}, "seq must be a whole number from 1"),
+        ("inject", {"kind": "skip", "ranks": "99"}, "there is no rank 99"),
+        ("run", {}, "no script was named"),
+        ("run", {"script": "no-such-file.py"}, "no-such-file.py"),
+        ("run", {"script": PACED, "arguments": "'"}, "these arguments cannot be read"),
+        ("pitfall", {"name": "no-such"}, "there is no pitfall 'no-such'"),
+        ("story", {"name": "no-such"}, "there is no pitfall 'no-such'"),
+        ("release", {}, "nothing to release"),
+    ],
+)
+def test_wrong_input_is_said_and_nothing_breaks(desk, action, values, words):
+    desk.does(action, **values)
+    desk.reads(words)
+    desk.is_done()
+    assert not desk.world.closed and all(map(alive, desk.world.pids()))
+    assert not desk.dashboard.actions.holds and not desk.dashboard.actions.injections
+
+
+@pytest.mark.parametrize("action", ["step all", "step these", "go on"])
+def test_before_start_up_was_begun_there_is_nothing_to_step(desk, action):
+    desk.world.run(PACED, 1, stream=None).wait(LONG)
+    desk.does(action, ranks="0")
+    desk.reads("start-up was not begun")
+
+
+@pytest.mark.parametrize("action", ["", "no such", "rank", "select", "kind", "unhold", "heal"])
+def test_what_makes_no_sense_does_nothing(desk, action):
+    for values in ({}, {"rank": "x", "number": "x", "kind": "x"} if action not in ("unhold", "heal") else {"number": "9"}):  # fmt: skip
+        desk.does(action, **values)
+        desk.is_done()
+    desk.does("evaluate", expression="6 * 7")
+    desk.reads("42")
+
+
+# -- nothing blocks
+
+
+def test_a_click_returns_although_the_world_is_busy(desk):
+    """The lock is held here, so whatever waited for it in this thread would go on at once; another waits."""
+    with desk.world._lock:
+        assert desk.dashboard.actions.take("evaluate", {"expression": "40 + 2"})
+        assert desk.dashboard._work.busy == ("evaluating",)
+        assert "ddpnb evaluating" in {thread.name for thread in threading.enumerate()}
+    desk.reads("42")
+
+
+def test_what_is_no_action_of_a_world_is_not_taken(desk):
+    assert not desk.dashboard.actions.take("rank", {})
+
+
+def test_whoever_stops_looking_leaves_no_thread(desk):
+    looking = desk.dashboard._live._thread
+    assert looking.is_alive()
+    desk.dashboard.stop()
+    assert not looking.is_alive()
+
+
+# -- show
+
+
+def test_a_run_and_a_recording_are_shown_as_they_were(pair):
+    pair.release()
+    run = pair.run(MISSING, "early_return", stream=None).wait(LONG)
+    try:
+        for what in (run, run.recording):
+            panel = ddpnb.show(what)
+            assert "DDP301" in panel.text and "waiting" in panel.text and repr(panel) == panel.text
+            assert panel._repr_mimebundle_()["text/plain"] == panel.text
+    finally:
+        pair.release()
+
+
+def test_what_cannot_be_shown_is_refused():
+    with pytest.raises(UsageError, match="not int"):
+        ddpnb.show(42)
+
+
+# -- launch
+
+
+def test_before_there_is_a_world_there_is_a_form():
+    panel = ddpnb.show()
+    assert panel.text == "no ranks yet"
+    assert Reading(panel._form.html).fields == {"n", "backend", "fence"}
+    panel._act("cancel", {})
+    assert panel.text == "no ranks yet"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"n": "²"}, "n must be a whole number from 1"),
+        ({"n": "0"}, "n must be a whole number from 1"),
+        ({"n": "2", "fence": "high"}, "unknown fence 'high'"),
+        ({"n": "2", "backend": "smoke"}, "smoke"),
+    ],
+)
+def test_a_launch_that_cannot_be_is_said_and_one_may_try_again(values, words):
+    panel = ddpnb.show()
+    panel._act("launch", values)
+    panel._going.join(LONG)
+    assert panel.world is None and words in panel.text
+    assert [action for action, _ in Reading(panel._form.html).actions] == ["launch"]
+
+
+def test_a_launch_that_is_cancelled_leaves_nothing():
+    panel = ddpnb.show()
+    panel._act("launch", {"n": "2"})
+    panel._act("cancel", {})
+    assert "stopping" in panel.text
+    panel._going.join(LONG)
+    assert panel.world is None and "nothing is left running" in panel.text
+
+
+def test_what_was_launched_is_shown(launcher, pair):
+    assert pair.size == 2 and not pair.closed
+    assert "world of 2 ranks" in launcher.text and "rank board" in [one.label for one in launcher.box.children[:3]]
+
+
+# -- the last one: it ends the world
+
+
+def test_a_world_that_is_closed_while_it_is_shown_says_so(launcher, pair):
+    desk = Desk(pair)
+    pids = pair.pids()
+    pair.close()
+    desk.is_at("closed")
+    assert not any(map(alive, pids))
+    assert not [one for one in Reading(desk.dashboard.head.html).all("button") if "disabled" not in one]
+    desk.does("hold")
+    desk.reads("this world is closed")
+    desk.until(lambda: "closed" in launcher.text)
+    for one in (desk.dashboard, launcher.dashboard):
+        one._live._thread.join(LONG)
+        assert not one._live._thread.is_alive()
