@@ -4,21 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: lab test live quick check browser clean
+.PHONY: lab test live rest check browser pictures clean
 
 lab: $(VENV)/.installed
 	$(BIN)/ddpnb lab
 
-# Tests on live ranks mostly wait; what needs no ranks runs beside them, when there is a core to spare.
+# Tests on live ranks mostly wait, but some of them want the machine for themselves; the rest runs beside them, when there
+# is a core to spare.
 test: $(VENV)/.tested browser
-	@$(MAKE) --no-print-directory -j2 --output-sync=target live quick
+	@$(MAKE) --no-print-directory -j2 --output-sync=target live rest
 
 live: $(VENV)/.tested
-	$(BIN)/python -m pytest -m "world or browser"
+	$(BIN)/python -m pytest -m "world and not beside"
 
-quick: $(VENV)/.tested
+rest: $(VENV)/.tested
 	nice -n 19 $(MAKE) --no-print-directory check
-	nice -n 19 $(BIN)/python -m pytest -m "not world and not browser" -p no:cacheprovider
+	nice -n 19 $(BIN)/python -m pytest -m "not world or beside" -p no:cacheprovider
 
 check: $(VENV)/.tested
 	$(BIN)/ruff check .
@@ -32,6 +33,10 @@ browser: $(VENV)/.tested
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
 	else $(BIN)/playwright install chromium; fi
+
+# The pictures of the README, taken from the tour in JupyterLab.
+pictures: $(VENV)/.tested browser
+	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_tour.py
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

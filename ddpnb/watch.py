@@ -34,6 +34,7 @@ _OUTPUT_LIMIT = 4096
 # A rank that stands still in here may wait for a process of its own: then those are looked at too.
 _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
 _CHILDREN_AGAIN_S = 2.0
+_FACTS_S = 0.5  # between two readings of the machine's own facts
 _HISTORY = 1024  # calls of a rank that a Recording taken live goes back
 
 
@@ -84,6 +85,8 @@ class Observer:
         self._killed_before = machine.oom_kills()
         self._follower = Follower(folder, outcomes, run, self._string)
         self._books = Books(run)
+        self._facts: dict[str, Any] = {}
+        self._facts_at = -_FACTS_S
         self._lock = threading.RLock()  # the watcher of a run looks, and so may its user at the same time
 
     # -- cheap looks
@@ -219,7 +222,10 @@ class Observer:
         records = {
             rank: self._record_of(rank, answers.get(rank), history, with_stacks=with_stacks) for rank in self._seen
         }
-        host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
+        now = time.monotonic()
+        if now - self._facts_at > _FACTS_S:
+            self._facts, self._facts_at = machine.facts(), now
+        host = {**self._facts, **{f"{name}_before": count for name, count in self._killed_before.items()}}
         return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns(), host)
 
     def _record_of(self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool) -> RankRecord:

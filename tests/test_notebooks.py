@@ -20,6 +20,7 @@ def test_all_are_there():
 
 
 @pytest.mark.world
+@pytest.mark.beside
 @pytest.mark.timeout(LONGEST_S + 30)
 @notebooks
 def test_runs(notebook):

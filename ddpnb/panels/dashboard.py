@@ -39,6 +39,7 @@ class Dashboard(Panel):
         self._work = Work(self._refresh_controls)
         self.actions = Actions(world, self._work, self._look)
         self._drawing = threading.RLock()
+        self._controls: object = None  # of what the forms were made
         self._memory = Memory()
         self._picture: Picture | None = None
         self._said_of: object = None  # the verdict that is shown
@@ -140,6 +141,11 @@ class Dashboard(Panel):
             head = self._head(state)
             words = f"world of {head.description}: {head.outcome}{', ' + head.detail if head.detail else ''}"
             self.head.show(controls.head(head), "\n".join(one for one in (words, head.said) if one))
+            going = tuple(starting.sentences().values()) if starting is not None else ()
+            shown = (head, self.actions.kind, len(self.actions.holds), len(self.actions.injections), going)
+            if shown == self._controls and not (state and any(map(state.running_of, range(self.world.size)))):
+                return  # forms that are as they were need not be written again
+            self._controls = shown
             size, open_ = self.world.size, head.alive
             free = open_ and not head.in_run and not head.busy
             scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]

@@ -23,6 +23,8 @@ from ddpnb.watch import Observer
 
 LOOK_S = 0.08  # between two looks at the boxes
 _HOST_S = 0.5  # between two looks at the processes; also how old a picture may get in which nothing is new
+_SLOWEST_S = 1.0  # between two pictures
+_SHARE = 80  # pictures are made for no more than one part in so many of the time: the ranks may need every core
 _STILL_S = 0.4  # without a change in any box: then the ranks may be asked
 _BEAT_S = 2.0
 _HISTORY = 16  # calls of each rank in a picture: enough to say where it stands
@@ -55,7 +57,8 @@ class Picture:
 class _Look:
     """All that is kept between two looks at one run."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, fresh: bool) -> None:
+        self._fresh = fresh  # another run has begun, and nothing of it was shown yet
         self.run = source.last_run
         self.processes = source.processes
         self._size = source.size
@@ -66,7 +69,7 @@ class _Look:
         self._shown: object = None
         self._stacks: dict[int, tuple[Status, tuple[Stack, ...]]] = {}  # and the status of the rank when it was asked
 
-    def new(self, *, fresh: bool, hurried: bool) -> Picture | None:
+    def new(self, *, hurried: bool) -> Picture | None:
         """A picture, if there is anything new."""
         now = time.monotonic()
         statuses = self._observer.statuses()
@@ -85,13 +88,19 @@ class _Look:
             self._ask(running)
         recording = self._observer.record(ask=False, history=_HISTORY, follow=False)
         ranks = {rank: self._known(one) for rank, one in recording.ranks.items()}
+        fresh, self._fresh = self._fresh, False
         return Picture(replace(recording, ranks=ranks), self.run, self._calls(), fresh)
 
     def _known(self, one: RankRecord) -> RankRecord:
         """A rank with the stacks that it told; one that was replaced since without what its number did before."""
         if self.run is not None and not self.processes[one.rank][1]:
             return RankRecord(one.rank, one.pid, device=one.device)
-        return replace(one, stacks=self._stacks[one.rank][1]) if one.ending is None and self._still(one.rank) else one
+        if one.ending is not None:
+            return one
+        if self._still(one.rank):
+            return replace(one, stacks=self._stacks[one.rank][1])
+        judged = self.run.recording if self.run is not None and self.run.done else None
+        return replace(one, stacks=judged.ranks[one.rank].stacks) if judged is not None else one
 
     def _still(self, rank: int) -> bool:
         return rank in self._stacks and self._stacks[rank][0] == self._statuses[rank]
@@ -147,18 +156,18 @@ class Live:
 
     def _follow(self) -> None:
         look: _Look | None = None
-        beaten = 0.0
+        beaten = next_picture = 0.0
         while not self._stopping.is_set() and not self._source.closed:
             now, hurried = time.monotonic(), self._look_now.is_set()
             self._look_now.clear()
             with contextlib.suppress(OSError, KeyError, RuntimeError):  # the world may be closing, a rank be replaced
                 if look is None or self._source.last_run is not look.run or self._source.processes != look.processes:
-                    look, fresh = _Look(self._source), look is None or self._source.last_run is not look.run
-                else:
-                    fresh = False
-                picture = look.new(fresh=fresh, hurried=hurried)
+                    look = _Look(self._source, fresh=look is None or self._source.last_run is not look.run)
+                began = time.thread_time()
+                picture = look.new(hurried=hurried) if hurried or now >= next_picture else None
                 if picture is not None:
                     self._show(picture)
+                    next_picture = now + min(_SLOWEST_S, _SHARE * (time.thread_time() - began))
             if now - beaten >= _BEAT_S:
                 beaten = now
                 self._beat()

@@ -64,33 +64,28 @@ def head(one: Head) -> str:
 
 def _buttons(one: Head) -> str:
     free = not one.busy
-    return "".join(
-        (
-            markup.button(
-                "why", "why", image="why", enabled=one.in_run, title="look at all ranks now and say what is wrong"
-            ),
-            markup.button(
-                "hold", "hold", image="hold", enabled=free, title="stop every rank before its next collective"
-            ),
-            markup.button("step 1", "step", image="step", enabled=one.held, title="let held ranks make one collective"),
-            markup.button("resume", "resume", image="go", enabled=one.held or one.in_run, title="let held ranks go on"),
-            markup.button(
-                "release",
-                "release",
-                image="release",
-                enabled=one.in_run,
-                main=one.in_run,
-                title="give ranks that hang or wait back: processes and variables live on",
-            ),
-            markup.button(
-                "restart",
-                "restart",
-                image="restart",
-                enabled=free,
-                title="replace the processes of ranks that are dead, hang, or are left from a failed run",
-            ),
-        )
+    why = markup.button(
+        "why", "why", image="why", enabled=one.in_run, title="look at all ranks now and say what is wrong"
     )
+    hold = markup.button("hold", "hold", image="hold", enabled=free, title="stop every rank before its next collective")
+    step = markup.button("step 1", "step", image="step", title="let held ranks make one collective")
+    resume = markup.button("resume", "resume", image="go", title="let held ranks go on")
+    release = markup.button(
+        "release",
+        "release",
+        image="release",
+        enabled=one.in_run,
+        main=one.in_run,
+        title="give ranks that hang or wait back: processes and variables live on",
+    )
+    restart = markup.button(
+        "restart",
+        "restart",
+        image="restart",
+        enabled=free,
+        title="replace the processes of ranks that are dead, hang, or are left from a failed run",
+    )
+    return "".join((why, *((step, resume) if one.held else (hold,)), release, restart))
 
 
 def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = "") -> str:

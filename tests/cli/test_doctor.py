@@ -11,7 +11,7 @@ from ddpnb.checkup import examine
 from ddpnb.cli import main
 from ddpnb.model.startup import STEPS
 
-pytestmark = pytest.mark.world
+pytestmark = [pytest.mark.world, pytest.mark.beside]
 
 
 def test_a_machine_that_is_well(tmp_path, capsys):

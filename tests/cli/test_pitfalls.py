@@ -35,6 +35,7 @@ def test_wrong_use(capsys, arguments, words):
 
 
 @pytest.mark.world
+@pytest.mark.beside
 def test_run_broken_and_fixed(capfd):
     assert main(["pitfalls", "run", "barrier-under-if"]) == 3
     told = capfd.readouterr().err

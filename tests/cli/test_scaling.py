@@ -69,6 +69,7 @@ if sys.argv[1:] == [os.environ["WORLD_SIZE"]]:
 
 
 @pytest.mark.world
+@pytest.mark.beside
 def test_each_size_is_run_and_the_worst_status_counts(tmp_path):
     script = tmp_path / "s.py"
     script.write_text(SCRIPT)
@@ -86,6 +87,7 @@ def test_each_size_is_run_and_the_worst_status_counts(tmp_path):
 
 
 @pytest.mark.world
+@pytest.mark.beside
 def test_the_account_of_a_run(tmp_path):
     script = tmp_path / "s.py"
     script.write_text(SCRIPT)

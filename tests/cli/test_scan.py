@@ -177,6 +177,7 @@ def test_nothing_but_the_standard_library_is_needed_to_read(project):
 
 
 @pytest.mark.world
+@pytest.mark.beside
 def test_counts_of_a_run(project):
     done = subprocess.run(
         [sys.executable, "-m", "ddpnb", "scan", "--run", "2", "--json", "scan.json", "scripts/train.py", "--", "--x", "1"],
@@ -193,6 +194,7 @@ def test_counts_of_a_run(project):
 
 
 @pytest.mark.world
+@pytest.mark.beside
 def test_counts_of_a_healthy_run(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "ddpnb", "scan", "--run", "4", str(VICTIMS / "healthy.py"), "--", "other_lines"],

@@ -11,7 +11,7 @@ from jupyter_client.manager import KernelManager
 
 from tests.conftest import alive
 
-pytestmark = [pytest.mark.world, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.world, pytest.mark.beside, pytest.mark.filterwarnings("ignore")]
 
 
 @dataclass

@@ -1,0 +1,122 @@
+"""How soon the board shows what a rank does, and what being watched costs the ranks: ``python -m benchmarks.board``.
+
+JupyterLab and Chromium as a user has them, four ranks, the dashboard of a live world. A rank notes the wall clock
+before it goes into a collective that the others come to late; the page notes when its tile says so. Then the same
+training is run with the dashboard in sight and without, in turns.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from benchmarks.binder import lab
+from benchmarks.face import FLAGS
+
+RANKS, CHANGES, TURNS, STEPS = 4, 20, 6, 400
+LAUNCH = f"import ddpnb\nworld = ddpnb.launch({RANKS}, quiet=True)\ndashboard = ddpnb.show(world)\ndashboard"
+WAITS = f"""
+def waits(path):
+    import time
+    import torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    for _ in range({CHANGES}):
+        if dist.get_rank():
+            time.sleep(1.5)
+        else:
+            with open(path, "a") as file:
+                print(time.time(), file=file)
+        dist.all_reduce(torch.ones(4))
+        dist.barrier()
+        end = time.perf_counter() + 0.6  # computing, on all ranks
+        while time.perf_counter() < end:
+            pass
+print(world.run(waits, PATH, stream=None).wait().outcome)
+"""
+TRAIN = f"""
+def train():
+    import time
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    batch = torch.ones(64, 256)
+    for step in range({STEPS} + 50):
+        if step == 50:
+            began = time.perf_counter()
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+    return (time.perf_counter() - began) / {STEPS}
+
+times = {{"watched": [], "alone": []}}
+for turn in range(2 * {TURNS}):
+    board = ddpnb.show(world) if turn % 2 else None
+    times["watched" if turn % 2 else "alone"].append(max(world.run(train, stream=None).wait().results))
+    if board is not None:
+        board.stop()
+import json
+print("TIMES", json.dumps(times))
+"""
+# When the tile of rank 0 begins to say that it waits.
+SEEN = """() => {
+  window.seen = [];
+  let before = false;
+  new MutationObserver(() => {
+    const tile = document.querySelector('.ddpnb [data-key=rank0] .state');
+    const now = !!tile && tile.textContent.includes('waiting');
+    if (now && !before) requestAnimationFrame(() => window.seen.push(Date.now()));
+    before = now;
+  }).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
+}"""
+
+
+def notebook(cells: list[str]) -> str:
+    made = [{"cell_type": "code", "id": f"cell{n}", "metadata": {}, "execution_count": None, "outputs": [], "source": text} for n, text in enumerate(cells)]  # fmt: skip
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    return json.dumps({"cells": made, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        work = Path(folder) / "binder"
+        shutil.copytree(Path(__file__).parents[1] / "binder", work)
+        noted = Path(folder) / "noted"
+        (work.parent / "board.ipynb").write_text(
+            notebook([LAUNCH, WAITS.replace("PATH", repr(str(noted))), "dashboard.stop()" + TRAIN])
+        )
+        with lab(work.parent) as server:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+            page = browser.new_page(viewport={"width": 1250, "height": 2000})
+            page.goto(f"http://127.0.0.1:{server.port}/lab/tree/board.ipynb?reset")
+            page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=90_000)
+            page.evaluate(SEEN)
+            page.locator(".jp-Cell").first.click()
+            for _ in range(3):
+                page.get_by_role("button", name="Run this cell and advance").click()
+            page.locator(".jp-OutputArea-output", has_text="TIMES").wait_for(timeout=600_000)
+            times = json.loads(
+                page.locator(".jp-OutputArea-output", has_text="TIMES").last.inner_text().partition("TIMES")[2]
+            )
+            seen = page.evaluate("window.seen")
+            browser.close()
+        told = [float(line) * 1e3 for line in noted.read_text().split()]
+    late = [min((at - when for at in seen if at >= when), default=float("inf")) for when in told]
+    print(
+        f"{RANKS} ranks: a change is on the board after {statistics.median(late):.0f} ms (median of {len(late)}), at most {max(late):.0f} ms"
+    )
+    alone, watched = (statistics.median(times[name]) * 1e3 for name in ("alone", "watched"))
+    print(f"a step takes {alone:.2f} ms alone, {watched:.2f} ms watched: x{watched / alone:.3f} (medians of {TURNS})")
+
+
+if __name__ == "__main__":
+    main()
