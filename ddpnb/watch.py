@@ -34,7 +34,6 @@ _OUTPUT_LIMIT = 4096
 # A rank that stands still in here may wait for a process of its own: then those are looked at too.
 _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
 _CHILDREN_AGAIN_S = 2.0
-_FACTS_S = 0.5  # between two readings of the machine's own facts
 _HISTORY = 1024  # calls of a rank that a Recording taken live goes back
 
 
@@ -46,7 +45,7 @@ class _Seen:
     reader: BoxReader | None = None
     ending: Ending | None = None
     silent: bool = False
-    progress_ns: int = 0
+    progress: tuple[int, int] = (0, 0)  # time of the last change in its box, bytes in its log
     wakes_at: float | None = None  # the moment until which it sleeps, and since when that is known
     wakes_known: float = 0.0
     stacks: tuple[Stack, ...] = ()
@@ -85,8 +84,6 @@ class Observer:
         self._killed_before = machine.oom_kills()
         self._follower = Follower(folder, outcomes, run, self._string)
         self._books = Books(run)
-        self._facts: dict[str, Any] = {}
-        self._facts_at = -_FACTS_S
         self._lock = threading.RLock()  # the watcher of a run looks, and so may its user at the same time
 
     # -- cheap looks
@@ -175,10 +172,19 @@ class Observer:
 
     def _sampled(self, running: Sequence[int], samples: Mapping[int, Sample]) -> None:
         for rank in running:
-            seen, progress = self._seen[rank], self.status(rank).progress_ns
+            seen = self._seen[rank]
             seen.watch.take(samples[self._engines.pid(rank)])
-            if progress != seen.progress_ns:  # a collective may cost less than counts as busy
-                seen.progress_ns, seen.watch.idle_since = progress, time.monotonic()
+            # A collective, or a line of output, may cost less than counts as busy.
+            progress = self.status(rank).progress_ns, self._written(rank)
+            if progress != seen.progress:
+                seen.progress, seen.watch.idle_since = progress, time.monotonic()
+
+    def _written(self, rank: int) -> int:
+        """Bytes that the rank has written to its log."""
+        try:
+            return os.stat(self._logs.get(rank, "")).st_size
+        except OSError:
+            return 0
 
     # -- the whole picture
 
@@ -222,10 +228,7 @@ class Observer:
         records = {
             rank: self._record_of(rank, answers.get(rank), history, with_stacks=with_stacks) for rank in self._seen
         }
-        now = time.monotonic()
-        if now - self._facts_at > _FACTS_S:
-            self._facts, self._facts_at = machine.facts(), now
-        host = {**self._facts, **{f"{name}_before": count for name, count in self._killed_before.items()}}
+        host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
         return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns(), host)
 
     def _record_of(self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool) -> RankRecord:

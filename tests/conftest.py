@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 import ddpnb
 
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 VICTIMS = Path(__file__).parent / "victims"
 
 
@@ -26,6 +29,15 @@ def world(shared_world):
     if left:
         shared_world.restart(left)
     return shared_world
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """One browser for all tests: Playwright drives no second one in the same thread."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -52,7 +52,6 @@ class Actions:
             "heal": ("healing", self._heal),
             "run": ("starting the script", self._run),
             "pitfall": ("starting the pitfall", self._pitfall),
-            "story": ("reading", lambda values: str(pitfalls.get(values.get("name", "")))),
             "begin": ("beginning start-up", lambda _: self._begin()),
             "step all": ("making a step of start-up", lambda _: self._startup().step(wait=_STEP_S)),
             "step these": ("making a step of start-up", self._step_these),

@@ -17,7 +17,7 @@ from ddpnb.panels.live import Live, Picture
 from ddpnb.panels.memory import Memory
 from ddpnb.panels.panel import Panel
 from ddpnb.panels.work import Work
-from ddpnb.render import board, cells, controls, faults, lines, replicas, startup
+from ddpnb.render import board, cells, controls, faults, lesson, lines, replicas, startup
 from ddpnb.verdict import Verdict
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.parts import Board, Card, Stacks, Variables
@@ -50,6 +50,7 @@ class Dashboard(Panel):
         self.timeline = Timeline(on_action=self._act, live=True)
         self.detail = Fragment(label="what was chosen", on_action=self._act)
         self.runs = self._part("Run", "what to run")
+        self.lesson = Fragment(label="lesson", on_action=self._act)
         self.hold = self._part("Hold and step", "hold and step")
         self.faults = self._part("Break it", "faults")
         self.startup = self._part("Start-up, step by step", "start-up of the ranks", live=True)
@@ -60,7 +61,7 @@ class Dashboard(Panel):
             "Memory over time", "memory over time", lambda: self._work.start("drawing", self._draw)
         )
         self.output = self._part("Output of the ranks", "output of the ranks", self._show_output)
-        parts = (self.head, self.card, self.board, self.timeline, self.detail, self.runs, self.hold, self.faults,
+        parts = (self.head, self.card, self.board, self.timeline, self.detail, self.runs, self.lesson, self.hold, self.faults,
                  self.startup, self.variables, self.stacks, self.replicas, self.memory, self.output)  # fmt: skip
         super().__init__(parts)
         self._beating = (self.head, self.startup, self.timeline, self.board)
@@ -198,6 +199,8 @@ class Dashboard(Panel):
             self._choose(int(values["rank"]))
         elif action == "select":
             self._select(values)
+        elif action == "story":
+            self._work.start("reading", lambda: self._read(values.get("name", "")))
         elif action in ("save PNG", "save SVG"):
             self._work.start("saving", lambda: self._save(action[-3:].lower()))
 
@@ -239,6 +242,13 @@ class Dashboard(Panel):
             reader = self.world.observer().reader(int(rank)) if int(rank) < self.world.size else None
             calls = reader.these([int(number)]) if reader is not None else ()
             self.detail.show(board.call(int(rank), calls[0] if calls else None))
+
+    def _read(self, name: str) -> None:
+        """The lesson card of a pitfall."""
+        story = pitfalls.get(name)
+        script = story.broken.read_text(encoding="utf-8")
+        shown = lesson.lesson(story.title, script, story.finding, story.why, story.look, story.mended, story.difference)
+        self.lesson.show(shown, f"{story}\n\n{script}")
 
     def _compare_replicas(self) -> None:
         self._work.start("comparing the replicas", self._compared)

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 READY_MS = 90_000
 expect.set_options(timeout=30_000)
 
@@ -116,14 +115,6 @@ def lab(server):
     for session in server.ask("sessions"):
         with contextlib.suppress(urllib.error.HTTPError):  # it shares its kernel with one that is ended already
             server.ask(f"sessions/{session['id']}", "DELETE")  # ends the kernel, and with it its worlds
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -32,6 +32,14 @@ def sleepy_rank(rank):
     dist.barrier()
 
 
+def talking_rank(rank):
+    if rank == 2:
+        for attempt in range(25):
+            time.sleep(0.2)
+            print("waiting for the file", attempt, flush=True)
+    dist.barrier()
+
+
 def checkpoint(rank):
     if rank == 0:
         with tempfile.NamedTemporaryFile() as file:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
-
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+from playwright.sync_api import Browser, Page
 
 _PAGE = """<!doctype html><meta charset="utf-8"><style>%(css)s body { width: 1000px; margin: 10px } </style>
 <body data-theme="%(theme)s"><div id="root"></div><script type="module">
@@ -36,15 +33,6 @@ window.script = await import(URL.createObjectURL(new Blob([%(script)s], { type: 
 if (script.default) window.end = script.default.render({ model, el: document.getElementById("root") });
 window.ready = true;
 </script>"""
-
-
-@contextmanager
-def chromium() -> Iterator[Browser]:
-    """Headless Chromium."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @contextmanager

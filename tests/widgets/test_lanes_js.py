@@ -10,7 +10,7 @@ from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.widgets.timeline import Timeline
 from ddpnb.widgets.view import module
-from tests.widgets.standin import chromium, load, page_in, sendable, show
+from tests.widgets.standin import load, page_in, sendable, show
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -46,9 +46,8 @@ def timeline(recording=None, **traits):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
+def browser(chromium):
+    return chromium
 
 
 @pytest.fixture(scope="module")

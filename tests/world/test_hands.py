@@ -39,7 +39,7 @@ def test_hold_step_look_and_go_on(world):
     assert "rank" in world.diff().differing and "step" not in world.diff().differing
 
     time.sleep(world.patience + 0.5)  # longer than a rank may stand anywhere else
-    assert run.outcome == "running" and not run.diagnosis.errors
+    assert run.outcome == "running" and not run.diagnosis.errors, str(run.diagnosis)
 
     assert {one.call.seq for one in world.step(2).ranks} == {7}
     alone = world.step(ranks=0)
@@ -235,7 +235,7 @@ def test_held_ranks_are_released(world):
     holding = world.hold(ranks=[0, 2])
     run = world.run(hands.steps, 3, stream=None)
     assert holding.wait(60).held == (0, 2)
-    assert world.release().ranks == (0, 1, 2, 3) and run.outcome == "released"
+    assert world.release().ranks == (0, 1, 2, 3) and run.outcome == "released", str(run.diagnosis)
     assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
 
 

@@ -76,11 +76,9 @@ function render({ model, el }) {
     const element = event.target.closest("[data-action]");
     if (element && element.nodeName !== "FORM" && !element.dataset.change) tell(element, element.closest("form"));
   };
-  const sent = (event) => {
-    event.preventDefault();
-    const by = event.submitter?.dataset.action ? event.submitter : event.target;
-    if (event.submitter?.dataset.action) return; // its click has told already
-    tell(by, event.target);
+  const entered = (event) => {
+    const form = event.key === "Enter" && event.target.nodeName === "INPUT" ? event.target.closest("form[data-action]") : null;
+    if (form) tell(form, form);
   };
   const changed = (event) => {
     const element = event.target.closest("[data-change]");
@@ -102,7 +100,8 @@ function render({ model, el }) {
     if (message.kind === "beat") heard = performance.now();
   };
   body.addEventListener("click", clicked);
-  body.addEventListener("submit", sent);
+  body.addEventListener("submit", (event) => event.preventDefault());
+  body.addEventListener("keydown", entered);
   body.addEventListener("change", changed);
   body.addEventListener("keydown", walked);
   const opened = () => {

@@ -1,0 +1,34 @@
+"""A lesson: a broken training to be read, a guess to be made, and the answer folded below it."""
+
+from __future__ import annotations
+
+from html import escape
+
+from ddpnb.model.findings import NAMES
+from ddpnb.render import markup
+
+
+def lesson(title: str, script: str, finding: str, why: str, look: str, mended: str, difference: str) -> str:
+    """The card of a story.
+
+    Args:
+        title: of the story.
+        script: the text of the one that is broken.
+        finding: the code that it gives.
+        why: what goes wrong, in two or three sentences.
+        look: what to look at while it runs.
+        mended: what was changed, in words.
+        difference: and as a unified diff.
+    """
+    name = f"{finding} {NAMES.get(finding, '')}".strip()
+    return (
+        f"<h3>{markup.text(title)}</h3><p>What will happen? Read it, make a guess, run it broken, and look.</p>"
+        f'<pre tabindex="0" aria-label="the broken script">{markup.text(script)}</pre>'
+        f"{_folded('what to look at', f'<p>{markup.text(look)}</p>')}"
+        f"{_folded('the answer', f'<p><b>{markup.text(name)}.</b> {markup.text(why)}</p>')}"
+        f"{_folded('mended', f'<p>{markup.text(mended)}</p><pre>{markup.text(difference)}</pre>')}"
+    )
+
+
+def _folded(title: str, inside: str) -> str:
+    return f'<details data-key="{escape(title)}"><summary>{escape(title)}</summary>{inside}</details>'
