@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddpnb.books import Books
@@ -28,6 +28,7 @@ from ddpnb.model.calls import CallState
 from ddpnb.model.recording import Child, Ending, Phase, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 
+_BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
 ANSWER_S = 1.0  # how long a rank may take to answer on the hotline
 _SOURCE_LIMIT = 1 << 20
 _OUTPUT_LIMIT = 4096
@@ -84,6 +85,7 @@ class Observer:
         self._killed_before = machine.oom_kills()
         self._follower = Follower(folder, outcomes, run, self._string)
         self._books = Books(run)
+        self._began = time.monotonic()
         self._lock = threading.RLock()  # the watcher of a run looks, and so may its user at the same time
 
     # -- cheap looks
@@ -238,13 +240,16 @@ class Observer:
         device = self._engines.device(rank)
         current = seen.reader is not None and status.run == self._run
         calls = seen.reader.calls(history) if seen.reader is not None and current else ()
+        process = self._process_of(seen, answer, device) if ending is None else Process("gone")
+        if not current and process.activity == "idle" and time.monotonic() - self._began < _BEGIN_S:
+            process = replace(process, activity="unknown")  # the order is on its way: that says nothing of the rank
         return RankRecord(
             rank=rank,
             pid=self._engines.pid(rank),
             calls=calls,
             phases=(seen.reader.phases() if seen.reader is not None and current else ()) + self._of_children(rank),
             stacks=seen.stacks if ending is None and with_stacks else (),
-            process=self._process_of(seen, answer, device) if ending is None else Process("gone"),
+            process=process,
             ending=ending,
             steps=status.steps,
             forwards=status.forwards,
