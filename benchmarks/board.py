@@ -110,9 +110,19 @@ def main() -> None:
             seen = page.evaluate("window.seen")
             browser.close()
         told = [float(line) * 1e3 for line in noted.read_text().split()]
-    late = [min((at - when for at in seen if at >= when), default=float("inf")) for when in told]
+    nexts = [*told[1:], float("inf")]
+    late = [
+        at - when
+        for when, end in zip(told, nexts, strict=True)
+        for at in [min((one for one in seen if when <= one < end), default=None)]
+        if at
+    ]
+    unseen = len(told) - len(late)
     print(
         f"{RANKS} ranks: a change is on the board after {statistics.median(late):.0f} ms (median of {len(late)}), at most {max(late):.0f} ms"
+    )
+    print(
+        f"  {unseen} of {len(told)} were not told apart from the wait before: what a rank did in between was not shown"
     )
     alone, watched = (statistics.median(times[name]) * 1e3 for name in ("alone", "watched"))
     print(f"a step takes {alone:.2f} ms alone, {watched:.2f} ms watched: x{watched / alone:.3f} (medians of {TURNS})")

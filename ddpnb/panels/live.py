@@ -21,9 +21,10 @@ from ddpnb.model.stacks import Stack
 from ddpnb.run import Run
 from ddpnb.watch import Observer
 
-LOOK_S = 0.08  # between two looks at the boxes
+LOOK_S = 0.06  # between two looks at the boxes
 _HOST_S = 0.5  # between two looks at the processes; also how old a picture may get in which nothing is new
 _SLOWEST_S = 1.0  # between two pictures
+_CREDIT_S = 0.15  # of pictures that may be made at once, before the share counts
 _SHARE = 80  # pictures are made for no more than one part in so many of the time: the ranks may need every core
 _STILL_S = 0.4  # without a change in any box: then the ranks may be asked
 _BEAT_S = 2.0
@@ -65,21 +66,33 @@ class _Look:
         self._observer = source.observer()
         self._news: dict[int, News] = {}
         self._statuses: dict[int, Status] = {}
+        self._before: dict[int, Status] = {}  # at the look before
+        self._shown_still: set[int] = set()  # ranks that stand, and were shown so
         self._changed = self._looked = 0.0
         self._shown: object = None
         self._stacks: dict[int, tuple[Status, tuple[Stack, ...]]] = {}  # and the status of the rank when it was asked
 
-    def new(self, *, hurried: bool) -> Picture | None:
-        """A picture, if there is anything new."""
+    def new(self, *, due: bool, allowed: bool, hurried: bool) -> Picture | None:
+        """A picture, if there is anything new.
+
+        Args:
+            due: it is time for another one.
+            allowed: it is not, but a rank that has come to stand may be shown at once.
+            hurried: somebody did something to the ranks.
+        """
         now = time.monotonic()
         statuses = self._observer.statuses()
         if statuses != self._statuses:
             self._statuses, self._changed = statuses, now
         running = [rank for rank in statuses if self._observer.ending(rank) is None]
+        still = {rank for rank in running if statuses[rank] == self._before.get(rank)}
+        self._before, self._shown_still = statuses, self._shown_still & still
+        stands = allowed and bool(still - self._shown_still)
         state = statuses, running, self.run is not None and self.run.done
         host = now - self._looked >= _HOST_S
-        if state == self._shown and not (host or hurried):
+        if not (hurried or stands or (due and (host or state != self._shown))):
             return None
+        self._shown_still = still
         if host:
             self._observer.look()
             self._looked = now
@@ -157,6 +170,7 @@ class Live:
     def _follow(self) -> None:
         look: _Look | None = None
         beaten = next_picture = 0.0
+        credit, counted = _CREDIT_S, time.monotonic()
         while not self._stopping.is_set() and not self._source.closed:
             now, hurried = time.monotonic(), self._look_now.is_set()
             self._look_now.clear()
@@ -164,10 +178,13 @@ class Live:
                 if look is None or self._source.last_run is not look.run or self._source.processes != look.processes:
                     look = _Look(self._source, fresh=look is None or self._source.last_run is not look.run)
                 began = time.thread_time()
-                picture = look.new(hurried=hurried) if hurried or now >= next_picture else None
+                credit, counted = min(_CREDIT_S, credit + (now - counted) / _SHARE), now
+                picture = look.new(due=now >= next_picture, allowed=credit > 0, hurried=hurried)
                 if picture is not None:
                     self._show(picture)
-                    next_picture = now + min(_SLOWEST_S, _SHARE * (time.thread_time() - began))
+                    spent = time.thread_time() - began
+                    credit -= spent
+                    next_picture = now + min(_SLOWEST_S, _SHARE * spent)
             if now - beaten >= _BEAT_S:
                 beaten = now
                 self._beat()
