@@ -56,6 +56,10 @@ class InjectedFault(DdpnbError, RuntimeError):
     """Raised on a rank at the call that was chosen for it: a fault that was asked for."""
 
 
+class CellFailed(DdpnbError, RuntimeError):
+    """A cell did not end well on all ranks: the notebook stops here. What there is to say stands in its output."""
+
+
 class Interrupted(KeyboardInterrupt):
     """An interrupt of a waiting prompt; the ranks have been released. Its text says which are back."""
 

@@ -126,7 +126,7 @@ class World(Hands):
         self._injected: list[tuple[Injection, bool, frozenset[int]]] = []
         self._lock = threading.RLock()
         self._closed = False
-        _open_worlds.add(self)
+        open_worlds.add(self)
 
     # -- life
 
@@ -174,7 +174,7 @@ class World(Hands):
         for reserved in self._ports:
             reserved.release()
         shutil.rmtree(self._folder, ignore_errors=True)
-        _open_worlds.discard(self)
+        open_worlds.discard(self)
 
     def __enter__(self) -> World:
         return self
@@ -477,10 +477,10 @@ def _in_notebook() -> bool:
     return _in_ipython() and type(sys.modules["IPython"].get_ipython()).__name__ == "ZMQInteractiveShell"
 
 
-_open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
+open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
-    for world in list(_open_worlds):
+    for world in list(open_worlds):
         world.close()

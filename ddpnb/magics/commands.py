@@ -9,21 +9,21 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
 from ddpnb.cluster.devices import count_gpus
-from ddpnb.errors import UsageError
+from ddpnb.errors import CellFailed, UsageError
 from ddpnb.hands.holding import Holding
 from ddpnb.hands.injecting import Injection
 from ddpnb.hands.release import Freed
 from ddpnb.hands.views import FrameDiff, WorldStatus
 from ddpnb.magics import arguments
 from ddpnb.magics.arguments import parse
-from ddpnb.magics.following import Cell, CellFailed
+from ddpnb.magics.following import Cell
 from ddpnb.magics.px import Px
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS
 from ddpnb.render import status as shown
 from ddpnb.render.text import printable, relative
 from ddpnb.verdict import Verdict, diagnose
-from ddpnb.world import FENCES, World, _open_worlds, launch
+from ddpnb.world import FENCES, World, launch, open_worlds
 
 _LET_GO_S = 2.0  # that %ddp_resume waits to show what came of it
 
@@ -102,12 +102,12 @@ class DdpMagics(Magics):
 
     def _world(self) -> World:
         """The world that was launched by magic last, else the variable ``world``, else the only one there is."""
-        if self._current is not None and not self._current._closed:
+        if self._current is not None and not self._current.closed:
             return self._current
         named = self._shell.user_ns.get("world")
-        if isinstance(named, World) and not named._closed:
+        if isinstance(named, World) and not named.closed:
             return named
-        there = list(_open_worlds)
+        there = list(open_worlds)
         if len(there) == 1:
             return there[0]
         if there:
@@ -170,8 +170,8 @@ class DdpMagics(Magics):
         """Diagnose now: what is wrong in the last run, or with the ranks as they stand if there was none."""
         parse(self.ddp_why, line)
         world = self._world()
-        if world._last is not None and world._in_run:
-            return world._last.diagnosis
+        if world.last_run is not None and any(in_run for _, in_run in world.processes.values()):
+            return world.last_run.diagnosis
         return diagnose(world.snapshot(), world.patience)
 
     @line_magic
@@ -228,8 +228,8 @@ class DdpMagics(Magics):
         """Let held ranks go on until a hold fits again; shows where they are when they ended, or after two seconds."""
         world = self._world()
         world.resume(parse(self.ddp_resume, line).ranks)
-        if world._last is not None:
-            world._last.wait(_LET_GO_S)
+        if world.last_run is not None:
+            world.last_run.wait(_LET_GO_S)
         return world.status()
 
     # -- release and repair

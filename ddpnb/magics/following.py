@@ -15,7 +15,7 @@ from IPython.display import display
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.status import RankStatus, status
-from ddpnb.errors import DdpnbError, Interrupted
+from ddpnb.errors import Interrupted
 from ddpnb.render import cells
 from ddpnb.render.text import printable, relative
 from ddpnb.run import Run
@@ -28,10 +28,6 @@ _ASK_S = 2.0  # and so often they are asked for that
 _KEPT = cells.MOST  # bytes of each rank's output that are kept to be shown
 _MOST_LIVE = 20_000  # characters that are shown of them as long as that changes
 _STILL = ("held", "waiting", "ended", "idle")
-
-
-class CellFailed(DdpnbError, RuntimeError):
-    """A cell did not end well on all ranks: the notebook stops here. What there is to say stands in its output."""
 
 
 class Log:

@@ -7,7 +7,7 @@ from typing import Any
 from ipyparallel.client.magics import ParallelMagics
 
 from ddpnb.cluster import hotline
-from ddpnb.world import World, _open_worlds
+from ddpnb.world import World, open_worlds
 
 _SUFFIX = "_ddp"  # %px_ddp, where %px is another cluster's
 
@@ -55,7 +55,7 @@ class Px:
         world = self._world
         if world is None:
             return
-        if world._closed:
+        if world.closed:
             self.deactivate()
         elif self._engines != (now := _engines_of(world)):
             self._engines = self._view.targets = now
@@ -71,7 +71,7 @@ class Px:
         view = getattr(owner, "view", None)
         if view is None or hotline.closed(view.client):
             return False
-        return all(view.client is not world._engines.client for world in _open_worlds)
+        return all(view.client is not world._engines.client for world in open_worlds)
 
     def _say_who_is_who(self) -> None:
         """ipyparallel names engines by the order in which they came: that is not always the ranks'."""

@@ -191,8 +191,12 @@ class Actions:
         story = pitfalls.get(values.get("name", ""))
         if story.lacking:
             raise UsageError(f"this pitfall cannot be run here: {story.lacking}.", "Choose another one.")
-        self.world.patience, self.world.fence = story.patience, story.fence
-        self.world.run(story.fixed if values.get("fixed") else story.broken, stream=None)
+        own = self.world.patience, self.world.fence
+        self.world.patience, self.world.fence = story.patience, story.fence  # of this run alone
+        try:
+            self.world.run(story.fixed if values.get("fixed") else story.broken, stream=None)
+        finally:
+            self.world.patience, self.world.fence = own
 
     # -- start-up
 

@@ -7,7 +7,6 @@ their stacks: where one waits inside of torch's own threads its box cannot tell.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ _HOST_S = 0.5  # between two looks at the processes; also how old a picture may 
 _SLOWEST_S = 1.0  # between two pictures
 _CREDIT_S = 0.15  # of pictures that may be made at once, before the share counts
 _SHARE = 80  # pictures are made for no more than one part in so many of the time: the ranks may need every core
+_TRIES = 50  # looks that may fail one after the other
 _STILL_S = 0.4  # without a change in any box: then the ranks may be asked
 _BEAT_S = 2.0
 _HISTORY = 16  # calls of each rank in a picture: enough to say where it stands
@@ -170,11 +170,11 @@ class Live:
     def _follow(self) -> None:
         look: _Look | None = None
         beaten = next_picture = 0.0
-        credit, counted = _CREDIT_S, time.monotonic()
+        credit, counted, failed = _CREDIT_S, time.monotonic(), 0
         while not self._stopping.is_set() and not self._source.closed:
             now, hurried = time.monotonic(), self._look_now.is_set()
             self._look_now.clear()
-            with contextlib.suppress(OSError, KeyError, RuntimeError):  # the world may be closing, a rank be replaced
+            try:
                 if look is None or self._source.last_run is not look.run or self._source.processes != look.processes:
                     look = _Look(self._source, fresh=look is None or self._source.last_run is not look.run)
                 began = time.thread_time()
@@ -185,6 +185,11 @@ class Live:
                     spent = time.thread_time() - began
                     credit -= spent
                     next_picture = now + min(_SLOWEST_S, _SHARE * spent)
+                failed = 0
+            except Exception:  # the world may be closing, a rank be replaced
+                failed += 1
+                if failed > _TRIES:
+                    return  # and the page says, for want of a beat, that what it shows is not followed any more
             if now - beaten >= _BEAT_S:
                 beaten = now
                 self._beat()

@@ -147,7 +147,7 @@ def test_while_a_cell_runs(lab, page):
     name = lab.write(
         "busy.ipynb",
         "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\nddpnb.show(world)",
-        "import time\nfrom train import main\nrun = world.run('train.py', '--mended', '--steps', '100000', stream=None)\ntime.sleep(300)",
+        "import time\nrun = world.run('train.py', '--mended', '--steps', '100000', stream=None)\ntime.sleep(300)",
     )
     lab.open(page, name)
     lab.run_all(page)

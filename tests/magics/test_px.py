@@ -39,7 +39,7 @@ class World:
     size = 2
 
     def __init__(self):
-        self._closed = False
+        self.closed = False
         self.ids = {0: 1, 1: 0}
         self._engines = SimpleNamespace(client=Client(), engine_id=lambda rank: self.ids[rank])
 
@@ -47,7 +47,7 @@ class World:
 @pytest.fixture
 def worlds(monkeypatch):
     there = {World(), World()}
-    monkeypatch.setattr(px, "_open_worlds", there)
+    monkeypatch.setattr(px, "open_worlds", there)
     return list(there)
 
 
@@ -80,7 +80,7 @@ def test_it_ends_with_its_world(worlds):
     mine.activate(worlds[0])
     mine.activate(worlds[1])
     assert shell.view("px").client is worlds[1]._engines.client
-    worlds[1]._closed = True
+    worlds[1].closed = True
     mine.refresh()
     assert shell.magics_manager.magics == {"line": {}, "cell": {}}
 

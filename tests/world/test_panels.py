@@ -8,6 +8,7 @@ import time
 import pytest
 
 import ddpnb
+from ddpnb import pitfalls
 from ddpnb.errors import UsageError
 from ddpnb.panels.dashboard import Dashboard
 from tests.conftest import VICTIMS, alive
@@ -123,6 +124,19 @@ def test_why_says_what_is_wrong_or_that_nothing_is(desk):
     desk.does("why")
     desk.reads("Nothing is wrong so far: ranks 0 and 1 held before all_reduce #2")
     assert "step" in desk.dashboard.variables.html
+
+
+def test_a_pitfall_has_its_own_fence_and_patience_and_leaves_the_worlds(desk):
+    story, kept = pitfalls.get("collate-averages"), (desk.world.patience, desk.world.fence)
+    desk.world.patience, desk.world.fence = story.patience + 7, "warn"
+    before = desk.world.last_run
+    desk.does("pitfall", name=story.name, fixed="1")
+    desk.until(lambda: desk.world.last_run is not before)
+    desk.is_done()
+    assert desk.world.last_run.patience == story.patience
+    assert (desk.world.patience, desk.world.fence) == (story.patience + 7, "warn")
+    desk.world.patience, desk.world.fence = kept
+    desk.world.last_run.wait(30)
 
 
 def test_two_dashboards_show_one_world(desk):
