@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import base64
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+from ipykernel import kernelbase
 
 from ddpnb.engine import threads
 from ddpnb.engine.door import Door
@@ -20,6 +23,20 @@ from ddpnb.engine.replicas import Replicas
 from ddpnb.engine.wire import REPLY, REQUEST, VALUES
 from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
+
+
+class _OwnStreams:
+    """What ipykernel takes for ``sys``: the kernel's own standard streams, whatever a script makes of ``sys.stdout``.
+
+    ipykernel flushes both after every message, on the control channel's thread as well. A stream that the
+    script has closed would raise there, and one of its own make may wait for a lock that a rank which hangs holds.
+    """
+
+    def __init__(self) -> None:
+        self.stdout, self.stderr = sys.stdout, sys.stderr
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys, name)
 
 
 class Hotline:
@@ -135,3 +152,4 @@ class Hotline:
             kernel.session.send(stream, REPLY, content=reply, parent=parent, ident=ident)
 
         kernel.control_handlers[REQUEST] = handle
+        kernelbase.sys = _OwnStreams()  # type: ignore[attr-defined]

@@ -29,6 +29,9 @@ def test_the_kernels_control_handlers():
 
     assert "control_handlers" in inspect.getsource(Kernel.__init__), "engine/hotline.py registers its handler there"
 
+    streams = inspect.getsource(Kernel.process_control)
+    assert "sys.stdout.flush()" in streams, "engine/hotline.py keeps ipykernel from the standard streams of scripts"
+
 
 def test_what_a_widget_says_is_heard_while_a_cell_runs():
     from ipykernel.comm.comm import BaseComm

@@ -57,6 +57,29 @@ def stopped():
     os.kill(os.getpid(), signal.SIGSTOP)  # culprit: stopped
 
 
+class Tee:
+    """Like the loggers that people put in place of standard output: one lock for all who write and flush."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.lock = threading.Lock()
+
+    def write(self, text):
+        with self.lock:
+            if text.startswith("wait"):
+                time.sleep(3600)  # culprit: output
+            return self.stream.write(text)
+
+    def flush(self):
+        with self.lock:
+            self.stream.flush()
+
+
+def output():
+    sys.stdout = Tee(sys.stdout)
+    print("wait for somebody who reads")
+
+
 def native():
     ctypes.PyDLL(None).sleep(3600)  # culprit: native
 

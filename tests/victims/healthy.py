@@ -261,6 +261,8 @@ def closes_stdout(rank):
     sys.stdout.close()
     os.close(1)
     dist.barrier()
+    time.sleep(0.5)  # whoever asks the rank now finds a stream that cannot be flushed
+    dist.barrier()
     sys.exit(0)
 
 

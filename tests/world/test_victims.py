@@ -54,6 +54,7 @@ CASES = {
     ("elsewhere.py", "poll"): ("DDP313", [1]),
     ("elsewhere.py", "file_lock"): ("DDP313", [1]),
     ("elsewhere.py", "child"): ("DDP313", [1]),
+    ("elsewhere.py", "output"): ("DDP313", [1]),
     ("elsewhere.py", "stopped"): ("DDP314", [1]),
     ("elsewhere.py", "native"): ("DDP314", [1]),
 }
