@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import linecache
 import os
+import re
 import sys
+from collections import ChainMap
 from collections.abc import Callable
-from typing import Any
+from types import CodeType
+from typing import Any, ClassVar
 
 from ddpnb.errors import ScriptNotFound, UsageError
+
+_NAME = re.compile(r"cell\d{1,9}|In\[\d{1,9}\]")  # what is shown without the world's folder
 
 
 def of_script(path: str | os.PathLike[str], arguments: tuple[Any, ...]) -> dict[str, Any]:
@@ -20,18 +27,19 @@ def of_script(path: str | os.PathLike[str], arguments: tuple[Any, ...]) -> dict[
     return {"script": os.fspath(path), "arguments": [str(argument) for argument in arguments]}
 
 
-def of_function(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[dict[str, Any], bytes]:
+def of_function(function: Callable[..., Any], arguments: tuple[Any, ...], folder: str) -> tuple[dict[str, Any], bytes]:
     """The order to call a function, and what is to be sent with it.
+
+    The lines of a notebook's cells are in no file that a rank could read: they are written to ``folder``, and
+    the ranks know the cell by the name that the notebook shows (``In[3]``).
 
     Raises:
         UsageError: it is none, or cannot be sent.
     """
     if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
         raise UsageError(f"run() takes the path of a script or a function, not {type(function).__name__}.")
-    import cloudpickle
-
     try:
-        return {"path": list(sys.path)}, cloudpickle.dumps((function, arguments))
+        return {"path": list(sys.path)}, _pickled((function, arguments), folder)
     except Exception as error:
         raise UsageError(
             f"{getattr(function, '__name__', function)!r} cannot be sent to the ranks: {error}.",
@@ -39,17 +47,58 @@ def of_function(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tup
         ) from None
 
 
-def of_cell(code: str, path: str) -> dict[str, Any]:
-    """The order to run lines of code, which are kept in ``path`` so that they can be shown and read.
+def _pickled(value: Any, folder: str) -> bytes:
+    from cloudpickle import CloudPickler
+
+    def reduced(code: CodeType) -> Any:
+        cell = _cell_of(code.co_filename, folder)
+        return CloudPickler.dispatch_table[CodeType](code.replace(co_filename=cell) if cell else code)
+
+    class Pickler(CloudPickler):
+        dispatch_table: ClassVar[Any] = ChainMap({CodeType: reduced}, CloudPickler.dispatch_table)  # type: ignore[arg-type]
+
+    file = io.BytesIO()
+    Pickler(file).dump(value)
+    return file.getvalue()
+
+
+def _cell_of(name: str, folder: str) -> str | None:
+    """The file of the notebook's cell whose code goes by this name, if it is one; it is written when it is not there."""
+    shown = shown_name(name)
+    lines = linecache.getlines(name) if shown is not None else []
+    if shown is None or not lines:
+        return None
+    path = os.path.join(folder, f"{shown}.py")
+    with open(path, "a+", encoding="utf-8") as file:
+        file.seek(0)
+        if file.readlines() != lines:  # after a %reset, cells are counted from 1 again
+            file.truncate(0)
+            file.writelines(lines)
+    return path
+
+
+def shown_name(name: str) -> str | None:
+    """What a notebook shows of the cell whose code goes by this file name, such as ``In[3]``; None if it is none."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    told = shell.compile.format_code_name(name) if shell is not None else None
+    return told[1] if told is not None and _NAME.fullmatch(told[1]) else None
+
+
+def of_cell(code: str, folder: str, name: str) -> dict[str, Any]:
+    """The order to run lines of code, which are kept in ``folder`` so that they can be shown and read.
 
     Raises:
-        UsageError: they are no Python.
+        UsageError: they are no Python, or that is no name.
     """
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} cannot be the name of a cell.", "Use cell and a number, or In and a number: In[3].")
     try:
         compile(code, "cell", "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
         raise UsageError(f"this is no Python: {getattr(error, 'msg', None) or error}{line}.") from None
+    path = os.path.join(folder, f"{name}.py")
     with open(path, "w", encoding="utf-8") as file:
         file.write(code)
     return {"cell": path}

@@ -215,7 +215,9 @@ class World(Hands):
             WorldError: the world is closed, or ranks are still in an earlier run.
         """
         script = isinstance(target, (str, os.PathLike))
-        order, payload = (orders.of_script(target, args), None) if script else orders.of_function(target, args)
+        order, payload = (
+            (orders.of_script(target, args), None) if script else orders.of_function(target, args, self._folder)
+        )
         with self._lock:
             self._check_open()
             self._check_free(range(self.size))
@@ -231,6 +233,7 @@ class World(Hands):
         *,
         ranks: int | Iterable[int] | None = None,
         stream: TextIO | bool | None = True,
+        name: str | None = None,
     ) -> Run:
         """Run lines of Python on ranks, among variables that live on from one call to the next; returns at once.
 
@@ -241,15 +244,17 @@ class World(Hands):
             code: the lines.
             ranks: which ranks; all by default. The others are not in this run: a collective waits for them.
             stream: as in ``run()``.
+            name: what tracebacks and findings call these lines, such as ``In[3]``; by default ``cell3.py``,
+                with the number of the run.
 
         Raises:
-            UsageError: these lines are no Python.
+            UsageError: these lines are no Python, or that cannot be a name.
             WorldError: the world is closed, or one of these ranks is dead or still in an earlier run.
         """
         with self._lock:
             self._check_open()
             chosen = self._chosen(ranks)
-            order = orders.of_cell(code, os.path.join(self._folder, f"cell{self._number + 1}.py"))
+            order = orders.of_cell(code, self._folder, name or f"cell{self._number + 1}")
             self._make_room(chosen, cell=True)
             return self._start_run(order, None, chosen, None, stream, False)
 

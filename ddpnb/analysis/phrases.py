@@ -56,7 +56,10 @@ def turned_away(recording: Recording, path: Sequence[Site]) -> tuple[Site, list[
     chosen = next((one for one in found if ON_RANK.search(one[2])), found[0] if found else None)
     if chosen is None:
         return path[-1], []
-    return replace(chosen[0], line=chosen[1]), [chosen[2]]
+    site, line, text = chosen
+    if site.file != path[-1].file:  # whose line is told of beside this one
+        text = text.replace(f"Line {line} ", f"Line {line} of {site.file} ", 1)
+    return replace(site, line=line), [text]
 
 
 def tensors(call: Call) -> str:

@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ipykernel import kernelbase
-
 from ddpnb.engine import threads
 from ddpnb.engine.door import Door
 from ddpnb.engine.evaluation import evaluate
@@ -152,4 +150,4 @@ class Hotline:
             kernel.session.send(stream, REPLY, content=reply, parent=parent, ident=ident)
 
         kernel.control_handlers[REQUEST] = handle
-        kernelbase.sys = _OwnStreams()  # type: ignore[attr-defined]
+        vars(sys.modules["ipykernel.kernelbase"])["sys"] = _OwnStreams()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -20,6 +21,7 @@ from ddpnb.magics.following import Cell
 from ddpnb.magics.px import Px
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS
+from ddpnb.orders import shown_name
 from ddpnb.render import status as shown
 from ddpnb.render.text import printable, relative
 from ddpnb.verdict import Verdict, diagnose
@@ -143,7 +145,9 @@ class DdpMagics(Magics):
 
     def _run(self, code: str, ranks: list[int] | None, *, wait: bool, keep_going: bool) -> None:
         world = self._world()
-        run = world.execute(code, ranks=ranks, stream=None)
+        here = (shown_name(frame.f_code.co_filename) for frame, _ in traceback.walk_stack(None))
+        # The line with the magic is the first one that the notebook shows.
+        run = world.execute(f"#\n{code}", ranks=ranks, stream=None, name=next(filter(None, here), None))
         self._shell.push({"_ddp": run}, interactive=False)
         cell = Cell(world, run, live=hasattr(self._shell, "kernel"))
         if not wait:

@@ -32,7 +32,7 @@ _SHAPES = {
 }
 
 
-_NO_FILE = re.compile(r"<|cell\d+\.py$")  # of a prompt, or a cell of a world
+_NO_FILE = re.compile(r"<|cell\d+\.py$|In\[\d+\]$")  # of a prompt, or a cell
 _PATH = 1000  # characters of a working directory that may be left out
 _LONGEST = 200  # characters of a file's name
 

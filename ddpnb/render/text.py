@@ -18,7 +18,9 @@ HEADLINES = {
     "crash": "crash: a rank failed",
     "divergence": "divergence: it completed, but the ranks did not agree",
 }
-_CELL = re.compile(r"(?<![\w./-])/[\w./-]*/ddpnb-\d+-\w+/(?=cell\d+\.py)")  # the world's own folder
+_CELL = re.compile(
+    r"(?<![\w./-])/[\w./-]*/ddpnb-\d+-\w+/(?:(In\[\d+\])\.py|(?=cell\d+\.py))"
+)  # in the world's own folder
 _STORIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pitfalls", "")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 
@@ -39,7 +41,7 @@ def relative(text: str) -> str:
     and the stories of the pitfalls without the folder of the package.
     """
     here = os.getcwd()
-    text = _CELL.sub("", text).replace(_STORIES, "pitfalls" + os.sep)
+    text = _CELL.sub(r"\1", text).replace(_STORIES, "pitfalls" + os.sep)
     return text.replace(here + os.sep, "") if len(here) > 1 else text
 
 

@@ -33,6 +33,14 @@ def test_the_kernels_control_handlers():
     assert "sys.stdout.flush()" in streams, "engine/hotline.py keeps ipykernel from the standard streams of scripts"
 
 
+def test_the_name_of_a_notebooks_cell():
+    from IPython.core.compilerop import CachingCompiler
+
+    compiler = CachingCompiler()
+    name = compiler.cache("x = 1", 3)
+    assert compiler.format_code_name(name) == ("Cell", "In[3]"), "orders.py names the functions of a notebook by it"
+
+
 def test_what_a_widget_says_is_heard_while_a_cell_runs():
     from ipykernel.comm.comm import BaseComm
 

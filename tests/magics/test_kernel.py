@@ -169,6 +169,23 @@ def test_a_hang_is_named_and_released(notebook):
     assert notebook.ok("world.pids()").text == pids
 
 
+def test_what_is_found_names_the_cell_and_the_line_that_the_notebook_shows(notebook):
+    """A function of a notebook is in no file: the ranks get its lines all the same."""
+    defined = notebook.ok("def alone(n):\n    if rank_of() != 1:\n        reduce(n)\n\nprint(len(In) - 1)")
+    cell = f"In[{defined.stream.strip()}]"
+    notebook.ok(
+        "def rank_of():\n    import torch.distributed as dist\n    return dist.get_rank()\n"
+        "def reduce(n):\n    import torch, torch.distributed as dist\n    dist.all_reduce(torch.ones(n))"
+    )
+    notebook.ok("run = world.run(alone, 3, stream=None).wait(30)")
+    told = notebook.ok("run.diagnosis").text
+    assert f"Line 2 of {cell} decides: if rank_of() != 1." in told, told
+    notebook.ok("%ddp_release --rebuild")
+    shown = notebook.run("%%ddp\nif rank == 1:\n    raise ValueError('here')\nsums(1)")
+    count = notebook.ok("print(len(In) - 2)").stream.strip()
+    assert f"In[{count}]:3" in shown.text and "ipykernel" not in told + shown.text, shown.text
+
+
 def test_an_interrupt_releases_the_ranks(notebook):
     began = time.monotonic()
     shown = notebook.run(

@@ -94,7 +94,9 @@ def test_a_file_below_the_working_directory_is_linked_as_jupyterlab_opens_it():
     assert seen.text == "my dir/train.py:9"
 
 
-@pytest.mark.parametrize("file", ["/usr/lib/x.py", "<stdin>", "/tmp/ddpnb-1-abc/cell3.py", "x" * 5000])
+@pytest.mark.parametrize(
+    "file", ["/usr/lib/x.py", "<stdin>", "/tmp/ddpnb-1-abc/cell3.py", "/dev/shm/ddpnb-1-abc/In[3].py", "x" * 5000]
+)
 def test_files_that_cannot_be_opened_stay_text(file):
     assert not Reading(markup.place(Site(file, 9, "main"))).all("a")
 
