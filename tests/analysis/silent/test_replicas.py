@@ -487,6 +487,19 @@ def test_gradients_that_are_not_there_on_some_ranks():
     assert any("no gradient" in text for text in found.evidence)
 
 
+def test_gradients_whose_reduction_was_never_finished_differ_for_that_reason():
+    """DDP says so itself, in the next forward."""
+    taken = trained(lambda r: step(r, gradients={WEIGHT: 9 + r.rank}), culprits=range(4), after=0)
+    assert the_finding(taken).code == "DDP409"
+    message = (
+        "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates "
+        "that your module has parameters that were not used in producing loss."
+    )
+    ending = record(Rank(0).raises("RuntimeError", message, STEP)).ranks[0].ending
+    raised = {rank: replace(one, ending=ending) for rank, one in taken.ranks.items()}
+    assert [one.code for one in diagnose(replace(taken, ranks=raised)).errors] == ["DDP401"]
+
+
 def test_gradients_that_nobody_has():
     silent(trained(lambda r: step(r, gradients={BIAS: 0}), culprits=(0, 1, 2, 3)))
 
