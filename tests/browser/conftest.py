@@ -1,6 +1,6 @@
 """One JupyterLab, started as a user starts it, and one Chromium for all tests in the browser.
 
-``DDPNB_SCREENSHOTS=DIR`` keeps pictures.
+Pictures are kept in ``artifacts/``, or in the folder that ``DDPNB_SCREENSHOTS`` names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = ROOT / "notebooks"
 READY_MS = 90_000
 expect.set_options(timeout=30_000)
 
@@ -130,8 +131,13 @@ def page(chromium):
     assert not errors, errors
 
 
+def kept(name: str) -> Path:
+    """Where a picture of the last tests is kept: CI has it among its artefacts."""
+    folder = Path(os.environ.get("DDPNB_SCREENSHOTS") or ROOT / "artifacts")
+    folder.mkdir(exist_ok=True)
+    return folder / f"{name}.png"
+
+
 def picture(page: Page, name: str) -> None:
-    """Keep a picture of the page, if somebody wants it."""
-    folder = os.environ.get("DDPNB_SCREENSHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / f"{name}.png")
+    """Keep a picture of the page."""
+    page.screenshot(path=kept(name))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import NOTEBOOKS
+from tests.browser.conftest import NOTEBOOKS, kept
 
 CELLS = json.loads((NOTEBOOKS / "tour.ipynb").read_text())["cells"]
 
@@ -20,9 +19,6 @@ def of(page: Page, label: str):
 
 def keep_dashboard(page: Page, theme: str) -> None:
     """A picture of what the README shows: from the head of the dashboard to the end of its time line."""
-    folder = os.environ.get("DDPNB_SCREENSHOTS")
-    if not folder:
-        return
     of(page, "world").scroll_into_view_if_needed()
     page.wait_for_timeout(500)
     top, end = of(page, "world").bounding_box(), of(page, "time line").bounding_box()
@@ -33,7 +29,7 @@ def keep_dashboard(page: Page, theme: str) -> None:
         "width": top["width"] + 24,
         "height": end["y"] + end["height"] - top["y"] + 24,
     }
-    page.screenshot(path=Path(folder) / f"tour-{theme.lower()}.png", clip=clip)
+    page.screenshot(path=kept(f"tour-{theme.lower()}"), clip=clip)
 
 
 @pytest.mark.browser
