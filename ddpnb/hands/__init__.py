@@ -1,10 +1,10 @@
-"""Hands on live ranks: hold and step them, look into their frames, break and heal them, start and release them."""
+"""Hands on live ranks: run scripts on them, hold and step them, look at them, break and heal them, release and replace them."""
 
 from __future__ import annotations
 
 from ddpnb.hands.looking import Looks
-from ddpnb.hands.starting import Starts
+from ddpnb.hands.running import Runs
 
 
-class Hands(Starts, Looks):
+class Hands(Runs, Looks):
     """What ``World`` can do to ranks that live."""

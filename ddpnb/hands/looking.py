@@ -1,16 +1,20 @@
-"""What every rank does, and what its variables are."""
+"""What every rank does, what its variables are, and whether its replica is like the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from ddpnb import comparison
 from ddpnb.analysis import frames
 from ddpnb.analysis.status import RankStatus
 from ddpnb.cluster import hotline
+from ddpnb.comparison import Comparison
 from ddpnb.hands.ranks import ANSWER_S, Ranks
 from ddpnb.hands.views import Evaluations, FrameDiff, WorldStatus
 from ddpnb.model.holds import check_expression
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.watch import Observer
 
 
 class Looks(Ranks):
@@ -63,3 +67,59 @@ class Looks(Ranks):
             frame: 0 for the innermost function in which most ranks are, 1 for the one around it ...
         """
         return FrameDiff(frames.side_by_side(self._asked(values=True), frame))
+
+    def compare(self, trace: bool = False) -> Comparison:
+        """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.
+
+        Works while ranks train, wait or hang. After a run whose models are gone, its last samples are
+        compared instead (``Comparison.exact`` is False then).
+
+        Args:
+            trace: also follow one forward that all ranks are about to make, module by module, and say
+                where it first differs. Needs a run that goes on.
+
+        Raises:
+            WorldError: the world is closed, or a rank does not answer.
+        """
+        with self._lock:
+            self._check_open()
+            alive = [rank for rank in range(self.size) if self._engines.exit_status(rank) is None]
+            run = self._last
+        found = comparison.compare(self._engines, alive, trace, moving=run is not None and not run.done)
+        if found.compared or run is None:
+            return found
+        return comparison.of_recording(run.recording or run.observer.record(ask=False))
+
+    def observer(self) -> Observer:
+        """A look of one's own at the ranks, from outside and without asking them: it disturbs nobody."""
+        run = self._last if self._in_run else None
+        if run is not None:
+            return run.another_observer()
+        return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0)
+
+    def _look(self) -> Recording:
+        if self._in_run and self._last is not None:
+            taken = self._last.observer.record(ask=False)
+            # One that was replaced since has a fresh process, of which that run knows nothing.
+            return replace(
+                taken, ranks={r: one if r in self._in_run else RankRecord(r) for r, one in taken.ranks.items()}
+            )
+        return self.observer().record(ask=False)
+
+    def _asked(self, *, values: bool) -> Recording:
+        with self._lock:
+            self._check_open()
+            if self._in_run and self._last is not None:
+                return self._last.observer.record(values=values)
+            return self.observer().record(values=values)
+
+    # -- their processes
+
+    @property
+    def processes(self) -> dict[int, tuple[int, bool]]:
+        """rank -> its process, and whether that was in the last run: one that was replaced since knows nothing of it."""
+        return {rank: (self._engines.pid(rank), rank in self._in_run) for rank in range(self.size)}
+
+    def pids(self) -> list[int]:
+        """The process of each rank, in rank order."""
+        return [self._engines.pid(rank) for rank in range(self.size)]

@@ -14,6 +14,7 @@ from ddpnb.errors import UsageError, WorldError
 if TYPE_CHECKING:
     from ddpnb.cluster.engines import Engines
     from ddpnb.model.recording import Recording
+    from ddpnb.run import Run
 
 ANSWER_S = 2.0  # that a rank may take to answer on the hotline
 
@@ -23,6 +24,9 @@ class Ranks:
 
     size: int
     _engines: Engines
+    _folder: str
+    _last: Run | None  # the run that was started last
+    _in_run: dict[int, Run]  # the run that each rank's process was last in
     _lock: threading.RLock
 
     def _check_open(self) -> None:

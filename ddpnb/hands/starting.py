@@ -19,7 +19,6 @@ from ddpnb.hands.release import Freed, release
 from ddpnb.hands.startup import Startup
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import STEPS
-from ddpnb.run import Run
 from ddpnb.watch import Observer
 
 _CLEAN_S = 5.0  # that a rank may take to end what a failed run has left; then its process is replaced
@@ -30,11 +29,9 @@ class Starts(Holds, Faulty):
 
     fence: str
     plan: Plan
-    _folder: str
     _number: int  # of the last run or start-up
     _startup: Startup | None
     _started_as: int  # its number among the runs
-    _in_run: dict[int, Run]  # the run that each rank's process was last in
 
     def _environment(self, rank: int, port: int) -> dict[str, str]:
         raise NotImplementedError
@@ -94,6 +91,11 @@ class Starts(Holds, Faulty):
             self._started_as = number
             self._in_run.clear()
             return self._startup
+
+    @property
+    def startup(self) -> Startup | None:
+        """The start-up that was begun last, if no script has begun anew since."""
+        return self._startup
 
     def startup_recording(self) -> Recording:
         """What the ranks have recorded during the start-up in steps."""

@@ -1,0 +1,107 @@
+"""Room for the next run: who is still in one, who cannot serve another as it is, and a fresh process in its place."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from ddpnb.analysis import phrases
+from ddpnb.errors import UsageError, WorldError
+from ddpnb.hands.starting import Starts
+from ddpnb.progress import Progress
+
+
+class Replaces(Starts):
+    """Ranks whose processes can be replaced."""
+
+    _quiet: bool
+
+    def _busy(self) -> list[int]:
+        in_run = [rank for rank, run in self._in_run.items() if run.is_in(rank)]
+        return sorted({*in_run, *(self._startup.busy() if self._startup is not None else [])})
+
+    def _make_room(self, ranks: Sequence[int], *, cell: bool = False) -> None:
+        """Before a run: no rank may be in an earlier one; dead ones are replaced, and what a failed run left is ended."""
+        self._check_free(ranks)
+        for run in {self._in_run[rank] for rank in ranks if rank in self._in_run}:
+            with contextlib.suppress(WorldError):  # that it failed was said to whoever waited for it
+                run.wait(10)
+        dead = [rank for rank in ranks if not self._alive(rank)]
+        if dead and cell:
+            raise WorldError(f"{phrases.ranks(dead, True)} is dead.", f"world.restart({dead[0]}) replaces it.")
+        spoilt = self._spoilt()
+        if not cell and spoilt:
+            had_group = self._has_group()
+            left = self._not_cleaned(spoilt)
+            self.restart(left)  # with the group, if there was one
+            if had_group and not left:
+                self.rebuild()
+
+    def _check_free(self, ranks: Iterable[int]) -> None:
+        busy = [rank for rank in self._busy() if rank in ranks]
+        if not busy:
+            return
+        run = self._in_run.get(busy[0])
+        what = f"run {run.number} ({run.outcome})" if run is not None else "start-up"
+        raise WorldError(
+            f"{phrases.ranks(busy, True)} {phrases.verb(busy, 'is', 'are')} still in {what}.",
+            "Look at it with world.snapshot(); world.release() frees these ranks, world.restart() replaces them.",
+        )
+
+    def _spoilt(self) -> list[int]:
+        """Ranks that cannot serve another run as they are: dead, still in one, or left over from one that failed.
+
+        A call that never completed would block the end of its process group.
+        """
+        return [
+            rank
+            for rank in range(self.size)
+            if not self._alive(rank)
+            or (
+                (run := self._in_run.get(rank)) is not None
+                and not (run.outcome in ("ok", "divergence") and run.left_clean(rank))
+            )
+        ]
+
+    def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = 60.0) -> None:
+        """Replace the processes of these ranks (by default of all that are dead, hang, or are left from a failed run).
+
+        A rank keeps its number, and gets a fresh process; the others are not touched. If the world has a group
+        of its own (``init()``, ``rebuild()``), and no rank is in a run, it is rebuilt. Ranks that still wait
+        for the one that is replaced must be released first for that.
+
+        Raises:
+            UsageError: there is no such rank.
+            LaunchError: a new process did not come up; the others live on.
+        """
+        with self._lock:
+            self._check_open()
+            wanted = self._spoilt() if ranks is None else [ranks] if isinstance(ranks, int) else list(ranks)
+            unknown = [rank for rank in wanted if rank not in range(self.size)]
+            if unknown:
+                raise UsageError(f"there is no rank {unknown[0]!r} in a world of {self.size}.")
+            chosen = sorted(set(wanted))
+            if not chosen:
+                return
+            for run in {self._in_run[rank] for rank in chosen if rank in self._in_run}:
+                run.settle()
+            port = self._new_port()
+            with Progress(f"restarting rank {', '.join(map(str, chosen))}", len(chosen), self._quiet) as progress:
+                self._engines.progress = progress.update
+                self._engines.replace(chosen, {rank: self._environment(rank, port) for rank in chosen}, timeout)
+            for rank in chosen:
+                self._in_run.pop(rank, None)
+            self._injected = [(one, keep, there - {*chosen}) for one, keep, there in self._injected]
+            if self._startup is not None and self._startup.busy():
+                for rank in chosen:
+                    self._startup.replaced(rank)
+            elif self._has_group() and not self._busy():
+                self.rebuild()
+            else:
+                self._startup = None
+
+    def _has_group(self) -> bool:
+        """Whether the ranks have been given a process group that functions and cells find."""
+        return self._startup is not None and all(
+            self._startup.state.at(rank, "process group").state == "done" for rank in range(self.size)
+        )

@@ -1,0 +1,153 @@
+"""Runs: a script, a function or the lines of a cell, on the ranks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TextIO
+
+from ddpnb import orders
+from ddpnb.engine import wire
+from ddpnb.errors import UsageError
+from ddpnb.hands.replacing import Replaces
+from ddpnb.run import Run
+
+_NOTEBOOK_OUTPUT = 1 << 20  # bytes of output that a run shows in a notebook; the files hold all
+
+
+class Runs(Replaces):
+    """Ranks on which something can be run."""
+
+    launch_s: float
+    patience: float
+    _runs: weakref.WeakSet[Run]  # who drops one frees what is known of it
+
+    def run(
+        self,
+        target: str | os.PathLike[str] | Callable[..., Any],
+        *args: Any,
+        log_dir: str | os.PathLike[str] | None = None,
+        stream: TextIO | bool | None = True,
+        leave_after_crash: bool = False,
+    ) -> Run:
+        """Run a torchrun script, unmodified, or a function, on all ranks; returns at once.
+
+        Args:
+            target: path of a script, or a function.
+            args: the script's arguments (taken as text), or the function's.
+            log_dir: where each rank's output is kept whole (``rank0.log`` ...); by default with the
+                world, for as long as it lives.
+            stream: where to show the output, each line with its rank: True for standard output,
+                False or None for nowhere.
+            leave_after_crash: once a rank has failed, give the others no longer than ``patience``
+                before the outcome is settled, as a launcher would that is about to end them.
+
+        Raises:
+            ScriptNotFound: there is no such script.
+            WorldError: the world is closed, or ranks are still in an earlier run.
+        """
+        script = isinstance(target, (str, os.PathLike))
+        order, payload = (
+            (orders.of_script(target, args), None) if script else orders.of_function(target, args, self._folder)
+        )
+        with self._lock:
+            self._check_open()
+            self._check_free(range(self.size))
+            if script:
+                self._startup = None  # it begins without a group, and makes its own
+            ranks = range(self.size)
+            self._make_room(ranks)
+            return self._start_run(order, payload, ranks, log_dir, stream, leave_after_crash)
+
+    def execute(
+        self,
+        code: str,
+        *,
+        ranks: int | Iterable[int] | None = None,
+        stream: TextIO | bool | None = True,
+        name: str | None = None,
+    ) -> Run:
+        """Run lines of Python on ranks, among variables that live on from one call to the next; returns at once.
+
+        It is what a notebook's cell is: a last expression is shown, the process group that earlier lines
+        (or ``rebuild()``) have made is there, and so are the models.
+
+        Args:
+            code: the lines.
+            ranks: which ranks; all by default. The others are not in this run: a collective waits for them.
+            stream: as in ``run()``.
+            name: what tracebacks and findings call these lines, such as ``In[3]``; by default ``cell3.py``,
+                with the number of the run.
+
+        Raises:
+            UsageError: these lines are no Python, or that cannot be a name.
+            WorldError: the world is closed, or one of these ranks is dead or still in an earlier run.
+        """
+        with self._lock:
+            self._check_open()
+            chosen = self._chosen(ranks)
+            order = orders.of_cell(code, self._folder, name or f"cell{self._number + 1}")
+            self._make_room(chosen, cell=True)
+            return self._start_run(order, None, chosen, None, stream, False)
+
+    def _start_run(
+        self,
+        order: dict[str, Any],
+        payload: bytes | None,
+        ranks: Sequence[int],
+        log_dir: str | os.PathLike[str] | None,
+        stream: TextIO | bool | None,
+        leave_after_crash: bool,
+    ) -> Run:
+        number = self._number = self._number + 1
+        folder = os.path.abspath(log_dir) if log_dir is not None else os.path.join(self._folder, f"run{number}")
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot write logs to {folder}: {error.strerror}.", "Choose another log_dir.") from None
+        for rank in ranks:
+            open(os.path.join(folder, f"rank{rank}.log"), "w").close()
+        shown = sys.stdout if stream is True else (stream or None)
+        run = Run(
+            self._engines,
+            self._folder,
+            number,
+            folder,
+            ranks,
+            self.size,
+            patience=self.patience,
+            stream=shown,
+            stream_limit=_NOTEBOOK_OUTPUT if _in_notebook() else None,
+            launch_s=self.launch_s,
+            leave_after_crash=leave_after_crash,
+            interrupt=self.release if _in_ipython() else None,
+        )
+        port = self._new_port()
+        order |= {"fence": self.fence, "directory": os.getcwd()}
+        armed = self._armed(ranks)
+        own = {
+            rank: armed[rank] | {"environment": {"MASTER_PORT": str(port), **self._variables(rank, port)}}
+            for rank in ranks
+        }
+        run.start({rank: order | own[rank] for rank in ranks}, payload, wire.run)
+        self._injected = [one for one in self._injected if one[1] or one[0].fault.description.place != "environment"]
+        self._runs.add(run)
+        self._last = run
+        self._in_run.update(dict.fromkeys(ranks, run))
+        return run
+
+    @property
+    def last_run(self) -> Run | None:
+        """The run that was started last, if any."""
+        return self._last
+
+
+def _in_ipython() -> bool:
+    shell = sys.modules.get("IPython")
+    return shell is not None and shell.get_ipython() is not None
+
+
+def _in_notebook() -> bool:
+    return _in_ipython() and type(sys.modules["IPython"].get_ipython()).__name__ == "ZMQInteractiveShell"
