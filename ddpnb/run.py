@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
+from ddpnb import logs
 from ddpnb.analysis import phrases
 from ddpnb.analysis.diagnosis import diagnose
 from ddpnb.analysis.timing.notes import model_notes
@@ -196,11 +197,7 @@ class Run:
 
     def log(self, rank: int) -> str:
         """All that this rank has written, standard output and error, as it came."""
-        try:
-            with open(self._logs[rank], encoding="utf-8", errors="replace") as file:
-                return file.read()
-        except OSError:
-            return ""
+        return logs.whole(self._logs[rank])
 
     @property
     def exit_status(self) -> int:

@@ -9,51 +9,29 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from ddpnb import logs
 from ddpnb.books import Books
-from ddpnb.cluster import gpus, hotline, machine
+from ddpnb.cluster import hotline, machine
 from ddpnb.cluster.engines import Engines
-from ddpnb.cluster.host import Sample, Watch, children, py_spy_stacks, sample
-from ddpnb.engine.sites import is_user_file
+from ddpnb.cluster.host import Sample, py_spy_stacks, sample
 from ddpnb.follow import Follower
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
-from ddpnb.model.recording import Child, Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
+from ddpnb.seen import Seen
 
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
 ANSWER_S = 1.0  # how long a rank may take to answer on the hotline
 _SOURCE_LIMIT = 1 << 20
-_OUTPUT_LIMIT = 4096
-# A rank that stands still in here may wait for a process of its own: then those are looked at too.
-_CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
-_CHILDREN_AGAIN_S = 2.0
 _HISTORY = 1024  # calls of a rank that a Recording taken live goes back
-
-
-@dataclass
-class _Seen:
-    """What is kept of a rank between two looks."""
-
-    watch: Watch = field(default_factory=Watch)
-    reader: BoxReader | None = None
-    ending: Ending | None = None
-    silent: bool = False
-    progress: tuple[int, int] = (0, 0)  # time of the last change in its box, bytes in its log
-    wakes_at: float | None = None  # the moment until which it sleeps, and since when that is known
-    wakes_known: float = 0.0
-    stacks: tuple[Stack, ...] = ()
-    place: object = None  # of the main thread, and since when it is there
-    still_since: float = field(default_factory=time.monotonic)
-    children: tuple[Child, ...] = ()
-    children_at: float = 0.0
 
 
 class Observer:
@@ -80,7 +58,7 @@ class Observer:
         self._outcomes = outcomes
         self._logs = logs or {}
         self._run = run
-        self._seen = {rank: _Seen() for rank in outcomes}
+        self._seen = {rank: Seen() for rank in outcomes}
         self._sources: dict[str, str] = {}
         self._killed_before = machine.oom_kills()
         self._follower = Follower(folder, outcomes, run, self._string)
@@ -144,7 +122,7 @@ class Observer:
         if seen.ending is None:
             code = self._engines.exit_status(rank)
             if code is not None:
-                frames = last_words(self._logs.get(rank, "")) if code else ()
+                frames = logs.last_words(self._logs.get(rank, "")) if code else ()
                 seen.ending = self._read_outcome(rank) or Ending("died", code, frames=frames, at_ns=time.monotonic_ns())
         return seen.ending
 
@@ -177,16 +155,9 @@ class Observer:
             seen = self._seen[rank]
             seen.watch.take(samples[self._engines.pid(rank)])
             # A collective, or a line of output, may cost less than counts as busy.
-            progress = self.status(rank).progress_ns, self._written(rank)
+            progress = self.status(rank).progress_ns, logs.written(self._logs.get(rank, ""))
             if progress != seen.progress:
                 seen.progress, seen.watch.idle_since = progress, time.monotonic()
-
-    def _written(self, rank: int) -> int:
-        """Bytes that the rank has written to its log."""
-        try:
-            return os.stat(self._logs.get(rank, "")).st_size
-        except OSError:
-            return 0
 
     # -- the whole picture
 
@@ -240,7 +211,7 @@ class Observer:
         device = self._engines.device(rank)
         current = seen.reader is not None and status.run == self._run
         calls = seen.reader.calls(history) if seen.reader is not None and current else ()
-        process = self._process_of(seen, answer, device) if ending is None else Process("gone")
+        process = seen.process(answer, device) if ending is None else Process("gone")
         if not current and process.activity == "idle" and time.monotonic() - self._began < _BEGIN_S:
             process = replace(process, activity="unknown")  # the order is on its way: that says nothing of the rank
         return RankRecord(
@@ -257,29 +228,11 @@ class Observer:
             forgotten=calls[0].number - status.first_call if calls else 0,
             models=self._follower.models(rank),
             samples=self._follower.samples(rank),
-            children=self._children_of(seen, self._engines.pid(rank)) if ending is None else (),
-            output=self._output_of(rank) if ending is not None or seen.watch.activity != "computing" else "",
+            children=seen.waited_for(self._engines.pid(rank)) if ending is None else (),
+            output=logs.end(self._logs.get(rank, ""))
+            if ending is not None or seen.watch.activity != "computing"
+            else "",
         )
-
-    def _children_of(self, seen: _Seen, pid: int) -> tuple[Child, ...]:
-        """The processes that this rank waits for, if it does; looked at anew every few seconds."""
-        main = next((stack for stack in seen.stacks if stack.main), None)
-        inside = [frame.file for frame in main.frames[-12:] if not frame.user] if main is not None else []
-        if seen.watch.activity != "idle" or not any(part in file for file in inside for part in _CHILDREN):
-            seen.children = ()
-        elif not seen.children or time.monotonic() - seen.children_at > _CHILDREN_AGAIN_S:
-            seen.children = children(sample([pid])[pid].family, seen.watch.idle_s)
-            seen.children_at = time.monotonic()
-        return seen.children
-
-    def _output_of(self, rank: int) -> str:
-        """The end of what the rank has written."""
-        try:
-            with open(self._logs.get(rank, ""), "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _OUTPUT_LIMIT))
-                return file.read(_OUTPUT_LIMIT).decode("utf-8", "replace")
-        except OSError:
-            return ""
 
     def _of_children(self, rank: int) -> tuple[Phase, ...]:
         """What a forked child has left behind: it used the group of its parent."""
@@ -289,38 +242,6 @@ class Observer:
         except (OSError, ValueError, RecursionError):
             return ()
         return (Phase("used after fork", "done", facts=told),) if isinstance(told, dict) else ()
-
-    def _process_of(self, seen: _Seen, answer: dict[str, Any] | None, device: str) -> Process:
-        now = time.monotonic()
-        wakes = answer.get("wakes_in_s") if answer else None
-        if isinstance(wakes, (int, float)):
-            # The same sleep as last time? A loop of short sleeps always wakes soon and never ends.
-            if seen.wakes_at is None or abs(seen.wakes_at - (now + wakes)) > 0.05:
-                seen.wakes_at, seen.wakes_known = now + wakes, now
-        else:
-            seen.wakes_at = None
-        place = (
-            (
-                seen.stacks[0].frames and seen.stacks[0].innermost,
-                seen.reader.status.calls if seen.reader is not None else 0,
-            )
-            if seen.stacks
-            else None
-        )
-        if place != seen.place:
-            seen.place, seen.still_since = place, now
-        long_sleep = seen.wakes_at is not None and now - seen.wakes_known > 1.0
-        return Process(
-            seen.watch.activity,
-            seen.watch.idle_s,
-            max(0.0, seen.wakes_at - now) if long_sleep and seen.wakes_at is not None else None,
-            str(answer.get("waits_on", ""))[:200] if answer else "",
-            answered=not seen.silent,
-            still_s=now - seen.still_since,
-            memory=seen.watch.memory,
-            cores=seen.watch.cores,
-            **gpus.usage(device),
-        )
 
     def _sources_of(self, records: Mapping[int, RankRecord]) -> dict[str, str]:
         """The text of the user's files that the current stacks and last calls lie in."""
@@ -339,24 +260,3 @@ class Observer:
             except OSError:
                 self._sources[path] = ""
         return dict(self._sources)
-
-
-_LAST_FRAME = re.compile(r'  File "(.{1,500})", line (\d{1,7}) in (.{1,200})')
-
-
-def last_words(log: str) -> tuple[Frame, ...]:
-    """The frames that faulthandler wrote to the log of a process that crashed in native code."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, os.path.getsize(log) - (64 << 10)))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return ()
-    _, fatal, told = text.rpartition("Fatal Python error: ")
-    _, _, current = told.partition("Current thread ")
-    if not fatal or not current:
-        return ()
-    lines = current.partition("\n")[2].split("\n\n")[0].splitlines()
-    found = [match for line in lines if (match := _LAST_FRAME.fullmatch(line))]
-    frames = [Frame(m[1], int(m[2]), m[3], is_user_file(m[1])) for m in found]
-    return tuple(reversed(frames))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from typing import Any
 
+from ddpnb import logs
 from ddpnb.analysis import joining, phrases
 from ddpnb.errors import UsageError, WorldError
 from ddpnb.model.startup import STEPS, StartupState, StepState
@@ -94,11 +95,7 @@ class Startup:
 
     def log(self, rank: int) -> str:
         """All that this rank has written meanwhile."""
-        try:
-            with open(self._logs[rank], encoding="utf-8", errors="replace") as file:
-                return file.read()
-        except OSError:
-            return ""
+        return logs.whole(self._logs[rank])
 
     # -- what one does with it
 

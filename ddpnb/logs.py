@@ -1,0 +1,57 @@
+"""The files that take the ranks' output, read: the whole of one, its end, the last words of a crash."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ddpnb.engine.sites import is_user_file
+from ddpnb.model.stacks import Frame
+
+_END = 4096  # bytes
+_LAST_FRAME = re.compile(r'  File "(.{1,500})", line (\d{1,7}) in (.{1,200})')
+
+
+def whole(log: str) -> str:
+    """All that a rank has written, standard output and error, as it came."""
+    try:
+        with open(log, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def end(log: str) -> str:
+    """The end of what a rank has written."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
+            return file.read(_END).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def written(log: str) -> int:
+    """How many bytes a rank has written."""
+    try:
+        return os.stat(log).st_size
+    except OSError:
+        return 0
+
+
+def last_words(log: str) -> tuple[Frame, ...]:
+    """The frames that faulthandler wrote to the log of a process that crashed in native code."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.path.getsize(log) - (64 << 10)))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    _, fatal, told = text.rpartition("Fatal Python error: ")
+    _, _, current = told.partition("Current thread ")
+    if not fatal or not current:
+        return ()
+    lines = current.partition("\n")[2].split("\n\n")[0].splitlines()
+    found = [match for line in lines if (match := _LAST_FRAME.fullmatch(line))]
+    frames = [Frame(m[1], int(m[2]), m[3], is_user_file(m[1])) for m in found]
+    return tuple(reversed(frames))
