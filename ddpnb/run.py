@@ -19,15 +19,9 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Ending, Recording
 from ddpnb.output import Stream
 from ddpnb.render.account import TimeAccount
+from ddpnb.settling import Settling
 from ddpnb.verdict import Verdict
 from ddpnb.watch import Observer
-
-_TICK_S = 0.05
-_FOLLOW_S = 0.25  # between two looks at the digests of the replicas
-_STILL_S = 0.12  # unchanged for this long: look closer
-_SETTLE_S = 0.6  # that ranks which are just coming to stand still may take to be told of too
-_SETTLE_AT_MOST_S = 2.0  # and that they may take where they still compute
-_LOOK_AT_MOST_S = 1.0  # between two close looks at ranks that stand still
 
 
 class Run:
@@ -71,7 +65,15 @@ class Run:
         self._recording: Recording | None = None
         self._launch_s = launch_s
         self._failure: Exception | None = None
-        self._leave_after_crash = leave_after_crash
+        self._settling = Settling(
+            self.observer,
+            self._ranks,
+            self._answers,
+            self._stream,
+            self._stopping,
+            patience=patience,
+            leave_after_crash=leave_after_crash,
+        )
         self._interrupt = interrupt
         self._released = False
         self._began = time.monotonic()
@@ -240,7 +242,9 @@ class Run:
 
     def _follow(self) -> None:
         try:
-            self._watch()
+            recording = self._settling.watch()
+            if recording is not None:
+                self._conclude(recording)
         except Exception as error:  # the observer is expendable: the ranks are left alone
             self._failure = error
         finally:
@@ -248,88 +252,6 @@ class Run:
             for missed in self.missed:
                 self._stream.say(missed)
             self._known.set()
-
-    def _watch(self) -> None:
-        statuses = self.observer.statuses()
-        changed = dict.fromkeys(self._ranks, time.monotonic())
-        next_look, pause, still_before = 0.0, _STILL_S, frozenset()
-        next_follow = 0.0
-        crashed_at: float | None = None
-        proven_at: float | None = None
-        while not self._stopping.wait(_TICK_S):
-            self._stream.pump()
-            now = time.monotonic()
-            fresh = self.observer.statuses()
-            changed |= {rank: now for rank in self._ranks if fresh[rank] != statuses[rank]}
-            statuses = fresh
-            if now >= next_follow:
-                self.observer.follow()
-                next_follow = now + _FOLLOW_S
-            activities = self.observer.look()
-            if not activities:
-                self._conclude(self.observer.record(ask=False))
-                return
-            if crashed_at is None and any(e is not None and not e.well for e in self.endings.values()):
-                crashed_at = now
-            self._check_orders(activities)
-            if self._leave_after_crash and crashed_at is not None and now - crashed_at > self.patience:
-                self._conclude(self.observer.record())
-                return
-            still = frozenset(
-                rank
-                for rank, activity in activities.items()
-                if now - changed[rank] >= _STILL_S and (activity != "computing" or self.observer.waits(rank))
-            )
-            if still != still_before:
-                still_before, pause = still, _STILL_S
-                next_look = min(next_look, now)
-            if not still or now < next_look:
-                continue
-            recording = self._prove()
-            if recording is not None:
-                proven_at = proven_at or now
-                late = self._untold(recording, activities)
-                computing = any(activities[rank] == "computing" for rank in late)
-                if not late or now - proven_at > (_SETTLE_AT_MOST_S if computing else _SETTLE_S):
-                    self._conclude(recording)
-                    return
-                continue
-            pause = min(_LOOK_AT_MOST_S, pause * 1.5)
-            next_look = time.monotonic() + pause
-
-    def _prove(self) -> Recording | None:
-        """A Recording that shows that the run can never go on; None if it may.
-
-        It must hold twice, with nothing having moved on the ranks concerned in between: a look at
-        several processes is not one moment.
-        """
-        before = self.observer.statuses()
-        first = diagnose(self.observer.record(), self.patience)
-        if not first.settled or not first.errors:
-            return None
-        time.sleep(_STILL_S / 2)
-        recording = self.observer.record()
-        second = diagnose(recording, self.patience)
-        if not second.settled or not second.errors:
-            return None
-        concerned = {rank for finding in second.errors for rank in (*finding.culprits, *finding.waiting)}
-        after = self.observer.statuses()
-        if any(before[rank] != after[rank] for rank in concerned if rank in before):
-            return None
-        same = [(f.code, f.culprits) for f in first.errors] == [(f.code, f.culprits) for f in second.errors]
-        return recording if same else None
-
-    def _untold(self, recording: Recording, running: Mapping[int, str]) -> set[int]:
-        """The ranks that still run and of which the findings tell nothing."""
-        errors = diagnose(recording, self.patience).errors
-        return set(running) - {rank for finding in errors for rank in (*finding.culprits, *finding.waiting)}
-
-    def _check_orders(self, activities: Mapping[int, str]) -> None:
-        """An order that failed on the engine before the script began is an error of ours or of the host."""
-        for rank in activities:
-            answer = self._answers.get(rank)
-            if answer is not None and answer.ready() and not answer.successful() and self.observer.ending(rank) is None:
-                raise RuntimeError(f"rank {rank} could not start the run: {answer.exception()}")
 
     def _conclude(self, recording: Recording) -> None:
         self._recording = recording
