@@ -11,7 +11,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ddpnb.engine import script
+from ddpnb.engine import script, surroundings
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.data import Data
 from ddpnb.engine.door import Door
@@ -88,13 +88,13 @@ class Rank:
             code = script.cell(order["cell"], self.hotline.namespace)
         else:
             code = script.script(order["script"], order["arguments"])
-        surroundings = (
+        around = (
             # A group that there is was made with other variables.
-            script.like_a_prompt(order["log"], {} if kept else order["environment"])
+            surroundings.like_a_prompt(order["log"], {} if kept else order["environment"])
             if cell
-            else script.like_a_process(order["log"], order["directory"], order["environment"])
+            else surroundings.like_a_process(order["log"], order["directory"], order["environment"])
         )
-        with surroundings:
+        with around:
             self.phases.environment()
             ended = script.run(code, self.door.release)
             self.data.finish()
@@ -123,7 +123,7 @@ class Rank:
             self.box.set_run(order["run"], RUN_ACTIVE)
             return {}
         self.door.release.clear()
-        with script.like_a_prompt(order["log"], {}), self.door.release.inside():
+        with surroundings.like_a_prompt(order["log"], {}), self.door.release.inside():
             told = self.startup.step(order["step"], order)
         if order["step"] == "process group" and told["state"] == "done":
             count = len(self.orphans)

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.engine.phases import Phases, end_groups, environment, versions
 from ddpnb.engine.release import Release
-from ddpnb.engine.script import set_variables
+from ddpnb.engine.surroundings import set_variables
 from ddpnb.engine.wire import DEVICE
 from ddpnb.model.startup import STEPS
 

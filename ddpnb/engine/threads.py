@@ -16,7 +16,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-from ddpnb.engine import script
+from ddpnb.engine import script, surroundings
 from ddpnb.engine.locals import describe_locals
 from ddpnb.engine.sites import frames_of, is_user_file
 
@@ -36,6 +36,8 @@ _SYSCALLS = {
     },
 }.get(os.uname().machine, {})  # fmt: skip
 
+_LEADING = (script.__file__, surroundings.__file__)  # to the user's script
+
 _WORDS = {
     "futex": "a lock", "flock": "a file lock", "fcntl": "a file lock", "wait4": "a child process",
     "waitid": "a child process", "accept": "a connection", "connect": "a connection",
@@ -50,7 +52,7 @@ def described(frames: Iterable[FrameType], with_locals: bool, *, values: bool = 
     found: list[dict[str, Any]] = []
     for frame in islice(frames, MAX_FRAMES):
         code = frame.f_code
-        if code.co_filename == script.__file__:
+        if code.co_filename in _LEADING:
             break
         user = is_user_file(code.co_filename)
         entry: dict[str, Any] = {

@@ -1,0 +1,210 @@
+"""What is around a script or a cell while it runs: as in a process of its own, or as at a prompt.
+
+The process lives on afterwards, so what a process's exit does is done here: non-daemon threads are
+joined, what the script registered with ``atexit`` is called, files are flushed, and what it changed
+(arguments, path, directory, environment, streams, signal handlers) is put back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import faulthandler
+import os
+import random
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from ddpnb.engine.sites import is_user_file
+
+_set_num_threads = torch.set_num_threads  # without the hook that tells of it: this is not the script's doing
+
+
+@contextmanager
+def like_a_prompt(log: str, environment: Mapping[str, str | None]) -> Iterator[None]:
+    """Inside, standard output and error go to ``log``, and an interrupt is the user's; all else is left as it is.
+
+    Args:
+        log: as in ``like_a_process``.
+        environment: variables for as long as this lasts; None takes one away.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    before = {name: os.environ.get(name) for name in environment}
+    with _output_to(log), _no_event_loop():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        set_variables(environment)
+        try:
+            yield
+        finally:
+            set_variables(before)
+            signal.signal(signal.SIGINT, handler)
+
+
+def set_variables(variables: Mapping[str, str | None]) -> None:
+    """Set variables of the environment; None takes one away."""
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextmanager
+def like_a_process(log: str, directory: str, environment: dict[str, str | None]) -> Iterator[None]:
+    """Inside, the process looks like one that was just started to run a script.
+
+    Args:
+        log: file that takes standard output and error, whoever writes them (children, C++).
+        directory: working directory.
+        environment: variables on top of the engine's own; None takes one away.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_output_to(log))
+        stack.enter_context(_restored())
+        stack.enter_context(_no_event_loop())
+        os.chdir(directory)
+        set_variables(environment)
+        _forget_user_modules()
+        _fresh_randomness()
+        if environment.get("OMP_NUM_THREADS"):  # torch reads it when it is loaded: long ago
+            threads = torch.get_num_threads()
+            stack.callback(_set_num_threads, threads)
+            _set_num_threads(int(environment["OMP_NUM_THREADS"] or threads))
+        with _own_atexit():
+            yield
+
+
+@contextmanager
+def _output_to(log: str) -> Iterator[None]:
+    """Standard output and error of the process, at the level of file descriptors, go to ``log``."""
+    before = sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__
+    saved = [os.dup(1), os.dup(2)]
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+    out = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)
+    err = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)
+    sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = err  # type: ignore[misc]
+    faulthandler.enable(file=2)
+    try:
+        yield
+    finally:
+        for stream in {id(s): s for s in (sys.stdout, sys.stderr, out, err)}.values():
+            flush(stream)
+        sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = before  # type: ignore[misc]
+        for target, source in zip((1, 2), saved, strict=True):
+            os.dup2(source, target)
+            os.close(source)
+
+
+def flush(stream: Any) -> None:
+    """Write what a stream holds, if it still can."""
+    try:
+        stream.flush()
+    except (OSError, ValueError, AttributeError):
+        pass  # the script closed it
+
+
+@contextmanager
+def _restored() -> Iterator[None]:
+    argv, path, directory = list(sys.argv), list(sys.path), os.getcwd()
+    environment, hook = dict(os.environ), sys.excepthook
+    main_module = sys.modules.get("__main__")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A plain process has these; the engine's own would swallow Ctrl-C and stop the engine.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if not path or path[0] != "":
+        sys.path.insert(0, "")
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:], sys.excepthook = argv, path, hook
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for name in set(os.environ) - set(environment):
+            del os.environ[name]
+        os.environ.update(environment)
+        if main_module is not None:
+            sys.modules["__main__"] = main_module
+        if os.path.isdir(directory):
+            os.chdir(directory)
+
+
+@contextmanager
+def _no_event_loop() -> Iterator[None]:
+    """The engine's kernel runs in an event loop on this thread; a script may want one of its own."""
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        if running is not None:
+            asyncio.set_event_loop(running)
+        asyncio._set_running_loop(running)
+
+
+@contextmanager
+def _own_atexit() -> Iterator[None]:
+    """What the script registers with atexit runs when the script ends, not when the engine does."""
+    registered: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
+    register, unregister = atexit.register, atexit.unregister
+
+    def own_register(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        # Libraries that are imported now and stay loaded belong to the process, not to the script.
+        caller = sys._getframe(1).f_code.co_filename
+        if is_user_file(caller):
+            registered.append((function, args, kwargs))
+        else:
+            register(function, *args, **kwargs)
+        return function
+
+    def own_unregister(function: Callable[..., Any], /) -> None:
+        registered[:] = [entry for entry in registered if entry[0] != function]
+        unregister(function)
+
+    before = set(threading.enumerate())
+    atexit.register, atexit.unregister = own_register, own_unregister  # type: ignore[assignment]
+    try:
+        yield
+        for thread in set(threading.enumerate()) - before:
+            if not thread.daemon and thread.is_alive() and thread is not threading.current_thread():
+                thread.join()
+        while registered:
+            function, args, kwargs = registered.pop()
+            try:
+                function(*args, **kwargs)
+            except BaseException:
+                traceback.print_exc()
+    finally:
+        atexit.register, atexit.unregister = register, unregister
+
+
+def _fresh_randomness() -> None:
+    """Random numbers as at the start of a process: each rank's own, until the script seeds them."""
+    torch.seed()
+    random.seed()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def _forget_user_modules() -> None:
+    """Modules of the user's own project are imported anew: they may have been edited since."""
+    # A package without an __init__.py has no file, and asks its parent for its path: all are looked at first.
+    paths = {
+        name: getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+        for name, module in list(sys.modules.items())
+    }
+    for name, path in paths.items():
+        if name != "__main__" and isinstance(path, str) and is_user_file(path):
+            del sys.modules[name]
