@@ -15,18 +15,18 @@ import struct
 import sys
 import time
 import traceback
-import weakref
 from _thread import get_ident
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
 
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.faults.at_door import AtTheDoor
+from ddpnb.engine.fence import disagreement
+from ddpnb.engine.flight import Flight
 from ddpnb.engine.gate import AtDoor, Gate
 from ddpnb.engine.groups import Groups, KnownGroup
 from ddpnb.engine.hooks import as_ours
@@ -35,18 +35,16 @@ from ddpnb.engine.signatures import OPS, OpSpec, Signatures
 from ddpnb.engine.sites import calling_frame, is_user_file
 from ddpnb.errors import CollectiveMismatch, Released
 from ddpnb.model import blackbox as layout
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.calls import Call, CallState
+from ddpnb.model.calls import CallState
 
 _AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 _BEGIN = layout.CALL.pack_into
 _PROGRESS = layout.PROGRESS.pack_into
 _ENTERED, _ISSUED, _WAITING, _COMPLETED, _FAILED, _FENCED, _REFUSED, _DROPPED, _HELD = map(int, CallState)
 _CALLS_AT, _CALLS, _CALL_SIZE = layout.CALLS_AT, layout.CALLS, layout.CALL_SIZE
-_STATE_AT, _DONE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.CALL_DONE_AT, layout.PROGRESS_AT
+_STATE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.PROGRESS_AT
 _put_time = struct.Struct("<Q").pack_into
 _put_timeout = struct.Struct("<I").pack_into
-_get_time = struct.Struct("<Q").unpack_from
 
 
 class Door:
@@ -65,17 +63,11 @@ class Door:
         self.faults = AtTheDoor(self)
         self.folder = folder
         self.groups = Groups(box, folder, fence)
+        self.flight = Flight(box)
         self._signatures = Signatures(box.intern)
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
         self._run = 0
         self._told = False
-        # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
-        # CPU waited for leaves at the end of the wait, and others as soon as they are complete.
-        self._pending: dict[Any, tuple[int, int, bool]] = {}
-        # A send or receive of gloo ends when its Work is dropped, and never says that it is complete
-        # unless waited for: it is held only until the caller surely has it, then weakly.
-        self._fresh: list[tuple[Any, tuple[int, int, bool]]] = []
-        self._p2p_works: weakref.WeakKeyDictionary[Any, tuple[int, int, bool]] = weakref.WeakKeyDictionary()
         self._library: torch.library.Library | None = None
         self._wait: Callable[..., Any] | None = None
 
@@ -100,13 +92,13 @@ class Door:
         if self._wait is not None:
             Work.wait = self._wait  # type: ignore[method-assign]
             self._wait = None
-        self._pending.clear()
+        self.flight.pending.clear()
 
     def new_run(self, run: int, fence: str, *, keep: bool = False) -> None:
         """Forget the calls of the run before, and its groups unless they live on (their calls are counted on)."""
         self._run = run
         self.groups.new_run(run, fence, keep=keep)
-        self._pending.clear()
+        self.flight.pending.clear()
         if not keep:  # a group that was released fails in every later call, and says why
             self.release.clear()
 
@@ -132,8 +124,9 @@ class Door:
         pair = len(op._schema.returns) == 2  # (tensors, Work); otherwise the Work itself
         returns_work = spec.name != "monitored_barrier"
         group_at, p2p, new_group = spec.group, spec.p2p, self.groups.get
-        fresh, silent, held, faults = self._fresh, self.box.silent, self.gate.armed, self.faults.armed
-        pending, groups, sites = self._pending, self.groups.known, self._sites
+        silent, held, faults = self.box.silent, self.gate.armed, self.faults.armed
+        pending, fresh, poll = self.flight.pending, self.flight.fresh, self.flight.poll
+        groups, sites = self.groups.known, self._sites
         memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.reader(spec)
         unbox_group, unbox_work, monotonic_ns = ProcessGroup.unbox, Work.unbox, time.monotonic_ns
 
@@ -149,7 +142,7 @@ class Door:
                     args = struck.args
             try:
                 if pending or fresh:
-                    self.poll(2)
+                    poll(2)
                 unboxed = unbox_group(args[group_at])
                 group = groups.get(unboxed) or new_group(unboxed)
                 signature, agreed, on_cpu = signature_of(args)
@@ -191,7 +184,7 @@ class Door:
             except BaseException as error:
                 told = self.release.told(error)
                 lost = told is not error or not returns_work  # the peers may have seen it
-                self._finish(entry, _FAILED if lost else _REFUSED)
+                self.flight.finish(entry, _FAILED if lost else _REFUSED)
                 if seq and not lost:
                     group.returned.append(seq)
                     if board is not None:
@@ -207,7 +200,7 @@ class Door:
                 else:
                     pending[work] = entry
             else:
-                self._finish(entry, _COMPLETED)
+                self.flight.finish(entry, _COMPLETED)
             return result
 
         return kernel
@@ -237,16 +230,6 @@ class Door:
         turn = group.turns[channel] = group.turns.get(channel, 0) + 1
         return peer, tag, turn, 0
 
-    def _finish(self, entry: tuple[int, int, bool], state: int) -> None:
-        """The call is over: its state and the time, unless that was said or its record used again."""
-        at, number, _ = entry
-        memory = self.box.memory
-        if not self.box.silent and _get_time(memory, at)[0] == number + 1 and memory[at + _STATE_AT] < _COMPLETED:
-            now = time.monotonic_ns()
-            memory[at + _STATE_AT] = state
-            _put_time(memory, at + _DONE_AT, now)
-            _put_time(memory, _PROGRESS_AT + 8, now)
-
     def _stop(self, entry: tuple[int, int, bool], group: KnownGroup, spec: OpSpec, seq: int, frame: Any) -> None:
         """Hold the call for as long as somebody wants that; its time begins when it is let go on."""
         at, memory = entry[0], self.box.memory
@@ -258,7 +241,7 @@ class Door:
             self.gate.wait(call)
         except BaseException:  # it will not be made
             memory[at + _STATE_AT] = _ENTERED
-            self._finish(entry, _REFUSED)
+            self.flight.finish(entry, _REFUSED)
             if seq:
                 group.returned.append(seq)
             raise
@@ -289,40 +272,25 @@ class Door:
         """Peers announced another call for the same place in the sequence: stop, or warn."""
         number = entry[1]
         peers = [group.ranks[place] for place in places]
-        mine = next((c for c in BoxReader(self.box.memory).calls(64) if c.number == number), None)
-        lines = []
-        for rank in peers[:8]:
-            theirs = self._peer_call(rank, group.key, seq)
-            if theirs is not None:
-                lines.append(f"rank {rank} called {theirs.signature} at {theirs.site}")
-        me = f"rank {dist.get_rank()} called {mine.signature} at {mine.site}" if mine else "this rank"
-        what = f"the ranks disagree on collective #{seq} of {list(group.ranks)}: " + "; ".join([me, *lines])
+        what = disagreement(self.box.memory, self.folder, group, seq, number, peers)
         self.box.event("fence", {"call": number, "peers": peers, "seq": seq, "fence": self.groups.fence})
         if self.groups.fence == "warn":
             print(f"ddpnb: fence: {what}", file=sys.stderr, flush=True)
             return
-        self._finish(entry, _FENCED)
+        self.flight.finish(entry, _FENCED)
         raise CollectiveMismatch(
             what, "All ranks must make the same call here (set the fence to 'off' to let it through)."
         )
 
-    def _peer_call(self, rank: int, key: str, seq: int) -> Call | None:
-        try:
-            with open(os.path.join(self.folder, f"rank{rank}.box"), "rb") as file:
-                calls = BoxReader(file.read()).calls(1024)
-        except (OSError, ValueError):
-            return None
-        return next((c for c in reversed(calls) if c.seq == seq and c.group.key == key), None)
-
     def _watched_wait(self, wait: Callable[..., Any]) -> Callable[..., Any]:
-        p2p_works, fresh, silent = self._p2p_works, self._fresh, self.box.silent
-        pending, memory, finish = self._pending, self.box.memory, self._finish
+        pending, fresh, p2p_works = self.flight.pending, self.flight.fresh, self.flight.p2p
+        silent, memory, finish = self.box.silent, self.box.memory, self.flight.finish
 
         def watched_wait(work: Any, timeout: timedelta | None = None) -> Any:
             if silent:
                 return wait(work) if timeout is None else wait(work, timeout)
             if fresh:
-                self._loosen()
+                self.flight.loosen()
             entry = pending.pop(work, None) or p2p_works.get(work)
             if entry is None:
                 return self._plain_wait(wait, work, timeout)
@@ -354,52 +322,3 @@ class Door:
         """Wait for a work of which nothing is recorded."""
         with self.release.telling():
             return wait(work) if timeout is None else wait(work, timeout)
-
-    def _loosen(self) -> None:
-        """Let go of sends and receives: from now on their callers alone hold them."""
-        while self._fresh:
-            work, entry = self._fresh.pop()
-            self._p2p_works[work] = entry
-            weakref.finalize(work, self._finish, entry, _DROPPED).atexit = False
-
-    def poll(self, most: int = 1 << 30) -> None:
-        """Mark pending calls that have completed, oldest first.
-
-        A bounded poll (at the door) stops at the first that is still in flight.
-        """
-        self._loosen()
-        pending = self._pending
-        for work in list(pending)[:most] if most > 8 else _first(pending, most):
-            entry = pending.get(work)
-            if entry is None:
-                continue
-            if work.is_completed():
-                pending.pop(work, None)
-                self._finish(entry, _COMPLETED)
-            elif most <= 8:
-                return
-
-    @property
-    def outstanding(self) -> int:
-        """Calls that nobody has waited for and that were not seen complete."""
-        return len(self._pending)
-
-    def drain(self, seconds: float) -> None:
-        """Poll until nothing is in flight: gloo wakes who waits a moment before it says "complete"."""
-        deadline = time.monotonic() + seconds
-        self.poll()
-        while self._pending and time.monotonic() < deadline:
-            time.sleep(0.005)
-            self.poll()
-
-
-def _first(pending: dict[Any, Any], most: int) -> list[Any]:
-    found = []
-    try:
-        for work in pending:
-            found.append(work)
-            if len(found) == most:
-                break
-    except RuntimeError:  # another thread added a call meanwhile
-        pass
-    return found

@@ -11,6 +11,15 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+
+from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.calls import Call
+
+if TYPE_CHECKING:
+    from ddpnb.engine.groups import KnownGroup
 
 ROWS = 512
 _SEQ = 0xFFFFFFFF
@@ -59,3 +68,32 @@ class Board:
 def board_path(folder: str, run: int, key: str) -> str:
     """The file of the group with identity ``key``; each run begins with fresh ones."""
     return os.path.join(folder, f"fence-{run}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}")
+
+
+def disagreement(memory: mmap.mmap, folder: str, group: KnownGroup, seq: int, number: int, peers: list[int]) -> str:
+    """What this rank and its peers have called at one place of a group's sequence, in words.
+
+    Args:
+        memory: this rank's box, in which the call has ``number``.
+        folder: where the peers' boxes lie.
+        group: the group.
+        seq: the place.
+        peers: the ranks that announced another call.
+    """
+    mine = next((c for c in BoxReader(memory).calls(64) if c.number == number), None)
+    lines = []
+    for rank in peers[:8]:
+        theirs = _peer_call(folder, rank, group.key, seq)
+        if theirs is not None:
+            lines.append(f"rank {rank} called {theirs.signature} at {theirs.site}")
+    me = f"rank {dist.get_rank()} called {mine.signature} at {mine.site}" if mine else "this rank"
+    return f"the ranks disagree on collective #{seq} of {list(group.ranks)}: " + "; ".join([me, *lines])
+
+
+def _peer_call(folder: str, rank: int, key: str, seq: int) -> Call | None:
+    try:
+        with open(os.path.join(folder, f"rank{rank}.box"), "rb") as file:
+            calls = BoxReader(file.read()).calls(1024)
+    except (OSError, ValueError):
+        return None
+    return next((c for c in reversed(calls) if c.seq == seq and c.group.key == key), None)

@@ -79,7 +79,7 @@ class Hotline:
 
     def _snapshot(self, content: dict[str, Any]) -> dict[str, Any]:
         # Polling here makes the in-flight state right for calls that nobody in Python waits for.
-        self._door.poll()
+        self._door.flight.poll()
         words, wakes = threads.waits_on()
         return {
             "gate": self._door.gate.state(),

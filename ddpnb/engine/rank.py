@@ -99,7 +99,7 @@ class Rank:
             ended = script.run(code, self.door.release)
             self.data.finish()
             if ended.ending["how"] != "raised":  # then a call that failed would look completed
-                self.door.drain(0.1)
+                self.door.flight.drain(0.1)
         self._left = not cell and not self.phases.lent
         self.door.gate.end_of_run()
         self.faults.end_of_run()

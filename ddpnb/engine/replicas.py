@@ -348,7 +348,7 @@ class Replicas(Hooks):
         kind = type(optimizer).__name__
         number = self._name((kind, *names), lambda: {"names": [*_STEP, *names], "optimizer": kind})
         facts = (
-            watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._door.outstanding,
+            watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._door.flight.outstanding,
             watched.arrived_finite,
         )  # fmt: skip
         gradients = [parameter.grad for parameter in watched.parameters]

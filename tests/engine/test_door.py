@@ -23,7 +23,7 @@ phases = Phases(box, door)
 phases.install()
 dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=0, world_size=1)
 def calls():
-    door.poll()
+    door.flight.poll()
     return [(c.op, c.seq, c.state.name) for c in BoxReader(box.memory).calls()]
 """
 
@@ -138,7 +138,7 @@ def test_no_tensor_is_kept_alive():
             del x, work
             gc.collect()
             alive.append(storage() is not None)
-        print(json.dumps([alive, len(door._pending)]))
+        print(json.dumps([alive, len(door.flight.pending)]))
     """)
     assert found == [[False, False], 0]
 

@@ -1,0 +1,90 @@
+"""Calls in flight: which Work belongs to which record, and when each is over."""
+
+from __future__ import annotations
+
+import struct
+import time
+import weakref
+from typing import Any
+
+from ddpnb.engine.blackbox import BlackBox
+from ddpnb.model import blackbox as layout
+from ddpnb.model.calls import CallState
+
+_COMPLETED, _DROPPED = int(CallState.COMPLETED), int(CallState.DROPPED)
+_STATE_AT, _DONE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.CALL_DONE_AT, layout.PROGRESS_AT
+_put_time = struct.Struct("<Q").pack_into
+_get_time = struct.Struct("<Q").unpack_from
+
+
+class Flight:
+    """The calls of this process that have gone down and were not seen to end."""
+
+    def __init__(self, box: BlackBox) -> None:
+        self._box = box
+        # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
+        # CPU waited for leaves at the end of the wait, and others as soon as they are complete.
+        self.pending: dict[Any, tuple[int, int, bool]] = {}
+        # A send or receive of gloo ends when its Work is dropped, and never says that it is complete
+        # unless waited for: it is held only until the caller surely has it, then weakly.
+        self.fresh: list[tuple[Any, tuple[int, int, bool]]] = []
+        self.p2p: weakref.WeakKeyDictionary[Any, tuple[int, int, bool]] = weakref.WeakKeyDictionary()
+
+    def finish(self, entry: tuple[int, int, bool], state: int) -> None:
+        """The call is over: its state and the time, unless that was said or its record used again."""
+        at, number, _ = entry
+        memory = self._box.memory
+        if not self._box.silent and _get_time(memory, at)[0] == number + 1 and memory[at + _STATE_AT] < _COMPLETED:
+            now = time.monotonic_ns()
+            memory[at + _STATE_AT] = state
+            _put_time(memory, at + _DONE_AT, now)
+            _put_time(memory, _PROGRESS_AT + 8, now)
+
+    def loosen(self) -> None:
+        """Let go of sends and receives: from now on their callers alone hold them."""
+        while self.fresh:
+            work, entry = self.fresh.pop()
+            self.p2p[work] = entry
+            weakref.finalize(work, self.finish, entry, _DROPPED).atexit = False
+
+    def poll(self, most: int = 1 << 30) -> None:
+        """Mark pending calls that have completed, oldest first.
+
+        A bounded poll (at the door) stops at the first that is still in flight.
+        """
+        self.loosen()
+        pending = self.pending
+        for work in list(pending)[:most] if most > 8 else _first(pending, most):
+            entry = pending.get(work)
+            if entry is None:
+                continue
+            if work.is_completed():
+                pending.pop(work, None)
+                self.finish(entry, _COMPLETED)
+            elif most <= 8:
+                return
+
+    @property
+    def outstanding(self) -> int:
+        """Calls that nobody has waited for and that were not seen complete."""
+        return len(self.pending)
+
+    def drain(self, seconds: float) -> None:
+        """Poll until nothing is in flight: gloo wakes who waits a moment before it says "complete"."""
+        deadline = time.monotonic() + seconds
+        self.poll()
+        while self.pending and time.monotonic() < deadline:
+            time.sleep(0.005)
+            self.poll()
+
+
+def _first(pending: dict[Any, Any], most: int) -> list[Any]:
+    found = []
+    try:
+        for work in pending:
+            found.append(work)
+            if len(found) == most:
+                break
+    except RuntimeError:  # another thread added a call meanwhile
+        pass
+    return found
