@@ -43,7 +43,7 @@ torch.manual_seed(0)
 model = DDP(nn.Sequential(*[nn.Linear(width, width) for _ in range(layers)]))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 data = torch.randn(batch, width)
-(watched,) = watch._watched.values()
+(watched,) = watch.models.watched.values()
 
 def block(times, cpu):
     for _ in range(steps):

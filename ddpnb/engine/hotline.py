@@ -48,7 +48,7 @@ class Hotline:
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "snapshot": self._snapshot,
-            "compare": lambda _: {"models": self._replicas.exact()},
+            "compare": lambda _: {"models": self._replicas.models.exact()},
             "hold": self._hold,
             "unhold": self._unhold,
             "hurry": self._hurry,
@@ -134,7 +134,7 @@ class Hotline:
         return evaluate(expression, depth, timeout, self.namespace)
 
     def _values(self, content: dict[str, Any]) -> dict[str, Any]:
-        raw = self._replicas.values(int(content["model"]), str(content["tensor"]), VALUES)
+        raw = self._replicas.models.values(int(content["model"]), str(content["tensor"]), VALUES)
         return {"values": base64.b85encode(raw).decode()}
 
     def _trace(self, content: dict[str, Any]) -> dict[str, Any]:

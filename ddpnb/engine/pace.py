@@ -8,6 +8,7 @@ ones on all ranks, as multiples of a larger power are those of a smaller one too
 from __future__ import annotations
 
 import math
+import time
 
 SHARE, LEAST = 0.009, 0.002  # of a step's time, for looking and for letting pass; for looking at least
 PASS_S = 80e-6  # what letting a step pass costs
@@ -48,6 +49,22 @@ class Pace:
     def next_step(self, step: int) -> None:
         """Settles whether the step that begins is looked at."""
         self.looking = not step & ((1 << self.stride) - 1)
+
+
+class Meter:
+    """Adds the time inside to what looking at a step costs."""
+
+    __slots__ = ("_began", "_pace")
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._began = time.perf_counter()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._pace.cost += time.perf_counter() - self._began
 
 
 def _follow(usual: float, value: float) -> float:

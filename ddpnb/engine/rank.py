@@ -75,7 +75,7 @@ class Rank:
         if not kept:
             self.clean()
         else:
-            self.replicas.remember()
+            self.replicas.models.remember()
         self.door.new_run(order["run"], order["fence"], keep=kept)
         for hooks in self.hooks:
             hooks.new_run()
@@ -147,7 +147,7 @@ class Rank:
         self.phases.lent = False
         self.startup.begin()
         self.orphans.remember()
-        self.replicas.forget()
+        self.replicas.models.forget()
         end_groups()
         gc.collect()  # what is garbage is not to be found by the next run, nor in a fork of it
 

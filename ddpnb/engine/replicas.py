@@ -9,53 +9,35 @@ a loss that is not finite.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from struct import pack
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.nn.modules import module as nn_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.bypass import Bypass
 from ddpnb.engine.door import Door
-from ddpnb.engine.hooks import Hooks, place
+from ddpnb.engine.followed import Followed
+from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.engine.losses import loss_facts, sound, unused
-from ddpnb.engine.optimizers import held_by, hyper_parameters
-from ddpnb.engine.pace import Pace
-from ddpnb.engine.samples import SampleFile
-from ddpnb.engine.sites import calling_frame
+from ddpnb.engine.optimizers import hyper_parameters
+from ddpnb.engine.pace import Meter
+from ddpnb.engine.samples import SampleFile, Samples
 from ddpnb.engine.tracing import Tracing
-from ddpnb.engine.watched import MAX_TENSORS, Watched, facts_of, named_tensors, names_from_frames, specs, tensors_of
-from ddpnb.model.replicas import UNWRAPPED
+from ddpnb.engine.watched import Watched, named_tensors, tensors_of
 
 _UNSTEPPED = 64  # forwards without a step of the optimizer: from then on one of as many is looked at
 _SEARCH_S = 90e-6  # a search for unused parameters that takes longer is not made in every backward
-
-
-class _Meter:
-    """Adds the time inside to what looking at a step costs."""
-
-    __slots__ = ("_began", "_pace")
-
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
-        self._began = time.perf_counter()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        self._pace.cost += time.perf_counter() - self._began
 
 
 class Replicas(Hooks):
@@ -63,22 +45,15 @@ class Replicas(Hooks):
 
     def __init__(self, box: BlackBox, door: Door, folder: str, rank: int) -> None:
         super().__init__(box)
-        self._door = door
-        self._folder = folder
-        self._rank = rank
-        self._run = 0
-        self._count = 0
-        self._adopted = 0
-        self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
-        self._watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
-        self._earlier: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()  # of earlier cells
-        self._of_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Watched]]] = weakref.WeakKeyDictionary()
-        self._last: Watched | None = None
+        self._flight = door.flight
+        self._groups = door.groups
+        self.models = Followed(door.groups, folder, rank, self.event)
+        self._watched = self.models.watched
         # The optimizer whose step goes on, and its models.
         self._stepping: tuple[weakref.ref[Any], list[Watched]] | None = None
-        self._names: dict[Any, int] = {}
-        self._sites: dict[tuple[int, int], tuple[int, Any]] = {}
-        self._bypass: Any = None
+        self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
+        self._samples = Samples(self._file, box)
+        self._bypass = Bypass(box, self.models, self._samples, self.fail)
         self.tracing = Tracing(box)
 
     # -- life
@@ -94,50 +69,19 @@ class Replicas(Hooks):
         for module in (torch.nn.utils, torch.nn.utils.clip_grad):
             self.after(module, "clip_grad_norm_", self._clipped)
         self.after(torch.amp.GradScaler, "update", self._scaled)
-        self.on_removal(self._watch_bypass_no_more)
+        self.on_removal(self._bypass.end)
         self.on_removal(self.tracing.remove)
 
     def new_run(self) -> None:
         super().new_run()
-        self._watch_bypass_no_more()
+        self._bypass.end()
         self.tracing.new_run()
-        self._watched.clear()
-        self._of_optimizer.clear()
-        self._last = None
-        self._count = 0
-        self._adopted = 0
-
-    def remember(self) -> None:
-        """The next run is a cell, and what earlier cells have made lives on: it can still be compared."""
-        self._earlier.update(self._watched)
-
-    def forget(self) -> None:
-        """Nothing of what was is of use to the next run."""
-        self._earlier.clear()
-
-    def _living(self) -> list[Watched]:
-        """The models of this run, and those of earlier cells whose numbers it has not used."""
-        own = list(self._watched.values())
-        numbers = {watched.number for watched in own}
-        return [*own, *(one for one in list(self._earlier.values()) if one.number not in numbers)]
+        self.models.new_run()
 
     def begin(self, run: int) -> None:
         """Digests belong to this run from here on."""
-        self._run = run
+        self.models.begin(run)
         self._file.new_run(run)
-
-    def exact(self) -> list[dict[str, Any]]:
-        """The exact digests and norms of every model that lives."""
-        return [watched.exact() for watched in self._living()]
-
-    def values(self, model: int, name: str, most: int) -> bytes:
-        """The first ``most`` elements of a tensor of a model that lives, as float32; empty if there is none."""
-        for watched in self._living():
-            if watched.number == model and name in watched.names:
-                tensor = [*watched.parameters, *watched.buffers][watched.names.index(name)]
-                flat = tensor.detach().reshape(-1)[:most].to("cpu", torch.float32)
-                return flat.contiguous().view(torch.uint8).numpy().tobytes()
-        return b""
 
     # -- models
 
@@ -153,14 +97,14 @@ class Replicas(Hooks):
         for name in ("find_unused_parameters", "static_graph", "gradient_as_bucket_view", "bucket_cap_mb", "init_sync"):
             if name in kwargs:
                 named[name] = kwargs[name]
-        number, self._count = self._count, self._count + 1
-        known = self._door.groups.get(group) if group is not None else None
+        number = self.models.next_number()
+        known = self._groups.get(group) if group is not None else None
         tensors = tensors_of(module)
-        self._save_model(number, "DistributedDataParallel", type(module).__name__, known, tensors, named)
+        self.models.save(number, "DistributedDataParallel", type(module).__name__, known, tensors, named)
 
     def _wrapped(self, _none: Any, ddp: Any, *_args: Any, **_kwargs: Any) -> None:
         if isinstance(getattr(ddp, "module", None), torch.nn.Module):
-            watched = self._watched[ddp] = Watched(self._count - 1, named_tensors(ddp.module))
+            watched = self.models.wrapped(ddp)
             # Only now is it known: two arguments, both of which may be left out, say so.
             self.event(
                 "buffers synced", {"model": watched.number, "synced": bool(getattr(ddp, "forward_sync_buffers", True))}
@@ -168,26 +112,8 @@ class Replicas(Hooks):
             watched.may_skip = bool(getattr(ddp, "find_unused_parameters", False))
             # The wrapper has just made all ranks equal: what differs later came later.
             watched.turns["updated"] += 1
-            self._digest(watched, "updated", watched.parameters, 0, b"")
-            self._watch_bypass()
-
-    def _save_model(
-        self, number: int, wrapper: str, module: str, known: Any, tensors: list[dict[str, Any]], options: dict[str, Any]
-    ) -> None:
-        told = {
-            "number": number,
-            "wrapper": wrapper,
-            "module": module,
-            "group": known.key if known is not None else "",
-            "ranks": list(known.ranks) if known is not None else [],
-            "tensors": tensors[:MAX_TENSORS],
-            "options": options,
-            "site": place(3),
-        }
-        path = os.path.join(self._folder, f"rank{self._rank}-run{self._run}-model{number}.json")
-        with open(path + ".part", "w") as file:
-            json.dump(told, file, default=str)
-        os.replace(path + ".part", path)
+            self._samples.digest(watched, "updated", watched.parameters, 0, b"")
+            self._bypass.begin()
 
     # -- forward
 
@@ -208,9 +134,9 @@ class Replicas(Hooks):
         return _pre_forward
 
     def _pass_forward(self, watched: Watched, ddp: Any) -> None:
-        if self._bypass is not None:
-            self._watch_bypass_no_more()
-        self._last = watched
+        if self._bypass.hook is not None:
+            self._bypass.end()
+        self.models.last = watched
         watched.forwards += 1
         watched.synced += bool(ddp.require_backward_grad_sync)
         turn = watched.turns["forward"] = watched.turns["forward"] + 1
@@ -222,28 +148,28 @@ class Replicas(Hooks):
             self.tracing.begin(watched.number, turn, ddp.module, watched.exact)
 
     def _look_forward(self, watched: Watched, ddp: Any, synced: bool, inputs: Any, kwargs: Any) -> None:
-        with _Meter(watched.pace):
+        with Meter(watched.pace):
             before = watched.turns["forward"] - 1
             if before and not (before & (before - 1) and before & (before + 1)):  # 1, 2, 3, 4, 7, 8, 15, 16, ...
                 self._check_members(watched, ddp)  # does it still hold what was wrapped?
             text, hash_, finite, watched.inputs = describe(inputs, kwargs)
-            names = self._name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
+            names = self._samples.name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
             values = pack("6d", ddp.require_backward_grad_sync, ddp.training, synced, hash_, finite, watched.forwards)
-            self._digest(watched, "forward", [*watched.parameters, *watched.buffers], names, values)
+            self._samples.digest(watched, "forward", [*watched.parameters, *watched.buffers], names, values)
 
     def _look_output(self, result: Any, ddp: Any, *_: Any) -> None:
         """Is the gradient that comes back to the output finite? Once it is averaged nobody can tell whose was not."""
-        last = self._last  # it has just run forward
+        last = self.models.last  # it has just run forward
         if last is None or not last.pace.looking or not torch.is_grad_enabled() or self._watched.get(ddp) is not last:
             return
         watched = last
 
         def look(gradient: Any) -> None:
-            with _Meter(watched.pace):
+            with Meter(watched.pace):
                 if watched.arrived_finite and not all_finite(gradient):
                     watched.arrived_finite = 0.0
 
-        with _Meter(watched.pace):
+        with Meter(watched.pace):
             for tensor in tensors_in(result):
                 if tensor.requires_grad and tensor.grad_fn is not None:
                     tensor.register_hook(self.guarded(look))
@@ -255,38 +181,10 @@ class Replicas(Hooks):
         if strangers:
             self.event("parameters replaced", {"model": watched.number, "names": strangers[:20]})
 
-    # -- a wrapped model that is called without its wrapper
-
-    def _watch_bypass(self) -> None:
-        """Until the wrapper is used: who calls the module behind its back?"""
-        if self._bypass is None:
-            self._bypass = nn_module.register_module_forward_pre_hook(self._on_any_forward)
-
-    def _watch_bypass_no_more(self) -> None:
-        if self._bypass is not None:
-            self._bypass.remove()
-            self._bypass = None
-
-    def _on_any_forward(self, module: Any, _inputs: Any) -> None:
-        try:
-            if (
-                self.box.silent
-                or not torch.is_grad_enabled()
-                or DistributedDataParallel._active_ddp_module is not None
-                or not module.training
-            ):
-                return
-            for ddp, watched in list(self._watched.items()):
-                if getattr(ddp, "module", None) is module and not watched.bypass_site:
-                    watched.bypass_site = self._site()
-                    self._watch_bypass_no_more()
-        except Exception:
-            self.fail()
-
     # -- backward, gradients, optimizer
 
     def _backward(self, tensors: Any, *_args: Any, **_kwargs: Any) -> None:
-        watched = self._last
+        watched = self.models.last
         for one in list(self._watched.data.values()):  # pyright: ignore[reportAttributeAccessIssue]
             one.backwards += 1
         if watched is None:
@@ -295,7 +193,7 @@ class Replicas(Hooks):
         loss = tensors[0] if type(tensors) in (list, tuple) and tensors else tensors
         # Averaged with the others' gradients, a loss that is not finite here is soon seen everywhere.
         if isinstance(loss, torch.Tensor) and (watched.pace.looking or not sound(loss)):
-            with _Meter(watched.pace):
+            with Meter(watched.pace):
                 self._look_backward(watched, loss)
 
     def _look_backward(self, watched: Watched, loss: torch.Tensor) -> None:
@@ -309,8 +207,8 @@ class Replicas(Hooks):
             began = time.perf_counter()
             told["unused"] = unused(loss, watched.names, watched.parameters)
             watched.search_s = time.perf_counter() - began
-        names = self._name(("backward", text, len(values), str(told.get("unused"))), lambda: told)
-        self._write(watched, "backward", names, pack(f"{1 + len(values)}d", clean, *values))
+        names = self._samples.name(("backward", text, len(values), str(told.get("unused"))), lambda: told)
+        self._samples.write(watched, "backward", names, pack(f"{1 + len(values)}d", clean, *values))
 
     def _inside_another(self, optimizer: Any) -> bool:
         """Whether an optimizer is stepped by another one, which is not done yet: a shard of it (ZeroRedundancyOptimizer)."""
@@ -329,16 +227,16 @@ class Replicas(Hooks):
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         if self._inside_another(optimizer):
             return
-        models = self._models_of(optimizer)
+        models = self.models.of(optimizer)
         self._stepping = weakref.ref(optimizer), models
         for watched in models:
             if watched.backwards and not watched.forwards and not watched.bypass_site:
-                self._watch_bypass()  # it was trained without its wrapper: where, the next time?
+                self._bypass.begin()  # it was trained without its wrapper: where, the next time?
             watched.turns["gradients"] += 1
             if watched.forwards > _UNSTEPPED:
                 watched.pace.next_step(watched.steps)  # many were accumulated: it is this step that counts
             if watched.pace.looking:
-                with _Meter(watched.pace):
+                with Meter(watched.pace):
                     self._look_gradients(watched, optimizer)
             watched.forwards = watched.synced = watched.backwards = 0
             watched.arrived_finite = 1.0
@@ -346,13 +244,15 @@ class Replicas(Hooks):
     def _look_gradients(self, watched: Watched, optimizer: Any) -> None:
         names, values = hyper_parameters(optimizer)
         kind = type(optimizer).__name__
-        number = self._name((kind, *names), lambda: {"names": [*_STEP, *names], "optimizer": kind})
+        number = self._samples.name((kind, *names), lambda: {"names": [*_STEP, *names], "optimizer": kind})
         facts = (
-            watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._door.flight.outstanding,
+            watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._flight.outstanding,
             watched.arrived_finite,
         )  # fmt: skip
         gradients = [parameter.grad for parameter in watched.parameters]
-        self._digest(watched, "gradients", gradients, number, pack(f"{len(facts) + len(values)}d", *facts, *values))
+        self._samples.digest(
+            watched, "gradients", gradients, number, pack(f"{len(facts) + len(values)}d", *facts, *values)
+        )
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self._inside_another(optimizer):
@@ -364,45 +264,10 @@ class Replicas(Hooks):
             looked = watched.pace.looking
             watched.pace.next_step(watched.steps)
             if looked or watched.pace.looking:  # what the next forward is compared with belongs to the look at it
-                with _Meter(watched.pace):
-                    self._digest(watched, "updated", watched.parameters, 0, b"")
+                with Meter(watched.pace):
+                    self._samples.digest(watched, "updated", watched.parameters, 0, b"")
             if looked:
                 watched.pace.looked(watched.steps, time.perf_counter(), len(self._watched))
-
-    def _models_of(self, optimizer: Any) -> list[Watched]:
-        """The models whose parameters this optimizer holds."""
-        count = sum(len(group["params"]) for group in optimizer.param_groups)
-        known = self._of_optimizer.get(optimizer)
-        if known is None or known[0] != count:
-            parameters = [p for group in optimizer.param_groups for p in group["params"]]
-            held = {id(parameter) for parameter in parameters}
-            models = [watched for watched in self._watched.values() if watched.ids & held]
-            if not models and not self._watched:
-                models = self._adopt(optimizer, parameters)
-            known = self._of_optimizer[optimizer] = (count, models)
-            self._describe_optimizer(optimizer, parameters, held, models)
-        return known[1]
-
-    def _adopt(self, optimizer: Any, parameters: list[Any]) -> list[Watched]:
-        """Without a wrapper the optimizer's parameters are followed: somebody may average gradients by hand."""
-        sharded = any(hasattr(p, "device_mesh") for p in parameters)
-        parameters = [p for p in parameters if not hasattr(p, "device_mesh")]
-        if not dist.is_initialized() or dist.get_world_size() < 2 or not parameters:
-            return []
-        names = names_from_frames(parameters)
-        named = [(names.get(id(p), f"parameter {number}"), p) for number, p in enumerate(parameters)]
-        known = self._door.groups.get(dist.group.WORLD)
-        number, self._adopted = UNWRAPPED + self._adopted, self._adopted + 1
-        tensors = facts_of(specs(named, []))
-        self._save_model(number, "", type(optimizer).__name__, known, tensors, {"sharded": sharded})
-        watched = self._watched[optimizer] = Watched(number, (named, []))
-        self._last = self._last or watched
-        return [watched]
-
-    def _describe_optimizer(self, optimizer: Any, parameters: list[Any], held: set[int], models: list[Watched]) -> None:
-        """Once for each optimizer: does it hold what is trained?"""
-        for watched in models or self._watched.values():
-            self.event("optimizer", held_by(optimizer, parameters, held, watched, followed=bool(models)))
 
     def _clipped(self, norm: Any, _parameters: Any, max_norm: Any = 0.0, *_args: Any, **_kwargs: Any) -> None:
         if isinstance(norm, torch.Tensor) and norm.device.type == "cpu":
@@ -414,56 +279,13 @@ class Replicas(Hooks):
             self._look_once("scale", ["scale"], lambda: pack("d", float(scale)))
 
     def _look_once(self, kind: str, names: list[str], values: Callable[[], bytes]) -> None:
-        watched = self._last
+        watched = self.models.last
         if watched is None:
             return
         watched.turns[kind] += 1
         if watched.pace.looking:
-            with _Meter(watched.pace):
-                self._write(watched, kind, self._name(kind, lambda: {"names": names}), values())
-
-    # -- writing
-
-    def _digest(self, watched: Watched, kind: str, tensors: Sequence[Any], names: int, values: bytes) -> None:
-        hashes, norms = b"", b""
-        # Off the CPU a digest waits for the device: rarely, then, and never at the start.
-        if watched.on_cpu or (watched.steps and watched.steps % 64 == 0):
-            hashes, norms = watched.digester.digest(tensors, watched.log2, watched.steps)
-        self._write(watched, kind, names, values, watched.log2, hashes, norms)
-
-    def _write(
-        self,
-        watched: Watched,
-        kind: str,
-        names: int,
-        values: bytes,
-        log2: int = 0,
-        hashes: bytes = b"",
-        norms: bytes = b"",
-    ) -> None:
-        turn = watched.turns[kind]
-        self._file.write(watched.number, kind, turn, watched.steps, self._site(), names, values, log2, hashes, norms)
-
-    def _name(self, key: Any, make: Callable[[], dict[str, Any]]) -> int:
-        number = self._names.get(key)
-        if number is None:
-            number = self.box.intern(make())
-            if len(self._names) < 5000:
-                self._names[key] = number
-        return number
-
-    def _site(self) -> int:
-        frame = calling_frame(2)
-        if frame is None:
-            return 0
-        known = self._sites.get((id(frame.f_code), frame.f_lasti))
-        if known is None:
-            code = frame.f_code
-            told = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
-            known = (self.box.intern(told), code)
-            if len(self._sites) < 5000:
-                self._sites[id(code), frame.f_lasti] = known
-        return known[0]
+            with Meter(watched.pace):
+                self._samples.write(watched, kind, self._samples.name(kind, lambda: {"names": names}), values())
 
 
 _FORWARD = ["sync", "training", "buffers_synced", "inputs_hash", "inputs_finite", "forwards"]

@@ -1,4 +1,4 @@
-"""Writes the file of samples of this rank (the format is in model.samples)."""
+"""Writes the samples of this rank: digests and numbers of the models that are followed (the format is in model.samples)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import mmap
 import os
 import threading
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.sites import calling_frame
+from ddpnb.engine.watched import Watched
 from ddpnb.model import samples as layout
 
 _KINDS = {kind: number for number, kind in enumerate(layout.KINDS)}
@@ -75,3 +80,57 @@ class SampleFile:
                 at += len(part)
             self._written += length
             self._publish()
+
+
+class Samples:
+    """Writes what is seen of models, each with the line that led there."""
+
+    def __init__(self, file: SampleFile, box: BlackBox) -> None:
+        self._file = file
+        self._box = box
+        self._names: dict[Any, int] = {}
+        self._sites: dict[tuple[int, int], tuple[int, Any]] = {}
+
+    def digest(self, watched: Watched, kind: str, tensors: Sequence[Any], names: int, values: bytes) -> None:
+        """Write a sample with the digests of these tensors, where they are to be had cheaply."""
+        hashes, norms = b"", b""
+        # Off the CPU a digest waits for the device: rarely, then, and never at the start.
+        if watched.on_cpu or (watched.steps and watched.steps % 64 == 0):
+            hashes, norms = watched.digester.digest(tensors, watched.log2, watched.steps)
+        self.write(watched, kind, names, values, watched.log2, hashes, norms)
+
+    def write(
+        self,
+        watched: Watched,
+        kind: str,
+        names: int,
+        values: bytes,
+        log2: int = 0,
+        hashes: bytes = b"",
+        norms: bytes = b"",
+    ) -> None:
+        turn = watched.turns[kind]
+        self._file.write(watched.number, kind, turn, watched.steps, self.site(), names, values, log2, hashes, norms)
+
+    def name(self, key: Any, make: Callable[[], dict[str, Any]]) -> int:
+        """The number of what a kind of sample tells beside its numbers, which ``make`` says once."""
+        number = self._names.get(key)
+        if number is None:
+            number = self._box.intern(make())
+            if len(self._names) < 5000:
+                self._names[key] = number
+        return number
+
+    def site(self) -> int:
+        """The number of the user's line that led here; 0 if there is none."""
+        frame = calling_frame(2)
+        if frame is None:
+            return 0
+        known = self._sites.get((id(frame.f_code), frame.f_lasti))
+        if known is None:
+            code = frame.f_code
+            told = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+            known = (self._box.intern(told), code)
+            if len(self._sites) < 5000:
+                self._sites[id(code), frame.f_lasti] = known
+        return known[0]

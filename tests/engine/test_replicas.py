@@ -243,10 +243,10 @@ def test_a_silent_box_is_not_written(watched):
 def test_models_that_are_gone_are_let_go(watched):
     model = wrapped()
     train(model)
-    assert [one["model"] for one in watched.replicas.exact()] == [0]
+    assert [one["model"] for one in watched.replicas.models.exact()] == [0]
     del model
     gc.collect()
-    assert watched.replicas.exact() == []
+    assert watched.replicas.models.exact() == []
 
 
 def test_another_run_begins_anew(watched):
@@ -258,7 +258,7 @@ def test_another_run_begins_anew(watched):
     other = wrapped()
     train(other)
     assert [s.turn for s in watched.samples("forward")] == [1]
-    assert [one["model"] for one in watched.replicas.exact()] == [0]
+    assert [one["model"] for one in watched.replicas.models.exact()] == [0]
 
 
 # -- asked for
@@ -267,23 +267,23 @@ def test_another_run_begins_anew(watched):
 def test_exact_and_values_of_what_lives(watched):
     model = wrapped()
     train(model, 2)
-    (told,) = watched.replicas.exact()
+    (told,) = watched.replicas.models.exact()
     assert (told["step"], told["forwards"]) == (2, 2)
     tensors = {**dict(model.module.named_parameters()), **dict(model.module.named_buffers())}
     assert {name: digest for name, digest, _ in told["tensors"]} == {n: exact(t) for n, t in tensors.items()}
     norms = {name: norm for name, _, norm in told["tensors"]}
     assert norms["norm.num_batches_tracked"] is None
     assert norms["body.weight"] == pytest.approx(float(model.module.body.weight.detach().norm()))
-    values = watched.replicas.values(0, "body.bias", 3)
+    values = watched.replicas.models.values(0, "body.bias", 3)
     assert struct.unpack("3f", values) == tuple(model.module.body.bias[:3].tolist())
-    assert watched.replicas.values(0, "no such", 3) == watched.replicas.values(1, "body.bias", 3) == b""
+    assert watched.replicas.models.values(0, "no such", 3) == watched.replicas.models.values(1, "body.bias", 3) == b""
 
 
 # -- what it may cost
 
 
 def pace(watched):
-    (found,) = [one.pace for one in watched.replicas._watched.values()]
+    (found,) = [one.pace for one in watched.replicas.models.watched.values()]
     return found
 
 

@@ -130,7 +130,7 @@ def test_a_failing_look_takes_only_the_tracing_away(tracing, watched, monkeypatc
     assert no_hook_left()
     assert capsys.readouterr().err.count("has been taken away") == 1
     assert len(watched.events("hooks detached")) == 1
-    assert watched.replicas.exact()[0]["step"] == 2  # the watch itself goes on
+    assert watched.replicas.models.exact()[0]["step"] == 2  # the watch itself goes on
 
 
 def test_a_new_run_wants_nothing(tracing, watched):
