@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.analysis import aftermath, causes, phrases, settings
+from ddpnb.analysis import aftermath, phrases, settings
+from ddpnb.analysis.causes.refine import refine
 from ddpnb.analysis.data import batches as data
 from ddpnb.analysis.silent import numbers, replicas, traffic, wrapping
 from ddpnb.analysis.waiting import alone, away, endings, mismatch, missing, startup
@@ -118,7 +119,7 @@ def _with_silent(
     recording: Recording, standing: dict[int, Standing], held: frozenset[int], failures: list[Finding]
 ) -> list[Finding]:
     """The failures under their most telling names, then what is wrong besides."""
-    failures = [causes.refine(recording, standing, finding) for finding in failures]
+    failures = [refine(recording, standing, finding) for finding in failures]
     if any(finding.code == "DDP308" for finding in failures):
         uneven = data.uneven_shards(recording, stopped=True)
         failures += [uneven] if uneven is not None else []

@@ -1,0 +1,1 @@
+"""The cause behind a stop or a failure: what the graph of waits proves, told as what the script did."""

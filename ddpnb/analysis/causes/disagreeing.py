@@ -1,0 +1,82 @@
+"""Ranks that make different calls at one place: their models, hooks or threads are why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.silent import traffic, wrapping
+from ddpnb.analysis.silent.drift import models_of
+from ddpnb.analysis.waiting.standing import Standing
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+
+
+def other_model(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """The ranks disagree while they wrap their models: because the models do."""
+    concerned = [recording.ranks[r] for r in (*finding.culprits, *finding.waiting) if r in recording.ranks]
+    # Seen while a model is being wrapped, or when a wrapper has refused what it was given.
+    wrapping_now = any(p.name == "model wrapped" and p.state != "done" for record in concerned for p in record.phases)
+    if not wrapping_now:
+        return None
+    for models in reversed(models_of(recording).values()):
+        better = wrapping.models_differ({rank: m for rank, m in models.items() if m.wrapper})
+        if better is not None:
+            return replace(better, evidence=(*better.evidence, *finding.evidence[:2]), collective=finding.collective)
+    return None
+
+
+def other_hook(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    better = wrapping.comm_hooks_differ(recording)
+    return (
+        None
+        if better is None
+        else replace(better, evidence=(*better.evidence, *finding.evidence[:2]), collective=finding.collective)
+    )
+
+
+def two_threads(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    better = traffic.concurrent_use(recording)
+    return (
+        None
+        if better is None
+        else replace(better, severity="error", evidence=(*better.evidence, *finding.evidence[:2]))
+    )
+
+
+def in_another_thread(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP310: the call that others wait in is about to be made by another thread of the rank."""
+    awaited = {(s.file, s.function) for r in finding.waiting if r in standings for s in [standings[r].site]}
+    found: dict[int, Site] = {}
+    for rank in finding.culprits:
+        for stack in recording.ranks[rank].stacks if rank in recording.ranks else ():
+            frame = next((one for one in reversed(stack.frames) if one.user), None)
+            if frame is not None and not stack.main and (frame.file, frame.function) in awaited:
+                found[rank] = Site(frame.file, frame.line, frame.function)
+    if not found or set(found) != set(finding.culprits):
+        return None
+    return replace(
+        finding,
+        code="DDP310",
+        summary=f"Two threads of {phrases.ranks(found)} use one group: which call comes first is left to chance, "
+        f"and {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'makes', 'make')} them in one order.",
+        evidence=(
+            *(f"Another thread of rank {rank} is at {site} in {site.function}." for rank, site in found.items()),
+            *finding.evidence,
+        ),
+        remedy="Give each thread a group of its own (dist.new_group, made on all ranks in the same order), or let one "
+        "thread make all calls.",
+    )
+
+
+def set_up_wrongly(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """What failed is explained by how the model of these very ranks was made."""
+    endings = [recording.ranks[rank].ending for rank in finding.culprits if rank in recording.ranks]
+    if any(e and e.frames and e.frames[-1].user and e.exception != "RuntimeError" for e in endings):
+        return None  # the script's own statement raised it
+    for better in wrapping.find(recording):
+        if better.severity == "error" and set(finding.culprits) <= set(better.culprits):
+            waiting = tuple(rank for rank in finding.waiting if rank not in better.culprits)
+            return replace(better, waiting=waiting, evidence=(*better.evidence, *finding.evidence[:2]))
+    return None
