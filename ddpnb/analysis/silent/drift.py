@@ -182,3 +182,14 @@ def _countable(value: object) -> object:
     except TypeError:
         return repr(value)
     return value if value == value else "not a number"  # noqa: PLR0124
+
+
+def of_step(recording: Recording, number: int, kind: str, at: dict[int, Sample]) -> dict[int, Sample]:
+    """The last samples of another kind that the same ranks took in the same optimizer step, if there are such."""
+    steps = {rank: sample.step for rank, sample in at.items()}
+    found = [
+        samples
+        for samples in by_turn(recording, number, kind).values()
+        if {rank: sample.step for rank, sample in samples.items()} == steps
+    ]
+    return found[-1] if found else at

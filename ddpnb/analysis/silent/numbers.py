@@ -1,4 +1,4 @@
-"""Findings about the numbers that pass through a replica: inputs, losses, their scale, used parameters."""
+"""Findings about the numbers that pass through a replica: inputs, the scale of losses and gradients, used parameters."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.silent.drift import by_turn, minority, models_of
-from ddpnb.analysis.silent.telling import finding_of
+from ddpnb.analysis.silent.drift import by_turn, minority, models_of, of_step
+from ddpnb.analysis.silent.not_finite import not_finite
+from ddpnb.analysis.silent.telling import finding_of, number_of
 from ddpnb.analysis.silent.unwrapped import together
 from ddpnb.analysis.source import suspects
 from ddpnb.analysis.source.loops import loop_over
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.replicas import Model
 
 _ALIKE = 3  # turns in which batches must be the same before that is no coincidence
 
@@ -28,159 +29,11 @@ def find(recording: Recording) -> list[Finding]:
         if len(models) < 2 or not together(recording, number, models):
             continue
         model = models[min(models)]
-        for rule in (_not_finite, _other_structure, _unused, _scaled, _clipped, _same_inputs, _overlapping):
+        for rule in (not_finite, _other_structure, _unused, _scaled, _clipped, _same_inputs, _overlapping):
             finding = rule(recording, number, model)
             if finding is not None:
                 found.append(finding)
     return found
-
-
-def _not_finite(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP508 or DDP414: NaN or infinity that began on some ranks, in their data or in the model."""
-    bad_input = _first_bad(by_turn(recording, number, "forward"), lambda s: s.number("inputs_finite") == 0.0)
-    backwards = _with_unseen(recording, by_turn(recording, number, "backward"))
-    bad_loss = _first_bad(backwards, lambda s: not math.isfinite(s.number("loss") or 0.0))
-    if bad_loss is not None:
-        turn, samples, culprits = bad_loss
-        if any(samples[rank].number("inputs_finite") == 0.0 for rank in culprits):
-            bad_input = bad_input or bad_loss
-    if bad_input is not None:
-        turn, samples, culprits = bad_input
-        left_out = _left_out(recording, number, turn, samples)
-        evidence = [f"The inputs of {model.wrapper or model.module} are finite on the other ranks and were so before."]
-        return finding_of(
-            recording,
-            "DDP508",
-            f"The batch of forward {turn} holds NaN or infinity on {phrases.ranks(culprits)} only.",
-            samples,
-            culprits,
-            [*evidence, *(["No rank ran backward with it."] if left_out else [])],
-            "Check samples when they are read (torch.isfinite), and leave a bad one out on all ranks alike: "
-            "through the averaged gradients it spoils every replica.",
-            suspects.DATA,
-            severity="warning" if left_out else "error",
-        )
-    if bad_loss is not None:
-        turn, samples, culprits = bad_loss
-        return finding_of(
-            recording,
-            "DDP414",
-            f"The loss of backward {turn} is {_word(samples[culprits[0]].number('loss'))} on {phrases.ranks(culprits)} only.",
-            samples,
-            culprits,
-            [f"Rank {rank}: loss {_told(sample, 'loss')}." for rank, sample in sorted(samples.items())[:8]]
-            + ["The inputs were finite there: it began in the model or in the loss."],
-            "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank; if such a step is to be "
-            "skipped, skip it on all ranks (all_reduce a flag first).",
-            suspects.NONE,
-        )
-    return _bad_gradient(recording, number)
-
-
-def _bad_gradient(recording: Recording, number: int) -> Finding | None:
-    """DDP414: losses are finite everywhere, but the gradient that came back to the model is not on some ranks."""
-    bad = _first_bad(by_turn(recording, number, "gradients"), lambda s: s.number("arrived_finite") == 0.0)
-    if bad is None:
-        return _bad_average(recording, number)
-    turn, at, culprits = bad
-    if any(digest.norm is not None for rank in culprits for digest in at[rank].digests.values()):
-        return None  # what the optimizer took is finite: that backward pass was left out, by a GradScaler say
-    samples = _of_step(recording, number, "backward", at)
-    return finding_of(
-        recording,
-        "DDP414",
-        f"The gradient of the loss is NaN or infinite on {phrases.ranks(culprits)} only, before optimizer step {turn}.",
-        samples,
-        culprits,
-        ["The losses are finite, and so are the gradients at the model's output on the other ranks."],
-        "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank: a root of zero, a division, an "
-        "exponential. If such a step is to be skipped, skip it on all ranks (all_reduce a flag first).",
-        suspects.NONE,
-    )
-
-
-def _bad_average(recording: Recording, number: int) -> Finding | None:
-    """DDP414: all that is seen of each rank is finite, but the averaged gradients are not: it began in a backward."""
-    had_norm: set[str] = set()  # of others (half precision) it is not known
-    for turn, samples in by_turn(recording, number, "gradients").items():
-        told = [(name, digest) for one in samples.values() for name, digest in one.digests.items()]
-        bad = sorted({name for name, one in told if one.norm is None and one.hash and name in had_norm})
-        had_norm.update(name for name, one in told if one.norm is not None)
-        if not bad:
-            continue
-        losses = _of_step(recording, number, "backward", samples)
-        finite = all(s.number("arrived_finite") == 1.0 for s in samples.values()) and all(
-            math.isfinite(s.number("loss") or 0.0) for s in losses.values()
-        )
-        everywhere = all(any(one.digests[n].norm is None for n in bad if n in one.digests) for one in samples.values())
-        if not finite or not everywhere or len(samples) < 2 or samples[min(samples)].number("synced") == 0.0:
-            return None
-        return finding_of(
-            recording,
-            "DDP414",
-            f"The averaged gradients hold NaN or infinity on all ranks since optimizer step {turn}: "
-            f"{', '.join(bad[:4])}{f' and {len(bad) - 4} more' if len(bad) > 4 else ''}.",
-            losses,
-            (),
-            [
-                "The losses and the gradients at the model's output are finite on all ranks: it began in a backward, of one "
-                "rank or more. Averaging has spread it.",
-            ],
-            "torch.autograd.set_detect_anomaly(True) names the operation on the rank where it begins: a root of zero, a "
-            "division, an exponential.",
-            suspects.NONE,
-            tensors=tuple(bad[:20]),
-            severity="warning",
-        )
-    return None
-
-
-def _of_step(recording: Recording, number: int, kind: str, at: dict[int, Sample]) -> dict[int, Sample]:
-    """The last samples of another kind that the same ranks took in the same optimizer step, if there are such."""
-    steps = {rank: sample.step for rank, sample in at.items()}
-    found = [
-        samples
-        for samples in by_turn(recording, number, kind).values()
-        if {rank: sample.step for rank, sample in samples.items()} == steps
-    ]
-    return found[-1] if found else at
-
-
-def _left_out(recording: Recording, number: int, turn: int, samples: Mapping[int, Sample]) -> bool:
-    """Whether every rank went on to the next forward without having run backward through this one."""
-    after = by_turn(recording, number, "forward").get(turn + 1, {})
-    backwards = [one for ones in by_turn(recording, number, "backward").values() for one in ones.items()]
-    between = any(samples[r].at_ns < one.at_ns < after[r].at_ns for r, one in backwards if r in samples and r in after)
-    return bool(backwards) and set(after) == set(samples) and not between
-
-
-def _first_bad(turns: Mapping[int, dict[int, Sample]], bad):  # noqa: ANN001, ANN202
-    """The first turn in which some ranks are bad, if then others are not: (turn, samples, the bad ranks)."""
-    for turn, samples in turns.items():
-        culprits = tuple(rank for rank in sorted(samples) if bad(samples[rank]))
-        if culprits:
-            return (turn, samples, culprits) if len(culprits) < len(samples) else None
-    return None
-
-
-def _with_unseen(recording: Recording, turns: dict[int, dict[int, Sample]]) -> dict[int, dict[int, Sample]]:
-    """With the samples before in the place of those that were not taken: a loss that is not finite always is."""
-    before: dict[int, Sample] = {}
-    found: dict[int, dict[int, Sample]] = {}
-    for turn, samples in turns.items():
-        went_on = {rank for rank in before if recording.ranks[rank].forwards > turn}
-        found[turn] = {**{rank: before[rank] for rank in went_on}, **samples}
-        before |= samples
-    return found
-
-
-def _word(value: float | None) -> str:
-    return "NaN" if value is not None and math.isnan(value) else "infinite"
-
-
-def _told(sample: Sample, name: str) -> str:
-    value = sample.number(name)
-    return "unknown" if value is None else f"{value:.6g}"
 
 
 def _other_structure(recording: Recording, number: int, model: Model) -> Finding | None:
@@ -219,7 +72,7 @@ def _unused(recording: Recording, number: int, model: Model) -> Finding | None:
         if len(told) < 2 or len(told) < len(samples) or len(set(told.values())) < 2:
             continue
         culprits = minority(told)
-        samples = _of_step(recording, number, "forward", samples)
+        samples = of_step(recording, number, "forward", samples)
         everybody = set.intersection(*(set(names) for names in told.values()))
         tensors = tuple(dict.fromkeys(n for names in told.values() for n in names if n not in everybody))
         return finding_of(
@@ -308,7 +161,7 @@ def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
         "Every rank clips its gradients by its own norm: they are not synchronised at that moment.",
         samples,
         ranks,
-        [f"Rank {rank}: norm {_told(sample, 'norm')}." for rank, sample in sorted(samples.items())[:8]],
+        [f"Rank {rank}: norm {number_of(sample, 'norm')}." for rank, sample in sorted(samples.items())[:8]],
         "Synchronise first, then clip: with DistributedDataParallel after backward(), by hand after the all_reduce.",
         suspects.NONE,
     )

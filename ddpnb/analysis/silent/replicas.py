@@ -9,14 +9,12 @@ script changed them in between.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import (
     Difference,
     apart,
     by_turn,
-    changed_since,
     comparable,
     differing,
     extent,
@@ -26,13 +24,14 @@ from ddpnb.analysis.silent.drift import (
     units_of,
     values_of,
 )
-from ddpnb.analysis.silent.optimizers import hyper_differ, other_update, scaler_differs, steps_differ
+from ddpnb.analysis.silent.edited import edited
+from ddpnb.analysis.silent.optimizers import hyper_differ, other_update, scaler_differs
 from ddpnb.analysis.silent.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
-from ddpnb.analysis.silent.telling import counted, finding_of, how_far, known, loads, placed, site_of
+from ddpnb.analysis.silent.telling import finding_of, how_far, known, placed
 from ddpnb.analysis.silent.unwrapped import by_hand
 from ddpnb.analysis.source import suspects
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.samples import tensor_name
 
@@ -83,7 +82,7 @@ def _drifted(recording: Recording, model: Model, found: Difference | None) -> Fi
     if found is None:
         return None
     if found.kind == "forward":
-        return _edited(recording, model, found)
+        return edited(recording, model, found)
     if found.kind == "gradients":
         return _gradients(recording, model, found)
     if found.turn == 1:
@@ -145,97 +144,6 @@ def _unlike_from_the_start(recording: Recording, model: Model, found: Difference
     )
     models = models_of(recording)[found.model]
     return placed(finding, known((rank, m.site) for rank, m in sorted(models.items())))
-
-
-def _failed_loads(recording: Recording, ranks: list[int]) -> dict[int, Phase]:
-    """On ranks that have loaded nothing: where that failed, and the script went on."""
-    failed = {r: [p for p in recording.ranks[r].phases if p.name == "load failed"] for r in ranks}
-    return {rank: phases[-1] for rank, phases in failed.items() if phases}
-
-
-def _not_loaded(
-    model: Model, found: Difference, loaders: tuple[int, ...], failed: Mapping[int, Phase], evidence: list[str]
-) -> Finding:
-    culprits = tuple(sorted(failed))
-    return Finding(
-        "DDP601",
-        f"The checkpoint could not be loaded on {phrases.ranks(culprits)}, which went on without it; {phrases.ranks(loaders)} "
-        f"loaded it into {model.module}: the replicas differ from forward {found.turn} on.",
-        culprits,
-        tuple(rank for rank in sorted(found.samples) if rank not in failed),
-        None,
-        known(tuple((rank, site_of(phase)) for rank, phase in sorted(failed.items()))),
-        (*(f"Rank {rank}: {phase.facts.get('error', '?')}." for rank, phase in sorted(failed.items())[:4]), *evidence),
-        "Let a load that fails end the run, or agree on it: all_reduce a flag, and load on all ranks or on none.",
-        tensors=found.tensors[:20],
-    )
-
-
-def _edited(recording: Recording, model: Model, found: Difference) -> Finding:
-    """DDP405 or DDP601: somebody changed parameters between a step and the next forward."""
-    turns = by_turn(recording, found.model, "forward")
-    steps = {rank: sample.step for rank, sample in found.samples.items()}
-    if len(set(steps.values())) > 1:  # a rank that has stepped less often
-        return steps_differ(recording, model, found, steps)
-    changed = changed_since(recording, found, found.units)
-    culprits = changed if changed and len(changed) < len(found.samples) else found.odd
-    if len(changed) == len(found.samples) and apart(found.samples, found.units):
-        culprits = changed  # each by its own
-    loaded = loads(recording, "model")
-    # A load before this forward on some ranks only is the reason.
-    early = {
-        rank: [p for p in phases if p.began_ns <= found.samples[rank].at_ns]
-        for rank, phases in loaded.items()
-        if rank in found.samples
-    }
-    loaders = tuple(rank for rank, phases in sorted(early.items()) if phases)
-    evidence = [
-        f"Before forward {found.turn} (after {found.samples[culprits[0]].step} optimizer steps) "
-        f"{counted(found.tensors)} {phrases.verb(culprits, 'is', 'are') if len(found.tensors) == 1 else 'are'} no longer the same: {', '.join(found.tensors[:6])}.",
-    ]
-    if changed:
-        evidence.append(
-            f"{phrases.ranks(changed, True)} changed them after the optimizer's step, outside of training"
-            f"{'; the others did not' if len(changed) < len(found.samples) else ''}."
-        )
-    evidence += how_far(found)
-    if found.turn - 1 in turns:
-        evidence.append(f"At forward {found.turn - 1} all ranks still held the same.")
-    sites = {rank: site_of(phases[-1]) for rank, phases in early.items() if phases}
-    read = [r for r in loaders if any(p.name == "checkpoint read" for p in recording.ranks[r].phases)]
-    if read and len(loaders) < len(found.samples):
-        failed = _failed_loads(recording, [rank for rank in found.samples if rank not in loaders])
-        if failed:
-            return _not_loaded(model, found, loaders, failed, evidence)
-        return Finding(
-            "DDP601",
-            f"{phrases.ranks(loaders, True)} loaded a state into {model.module}, the others did not: the replicas differ "
-            f"from forward {found.turn} on.",
-            loaders,
-            tuple(rank for rank in sorted(found.samples) if rank not in loaders),
-            None,
-            known(tuple((rank, sites[rank]) for rank in loaders)),
-            tuple(evidence),
-            "Load the checkpoint on all ranks, or on rank 0 before the model is wrapped: DistributedDataParallel "
-            "broadcasts parameters and buffers from rank 0 when it is made, and never again.",
-            tensors=found.tensors[:20],
-        )
-    finding = finding_of(
-        recording,
-        "DDP405",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'holds', 'hold')} other parameters of {model.module} than the "
-        f"others since forward {found.turn}: {', '.join(found.tensors[:3])}{' ...' if len(found.tensors) > 3 else ''}.",
-        found.samples,
-        culprits,
-        evidence,
-        "Change parameters on all ranks alike, or before the model is wrapped, or broadcast them afterwards: "
-        "for p in model.parameters(): dist.broadcast(p.data, src=0).",
-        suspects.PARAMETERS,
-        tensors=found.tensors,
-    )
-    if loaders == culprits:  # what they loaded came from their own memory, and this is where
-        finding = placed(finding, known((rank, sites[rank]) for rank in culprits))
-    return finding
 
 
 def _gradients(recording: Recording, model: Model, found: Difference) -> Finding:

@@ -80,3 +80,9 @@ def as_number(text: str) -> str:
         return f"{float(text):.6g}"
     except ValueError:
         return text
+
+
+def number_of(sample: Sample, name: str) -> str:
+    """A number of a sample, in words."""
+    value = sample.number(name)
+    return "unknown" if value is None else f"{value:.6g}"
