@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ddpnb.analysis.source.conditions import Condition, Frame, Guard, Kind, leaving, negated
-from ddpnb.analysis.source.differences import AGREEING, SAME, Facts, Value, Values
+from ddpnb.analysis.source.differences import AGREEING, Values
 from ddpnb.analysis.source.expressions import bare, last_name, shown
+from ddpnb.analysis.source.known import SAME, Facts, Value
 from ddpnb.analysis.source.matching import Matching, Token, leaves, ranks_to_try
-from ddpnb.analysis.source.modules import Project, Scope
+from ddpnb.analysis.source.modules import Project
 from ddpnb.analysis.source.operations import group_of
+from ddpnb.analysis.source.scopes import Scope
 
 
 @dataclass(frozen=True, slots=True)

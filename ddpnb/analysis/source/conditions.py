@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ddpnb.analysis.source.differences import CAUSES
 from ddpnb.analysis.source.expressions import last_name, shown, whole_text
+from ddpnb.analysis.source.known import CAUSES
 
 Kind = Literal[
     "if", "else", "case", "for", "while", "and", "return", "continue", "break", "raise", "try", "except", "finally",

@@ -3,85 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ddpnb.analysis.source import vocabulary as words
-from ddpnb.analysis.source.expressions import dotted, last_name, shown, variable_behind
-from ddpnb.analysis.source.modules import Project, Ref, Scope
-
-# From the surest to the vaguest. "rank": it depends on the rank itself. "shard": each rank has its own part, of its
-# own length. "stream": an IterableDataset, of which a rank may get more than another. "failure": an exception that one rank alone may meet. "data": it was computed from a rank's own batch.
-# The others are vocabulary's.
-CAUSES = ("rank", "shard", "stream", "failure", "data", "files", "clock", "random", "memory")
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """What is known of an expression's value."""
-
-    cause: str = ""  # one of CAUSES; empty: the same on every rank, as far as the source tells
-    words: str = ""  # where the difference comes from
-    expr: ast.expr | None = None  # what it was made of
-    plain: bool = False  # a constant, a comparison, a sum: not the unexplained result of a call
-    # The parameters of the function that it follows; "~x": only as a batch's results follow the batch.
-    follows: frozenset[str] = frozenset()
-    holder: bool = False  # an object that collects such values: that it exists is no difference
-
-
-OWN_DATA = ("shard", "stream", "data")
-SAME = Value()
-PLAIN = Value(plain=True)
-
-
-def join(*values: Value) -> Value:
-    """The surest cause of several values; plain only if all are."""
-    if len(values) == 1:
-        (one,) = values
-        return Value(one.cause, one.words, None, one.plain, one.follows, one.holder)
-    worst = min(values, key=lambda value: CAUSES.index(value.cause) if value.cause else len(CAUSES), default=PLAIN)
-    follows = frozenset[str]().union(*(value.follows for value in values))
-    return Value(worst.cause, worst.words, None, all(value.plain for value in values), follows, worst.holder)
-
-
-def loosely(*values: Value) -> Value:
-    """The result of a call that nobody explains: as a batch's results follow the batch, and no further.
-
-    What is only told the rank (a device, a sampler, a file) need not differ in what is asked of it.
-    """
-    found = join(*(value for value in values if value.cause in OWN_DATA))
-    every = frozenset(f"~{name.removeprefix('~')}" for name in join(*values).follows)
-    return Value(found.cause, found.words, None, False, every, True)
-
-
-@dataclass(slots=True)
-class Facts:
-    """What is known of the project's functions and attributes so far; it grows from round to round."""
-
-    returns: dict[tuple[str, str], Value] = field(default_factory=dict[tuple[str, str], Value])
-    # Parameters that are the same on all ranks after the call: the function reduces them in place.
-    agrees: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict[tuple[str, str], frozenset[str]])
-    arguments: dict[tuple[tuple[str, str], str], list[Value]] = field(
-        default_factory=dict[tuple[tuple[str, str], str], list[Value]]
-    )
-    attributes: dict[str, list[Value]] = field(default_factory=dict[str, list[Value]])
-    variables: dict[tuple[str, str], dict[str, Value]] = field(default_factory=dict[tuple[str, str], dict[str, Value]])
-    # Exceptions of the project: whether one rank alone can come to raise it.
-    raised: dict[str, list[bool]] = field(default_factory=dict[str, list[bool]])
-    handed_on: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])  # called from who knows where
-
-    def settled(self, before: Facts) -> bool:
-        """Whether a round has learnt nothing that the one before did not know."""
-
-        def causes(of: Facts) -> tuple[object, ...]:
-            returned = {key: (value.cause, value.follows) for key, value in of.returns.items()}
-            given = {key: {value.cause for value in values} for key, values in of.arguments.items()}
-            kept = {name: {value.cause for value in values} for name, values in of.attributes.items()}
-            module = {key: {n: v.cause for n, v in env.items()} for key, env in of.variables.items() if not key[1]}
-            return returned, given, kept, module, of.agrees, of.handed_on, of.raised
-
-        return causes(self) == causes(before)
-
+from ddpnb.analysis.source.expressions import dotted, last_name, shown
+from ddpnb.analysis.source.known import OWN_DATA, PLAIN, SAME, Value, join, loosely
+from ddpnb.analysis.source.names import Names
+from ddpnb.analysis.source.scopes import Scope
 
 # Calls that give back what they are given, as far as differing goes.
 _THROUGH = frozenset({
@@ -104,123 +32,8 @@ AGREEING = {
 }  # fmt: skip
 
 
-class Values:
-    """The values of one function's names, as a walk through it goes along."""
-
-    def __init__(
-        self,
-        project: Project,
-        facts: Facts,
-        found: Facts,
-        scope: Scope,
-        operation: Callable[[ast.Call], str | None],
-    ) -> None:
-        self._project = project
-        self._facts = facts  # of the round before
-        self._found = found  # of this one
-        self.scope = scope
-        self.env: dict[str, Value] = {}
-        self._operation = operation
-        for parameter in scope.parameters:
-            self.env[parameter.arg] = replace(
-                self._parameter(parameter.arg), follows=frozenset({parameter.arg}), plain=False
-            )
-
-    def _parameter(self, name: str) -> Value:
-        given = self._facts.arguments.get((self.scope.key, name), [])
-        named = words.tells_rank(name)
-        found = join(*given) if given else SAME
-        if found.cause:
-            return Value(found.cause, found.words)
-        if not named or (given and self.scope.key not in self._facts.handed_on and all(v.plain for v in given)):
-            return SAME
-        return Value("rank", f"`{name}` is the rank, by its name")
-
-    # -- names
-
-    def assign(self, target: ast.expr, value: Value) -> None:
-        """Bind a target; what is in it before is forgotten."""
-        if isinstance(target, (ast.Tuple, ast.List)):
-            parts = value.expr.elts if isinstance(value.expr, (ast.Tuple, ast.List)) else []
-            for index, one in enumerate(target.elts):
-                if len(parts) == len(target.elts):
-                    self.assign(one, self.of(parts[index]))
-                else:
-                    name = last_name(one)
-                    unsure = value.cause in ("", "rank") and not value.plain
-                    self.assign(one, self._by_name(name) if unsure and name else Value(value.cause, value.words))
-        elif isinstance(target, ast.Starred):
-            self.assign(target.value, Value(value.cause, value.words))
-        elif isinstance(target, (ast.Name, ast.Attribute)):
-            key = dotted(target)
-            if key is None:
-                return
-            if not value.cause and not value.plain and isinstance(value.expr, ast.Call):
-                named = self._by_name(last_name(target))  # rank, size = setup_somewhere_else()
-                if named.cause and self._project.function(self._named(value.expr.func)) is None:
-                    value = named
-            for old in [old for old in self.env if old.startswith(f"{key}.")]:
-                del self.env[old]
-            self.env[key] = value
-            if isinstance(target, ast.Attribute):
-                self._found.attributes.setdefault(target.attr, []).append(value)
-        elif isinstance(target, ast.Subscript) and value.cause:
-            key = dotted(target.value)
-            if key is not None and key in self.env and not self.env[key].cause:
-                self.env[key] = Value(value.cause, value.words)
-
-    def agree(self, expr: ast.expr) -> None:
-        """A collective has made this the same on every rank."""
-        key = dotted(variable_behind(expr))
-        if key is not None:
-            self.env[key] = Value(words="agreed")
-
-    def _by_name(self, name: str) -> Value:
-        if words.is_rank(name):
-            return Value("rank", f"`{name}` is the rank, by its name")
-        if words.tells_rank(name):
-            return Value("rank", f"`{name}` is true on one rank, by its name")
-        return SAME
-
-    def _named(self, expr: ast.expr) -> Ref | None:
-        return self._project.resolve(self.scope, expr)
-
-    def outside(self, expr: ast.expr) -> str:
-        """The dotted name of something that is not the project's; what stands there if it is not known."""
-        found = self._named(expr)
-        if found is not None:
-            return "" if found.path else found.name
-        return dotted(expr) or ""
-
-    def _variable(self, expr: ast.expr) -> Value | None:
-        """A name that an outer function, this module or another one binds."""
-        if isinstance(expr, ast.Name):
-            here = self.scope.outer
-            while here is not None:
-                kept = self._facts.variables.get(here.key, {})
-                if expr.id in kept:
-                    return replace(kept[expr.id], follows=frozenset())
-                here = here.outer
-            origin = self._imported(expr.id)
-            if origin is not None:
-                return self._facts.variables.get((origin[0], ""), {}).get(origin[1])
-        elif isinstance(expr, ast.Attribute):
-            base = self._named(expr.value)
-            if base is not None and base.path and not base.name:
-                return self._facts.variables.get((base.path, ""), {}).get(expr.attr)
-        return None
-
-    def _imported(self, name: str) -> tuple[str, str] | None:
-        here: Scope | None = self.scope
-        while here is not None:
-            if name in here.imports:
-                level, module, attribute = here.imports[name]
-                path = self._project.locate(here.path, level, module)
-                return (path, attribute) if path is not None and attribute else None
-            here = here.outer
-        return None
-
-    # -- expressions
+class Values(Names):
+    """The values of one function's expressions, as a walk through it goes along."""
 
     def of(self, expr: ast.expr | None) -> Value:
         """What is known of an expression's value at this point of the walk."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ddpnb.analysis.source.expressions import dotted
-from ddpnb.analysis.source.modules import Scope
+from ddpnb.analysis.source.scopes import Scope
 
 
 @dataclass(frozen=True, slots=True)

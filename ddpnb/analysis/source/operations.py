@@ -9,7 +9,8 @@ from ddpnb.analysis.source import vocabulary as words
 from ddpnb.analysis.source.branches import FUNCTIONS
 from ddpnb.analysis.source.expressions import dotted, last_name, shown
 from ddpnb.analysis.source.matching import Token
-from ddpnb.analysis.source.modules import Project, Ref, Scope
+from ddpnb.analysis.source.modules import Project, Ref
+from ddpnb.analysis.source.scopes import Scope
 
 _MOST_TOKENS = 200
 _FRAMEWORKS = ("accelerate", "lightning", "pytorch_lightning", "lightning_fabric", "deepspeed")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
-from ddpnb.analysis.source.differences import Facts
-from ddpnb.analysis.source.modules import Project, Scope
+from ddpnb.analysis.source.known import Facts
+from ddpnb.analysis.source.modules import Project
 from ddpnb.analysis.source.operations import Operations
+from ddpnb.analysis.source.scopes import Scope
 from ddpnb.analysis.source.walk import Walk
 
 _ROUNDS = 3

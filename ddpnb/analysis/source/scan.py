@@ -15,9 +15,10 @@ from ddpnb.analysis.source import vocabulary as words
 from ddpnb.analysis.source.calling import Event
 from ddpnb.analysis.source.conditions import Condition
 from ddpnb.analysis.source.expressions import shown
-from ddpnb.analysis.source.modules import Problem, Project, Scope
+from ddpnb.analysis.source.modules import Problem, Project
 from ddpnb.analysis.source.operations import group_of
 from ddpnb.analysis.source.reading import Reading
+from ddpnb.analysis.source.scopes import Scope
 from ddpnb.analysis.source.sites import DOUBTS, CollectiveSite, Scan
 from ddpnb.analysis.source.tally import Counted, Tally, joined, tally
 from ddpnb.analysis.source.unwaited import unwaited

@@ -15,7 +15,8 @@ from typing import Literal
 
 from ddpnb.analysis.source.branches import FUNCTIONS
 from ddpnb.analysis.source.expressions import dotted, last_name
-from ddpnb.analysis.source.modules import Project, Scope
+from ddpnb.analysis.source.modules import Project
+from ddpnb.analysis.source.scopes import Scope
 
 # "returned": it leaves the function. "unclear": whoever gets it may wait for it. "rebound": the name is another's now.
 What = Literal["read", "changed", "returned", "unclear", "rebound"]

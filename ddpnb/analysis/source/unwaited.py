@@ -16,8 +16,9 @@ from typing import Literal
 from ddpnb.analysis.source.branches import FUNCTIONS
 from ddpnb.analysis.source.expressions import dotted, last_name, shown
 from ddpnb.analysis.source.handed import handed_back, outside
-from ddpnb.analysis.source.modules import Project, Scope
+from ddpnb.analysis.source.modules import Project
 from ddpnb.analysis.source.operations import Operations
+from ddpnb.analysis.source.scopes import Scope
 from ddpnb.analysis.source.touches import Touches
 
 Kind = Literal["used-before-wait", "never-waited", "thrown-away"]
