@@ -147,12 +147,7 @@ class Project:
         if isinstance(expr, ast.Call):
             if isinstance(expr.func, ast.Name) and expr.func.id == "super" and scope.owner:
                 return self._base(scope)
-            made = self.resolve(scope, expr.func, depth + 1)
-            if made is None:
-                return None
-            if not made.path:
-                return Ref("", f"{made.name}()", True)
-            return Ref(made.path, made.name, True) if made.name in self.modules[made.path].classes else None
+            return self._made(scope, expr.func, depth)
         return None
 
     def _resolve_name(self, scope: Scope, name: str, depth: int) -> Ref | None:
