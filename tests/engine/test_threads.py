@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 import time
@@ -10,7 +11,8 @@ import pytest
 import torch
 
 from ddpnb.engine import locals as frame_locals
-from ddpnb.engine import threads
+from ddpnb.engine import script, surroundings, threads
+from ddpnb.engine.release import Release
 from ddpnb.engine.sites import frames_of
 
 
@@ -87,6 +89,21 @@ def test_the_frames_of_a_thread_are_those_of_one_moment():
         thread.join()
     assert frames_of(12345) == []
     assert frames_of(threading.get_ident())[1].f_code.co_name == "test_the_frames_of_a_thread_are_those_of_one_moment"
+
+
+def test_stacks_end_where_the_users_code_begins_while_it_runs_and_while_it_is_ended():
+    seen = {}
+
+    def look(when):
+        seen[when] = [one["function"] for one in threads.described(frames_of(threading.get_ident()), False)]
+
+    def main():
+        atexit.register(look, "ended")
+        look("runs")
+
+    with surroundings._own_atexit():
+        script.run(main, Release())
+    assert [seen[when][0] for when in ("runs", "ended")] == ["main", "look"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
