@@ -123,16 +123,22 @@ def _key(ranks: tuple[int, ...], ordinal: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group. Its identity is its members and how many with these members came before."""
+    """A process group. Its identity, the ``key``, is its members and how many with these members came before.
+
+    Every call of every rank is asked for the key of its group: it is made once, not from all members each time.
+    """
 
     ranks: tuple[int, ...]
     ordinal: int = 0
     name: str = field(default="", compare=False)  # local to a rank
     label: str = field(default="", compare=False)
+    key: str = field(init=False, compare=False, repr=False)
 
-    @property
-    def key(self) -> str:
-        return _key(self.ranks, self.ordinal)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", _key(self.ranks, self.ordinal))
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     def __str__(self) -> str:
         if self.label:
