@@ -8,8 +8,8 @@ from collections import defaultdict
 from ddpnb.analysis import phrases
 from ddpnb.analysis.source import suspects
 from ddpnb.analysis.source.unwaited import Unwaited, unwaited
+from ddpnb.analysis.waiting.facts import as_int
 from ddpnb.analysis.waiting.standing import last_site
-from ddpnb.analysis.waiting.waits import as_int
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Phase, RankRecord, Recording

@@ -9,8 +9,9 @@ from ddpnb.analysis.causes.refine import refine
 from ddpnb.analysis.data import batches as data
 from ddpnb.analysis.silent import numbers, replicas, traffic, wrapping
 from ddpnb.analysis.waiting import alone, away, endings, mismatch, missing, startup
+from ddpnb.analysis.waiting.coming import Coming
 from ddpnb.analysis.waiting.standing import Kind, Standing, standings
-from ddpnb.analysis.waiting.waits import Wait, arrived, stuck, waits
+from ddpnb.analysis.waiting.waits import Wait, stuck, waits
 from ddpnb.model.calls import Call, CallState
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.recording import RankRecord, Recording
@@ -154,9 +155,10 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
     if stale is not None:
         return [stale]
     then = dict(standing)
+    coming = Coming(recording, {})
     for rank in lost:
         record = recording.ranks[rank]
-        failed = [call for call in record.calls if call.state.name == "FAILED"] or _needed(recording, record)
+        failed = [call for call in record.calls if call.state.name == "FAILED"] or _needed(recording, coming, record)
         phases = [p for p in record.phases if p.state == "failed" and p.name in ("init_process_group", "new_group")]
         if failed:
             then[rank] = replace(standing[rank], kind=Kind.CALL, call=failed[-1], site=failed[-1].site)
@@ -171,18 +173,16 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
     return missing.find(recording, then, found_waits, stuck(found_waits, then, 0.0), 0.0)
 
 
-def _needed(recording: Recording, record: RankRecord) -> list[Call]:
+def _needed(recording: Recording, coming: Coming, record: RankRecord) -> list[Call]:
     """Of the calls that nobody saw the end of, the first that needs a rank which did not come.
 
     Those before it may be complete: DDP waits for them where we do not see it.
     """
-    others = {rank: other for rank, other in recording.ranks.items() if rank != record.rank}
+    calls = record.in_flight
     alone = (
-        call
-        for call in record.in_flight
-        if any(member in others and not arrived(others[member], call) for member in call.group.ranks)
+        call for call in calls if any(member in recording.ranks for member in coming.missing_in(call, record.rank))
     )
-    first = next(alone, next(iter(record.in_flight), None))
+    first = next(alone, next(iter(calls), None))
     return [] if first is None else [first]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import minority
-from ddpnb.analysis.waiting.waits import as_int
+from ddpnb.analysis.waiting.facts import as_int
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Phase, RankRecord, Recording

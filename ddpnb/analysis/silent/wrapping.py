@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import minority, models_of
 from ddpnb.analysis.source import suspects
-from ddpnb.analysis.waiting.waits import as_int
+from ddpnb.analysis.waiting.facts import as_int
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Phase, Recording

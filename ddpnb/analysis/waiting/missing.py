@@ -10,9 +10,10 @@ from ddpnb.analysis.source.branches import called_later
 from ddpnb.analysis.source.loops import ended_early, loop_around, loop_returns, swallowed
 from ddpnb.analysis.source.paths import parting, path_to
 from ddpnb.analysis.waiting import away, startup
+from ddpnb.analysis.waiting.facts import address_of
 from ddpnb.analysis.waiting.mismatch import uneven_iterations
 from ddpnb.analysis.waiting.standing import Kind, Standing, where
-from ddpnb.analysis.waiting.waits import Wait, address_of
+from ddpnb.analysis.waiting.waits import Wait
 from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.waiting.facts import address_of, as_int, claim_of, members_of
 from ddpnb.analysis.waiting.standing import Kind, Standing, where
-from ddpnb.analysis.waiting.waits import Wait, address_of, as_int, claim_of, members_of
+from ddpnb.analysis.waiting.waits import Wait
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Phase, RankRecord, Recording
