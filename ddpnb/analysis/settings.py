@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.once import once
 from ddpnb.analysis.silent.drift import minority
 from ddpnb.analysis.waiting.facts import as_int
 from ddpnb.model.calls import NO_SITE, Site
@@ -17,6 +18,7 @@ DEFAULT_TIMEOUT_S = 1800.0
 _LONG_S = 4 * 3600.0
 
 
+@once
 def find(recording: Recording, stuck: frozenset[int] = frozenset()) -> list[Finding]:
     """All that can be said of the settings; warnings and notes unless the ranks contradict each other."""
     found = [
@@ -29,6 +31,7 @@ def find(recording: Recording, stuck: frozenset[int] = frozenset()) -> list[Find
     return [finding for finding in [*found, *_variables(recording)] if finding is not None]
 
 
+@once
 def inits(recording: Recording) -> dict[int, Phase]:
     """The last init_process_group of each rank."""
     found = {}

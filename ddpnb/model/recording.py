@@ -148,6 +148,8 @@ class Recording:
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     taken_ns: int = 0
     host: Mapping[str, Any] = field(default_factory=dict[str, Any])  # facts of the machine that the ranks share
+    # No part of it: what the analysis has worked out, so that it need not be worked out again.
+    known: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, compare=False, repr=False)
 
     @property
     def last_progress_ns(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ddpnb.analysis import aftermath, phrases
 from ddpnb.analysis.messages.explain import explain
 from ddpnb.analysis.messages.explained import Explained, blamed
+from ddpnb.analysis.once import once
 from ddpnb.analysis.waiting import workers
 from ddpnb.analysis.waiting.standing import Standing
 from ddpnb.model.calls import NO_SITE, Site
@@ -81,11 +82,10 @@ def quiet_exit(recording: Recording, _: dict[int, Standing], finding: Finding) -
 
 def short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP317: a time-out that was set shorter than what a rank which computes needs."""
-    endings = [r.ending for r in recording.ranks.values() if r.ending is not None]
-    told = [m for e in endings if (m := _TIMED_OUT.search(e.message[:20_000]))]
-    if not told:
+    fired = _fired(recording)
+    if not fired:
         return None
-    seconds = int(told[0][1]) / 1000
+    seconds = fired[0] / 1000
     made = {
         rank: [
             p
@@ -111,12 +111,18 @@ def short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding
 def too_soon(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP317: others gave up before anybody could say that a rank is stuck."""
     better = short_timeout(recording, standings, finding)
-    told = [ending.message for record in recording.ranks.values() if (ending := record.ending) is not None]
-    fired = [int(match[1]) for message in told if (match := _TIMED_OUT.search(message[:20_000]))]
     locked = any("lock" in r.process.waits_on for rank in finding.culprits if (r := recording.ranks.get(rank)))
-    if better is None or max(fired) >= 1000 * _PATIENCE_S or locked:  # a lock is no work that needs its time
+    # A lock is no work that needs its time.
+    if better is None or max(_fired(recording)) >= 1000 * _PATIENCE_S or locked:
         return None
     return replace(better, evidence=(*finding.evidence, *better.evidence))
+
+
+@once
+def _fired(recording: Recording) -> list[int]:
+    """The time-outs of which the ranks' last words tell, in milliseconds."""
+    told = [ending.message for record in recording.ranks.values() if (ending := record.ending) is not None]
+    return [int(match[1]) for message in told if (match := _TIMED_OUT.search(message[:20_000]))]
 
 
 def killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:

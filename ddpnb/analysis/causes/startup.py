@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpnb.analysis import phrases, settings
+from ddpnb.analysis.once import once
 from ddpnb.analysis.waiting.standing import Standing
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
@@ -13,11 +14,7 @@ from ddpnb.model.recording import Recording
 
 def same_rank_twice(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP103: two processes ask for one rank."""
-    phases = settings.inits(recording)
-    claimed: dict[str, list[int]] = {}
-    for rank, phase in phases.items():
-        claimed.setdefault(str(phase.facts.get("rank")), []).append(rank)
-    double = {rank: ranks for rank, ranks in claimed.items() if len(ranks) > 1 and rank not in ("None", "")}
+    phases, double = settings.inits(recording), _claimed_twice(recording)
     if not double:
         return None
     number, ranks = next(iter(sorted(double.items())))
@@ -35,6 +32,14 @@ def same_rank_twice(recording: Recording, standings: dict[int, Standing], findin
         tuple(f"Rank {rank} joined as rank {phases[rank].facts.get('rank')}." for rank in sorted(phases)[:8]),
         "Take the rank from the launcher (RANK in the environment), do not compute it.",
     )
+
+
+@once
+def _claimed_twice(recording: Recording) -> dict[str, list[int]]:
+    claimed: dict[str, list[int]] = {}
+    for rank, phase in settings.inits(recording).items():
+        claimed.setdefault(str(phase.facts.get("rank")), []).append(rank)
+    return {rank: ranks for rank, ranks in claimed.items() if len(ranks) > 1 and rank not in ("None", "")}
 
 
 def other_backend(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:

@@ -13,6 +13,7 @@ from ddpnb.analysis import phrases
 from ddpnb.analysis.data import shards, splits, structure
 from ddpnb.analysis.data.loading import Loading, Loop, loading
 from ddpnb.analysis.data.shards import Views, places, replica_groups, side_by_side
+from ddpnb.analysis.once import once
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
@@ -110,6 +111,7 @@ def _same_permutation(one: Loop, other: Loop, view: Loading) -> bool:
 # -- numbers of batches
 
 
+@once
 def uneven_shards(recording: Recording, *, stopped: bool = False) -> Finding | None:
     """DDP504: the ranks' loaders deliver different numbers of batches.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations, product
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import by_turn, minority, models_of, of_step
@@ -213,21 +214,24 @@ def _overlapping(recording: Recording, number: int, model: Model) -> Finding | N
         if len({value for value, _ in hashes}) < len(hashes) or len(hashes) < _ALIKE:
             return None
         seen[rank] = dict(hashes)
-    common = {
-        (a, b): [value for value in seen[a] if value in seen[b] and seen[a][value] != seen[b][value]]
-        for a in seen
-        for b in seen
-        if a < b
-    }
-    pair, shared = max(common.items(), key=lambda one: len(one[1]), default=((0, 0), []))
-    if len(shared) < _ALIKE:
+    takers: dict[float, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))  # of a batch, by turn
+    for rank, told in seen.items():
+        for value, turn in told.items():
+            takers[value][turn].append(rank)
+    common: Counter[tuple[int, int]] = Counter()  # batches that a pair of ranks saw, at different steps
+    for ranks in takers.values():
+        for one, other in combinations(ranks.values(), 2):
+            common.update((min(pair), max(pair)) for pair in product(one, other))
+    pair = min(common, key=lambda ranks: (-common[ranks], ranks), default=(0, 0))
+    shared = common[pair]
+    if shared < _ALIKE:
         return None
     samples = next(iter(by_turn(recording, number, "forward").values()))
     ranks = tuple(sorted(samples))
     return finding_of(
         recording,
         "DDP503",
-        f"The ranks' parts of the data overlap: {len(shared)} batches were seen by rank {pair[0]} and rank {pair[1]}, at "
+        f"The ranks' parts of the data overlap: {shared} batches were seen by rank {pair[0]} and rank {pair[1]}, at "
         "different steps.",
         samples,
         ranks,

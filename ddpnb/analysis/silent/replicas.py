@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.once import once
 from ddpnb.analysis.silent.drift import (
     Difference,
     apart,
@@ -39,6 +40,7 @@ _SOON = 4  # forwards
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
+@once
 def find(recording: Recording) -> list[Finding]:
     """The first thing that went wrong with the replicas of each model."""
     found: list[Finding] = []

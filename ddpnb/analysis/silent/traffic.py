@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.once import once
 from ddpnb.analysis.source.branches import function_at
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.findings import Finding
@@ -72,33 +73,53 @@ def order_swap(recording: Recording) -> Finding | None:
         if len(ranks) < 2 or len(lengths) > 1:
             continue
         common = sorted(set.intersection(*(set(calls) for calls in ranks.values())))
-        for index, seq in enumerate(common):
-            here = {rank: calls[seq] for rank, calls in ranks.items()}
+        alike = _alike(ranks, common)
+        for index, seq in enumerate(common if len(alike) > 1 else ()):
+            here = {rank: ranks[rank][seq] for rank in alike}
             place = _place if len({_place(call) for call in here.values()}) > 1 else _caller
             if len({place(call) for call in here.values()}) < 2 or NO_SITE in {call.site for call in here.values()}:
                 continue
             for other in common[index + 1 : index + 1 + _NEAR]:
-                there = {rank: calls[other] for rank, calls in ranks.items()}
+                there = {rank: ranks[rank][other] for rank in alike}
                 if len({call.signature.agreed for call in (*here.values(), *there.values())}) > 1:
                     continue  # no exchange: a root that changes, each time with its own line
-                swapped = _exchanged(here, there, place) or _exchanged(here, there, _statement(recording, place))
+                statement = _statement(recording, place)
+                swapped = _exchanged(alike, here, there, place) or _exchanged(alike, here, there, statement)
                 if swapped:
+                    here, there = ({rank: calls[n] for rank, calls in ranks.items()} for n in (seq, other))
                     sites = {rank: _site(recording, place(call)) or call.site for rank, call in here.items()}
                     return _swap(here, there, swapped, sites)
     return None
 
 
+def _alike(ranks: Mapping[int, Mapping[int, Call]], common: Sequence[int]) -> dict[int, list[int]]:
+    """The ranks that made all these calls alike and from the same lines, by the first of them.
+
+    What is true of the first is true of all, and most often there are two kinds: the root and the others.
+    """
+    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, calls in sorted(ranks.items()):
+        made = [calls[seq] for seq in common]
+        found[tuple((one.site, one.site.via, one.signature.agreed) for one in made)].append(rank)
+    return {ones[0]: ones for ones in found.values()}
+
+
 def _exchanged(
-    here: Mapping[int, Call], there: Mapping[int, Call], place: Callable[[Call], tuple[str, int]]
+    alike: Mapping[int, Sequence[int]],
+    here: Mapping[int, Call],
+    there: Mapping[int, Call],
+    place: Callable[[Call], tuple[str, int]],
 ) -> tuple[int, ...]:
     """The ranks whose two calls are those of the majority, the other way round."""
     pairs = {rank: (place(here[rank]), place(there[rank])) for rank in here}
-    counts = Counter(pairs.values())
+    counts: Counter[object] = Counter()
+    for rank, pair in pairs.items():
+        counts[pair] += len(alike[rank])
     most = max(counts.values())
     usual = next(pairs[rank] for rank in sorted(pairs) if counts[pairs[rank]] == most)
     if usual[0] == usual[1]:
         return ()
-    return tuple(rank for rank in sorted(pairs) if pairs[rank] == (usual[1], usual[0]))
+    return tuple(sorted(one for rank in pairs if pairs[rank] == (usual[1], usual[0]) for one in alike[rank]))
 
 
 def _site(recording: Recording, place: tuple[str, int]) -> Site | None:
@@ -110,7 +131,7 @@ def _site(recording: Recording, place: tuple[str, int]) -> Site | None:
 def _swap(
     here: Mapping[int, Call], there: Mapping[int, Call], culprits: tuple[int, ...], sites: Mapping[int, Site]
 ) -> Finding:
-    waiting = tuple(rank for rank in sorted(here) if rank not in culprits)
+    waiting = tuple(sorted(here.keys() - set(culprits)))
     mine, theirs = here[culprits[0]], here[waiting[0]]
     return Finding(
         "DDP309",
@@ -134,6 +155,7 @@ def _told(site: Site) -> str:
     return f"{site} (called at {site.via})" if site.via else str(site)
 
 
+@once
 def concurrent_use(recording: Recording) -> Finding | None:
     """DDP310: two threads of a rank have calls of one group in flight at the same time.
 
@@ -167,18 +189,15 @@ def concurrent_use(recording: Recording) -> Finding | None:
 
 def _overlap(record: RankRecord) -> tuple[Call, Call] | None:
     """Two calls of two threads of which the second began before the first was over."""
-    last: dict[tuple[str, int], Call] = {}
+    last: dict[str, dict[int, Call]] = defaultdict(dict)  # of each group and thread
     for call in record.calls:
         if not call.seq or call.signature.device != "cpu":
             continue
-        for (key, thread), earlier in last.items():
-            if (
-                key == call.group.key
-                and thread != call.thread
-                and (not earlier.done_ns or earlier.done_ns > call.entered_ns)
-            ):
+        own = last[call.group.key]
+        for thread, earlier in own.items():
+            if thread != call.thread and (not earlier.done_ns or earlier.done_ns > call.entered_ns):
                 return earlier, call
-        last[call.group.key, call.thread] = call
+        own[call.thread] = call
     return None
 
 

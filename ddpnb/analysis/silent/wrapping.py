@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.once import once
 from ddpnb.analysis.silent.drift import minority, models_of
 from ddpnb.analysis.source import suspects
 from ddpnb.analysis.waiting.facts import as_int
@@ -15,6 +16,7 @@ from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Model, TensorSpec
 
 
+@once
 def find(recording: Recording) -> list[Finding]:
     """What the ranks' models, hooks and optimizers have in common and should not, or should and have not."""
     found = []
@@ -143,6 +145,7 @@ def _spec(tensor: TensorSpec) -> str:
 # -- hooks and conversions
 
 
+@once
 def comm_hooks_differ(recording: Recording) -> Finding | None:
     """DDP416: communication hooks differ between ranks."""
     if sum(any(m.wrapper for m in record.models) for record in recording.ranks.values()) < 2:

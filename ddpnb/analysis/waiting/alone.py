@@ -6,9 +6,11 @@ it where the others do not shifts all that follows by some calls: what stops at 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.once import once
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
@@ -19,6 +21,7 @@ _NEAR = 64  # calls of a lone forward and backward
 Place = tuple[str, int, str]
 
 
+@once
 def lone_forward(recording: Recording, stopped: bool = True) -> Finding | None:
     """Calls of the wrapped model that one side alone has made, from a line where the others never were.
 
@@ -28,16 +31,14 @@ def lone_forward(recording: Recording, stopped: bool = True) -> Finding | None:
     """
     for ranks in _by_group(recording).values():
         usual = {rank: {_place(call) for call in calls.values()} for rank, calls in ranks.items()}
+        been = Counter(place for places in usual.values() for place in places)
         for rank, calls in sorted(ranks.items()):
+            strange = {place for place in usual[rank] if been[place] == 1}  # where no other rank was
+            if not strange:
+                continue
             others = [other for other in ranks if other != rank]
-            theirs = set[Place]().union(*(usual[other] for other in others))
-            strange = [seq for seq, call in sorted(calls.items()) if _place(call) not in theirs]
-            first = next((seq for seq in strange if _of_model(recording, rank, calls[seq])), None)
-            if (
-                first is None
-                or not others
-                or not all(_inserted(recording, ranks, rank, o, first, stopped) for o in others)
-            ):
+            first = _first_of_model(recording, rank, [c for _, c in sorted(calls.items()) if _place(c) in strange])
+            if first is None or not all(_inserted(recording, ranks, usual, rank, o, first, stopped) for o in others):
                 continue
             return _finding(recording, rank, calls[first], {o: ranks[o].get(first) for o in others})
     return None
@@ -54,6 +55,18 @@ def _by_group(recording: Recording) -> dict[str, dict[int, dict[int, Call]]]:
 
 def _place(call: Call) -> Place:
     return call.site.file, call.site.line, call.site.via
+
+
+def _first_of_model(recording: Recording, rank: int, calls: list[Call]) -> int | None:
+    """The first of these calls that the wrapped model makes: those that are alike are looked at once."""
+    known: dict[object, bool] = {}
+    for call in calls:
+        kind = call.group.key, call.site, call.op, call.signature.shapes, call.signature.dtypes
+        if kind not in known:
+            known[kind] = _of_model(recording, rank, call)
+        if known[kind]:
+            return call.seq
+    return None
 
 
 def _of_model(recording: Recording, rank: int, call: Call) -> bool:
@@ -74,16 +87,21 @@ def _of_model(recording: Recording, rank: int, call: Call) -> bool:
 
 
 def _inserted(
-    recording: Recording, ranks: Mapping[int, Mapping[int, Call]], rank: int, other: int, first: int, stopped: bool
+    recording: Recording,
+    ranks: Mapping[int, Mapping[int, Call]],
+    usual: Mapping[int, set[Place]],
+    rank: int,
+    other: int,
+    first: int,
+    stopped: bool,
 ) -> bool:
     """Whether the calls from ``first`` on are ones more than the other rank's, and not another way of making the same."""
-    mine, theirs = ranks[rank], ranks[other]
-    places = {_place(call) for call in theirs.values()}
-    after = next((seq for seq in sorted(mine) if seq > first and _place(mine[seq]) in places), None)
-    expected = theirs.get(first)
+    mine = ranks[rank]
+    expected = ranks[other].get(first)
     if expected is None:
         return False
-    if _place(expected) not in {_place(call) for call in mine.values()}:
+    after = next((seq for seq in sorted(mine) if seq > first and _place(mine[seq]) in usual[other]), None)
+    if _place(expected) not in usual[rank]:
         # It has ways of its own; or it stands in the model itself, and the other in something else.
         return stopped and first == max(mine) and not _of_model(recording, other, expected)
     if mine[first].op in _SHARDED:
@@ -117,7 +135,7 @@ def _forwards(record: RankRecord, other: RankRecord, call: Call) -> bool:
 def _finding(recording: Recording, rank: int, call: Call, met: Mapping[int, Call | None]) -> Finding:
     alike = [r for r, one in sorted(recording.ranks.items()) if any(_place(c) == _place(call) for c in one.calls)]
     culprits = tuple(alike) if rank in alike else (rank,)
-    others = tuple(r for r in sorted(recording.ranks) if r not in culprits)
+    others = tuple(sorted(recording.ranks.keys() - set(culprits)))
     places: list[tuple[int, Site]] = [(r, call.site) for r in culprits]
     places += [(r, one.site) for r in others if (one := met.get(r)) is not None]
     return Finding(

@@ -58,12 +58,16 @@ def is_fence_stop(ending: Ending | None) -> bool:
 
 def find(recording: Recording, waits: dict[int, Wait], consequences: bool = False) -> list[Finding]:
     """A finding per independent failure, the earliest first; consequences are left out unless asked for."""
+    lost = [rank for rank, record in sorted(recording.ranks.items()) if is_consequence(record)]
+    told = set() if consequences else set(lost)
+    needed = frozenset[int]().union(*{wait.missing for wait in waits.values()})
+    # A process that ended itself with status 0 (os._exit) has failed if others needed it.
     roots = {
         rank: record.ending
         for rank, record in recording.ranks.items()
         if record.ending is not None
-        and (not record.ending.well or _left_others(recording, waits, rank))
-        and (consequences or not is_consequence(record))
+        and (not record.ending.well or (record.ending.how == "died" and (bool(lost) or rank in needed)))
+        and rank not in told
         and not is_fence_stop(record.ending)
     }
     groups: dict[tuple[object, ...], list[int]] = {}
@@ -72,25 +76,26 @@ def find(recording: Recording, waits: dict[int, Wait], consequences: bool = Fals
         frame = ending.innermost_user
         key = (ending.how, ending.code, ending.exception, frame and frame.site)
         groups.setdefault(key, []).append(rank)
-    return [_finding(recording, sorted(ranks), waits) for ranks in groups.values()]
+    alike: dict[frozenset[int], list[int]] = {}  # those that wait for the same ranks
+    for rank, wait in waits.items():
+        alike.setdefault(wait.missing, []).append(rank)
+    return [_finding(recording, sorted(ranks), waits, alike, lost) for ranks in groups.values()]
 
 
-def _left_others(recording: Recording, waits: dict[int, Wait], rank: int) -> bool:
-    """Whether a process ended itself with status 0 (``os._exit``) while others needed it."""
-    ending = recording.ranks[rank].ending
-    if ending is None or ending.how != "died":
-        return False
-    lost = any(is_consequence(record) for record in recording.ranks.values())
-    return lost or any(rank in wait.missing for wait in waits.values())
-
-
-def _finding(recording: Recording, ranks: list[int], waits: dict[int, Wait]) -> Finding:
+def _finding(
+    recording: Recording,
+    ranks: list[int],
+    waits: dict[int, Wait],
+    alike: dict[frozenset[int], list[int]],
+    consequences: list[int],
+) -> Finding:
     record = recording.ranks[ranks[0]]
     ending = record.ending
     assert ending is not None
-    waiting = [rank for rank, wait in sorted(waits.items()) if wait.missing & set(ranks)]
-    lost = [r for r, other in sorted(recording.ranks.items()) if is_consequence(other) and r not in ranks]
-    waiting = sorted(set(waiting) | set(lost))
+    failed = set(ranks)
+    lost = [rank for rank in consequences if rank not in failed]
+    waiting = {rank for missing, ones in alike.items() if not missing.isdisjoint(ranks) for rank in ones}
+    waiting = sorted(waiting.union(lost))
     call = waits[waiting[0]].standing.call if waiting and waiting[0] in waits else None
     where = [(rank, last_site(recording.ranks[rank])) for rank in ranks]
     where += [(rank, _site_of(recording, waits, rank)) for rank in waiting]

@@ -65,14 +65,15 @@ def _odd_splits(calls: dict[int, Call]) -> set[int]:
 
     What rank i sends to j must be what j expects from i; the rank in most broken pairs is odd.
     """
-    members = next(iter(calls.values())).group.ranks
+    members = [(place, rank) for place, rank in enumerate(next(iter(calls.values())).group.ranks) if rank in calls]
+    sending = [(i, a, sent) for i, a in members if (sent := calls[a].signature.in_splits)]
+    expecting = [(j, b, expected) for j, b in members if (expected := calls[b].signature.out_splits)]
+    if len(set[int]().union(*(splits for _, _, splits in (*sending, *expecting)))) < 2:
+        return set()  # no splits, or all alike: as many comparisons as there are pairs of ranks are saved
     broken: Counter[int] = Counter()
-    for i, a in enumerate(members):
-        for j, b in enumerate(members):
-            if a in calls and b in calls:
-                sent, expected = calls[a].signature.in_splits, calls[b].signature.out_splits
-                if sent and expected and j < len(sent) and i < len(expected) and sent[j] != expected[i]:
-                    broken.update((a, b))
+    for i, a, sent in sending:
+        for b in [b for j, b, expected in expecting if j < len(sent) and i < len(expected) and sent[j] != expected[i]]:
+            broken.update((a, b))
     if not broken:
         return set()
     most = max(broken.values())

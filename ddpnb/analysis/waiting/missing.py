@@ -11,6 +11,7 @@ from ddpnb.analysis.source.loops import ended_early, loop_around, loop_returns, 
 from ddpnb.analysis.source.paths import parting, path_to
 from ddpnb.analysis.waiting import away, startup
 from ddpnb.analysis.waiting.facts import address_of
+from ddpnb.analysis.waiting.knots import knots, waiting_for_themselves
 from ddpnb.analysis.waiting.mismatch import uneven_iterations
 from ddpnb.analysis.waiting.standing import Kind, Standing, where
 from ddpnb.analysis.waiting.waits import Wait
@@ -28,7 +29,7 @@ def find(
 ) -> list[Finding]:
     """One finding per independent knot of the wait-for graph."""
     found = []
-    for knot in _knots(waits, stuck):
+    for knot in knots(waits, stuck):
         waiting = sorted(knot & stuck)
         # Of those that are awaited, the ones that may still come are not to blame.
         gone = [
@@ -40,21 +41,6 @@ def find(
         if finding is not None:
             found.append(finding)
     return found
-
-
-def _knots(waits: dict[int, Wait], stuck: frozenset[int]) -> list[set[int]]:
-    """Stuck ranks and those that they wait for, in connected parts."""
-    parts: list[set[int]] = []
-    for rank in sorted(stuck):
-        joined = {rank} | set(waits[rank].missing)
-        rest = []
-        for part in parts:
-            if part & joined:
-                joined |= part
-            else:
-                rest.append(part)
-        parts = [*rest, joined]
-    return parts
 
 
 def _explain(
@@ -114,7 +100,8 @@ def _p2p(
     first = p2p[min(p2p)]
     if peers:
         culprits, waiting = peers, sorted(set(p2p) | set(rest) - set(peers))
-        waiting = [rank for rank in waiting if rank not in peers]
+        blamed = set(peers)
+        waiting = [rank for rank in waiting if rank not in blamed]
         partner = "receive" if first.op == "send" else "send"
         summary = (
             "; ".join(f"Rank {rank} waits in {call.title}" for rank, call in sorted(p2p.items())[:6]) + ", "
@@ -176,9 +163,12 @@ def _sends(call: Call) -> bool:
 def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int, Call], ended: list[int]) -> Finding:
     """Ranks that ended well while others wait for them: a loop that was shorter, or a missing call."""
     waiting = sorted(calls)
-    first = min((r for r in waiting if any(e in calls[r].group.ranks for e in ended)), default=waiting[0])
+    groups = {call.group.key: set(call.group.ranks) for call in calls.values()}
+    without = {key for key, members in groups.items() if not members.isdisjoint(ended)}
+    first = next((rank for rank in waiting if calls[rank].group.key in without), waiting[0])
     call = calls[first]
-    missing = [rank for rank in ended if rank in call.group.ranks] or ended
+    missing = [rank for rank in ended if rank in groups[call.group.key]] or ended
+    left = set(missing)
     source = recording.sources.get(call.site.file, "")
     been = {
         rank: sum(1 for c in recording.ranks[rank].calls if c.site == call.site and c.group.key == call.group.key)
@@ -205,13 +195,13 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
     if all(been.values()) and in_loop and early is None and went_on is None:
         found = ended_early(recording, path)
         if found is not None:
-            places = tuple((rank, found[0] if rank in missing else site) for rank, site in places)
+            places = tuple((rank, found[0] if rank in left else site) for rank, site in places)
             evidence.append(found[1])
         return uneven_iterations(tuple(missing), tuple(waiting), call, places, evidence)
     turned, reasons = phrases.turned_away(recording, path) if went_on is None else (went_on[0], [went_on[1]])
     evidence += reasons
     if reasons:  # a rank that has ended stands nowhere: show where it turned away
-        places = tuple((rank, turned if rank in missing else site) for rank, site in places)
+        places = tuple((rank, turned if rank in left else site) for rank, site in places)
     return Finding(
         "DDP301",
         f"{phrases.ranks(missing, True)} will never make the {call.op} that {phrases.ranks(waiting)} "
@@ -242,7 +232,7 @@ def _crossed(
         culprits = tuple(
             sorted(r for r in waits[rank].missing if calls.get(r) and calls[r].site == calls[culprit].site)
         )
-        waiting = tuple(r for r in sorted(calls) if r not in culprits)
+        waiting = tuple(sorted(calls.keys() - set(culprits)))
         inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
         _, reasons = phrases.turned_away(recording, path_to(recording.ranks[rank], call))
         return Finding(
@@ -262,9 +252,9 @@ def _crossed(
             ),
             "Let every member of a group make every call of that group.",
         )
-    cycle = _cycle(waits, calls)
+    cycle = waiting_for_themselves(waits, calls) or tuple(sorted(calls))
     culprits = tuple(turned) or cycle  # who has turned the order around, if one side has kept to it
-    waiting = tuple(rank for rank in sorted(calls) if rank not in culprits)
+    waiting = tuple(sorted(calls.keys() - set(culprits)))
     return Finding(
         "DDP306",
         f"{phrases.ranks(cycle, True)} wait for each other in different groups: "
@@ -286,16 +276,24 @@ def _left_out(recording: Recording, waits: dict[int, Wait], calls: dict[int, Cal
 
     Until now this call has come between the one before and the one in which the rank is.
     """
+    rounds: dict[int, list[tuple[Site, Site]]] = {}
+    usual: dict[int, set[tuple[Site, Site]]] = {}
+    asked: set[tuple[frozenset[int], Site]] = set()  # ranks that wait for the same at the same line get one answer
     for rank in sorted(calls):
-        for other in sorted(waits[rank].missing & set(calls)):
-            sites = [call.site for call in recording.ranks[other].calls if call.number <= calls[other].number]
-            steps = list(pairwise(sites))
-            if not steps or calls[rank].site == calls[other].site:
+        missing, left_out = waits[rank].missing, calls[rank].site
+        if (missing, left_out) in asked:
+            continue
+        asked.add((missing, left_out))
+        for other in sorted(missing & calls.keys()):
+            if other not in rounds:
+                sites = [call.site for call in recording.ranks[other].calls if call.number <= calls[other].number]
+                rounds[other] = list(pairwise(sites))
+                usual[other] = set(rounds[other][:-1])
+            if not rounds[other] or left_out == calls[other].site:
                 continue
-            before, now = steps[-1]
-            usual = set(steps[:-1])
-            left_out = calls[rank].site
-            if (before, now) not in usual and (before, left_out) in usual and (left_out, now) in usual:
+            before, now = rounds[other][-1]
+            known = usual[other]
+            if (before, now) not in known and (before, left_out) in known and (left_out, now) in known:
                 return other, rank
     return None
 
@@ -310,31 +308,29 @@ def _comes_later(recording: Recording, calls: dict[int, Call], culprit: int, ran
 
 def _skipped_in_cycle(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:
     """(a rank that has passed a call without making it, a rank that waits in that call)."""
+    paths = {rank: path_to(recording.ranks[rank], call) for rank, call in calls.items()}
+    asked: set[tuple[frozenset[int], str, tuple[Site, ...]]] = set()
+    passed: dict[tuple[tuple[Site, ...], tuple[Site, ...]], bool] = {}
     for rank in sorted(calls):
-        for other in sorted(waits[rank].missing & set(calls)):
-            if calls[other].group.key == calls[rank].group.key:
+        missing, key = waits[rank].missing, calls[rank].group.key
+        if (missing, key, paths[rank]) in asked:
+            continue
+        asked.add((missing, key, paths[rank]))
+        for other in sorted(missing & calls.keys()):
+            if calls[other].group.key == key:
                 continue
-            apart = parting(
-                recording, path_to(recording.ranks[other], calls[other]), path_to(recording.ranks[rank], calls[rank])
-            )
-            if apart.relation != "sequence" or apart.one.line <= apart.other.line:
-                continue
-            loop = loop_around(recording.sources.get(apart.one.file, ""), apart.one.line)
-            if loop is None or not loop[0] <= apart.other.line <= loop[1]:
+            both = paths[other], paths[rank]
+            if both not in passed:
+                passed[both] = _passed(recording, *both)
+            if passed[both]:
                 return other, rank
     return None
 
 
-def _cycle(waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, ...]:
-    """The ranks that, over any number of waits, wait for themselves."""
-
-    def reach(start: int) -> set[int]:
-        seen: set[int] = set()
-        front = {start}
-        while front:
-            front = {m for rank in front for m in waits[rank].missing if m in calls} - seen
-            seen |= front
-        return seen
-
-    found = tuple(rank for rank in sorted(calls) if rank in reach(rank))
-    return found or tuple(sorted(calls))
+def _passed(recording: Recording, mine: tuple[Site, ...], theirs: tuple[Site, ...]) -> bool:
+    """Whether a rank has gone by the call to which the other path leads, and will not come there in another round."""
+    apart = parting(recording, mine, theirs)
+    if apart.relation != "sequence" or apart.one.line <= apart.other.line:
+        return False
+    loop = loop_around(recording.sources.get(apart.one.file, ""), apart.one.line)
+    return loop is None or not loop[0] <= apart.other.line <= loop[1]

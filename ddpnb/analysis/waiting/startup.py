@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.waiting.facts import address_of, as_int, claim_of, members_of
@@ -23,7 +25,7 @@ def world_too_large(standings: dict[int, Standing], starting: list[int], absent:
         f"{phrases.ranks(wrong, True)} {phrases.verb(wrong, 'expects', 'expect')} a world of {size} ranks, "
         f"but {launched} were launched: {phrases.ranks(absent)} will never join.",
         tuple(wrong),
-        tuple(rank for rank in starting if rank not in wrong),
+        _rest(starting, wrong),
         None,
         where(standings, starting),
         tuple(
@@ -32,6 +34,11 @@ def world_too_large(standings: dict[int, Standing], starting: list[int], absent:
         ),
         "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
     )
+
+
+def _rest(ranks: Iterable[int], without: Iterable[int]) -> tuple[int, ...]:
+    left_out = set(without)
+    return tuple(rank for rank in ranks if rank not in left_out)
 
 
 def _was_told(record: RankRecord) -> str:
@@ -47,13 +54,12 @@ def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding
     claims = {rank: claim_of(standings[rank].record) for rank in starting}
     sizes = {rank: as_int(standings[rank].phase.facts.get("world_size")) or len(standings) for rank in starting}  # type: ignore[union-attr]
     outside = tuple(rank for rank in starting if not 0 <= claims[rank] < sizes[rank])
-    double = tuple(
-        rank for rank in starting if claims[rank] != rank and claims[rank] in (claims[o] for o in starting if o != rank)
-    )
+    claimed = Counter(claims.values())
+    double = tuple(rank for rank in starting if claims[rank] != rank and claimed[claims[rank]] > 1)
     culprits = outside or double
     if not culprits:
         return None
-    waiting = tuple(rank for rank in starting if rank not in culprits)
+    waiting = _rest(starting, culprits)
     if outside and all(claims[rank] != rank for rank in starting):  # a numbering of their own, on all of them
         culprits, waiting = tuple(starting), ()
     told = f"claim{'s' * (len(culprits) == 1)}"
@@ -87,7 +93,7 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
         rank for rank in starting if _was_told(standings[rank].record) not in ("", address_of(standings[rank].record))
     ]
     if moved and len(moved) < len(starting):
-        ordered = [[rank for rank in starting if rank not in moved], moved]
+        ordered = [list(_rest(starting, moved)), moved]
     culprits = sorted(rank for side in ordered[1:] for rank in side)
     waiting = ordered[0]
     return Finding(
@@ -132,11 +138,10 @@ def group_not_made(
     grouping: list[int],
     waiting: list[int],
 ) -> Finding:
-    absent = sorted({m for rank in grouping for m in waits[rank].missing})
-    others = [rank for rank in absent if rank not in grouping]
+    absent = frozenset[int]().union(*{waits[rank].missing for rank in grouping})
     unlike, turn = _unlike_lists(standings)
-    culprits = unlike or others or grouping
-    held = [rank for rank in waiting if rank not in culprits]
+    culprits = unlike or sorted(absent.difference(grouping)) or grouping
+    odd, held = set(unlike), _rest(waiting, culprits)
     evidence = []
     for rank in sorted(set(grouping) | set(culprits))[:8]:
         made = _groups_of(standings[rank].record) if rank in standings else []
@@ -144,16 +149,16 @@ def group_not_made(
         evidence.append(
             f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
         )
-    makers = [rank for rank in grouping if rank not in culprits] or grouping
+    makers = _rest(grouping, culprits) or grouping
     phase = standings[makers[0]].phase
     members = members_of(phase) if phase is not None else []
+    site, reasons = phrases.turned_away(recording, _path(standings[makers[0]]))
     places = []
     for rank in culprits:
         made = _groups_of(standings[rank].record) if rank in standings else []
-        if rank in unlike and turn < len(made) and "file" in made[turn].facts:
+        if rank in odd and turn < len(made) and "file" in made[turn].facts:
             places.append((rank, Site.from_json(dict(made[turn].facts))))
         else:  # it never made it: where it turned away
-            site, reasons = phrases.turned_away(recording, _path(standings[makers[0]]))
             evidence += [reason for reason in reasons if reason not in evidence]
             places.append((rank, site))
     return Finding(
@@ -161,7 +166,7 @@ def group_not_made(
         f"{phrases.ranks(makers, True)} {phrases.verb(makers, 'is', 'are')} making a group of {members}, "
         f"but {phrases.ranks(culprits)} {phrases.verb(culprits, 'does', 'do')} not make the same one.",
         tuple(culprits),
-        tuple(held),
+        held,
         None,
         (*(one for one in places if one[1] != NO_SITE), *where(standings, held)),
         tuple(evidence),
@@ -192,14 +197,15 @@ def unreachable(
     address = address_of(standings[starting[0]].record)
     unknown = [rank for rank in starting if _UNKNOWN_HOST.search(standings[rank].record.output)]
     culprits = tuple(unknown or starting)
+    others = _rest(starting, culprits)
     return Finding(
         "DDP110" if unknown else "DDP104",
         f"All ranks look for each other at {address}, and do not meet there"
         + (": the name cannot be resolved." if unknown else ": nobody can be reached."),
         culprits,
-        tuple(rank for rank in starting if rank not in culprits),
+        others,
         None,
-        where(standings, [*culprits, *(rank for rank in starting if rank not in culprits)]),
+        where(standings, [*culprits, *others]),
         tuple(f"Rank {rank} is in init_process_group{phrases.at(standings[rank].site)}." for rank in starting[:8]),
         "Set MASTER_ADDR to an address of rank 0's machine that all others can reach (127.0.0.1 on one machine).",
     )
