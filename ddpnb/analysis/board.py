@@ -13,6 +13,7 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Process, Recording
 
 SINGLE = 64  # ranks up to which each has a tile of its own
+_TOLD = 16  # things that ranks do at once, in a sentence
 _SHOWN = 200  # tiles at most, the last of them for all the others
 
 
@@ -145,4 +146,7 @@ def summary(found: Iterable[Tile]) -> str:
         inside = f" in {tile.doing}" if tile.state in ("waiting", "starting", "making a group") and tile.doing else ""
         before = f" before {tile.doing}" if tile.state == "held" else ""
         alike.setdefault(f"{tile.state}{inside}{before}", []).extend(tile.ranks)
-    return "; ".join(f"{phrases.ranks(ranks)} {what}" for what, ranks in alike.items())
+    told = list(alike.items())
+    rest = sum(len(ranks) for _, ranks in told[_TOLD:])
+    more = f"; {rest} more ranks in {len(told) - _TOLD} other ways" if rest else ""
+    return "; ".join(f"{phrases.ranks(ranks)} {what}" for what, ranks in told[:_TOLD]) + more

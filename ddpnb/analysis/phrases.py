@@ -8,22 +8,28 @@ from dataclasses import replace
 
 from ddpnb.analysis.source.branches import decisions
 from ddpnb.analysis.source.paths import Parting
-from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.calls import NO_SITE, Call, Site, runs
 from ddpnb.model.recording import RankRecord, Recording
 
 #: conditions that depend on the rank, by the names that people give
 ON_RANK = re.compile(r"rank|is_(main|master|leader|chief|primary)|main_process", re.IGNORECASE)
 
 
+_FEW = 12  # ranks that are named one by one
+
+
 def ranks(numbers: Iterable[int], capital: bool = False) -> str:
-    """``rank 1``, ``ranks 0, 2 and 3``, ``ranks 0-7``."""
+    """``rank 1``, ``ranks 0, 2 and 3``, ``ranks 0-7``, ``ranks 0-2 and 4-1023``."""
     found = sorted(set(numbers))
     word = "Rank" if capital else "rank"
     if len(found) == 1:
         return f"{word} {found[0]}"
     if len(found) > 3 and found[-1] - found[0] == len(found) - 1:
         return f"{word}s {found[0]}-{found[-1]}"
-    if len(found) > 12:
+    parts = [str(first) if first == last else f"{first}-{last}" for first, last in runs(found)]
+    if len(found) > _FEW and len(parts) <= _FEW // 2:  # all but some of very many
+        return f"{word}s {', '.join(parts[:-1])} and {parts[-1]}"
+    if len(found) > _FEW:
         return f"{word}s {', '.join(map(str, found[:10]))} and {len(found) - 10} more"
     return f"{word}s {', '.join(map(str, found[:-1]))} and {found[-1]}" if found else "no rank"
 

@@ -88,7 +88,7 @@ def _of_groups(recording: Recording) -> tuple[dict[int, Phase], dict[int, str]]:
     for turn in range(max(map(len, made.values()), default=0)):
         phases = {rank: found[turn] for rank, found in made.items() if len(found) > turn}
         asked = {rank: str(phase.facts.get("backend", "")).lower() for rank, phase in phases.items()}
-        if len({str(phase.facts.get("ranks")) for phase in phases.values()}) == 1 and len(set(asked.values())) > 1:
+        if len(set(asked.values())) > 1 and len({str(phase.facts.get("ranks")) for phase in phases.values()}) == 1:
             return phases, asked
     return {}, {}
 

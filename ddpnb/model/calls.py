@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -116,6 +117,30 @@ class Signature:
         )
 
 
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """The first and the last of each run of numbers that follow each other."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found
+
+
+_WHOLE = 16  # numbers that a list is written out with
+
+
+def listed(ranks: Sequence[int]) -> str:
+    """The members of a group in their order, so that a person can read it: ``[0, 1, 2]``, ``[0-1022]``."""
+    if len(ranks) <= _WHOLE:
+        return str(list(ranks))
+    pieces = [str(first) if first == last else f"{first}-{last}" for first, last in runs(ranks)]
+    if len(pieces) <= _WHOLE // 4:
+        return f"[{', '.join(pieces)}]"
+    return f"[{', '.join(map(str, ranks[:4]))} ... {ranks[-1]}: {len(ranks)} ranks]"
+
+
 @lru_cache(4096)
 def _key(ranks: tuple[int, ...], ordinal: int) -> str:
     return f"{','.join(map(str, ranks))}#{ordinal}"
@@ -143,7 +168,7 @@ class Group:
     def __str__(self) -> str:
         if self.label:
             return self.label
-        return f"group {list(self.ranks)}" + (f" #{self.ordinal + 1}" if self.ordinal else "")
+        return f"group {listed(self.ranks)}" + (f" #{self.ordinal + 1}" if self.ordinal else "")
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Group:

@@ -7,8 +7,10 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from typing import TextIO
 
+from ddpnb.analysis import phrases
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.render.palette import ANSI
 
@@ -18,9 +20,9 @@ HEADLINES = {
     "crash": "crash: a rank failed",
     "divergence": "divergence: it completed, but the ranks did not agree",
 }
-_CELL = re.compile(
-    r"(?<![\w./-])/[\w./-]*/ddpnb-\d+-\w+/(?:(In\[\d+\])\.py|(?=cell\d+\.py))"
-)  # in the world's own folder
+_FINDINGS = 16  # that are written out: what one reads on a terminal
+# In the world's own folder:
+_CELL = re.compile(r"(?<![\w./-])/[\w./-]*/ddpnb-\d+-\w+/(?:(In\[\d+\])\.py|(?=cell\d+\.py))")
 _STORIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pitfalls", "")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 
@@ -56,7 +58,9 @@ def diagnosis(found: Diagnosis, *, colour: bool = False, width: int | None = Non
     if not found.settled and found.outcome == "ok":
         headline = "running: nothing is wrong so far"
     parts = [_paint(f"ddpnb: {headline}", colour, ANSI[role], ANSI["bold"])]
-    parts += [finding(one, colour=colour, width=width) for one in found.findings]
+    parts += [finding(one, colour=colour, width=width) for one in found.findings[:_FINDINGS]]
+    if len(found.findings) > _FINDINGS:
+        parts.append(textwrap.fill(_more(found.findings[_FINDINGS:]), width))
     return relative(printable("\n\n".join(parts)) if not colour else "\n\n".join(parts))
 
 
@@ -80,6 +84,15 @@ def finding(one: Finding, *, colour: bool = False, width: int = 100) -> str:
     if one.remedy:
         lines.append(wrapped("mend it: " + one.remedy, "  ", "    "))
     return "\n".join(lines)
+
+
+def _more(findings: Sequence[Finding]) -> str:
+    """Those for which there is no room, by their names."""
+    culprits: dict[str, set[int]] = {}
+    for one in findings:
+        culprits.setdefault(f"{one.code} {one.name}", set()).update(one.culprits)
+    told = ", ".join(f"{name} ({phrases.ranks(ranks)})" for name, ranks in culprits.items())
+    return f"And {len(findings)} more: {told}."
 
 
 def _paint(text: str, colour: bool, *codes: str) -> str:

@@ -107,11 +107,14 @@ def tally(recording: Recording) -> Tally:
                 known = [call.seq for call in record.calls if call.group.key == key and call.seq]
                 since[key] = max(since.get(key, 0), min(known, default=1 << 62))
     whole = not any(record.forgotten for record in recording.ranks.values())
+    seen: set[tuple[Place, str]] = set()
     for rank, record in recording.ranks.items():
         for call in record.calls:
             if call.site == NO_SITE or (call.seq == 0 and not whole) or call.seq < since.get(call.group.key, 0):
                 continue
             place = (call.site.file, call.site.line)
             counts[rank][place] = counts[rank].get(place, 0) + 1
-            members.setdefault(place, set()).update(set(call.group.ranks) & recording.ranks.keys())
+            if (place, call.group.key) not in seen:
+                seen.add((place, call.group.key))
+                members.setdefault(place, set()).update(recording.ranks.keys() & call.group.ranks)
     return Tally(counts, members, whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import groupby
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.source.branches import decisions, guard_of
@@ -111,6 +112,9 @@ _UNLIKE = {
 }
 
 
+_SIDES = 8  # ways to make a call that are told of
+
+
 def _kind(reference: Call, odd: Call) -> str:
     a, b = reference.signature, odd.signature
     if a.op != b.op:
@@ -128,13 +132,16 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
     waiting = found.sides[0] if len(found.sides) > 1 else ()
     what, remedy = _UNLIKE[code]
     evidence = []
-    for side in found.sides:
+    for side in found.sides[:_SIDES]:
         call = found.calls[side[0]]
         sites = sorted({str(found.calls[rank].site) for rank in side})
         evidence.append(f"{phrases.ranks(side, True)} called {call.signature} at {', '.join(sites[:3])}.")
+    if len(found.sides) > _SIDES:
+        rest = [rank for side in found.sides[_SIDES:] for rank in side]
+        evidence.append(f"{phrases.ranks(rest, True)} called it in {len(found.sides) - _SIDES} more ways.")
     if code == "DDP305" and reference.signature.in_splits:
         evidence += [
-            f"Rank {rank}: sends {list(call.signature.in_splits or ())}, expects {list(call.signature.out_splits or ())}."
+            f"Rank {rank}: sends {_listed(call.signature.in_splits)}, expects {_listed(call.signature.out_splits)}."
             for rank, call in sorted(found.calls.items())[:8]
         ]
     history = _history(recording, found, culprits)
@@ -171,8 +178,18 @@ def _short(call: Call, other: Call) -> str:
     if one.root != two.root:
         return f"{one.op} with root {one.root}"
     if one.in_splits or one.out_splits:
-        return f"{one.op} that sends {list(one.in_splits or ())} and expects {list(one.out_splits or ())}"
+        return f"{one.op} that sends {_listed(one.in_splits)} and expects {_listed(one.out_splits)}"
     return str(one)
+
+
+def _listed(splits: tuple[int, ...] | None) -> str:
+    """How much goes to each rank; where these are many, equal ones that follow each other are counted."""
+    told = splits or ()
+    if len(told) <= 2 * _SIDES:
+        return str(list(told))
+    pieces = [(value, len(list(equal))) for value, equal in groupby(told)]
+    words = [f"{count} x {value}" if count > 1 else str(value) for value, count in pieces[:_SIDES]]
+    return f"[{', '.join(words)}{f' ... : {len(told)} in all' if len(pieces) > _SIDES else ''}]"
 
 
 def _history(recording: Recording, found: Disagreement, culprits: tuple[int, ...]) -> str:

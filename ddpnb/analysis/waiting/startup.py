@@ -10,7 +10,7 @@ from ddpnb.analysis import phrases
 from ddpnb.analysis.waiting.facts import address_of, as_int, claim_of, members_of
 from ddpnb.analysis.waiting.standing import Kind, Standing, where
 from ddpnb.analysis.waiting.waits import Wait
-from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.calls import NO_SITE, Site, listed
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Phase, RankRecord, Recording
 
@@ -145,7 +145,7 @@ def group_not_made(
     evidence = []
     for rank in sorted(set(grouping) | set(culprits))[:8]:
         made = _groups_of(standings[rank].record) if rank in standings else []
-        lists = ", ".join(str(members_of(p)) for p in made[-4:]) or "none"
+        lists = ", ".join(listed(members_of(p)) for p in made[-4:]) or "none"
         evidence.append(
             f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
         )
@@ -163,7 +163,7 @@ def group_not_made(
             places.append((rank, site))
     return Finding(
         "DDP108",
-        f"{phrases.ranks(makers, True)} {phrases.verb(makers, 'is', 'are')} making a group of {members}, "
+        f"{phrases.ranks(makers, True)} {phrases.verb(makers, 'is', 'are')} making a group of {listed(members)}, "
         f"but {phrases.ranks(culprits)} {phrases.verb(culprits, 'does', 'do')} not make the same one.",
         tuple(culprits),
         held,
