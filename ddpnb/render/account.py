@@ -12,7 +12,7 @@ from typing import Any
 
 from ddpnb.analysis.timing.quantities import percent, span
 from ddpnb.model.account import PARTS, Account, Parts, RankAccount, Straggler
-from ddpnb.render.palette import ANSI, COLOURS
+from ddpnb.render.palette import ANSI, on_dark_pages, variables
 from ddpnb.render.text import printable, relative
 
 _ROWS = 16  # ranks that are shown one by one
@@ -183,15 +183,22 @@ def _paint(text: str, colour: bool) -> str:
 # -- HTML
 
 # Never colour alone: the parts stand in one order, waiting is hatched, and the numbers stand beside.
-_ROLES = {"compute": "ok", "waiting": "error", "communication": "note", "data": "warning"}
+_ROLES = {
+    "k-compute": "ok",
+    "k-waiting": "error",
+    "k-communication": "note",
+    "k-data": "warning",
+    "f": "fg",
+    "r": "raised",
+}
 _STYLE = """
-.ddpnb-account{%s;color:var(--jp-ui-font-color1,#1b1f24);font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);max-width:62em}
-[data-jp-theme-light="false"] .ddpnb-account{%s}
+.ddpnb-account{%s;color:var(--f);font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);max-width:62em}
+%s{%s}
 .ddpnb-account .t{font-size:15px;font-weight:600;margin:4px 0 8px}
 .ddpnb-account table{border-collapse:collapse;width:100%%;background:none}
 .ddpnb-account td,.ddpnb-account th{padding:2px 8px;text-align:right;white-space:nowrap;font-weight:400}
 .ddpnb-account th{opacity:.75;font-size:12px}.ddpnb-account .b{width:40%%;text-align:left}
-.ddpnb-account .bar{display:flex;height:14px;border-radius:3px;overflow:hidden;background:var(--jp-layout-color2,#eee)}
+.ddpnb-account .bar{display:flex;height:14px;border-radius:3px;overflow:hidden;background:var(--r)}
 .ddpnb-account .bar span{min-width:0}.ddpnb-account i{display:inline-block;width:10px;height:10px;margin:0 5px 0 12px;border-radius:2px}
 .ddpnb-account .compute{background:var(--k-compute)}.ddpnb-account .communication{background:var(--k-communication)}
 .ddpnb-account .data{background:var(--k-data)}
@@ -201,8 +208,8 @@ _STYLE = """
 
 
 def _style() -> str:
-    light, dark = (";".join(f"--k-{part}:{COLOURS[role][shade]}" for part, role in _ROLES.items()) for shade in (0, 1))
-    return f"<style>{_STYLE % (light, dark)}</style>"
+    light, dark = (variables(shade, **_ROLES) for shade in (0, 1))
+    return f"<style>{_STYLE % (light, on_dark_pages('.ddpnb-account'), dark)}</style>"
 
 
 def html(account: Account) -> str:

@@ -115,7 +115,7 @@ def _shown(output: Output, most: int) -> tuple[str, str]:
 
 
 _STYLE = """<style>
-.ddpnb-cell{color:var(--jp-content-font-color1,inherit);font-size:var(--jp-code-font-size,13px)}
+.ddpnb-cell{color:var(--vscode-editor-foreground,var(--jp-content-font-color1,inherit));font-size:var(--jp-code-font-size,13px)}
 .ddpnb-cell details{border-left:2px solid var(--jp-border-color1,#aab2bb);padding-left:8px;margin:2px 0 6px}
 .ddpnb-cell .bad{border-left:4px double var(--jp-error-color1,#b3261e)}
 .ddpnb-cell summary{cursor:pointer;font-weight:600;font-family:var(--jp-ui-font-family,system-ui,sans-serif)}

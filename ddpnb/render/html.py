@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding
-from ddpnb.render.palette import COLOURS
+from ddpnb.render.palette import on_dark_pages, variables
 from ddpnb.render.text import HEADLINES, printable, relative
 
 _ICONS = {
@@ -19,21 +19,21 @@ _ICONS = {
 }
 
 _STYLE = """
-.ddpnb{--e:%s;--w:%s;--n:%s;--o:%s;color:var(--jp-ui-font-color1,#1b1f24);font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);max-width:62em}
-.ddpnb .card{border:1px solid var(--jp-border-color1,#d8dee4);border-left:4px solid var(--c);border-radius:6px;padding:10px 16px;margin:8px 0;background:var(--jp-layout-color1,#fff)}
+.ddpnb{%s;color:var(--f);font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);max-width:62em}
+.ddpnb .card{border:1px solid var(--l);border-left:4px solid var(--c);border-radius:6px;padding:10px 16px;margin:8px 0;background:var(--b)}
 .ddpnb .t{font-size:15px;font-weight:600}.ddpnb .k{font-weight:400;opacity:.75;white-space:nowrap}
 .ddpnb code,.ddpnb .k{font-family:var(--jp-code-font-family,ui-monospace,monospace);font-size:12px;background:none}
-.ddpnb ul{margin:8px 0 8px 18px;padding:0}.ddpnb .fix{border-top:1px solid var(--jp-border-color1,#d8dee4);padding-top:8px;margin-top:8px}
+.ddpnb ul{margin:8px 0 8px 18px;padding:0}.ddpnb .fix{border-top:1px solid var(--l);padding-top:8px;margin-top:8px}
 .ddpnb .c{color:var(--c);font-weight:600}.ddpnb svg{width:12px;height:12px;fill:currentColor;vertical-align:-1px;margin-right:5px}
-.ddpnb a,.ddpnb a code{color:var(--jp-content-link-color,#0072B2);text-decoration:underline}
-[data-jp-theme-light="false"] .ddpnb{--e:%s;--w:%s;--n:%s;--o:%s}
+.ddpnb a,.ddpnb a code{color:var(--a);text-decoration:underline}
+%s{%s}
 """
 
 
 def _style() -> str:
-    roles = ("error", "warning", "note", "ok")
-    light, dark = ([COLOURS[role][shade] for role in roles] for shade in (0, 1))
-    return f"<style>{_STYLE % (*light, *dark)}</style>"
+    roles = {"e": "error", "w": "warning", "n": "note", "o": "ok", "f": "fg", "b": "bg", "l": "line", "a": "link"}
+    light, dark = (variables(shade, **roles) for shade in (0, 1))
+    return f"<style>{_STYLE % (light, on_dark_pages('.ddpnb'), dark)}</style>"
 
 
 def diagnosis(found: Diagnosis, *, headline: bool = True) -> str:

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from ddpnb.catalogue import CHAPTERS, Page, page, pages
 from ddpnb.model.findings import Finding
-from ddpnb.render.palette import ANSI, COLOURS
+from ddpnb.render.palette import ANSI, on_dark_pages, variables
 from ddpnb.render.text import printable, relative
 
 _FENCE = re.compile(r"```(\w*)\n(.*?)^```\s*$", re.DOTALL | re.MULTILINE)
@@ -159,20 +159,21 @@ def _paint(words: str, colour: bool, *roles: str) -> str:
 # -- HTML
 
 _STYLE = """
-.ddpnb-page{--e:%s;--o:%s;color:var(--jp-ui-font-color1,#1b1f24);font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);max-width:62em}
+.ddpnb-page{%s;color:var(--f);font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);max-width:62em}
 .ddpnb-page .t{font-size:15px;font-weight:600;margin:12px 0 4px}.ddpnb-page .k{font-weight:400;opacity:.75}
 .ddpnb-page .h{font-weight:600;margin:12px 0 2px}.ddpnb-page p{margin:4px 0}.ddpnb-page ul{margin:4px 0 4px 18px;padding:0}
 .ddpnb-page code,.ddpnb-page pre{font-family:var(--jp-code-font-family,ui-monospace,monospace);font-size:12px;background:none}
-.ddpnb-page pre{border:1px solid var(--jp-border-color1,#d8dee4);border-radius:4px;padding:6px 10px;margin:6px 0;overflow-x:auto}
-.ddpnb-page .card{border:1px solid var(--jp-border-color1,#d8dee4);border-left:4px solid var(--e);border-radius:6px;padding:6px 16px;margin:8px 0}
+.ddpnb-page pre{border:1px solid var(--l);border-radius:4px;padding:6px 10px;margin:6px 0;overflow-x:auto}
+.ddpnb-page .card{border:1px solid var(--l);border-left:4px solid var(--e);border-radius:6px;padding:6px 16px;margin:8px 0}
 .ddpnb-page .wrong{color:var(--e)}.ddpnb-page .right{color:var(--o)}
-[data-jp-theme-light="false"] .ddpnb-page{--e:%s;--o:%s}
+%s{%s}
 """
 
 
 def html(findings: Sequence[Finding] = (), shown: Sequence[Page] = (), note: str = "") -> str:
     """Errors explained, a note, and pages, as one self-contained fragment: no script, nothing loaded from elsewhere."""
-    style = _STYLE % tuple(COLOURS[role][shade] for shade in (0, 1) for role in ("error", "ok"))
+    light, dark = (variables(shade, e="error", o="ok", f="fg", l="line") for shade in (0, 1))
+    style = _STYLE % (light, on_dark_pages(".ddpnb-page"), dark)
     body = "".join(map(_card, findings)) + (f"<p>{_words(note)}</p>" if note else "") + "".join(map(_page, shown))
     return f'<style>{style}</style><div class="ddpnb-page" role="group" aria-label="explanation">{body}</div>'
 

@@ -13,29 +13,52 @@ COLOURS = {
     "ok": ("#00745a", "#2ec79b"),
 }
 
-# surfaces of widgets outside of JupyterLab, which brings its own: (light theme, dark theme)
+# names of surfaces in VS Code and in JupyterLab, and what they are where there are none: (light theme, dark theme).
+# VS Code comes first: its widgets bring JupyterLab's names along, with the colours of a light page in every theme.
 _SURFACES = {
-    "fg": ("--jp-ui-font-color1", "#1b1f24", "#e6edf3"),
-    "bg": ("--jp-layout-color1", "#ffffff", "#111418"),
-    "raised": ("--jp-layout-color2", "#f3f5f7", "#1c2127"),
-    "line": ("--jp-border-color1", "#c9d0d7", "#3a424b"),
+    "fg": (("--vscode-editor-foreground", "--jp-ui-font-color1"), "#1b1f24", "#e6edf3"),
+    "bg": (("--vscode-editor-background", "--jp-layout-color1"), "#ffffff", "#111418"),
+    "raised": (("--vscode-editorWidget-background", "--jp-layout-color2"), "#f3f5f7", "#1c2127"),
+    "line": (("--vscode-dropdown-border", "--jp-border-color1"), "#c9d0d7", "#3a424b"),
+    "link": (("--vscode-textLink-foreground", "--jp-content-link-color"), *COLOURS["note"]),
 }
 _FAINT = ("#57606a", "#a8b2bd")  # of JupyterLab's own greys none has contrast enough in both themes
 BUSY = ("#56B4E9", "#56B4E9")  # computing: drawn, never written
+_FIGURE = ("none", "invert(0.93) hue-rotate(180deg)")  # a filter: figures are drawn for light pages
+_DARK_PAGES = '[data-jp-theme-light="false"],.vscode-dark,.vscode-high-contrast:not(.vscode-high-contrast-light),[data-theme="dark"]'
+
+
+def variables(shade: int, **roles: str) -> str:
+    """CSS variables of these names, for what is to be in the colour of a role or of a surface of the page.
+
+    Args:
+        shade: 0 for light pages, 1 for dark ones.
+    """
+    return ";".join(f"--{name}:{_colour(role, shade)}" for name, role in roles.items())
+
+
+def _colour(role: str, shade: int) -> str:
+    if role in COLOURS:
+        return COLOURS[role][shade]
+    (first, second), *ours = _SURFACES[role]
+    return f"var({first},var({second},{ours[shade]}))"
+
+
+def on_dark_pages(selector: str) -> str:
+    """A selector of these elements on pages that are dark."""
+    return f":is({_DARK_PAGES}) {selector}"
 
 
 def css() -> str:
     """The colours as CSS variables of everything below ``.ddpnb``, for light pages and for dark ones."""
     light, dark = (
         ";".join(
-            [f"--ddpnb-{name}:var({of},{shades[shade]})" for name, (of, *shades) in _SURFACES.items()]
-            + [f"--ddpnb-{role}:{shades[shade]}" for role, shades in COLOURS.items()]
-            + [f"--ddpnb-faint:{_FAINT[shade]}", f"--ddpnb-busy:{BUSY[shade]}"]
+            [f"--ddpnb-{role}:{_colour(role, shade)}" for role in (*_SURFACES, *COLOURS)]
+            + [f"--ddpnb-faint:{_FAINT[shade]}", f"--ddpnb-busy:{BUSY[shade]}", f"--ddpnb-figure:{_FIGURE[shade]}"]
         )
         for shade in (0, 1)
     )
-    dark_pages = '[data-jp-theme-light="false"] .ddpnb,.vscode-dark .ddpnb,.vscode-high-contrast .ddpnb,[data-theme="dark"] .ddpnb'
-    return f".ddpnb{{{light}}}\n{dark_pages}{{{dark}}}\n"
+    return f".ddpnb{{{light}}}\n{on_dark_pages('.ddpnb')}{{{dark}}}\n"
 
 
 ANSI = {"error": "31", "warning": "33", "note": "34", "ok": "32", "bold": "1", "dim": "2"}

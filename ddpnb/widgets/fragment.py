@@ -26,7 +26,7 @@ class Fragment(View):
             which calls ``on_unfolded``.
     """
 
-    _esm = module("patch.js", "fragment.js")
+    _esm = module("keys.js", "patch.js", "fragment.js")
     _css = styles()
     html = traitlets.Unicode("").tag(sync=True)
     label = traitlets.Unicode("").tag(sync=True)

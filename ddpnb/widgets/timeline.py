@@ -31,7 +31,7 @@ class Timeline(View):
     as much as there is news. ``version`` tells a page that has missed some.
     """
 
-    _esm = module("columns.js", "lanes.js", "painting.js", "timeline.js")
+    _esm = module("keys.js", "columns.js", "lanes.js", "painting.js", "timeline.js")
     _css = styles()
     columns = traitlets.Dict().tag(sync=True)
     version = traitlets.Int(0).tag(sync=True)

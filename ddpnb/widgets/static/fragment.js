@@ -1,4 +1,5 @@
 // A fragment: shows the HTML that Python has rendered, and tells Python what somebody does with it.
+import { keepKeys } from "./keys.js";
 import { parse, patch } from "./patch.js";
 
 const LOST_MS = 8000; // without a word from whoever feeds it
@@ -19,6 +20,7 @@ function valuesOf(element, form) {
   delete values.action;
   delete values.change;
   delete values.key;
+  delete values.lmSuppressShortcuts;
   return values;
 }
 
@@ -48,7 +50,7 @@ function render({ model, el }) {
   const body = document.createElement("div");
   body.className = "ddpnb";
   body.setAttribute("role", "group");
-  body.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys: what is typed here is not meant for them
+  keepKeys(body);
   el.append(body);
   const inside = frame(model, body);
   let heard = performance.now();
@@ -86,7 +88,6 @@ function render({ model, el }) {
   };
   // Arrow keys walk among the parts of a group that is one stop for the tabulator.
   const walked = (event) => {
-    event.stopPropagation(); // nor for those of other notebooks
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
     const group = event.target.closest("[data-walk]");
     if (!step || !group || !event.target.matches("[data-stop]")) return;

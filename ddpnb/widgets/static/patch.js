@@ -40,9 +40,9 @@ function patchOne(have, want) {
     if (have.nodeValue !== want.nodeValue) have.nodeValue = want.nodeValue;
     return;
   }
-  for (const { name } of [...have.attributes])
-    if (!want.hasAttribute(name) && !(name === "open" && have.nodeName === "DETAILS")) have.removeAttribute(name);
+  const own = (name) => name === "data-lm-suppress-shortcuts" || (name === "open" && have.nodeName === "DETAILS"); // the page's
+  for (const { name } of [...have.attributes]) if (!want.hasAttribute(name) && !own(name)) have.removeAttribute(name);
   for (const { name, value } of want.attributes)
-    if (have.getAttribute(name) !== value && !(name === "open" && have.nodeName === "DETAILS")) have.setAttribute(name, value);
+    if (have.getAttribute(name) !== value && !own(name)) have.setAttribute(name, value);
   patch(have, want);
 }

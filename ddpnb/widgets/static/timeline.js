@@ -1,5 +1,6 @@
 // The time line: shows the lanes, lets one move about in them, and tells Python which call somebody points at.
 import { emptyStore, find, spanOf, take } from "./columns.js";
+import { keepKeys } from "./keys.js";
 import { describe, hit, moved, nearest, recentView, wholeView, zoomed } from "./lanes.js";
 import { coloursOf, laneAt, layout, momentAt, painterOf, placeOf, topOf } from "./painting.js";
 
@@ -67,7 +68,7 @@ function render({ model, el }) {
     fit: button(ICONS.fit, "show all", "all"), follow: button(ICONS.follow, "follow what happens now", "follow"),
   };
   const canvas = make("canvas", {
-    tabindex: "0", role: "application", "data-lm-suppress-shortcuts": "true",
+    tabindex: "0", role: "application",
     "aria-label": "time line: left and right choose a call, up and down a rank, plus and minus zoom, Enter shows the call",
   });
   const tip = make("div", { class: "tip", hidden: "" });
@@ -76,6 +77,7 @@ function render({ model, el }) {
   const lanes = make("div", { class: "lanes" }, canvas, tip);
   const body = make("div", { class: "ddpnb", role: "group", "aria-label": "time line" },
     make("div", { class: "row title" }, make("h3", { text: "Time line" }), note, make("span", { class: "space" }), ...Object.values(buttons)), empty, lanes, legend(), spoken);
+  keepKeys(body);
   el.append(body);
 
   const store = emptyStore();
@@ -323,7 +325,6 @@ function render({ model, el }) {
     if (own?.count) select({ lane, number: own.number[end ? own.count - 1 : 0] });
   };
   const typed = (event) => {
-    event.stopPropagation(); // a notebook's own keys: typing here is not meant for them
     const key = keys[event.key];
     if (!key || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
