@@ -97,14 +97,14 @@ class Looks(Ranks):
             return run.another_observer()
         return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0)
 
-    def _look(self) -> Recording:
+    def _look(self, *, ask: bool = False) -> Recording:
         if self._in_run and self._last is not None:
-            taken = self._last.observer.record(ask=False)
+            taken = self._last.observer.record(ask=ask, with_locals=False)
             # One that was replaced since has a fresh process, of which that run knows nothing.
             return replace(
                 taken, ranks={r: one if r in self._in_run else RankRecord(r) for r, one in taken.ranks.items()}
             )
-        return self.observer().record(ask=False)
+        return self.observer().record(ask=ask, with_locals=False)
 
     def _asked(self, *, values: bool) -> Recording:
         with self._lock:

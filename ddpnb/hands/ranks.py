@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.status import RankStatus, status
+from ddpnb.analysis.waiting.standing import Kind
 from ddpnb.cluster import hotline
 from ddpnb.errors import UsageError, WorldError
 
@@ -36,8 +37,8 @@ class Ranks:
         """The ranks that are in a run or in a step of start-up."""
         raise NotImplementedError
 
-    def _look(self) -> Recording:
-        """A Recording of this moment, without asking the ranks."""
+    def _look(self, *, ask: bool = False) -> Recording:
+        """A Recording of this moment; ``ask``: with the ranks' own stacks."""
         raise NotImplementedError
 
     def _asked(self, *, values: bool) -> Recording:
@@ -45,7 +46,11 @@ class Ranks:
         raise NotImplementedError
 
     def _states(self) -> tuple[RankStatus, ...]:
-        return status(self._look())
+        taken = self._look()
+        found = status(taken)
+        if any(one.state == Kind.ELSEWHERE.value and taken.ranks[one.rank].in_flight for one in found):
+            found = status(self._look(ask=True))  # that it waits in torch for one of its calls its stack alone can tell
+        return found
 
     def _alive(self, rank: int) -> bool:
         return self._engines.exit_status(rank) is None

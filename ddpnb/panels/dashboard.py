@@ -99,6 +99,7 @@ class Dashboard(Panel):
         if picture.fresh:
             self.timeline.show(recording, verdict)
             self.card.show_diagnosis(None)
+            self.variables.fold()
         held = {
             rank: [one for one in record.calls if one.state is CallState.HELD]
             for rank, record in recording.ranks.items()

@@ -32,7 +32,9 @@ class Fragment(View):
     label = traitlets.Unicode("").tag(sync=True)
     title = traitlets.Unicode("").tag(sync=True)
     folds = traitlets.Bool(False).tag(sync=True)
-    unfolded = traitlets.Int(0, help="grows when it is to be opened").tag(sync=True)
+    unfolded = traitlets.Int(0, help="how often it was opened or closed from here; below zero: closed last").tag(
+        sync=True
+    )
 
     def __init__(
         self,
@@ -60,7 +62,11 @@ class Fragment(View):
 
     def unfold(self) -> None:
         """Open it, in all views."""
-        self.unfolded += 1
+        self.unfolded = abs(self.unfolded) + 1
+
+    def fold(self) -> None:
+        """Close it again, in all views, if ``unfold()`` has opened it."""
+        self.unfolded = -abs(self.unfolded)
 
     def show(self, html: str, text: str = "") -> None:
         """Show this from now on."""

@@ -47,6 +47,10 @@ def test_to_unfold_is_told_to_all_views_each_time():
     part.unfold()
     part.unfold()
     assert part.unfolded == 2
+    part.fold()
+    assert part.unfolded < 0
+    part.unfold()
+    assert part.unfolded == 3
 
 
 def test_its_text_is_in_the_mime_bundle_and_stays_true():

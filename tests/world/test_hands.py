@@ -49,6 +49,17 @@ def test_hold_step_look_and_go_on(world):
     assert run.wait(30).outcome == "ok" and run.results[2] == [2, 12]
 
 
+def test_a_step_into_a_backward_that_waits_for_others(world):
+    """DDP waits inside of torch: the rank's stack tells for which call."""
+    holding = world.hold("all_reduce", seq=4)
+    run = world.run(hands.trains, 4, stream=None)
+    assert holding.wait(60).held == (0, 1, 2, 3)
+    alone = world.step(ranks=1, wait=30)
+    assert alone[1].state == "waiting" and "all_reduce" in alone[1].doing and alone.held == (0, 2, 3), alone
+    world.resume()
+    assert run.wait(30).outcome == "ok"
+
+
 def test_a_hold_ends_with_its_run(world):
     holding = world.hold(seq=2)
     run = world.run(hands.steps, 4, stream=None)

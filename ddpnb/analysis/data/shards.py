@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.data.loading import Loading, Loop, Pass, likeness
 from ddpnb.analysis.silent.drift import minority
+from ddpnb.analysis.source import suspects
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
 _LOOPS = 16  # of each rank that are compared
+# What gives another order in each process, unless it is sorted or seeded.
+_UNORDERED = re.compile(
+    r"^(?!.*(?:sorted\(|\.sort\(|generator=))"
+    r".*(?:\bset\(|\b(?:listdir|scandir|glob|iglob|rglob|iterdir|random_split|shuffle|permutation|randperm|sample)\()",
+    re.DOTALL,
+)
 _SPLIT_BY_RANK = "Give the loader sampler=DistributedSampler(dataset), or take another part of the data on each rank."
 
 Views = Mapping[int, Loading]
@@ -99,7 +108,7 @@ def _shards(
     ):
         if len(set(values.values())) > 1 and None not in values.values():
             return _differ(loops, passes, values, what)
-    return _contents(group, loops, passes, views)
+    return _contents(recording, group, loops, passes, views)
 
 
 def _taken_twice(loops: Mapping[int, Loop], passes: Mapping[int, Pass], group: tuple[int, ...]) -> Finding:
@@ -124,7 +133,7 @@ def _seed_or_epoch(passes: Mapping[int, Pass]) -> str:
 
 
 def _contents(
-    group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, Pass], views: Views
+    recording: Recording, group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, Pass], views: Views
 ) -> Finding | None:
     """The shards fit, but are they shards of the same data?"""
     orders = {rank: order_of(dataset_of(views, loops, rank)) for rank in group}
@@ -141,7 +150,7 @@ def _contents(
         if all(kinds[rank] == "reordered" for rank in wrong)
         else "other samples, some of them the same ones"
     )
-    return differs(
+    found = differs(
         loops,
         wrong,
         f"{phrases.ranks(wrong, True)} {what} than {phrases.ranks([r for r in group if r not in wrong])}: "
@@ -149,6 +158,8 @@ def _contents(
         _told(passes),
         "Build the data set alike on all ranks: sort lists of files, and give random_split and shuffles a seeded generator.",
     )
+    where, reasons = suspects.lines(recording, loops, wrong, suspects.NONE, wanted=_UNORDERED)
+    return replace(found, where=where, evidence=(*reasons, *found.evidence)) if reasons else found
 
 
 def dataset_of(views: Views, loops: Mapping[int, Loop], rank: int) -> Mapping[str, Any]:

@@ -42,6 +42,7 @@ def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | N
                     "Give the optimizer the same settings on all ranks, and step schedulers on all ranks alike "
                     "(decide by values that all ranks share: reduce the metric first).",
                     suspects.OPTIMIZER,
+                    wanted=_SETS if name == "lr" else None,
                 )
     return None
 
@@ -57,6 +58,10 @@ def _changed(
         if rank in before and before[rank].facts.get(name) != samples[rank].facts.get(name)
     )
     return changed if 2 * len(culprits) == len(samples) == 2 * len(changed) else culprits
+
+
+#: what sets a learning rate: a scheduler may do so by a number that is the rank's own
+_SETS = re.compile(r"sched\w*\.step\(|(?<!get_)\b(?:set|adjust|update|change)\w*_(?:lr|learning_rate)\(|\[.lr.\] \W?=")
 
 
 def steps_differ(recording: Recording, model: Model, found: Difference, steps: dict[int, int]) -> Finding:

@@ -41,6 +41,15 @@ def loop_over(recording: Recording, site: Site) -> Site:
     return site
 
 
+def over_entries(source: str, line: int) -> bool:
+    """Whether the innermost loop around ``line`` goes over the entries of a dictionary: no round of it is a batch."""
+    loop = next(iter(loops_of(source, line)), None)
+    return isinstance(loop, (ast.For, ast.AsyncFor)) and any(
+        isinstance(one, ast.Call) and not one.args and last_name(one.func) in ("items", "keys", "values")
+        for one in ast.walk(loop.iter)
+    )
+
+
 def loop_returns(source: str, line: int) -> int | None:
     """The line of a ``return`` inside the loops around ``line`` (a way to leave early), if any."""
     for loop in loops_of(source, line):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Protocol
 
 from ddpnb.analysis.source.branches import tree
 from ddpnb.analysis.source.expressions import whole_text
@@ -20,6 +21,14 @@ from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
 
 Words = re.Pattern[str]
+
+
+class Placed(Protocol):
+    """What was seen at a line."""
+
+    @property
+    def site(self) -> Site: ...
+
 
 PARAMETERS: Words = re.compile(
     r"copy_|add_|sub_|mul_|div_|fill_|zero_|normal_|uniform_|xavier|kaiming|orthogonal|constant_|\.data\b|load_state_dict"
@@ -209,7 +218,7 @@ def _writes(node: ast.AST) -> Iterator[str]:
 
 _COMMON = frozenset({"weight", "bias", "data", "p", "param", "params", "parameters", "q", "v", "value", "tensor", "t"})
 _HARMLESS = re.compile(
-    r"print\(|log(ger|ging)?\.|(self\.)?(\w*rank|local_rank|world(_size)?|size|device|is_main\w*|is_master\w*) = |return$|pass$"
+    r"(\w+\.)*(print|log|info|debug|report|write|add_scalar)\(|log(ger|ging)?\.|(self\.)?(\w*rank|local_rank|world(_size)?|size|device|is_main\w*|is_master\w*) = |return$|pass$"
     r"|(torch\.|np\.random\.|random\.)?(cuda\.)?(set_device|manual_seed|seed|set_seed|seed_everything)\b|dist\.(init|destroy)|\w*\.?barrier\(|torch\.save|os\.|import |from |raise |assert "
     r"|\w*(opt|optim|optimizer)\.zero_grad"
 )
@@ -217,7 +226,7 @@ _HARMLESS = re.compile(
 
 def lines(
     recording: Recording,
-    samples: Mapping[int, Sample],
+    samples: Mapping[int, Placed],
     culprits: Iterable[int],
     words: Words,
     tensors: Iterable[str] = (),

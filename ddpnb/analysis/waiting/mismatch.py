@@ -8,7 +8,7 @@ from itertools import groupby
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.source.branches import decisions, guard_of
-from ddpnb.analysis.source.loops import loop_around
+from ddpnb.analysis.source.loops import ended_early, loop_around, over_entries
 from ddpnb.analysis.source.paths import Parting, parting, path_to
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.findings import Finding
@@ -289,17 +289,27 @@ def _uneven(recording: Recording, found: Disagreement, sides: tuple[tuple[int, .
     gone, inside = sides
     mine, theirs = found.calls[gone[0]], found.calls[inside[0]]
     rounds = [sum(1 for c in recording.ranks[side[0]].calls if c.site == theirs.site) for side in (gone, inside)]
-    return uneven_iterations(
+    places = _where(found, (*gone, *inside))
+    evidence = [
+        f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
+        f"call number {rounds[1]} from there.",
+        f"{phrases.ranks(gone, True)} made {rounds[0]} calls there, left the loop and "
+        f"{phrases.verb(gone, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
+    ]
+    if not over_entries(recording.sources.get(theirs.site.file, ""), theirs.site.line):
+        return uneven_iterations(gone, inside, theirs, places, evidence)
+    turned = ended_early(recording, [theirs.site])
+    return Finding(
+        "DDP301",
+        f"{phrases.ranks(gone, True)} will never make the {theirs.op} that {phrases.ranks(inside)} "
+        f"{phrases.verb(inside, 'waits', 'wait')} in{phrases.at(theirs.site)}: {phrases.verb(gone, 'it has', 'they have')} fewer "
+        "entries to go through.",
         gone,
         inside,
         theirs,
-        _where(found, (*gone, *inside)),
-        [
-            f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
-            f"call number {rounds[1]} from there.",
-            f"{phrases.ranks(gone, True)} made {rounds[0]} calls there, left the loop and "
-            f"{phrases.verb(gone, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
-        ],
+        places,
+        (*evidence, *([turned[1]] if turned is not None else [])),
+        "Give the dictionary the same keys on all ranks (a zero for what a batch does not have), or reduce its values as one tensor.",
     )
 
 

@@ -106,7 +106,7 @@ function render({ model, el }) {
   body.addEventListener("change", changed);
   body.addEventListener("keydown", walked);
   const opened = () => {
-    if (model.get("folds")) body.firstChild.open = true;
+    if (model.get("folds")) body.firstChild.open = model.get("unfolded") > 0;
   };
   model.on("change:html", show);
   model.on("change:label", show);

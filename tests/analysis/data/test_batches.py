@@ -320,6 +320,25 @@ def test_another_order_of_the_same_files():
     assert "another order" in finding.summary
 
 
+FILES = Script("""
+    def files(folder):
+        names = sorted(os.listdir(folder))
+        kept = list(set(names))   # unordered
+        return kept
+
+    for batch in loader:   # loop
+        optimizer.step()
+""")
+
+
+def test_the_line_that_gives_another_order_in_each_process():
+    (finding,) = found(
+        lambda t: t.distributed(content(range(400) if t.rank else range(399, -1, -1))),
+        sources={SCRIPT.file: FILES.text},
+    )
+    assert finding.where[0][1].line == FILES.line("unordered") and "list(set(names))" in finding.evidence[0]
+
+
 def test_a_stale_copy():
     (finding,) = found(lambda t: t.distributed(content(range(400) if t.rank != 2 else range(30, 430))))
     assert codes([finding]) == [("DDP503", "error", [2])]

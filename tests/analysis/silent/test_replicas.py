@@ -523,6 +523,22 @@ def test_settings_that_differ(culprits, setting):
     assert next(iter(setting)) in found.summary
 
 
+SCHEDULED = Script("""
+    def main(rank):
+        for batch in loader:
+            optimizer.step()   # step
+        own = validate()
+        self.scheduler.step(own)   # scheduled
+        self.log(f"rank {rank}: lr {optimizer.param_groups[0]['lr']}")
+""")
+
+
+def test_a_scheduler_is_more_likely_than_a_line_that_only_tells_the_rate():
+    at = SCHEDULED.at("step")
+    taken = trained(lambda r: step(r, at, lr=0.2), lambda r: step(r, at), script=SCHEDULED)
+    assert dict(the_finding(taken).where)[1].line == SCHEDULED.line("scheduled")
+
+
 def test_the_line_that_makes_settings_differ():
     at = RATES.at("step")
     taken = trained(lambda r: step(r, at, lr=0.2), lambda r: step(r, at), script=RATES)

@@ -329,6 +329,33 @@ def test_a_rank_that_left_the_loop_before_the_others(gone):
     assert found.collective.site == BROKEN_OFF.at("looped")
 
 
+OF_ENTRIES = Script(
+    """
+    def main(rank):
+        for step in range(20):
+            for name, value in sorted(losses.items()):  # decides
+                all_reduce(value)  # looped
+            loss.backward()  # after
+    """
+)
+
+
+def test_a_dictionary_with_fewer_entries_is_no_data_that_ran_out():
+    recording = record(
+        Rank(0).calls("all_reduce", OF_ENTRIES.at("looped")).waits("all_reduce", OF_ENTRIES.at("looped")),
+        Rank(1)
+        .calls("all_reduce", OF_ENTRIES.at("looped"))
+        .calls("all_reduce", OF_ENTRIES.at("after"), shape=(242,), state=FENCED),
+        script=OF_ENTRIES,
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (1,), (0,))
+    assert (
+        found.evidence[-1]
+        == f"Line {OF_ENTRIES.line('decides')} decides: one round for each of sorted(losses.items())."
+    )
+
+
 def test_a_rank_that_never_was_in_the_loop_has_skipped_the_call():
     recording = record(
         Rank(0, 2).waits("all_reduce", BROKEN_OFF.at("looped")),
