@@ -28,7 +28,8 @@ from ddpnb.errors import Released
 
 #: told to the main thread alone; nobody else uses the real-time signals of a training
 SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
-_KNOCKS_S = 20.0  # torch knocks ever more rarely
+_KNOCKS_S = 60.0  # torch knocks ever more rarely
+_LOOKS_S = 0.05  # between two looks whether it is still knocked
 _FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
 _TELL = ("door.py", "gate.py", "phases.py")
 _HINT = "The process and its variables live on: world.rebuild() gives it a fresh process group."
@@ -43,7 +44,7 @@ class Release:
         self._inside = False  # the main thread runs the user's code
         self._raised = False  # one request, one exception out of nothing
         self._looks_at = ""  # host:port where the main thread looks for a store now
-        self._opener: threading.Thread | None = None
+        self._stand_ins: dict[str, threading.Thread] = {}  # those that are the store at an address
         self._of_children: Any = (
             signal.getsignal(signal.SIGCHLD) or signal.SIG_DFL
         )  # what the user's code has set for SIGCHLD
@@ -69,12 +70,32 @@ class Release:
         """
         _abort_nccl()
         count = sum(map(_shut, connections))
-        if self._looks_at and (self._opener is None or not self._opener.is_alive()):
-            # Again at every asking: the store that stands there may be another rank's, which goes with its release.
-            self._opener = threading.Thread(target=_open_for, args=(self._looks_at,), name="ddpnb release", daemon=True)
-            self._opener.start()
+        if self._looks_at:
+            self._stand_in(self._looks_at)
         signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
         return count
+
+    def _stand_in(self, address: str) -> None:
+        """Be the store for whoever knocks where none is: torch's client goes on knocking, but once it is in it can be freed.
+
+        Again at every asking: the store that stands there may be another rank's, which goes with its release.
+        """
+        self._stand_ins = {one: thread for one, thread in self._stand_ins.items() if thread.is_alive()}
+        if address not in self._stand_ins:
+            thread = threading.Thread(target=self._open, args=(address,), name="ddpnb release", daemon=True)
+            self._stand_ins[address] = thread
+            thread.start()
+
+    def _open(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        try:
+            store = TCPStore(host, int(port), None, True, timedelta(seconds=1), wait_for_workers=False)
+        except (OSError, RuntimeError, ValueError):
+            return  # it is another host's address, or somebody is there after all
+        until = time.monotonic() + _KNOCKS_S
+        while self._looks_at == address and time.monotonic() < until:
+            time.sleep(_LOOKS_S)
+        del store
 
     def cut(self, connections: Sequence[Any]) -> int:
         """Shut connections down of a group that is about to be destroyed, and of which calls may be left in flight."""
@@ -180,17 +201,6 @@ def _shut(connection: Any) -> int:
 
 def _address(name: tuple[Any, ...]) -> tuple[str, int]:
     return str(name[0]).removeprefix("::ffff:"), int(name[1])
-
-
-def _open_for(address: str) -> None:
-    """Be the store for whoever knocks where none is: torch's client goes on knocking, but once it is in it can be freed."""
-    host, _, port = address.rpartition(":")
-    try:
-        store = TCPStore(host, int(port), None, True, timedelta(seconds=1), wait_for_workers=False)
-    except (OSError, RuntimeError, ValueError):
-        return  # it is another host's address, or somebody is there after all
-    time.sleep(_KNOCKS_S)
-    del store
 
 
 def _abort_nccl() -> None:
