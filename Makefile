@@ -4,18 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: lab test live rest check browser pictures clean
+.PHONY: lab test live stories rest check browser pictures clean
 
 lab: $(VENV)/.installed
 	$(BIN)/ddpnb lab
 
-# Tests on live ranks mostly wait, but some of them want the machine for themselves; the rest runs beside them, when there
-# is a core to spare.
+# Tests on live ranks mostly wait: two worlds share the machine. The rest runs beside them, when there is a core to spare.
+STORIES := $(foreach name,pitfalls victims healthy,tests/world/test_$(name).py)
+
 test: $(VENV)/.tested browser
-	@$(MAKE) --no-print-directory -j2 --output-sync=target live rest
+	@$(MAKE) --no-print-directory -j3 --output-sync=target live stories rest
 
 live: $(VENV)/.tested
-	$(BIN)/python -m pytest -m "world and not beside"
+	$(BIN)/python -m pytest -m "world and not beside" $(addprefix --ignore=,$(STORIES))
+
+stories: $(VENV)/.tested
+	$(BIN)/python -m pytest -m "world and not beside" -p no:cacheprovider $(STORIES)
 
 rest: $(VENV)/.tested
 	nice -n 19 $(MAKE) --no-print-directory check

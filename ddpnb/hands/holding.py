@@ -132,17 +132,19 @@ class Holds(Ranks):
             self._tell(alive, {"verb": "unhold", "hold": holding.hold.to_json()})
             self._hurry()
 
-    def _hurry(self, resumed: Sequence[int] = ()) -> None:
+    def _hurry(self, resumed: Sequence[int] = (), deaf: Iterable[int] = ()) -> None:
         """Once nothing is armed and nobody held, the groups' own time-outs hold again.
 
         Args:
             resumed: ranks that may look held for a moment longer.
+            deaf: ranks that are known not to answer.
         """
-        gates = hotline.ask(self._engines, [r for r in range(self.size) if self._alive(r)], {"verb": "gate"}, ANSWER_S)
+        asked = [rank for rank in range(self.size) if self._alive(rank) and rank not in deaf]
+        gates = hotline.ask(self._engines, asked, {"verb": "gate"}, ANSWER_S)
         armed = any(one.get("holds") or one.get("pause") for one in gates.values())
         held = any(one.get("held") for rank, one in gates.items() if rank not in resumed)
         if not self._held and not armed and not held:
-            self._tell_all({"verb": "hurry"})
+            hotline.ask(self._engines, list(gates), {"verb": "hurry"}, ANSWER_S)
 
     def _held_ranks(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
         chosen = self._chosen(ranks)

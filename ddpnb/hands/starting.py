@@ -144,7 +144,7 @@ class Starts(Holds, Faulty):
                     timeout,
                 )
             self._held = [one for one in self._held if one[1]]
-            self._hurry()
+            self._hurry(deaf=found.left)
         return found
 
     @contextmanager
