@@ -15,6 +15,7 @@ from ddpnb.hands.views import WorldStatus
 from ddpnb.model.holds import Hold
 
 _STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
+_MOMENT_S = 1.0  # that ranks which were waiting for those that are stepped may take to stand again
 _TICK_S, _SLOWEST_TICK_S = 0.01, 0.1
 _STANDING = ("held", "ended", "waiting", "idle")
 
@@ -108,8 +109,9 @@ class Holds(Ranks):
         with self._lock:
             self._check_open()
             chosen = self._held_ranks(ranks)
+            waiting = [one.rank for one in self._states() if one.state == "waiting" and one.rank not in chosen]
             self._tell(chosen, {"verb": "step", "count": n})
-        return self._until_still(chosen, wait)
+        return self._until_still(chosen, wait, waiting)
 
     def resume(self, ranks: int | Iterable[int] | None = None) -> None:
         """Let held ranks go on until a hold fits again.
@@ -159,24 +161,32 @@ class Holds(Ranks):
             )
         return chosen
 
-    def _until_still(self, ranks: Sequence[int], timeout: float | None) -> WorldStatus:
-        """Wait until nothing is new of these ranks any more: held, ended, or waiting for others."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+    def _until_still(self, ranks: Sequence[int], timeout: float | None, others: Sequence[int] = ()) -> WorldStatus:
+        """Wait until nothing is new of these ranks any more: held, ended, or waiting for others.
+
+        Args:
+            ranks: whom to wait for.
+            timeout: seconds; None waits on.
+            others: ranks that may go on with them: they are given a moment to come to stand too.
+        """
+        began = time.monotonic()
+        deadline = None if timeout is None else began + timeout
         known: dict[int, tuple[RankStatus, float]] = {}
         tick = _TICK_S
         while True:
             now = time.monotonic()
             shown = {one.rank: one for one in self._states()}
             busy = set(self._busy())
-            for rank in ranks:
+            followed = [*ranks, *others] if now - began < _MOMENT_S else ranks
+            for rank in followed:
                 if rank not in known or known[rank][0] != shown[rank]:
                     known[rank] = shown[rank], now
             moving = [
                 rank
-                for rank, (one, since) in known.items()
-                if one.state not in _STANDING
+                for rank in followed
+                if (one := known[rank][0]).state not in _STANDING
                 or (one.state == "idle" and rank in busy)  # it is about to begin
-                or (one.state == "waiting" and now - since < _STILL_S)
+                or (one.state == "waiting" and now - known[rank][1] < _STILL_S)
             ]
             held = any(one.state == "held" for one in shown.values())
             if (not moving and (held or all(shown[rank].state == "ended" for rank in ranks))) or (
