@@ -20,10 +20,10 @@ live: $(VENV)/.tested
 
 stories: $(VENV)/.tested
 	$(BIN)/python -m pytest -m "world and not beside" -p no:cacheprovider $(STORIES)
+	$(MAKE) --no-print-directory check
 
 rest: $(VENV)/.tested
-	nice -n 19 $(MAKE) --no-print-directory check
-	nice -n 19 $(BIN)/python -m pytest -m "not world or beside" -p no:cacheprovider
+	nice -n 10 $(BIN)/python -m pytest -m "not world or beside" -p no:cacheprovider
 
 check: $(VENV)/.tested
 	$(BIN)/ruff check .
