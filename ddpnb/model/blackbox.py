@@ -181,12 +181,13 @@ class BoxReader:
 
     def phases(self) -> tuple[Phase, ...]:
         """The last phases of the current run, in the order in which they began."""
-        self._read_strings()
         status = self.status
         total = status.phases
+        numbers = range(max(status.first_phase, total - PHASES), total)
+        records = [PHASE.unpack_from(self._buffer, PHASES_AT + (number % PHASES) * PHASE_SIZE) for number in numbers]
+        self._read_strings()  # behind them: whatever they name is there then
         found: list[Phase] = []
-        for number in range(max(status.first_phase, total - PHASES), total):
-            fields = PHASE.unpack_from(self._buffer, PHASES_AT + (number % PHASES) * PHASE_SIZE)
+        for number, fields in zip(numbers, records, strict=True):
             stamp, name, facts, state, end_facts, began, ended = fields
             if stamp != number + 1 or state >= len(PHASE_STATES):
                 continue

@@ -236,6 +236,20 @@ def test_strings_that_come_later_are_seen_by_the_same_reader(box):
     assert reader.calls()[0].site == Site("late.py", 3, "f")
 
 
+def test_a_phase_that_begins_while_one_looks_is_whole_or_not_there(box):
+    """Without the facts of its beginning it would say that this rank asks for no backend at all."""
+
+    class Looking(BoxReader):
+        def _read_strings(self):
+            super()._read_strings()
+            box.phase(box.string({"phase": "init_process_group"}), box.string({"backend": "gloo"}))
+
+    reader = Looking(box.memory)
+    for _ in range(3):
+        assert all(phase.name and phase.facts == {"backend": "gloo"} for phase in reader.phases())
+    assert len(reader.phases()) == 3
+
+
 # -- what cannot be trusted
 
 
