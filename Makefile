@@ -9,21 +9,23 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 lab: $(VENV)/.installed
 	$(BIN)/ddpnb lab
 
-# Tests on live ranks mostly wait: two worlds share the machine. The rest runs beside them, when there is a core to spare.
-STORIES := $(foreach name,pitfalls victims healthy,tests/world/test_$(name).py)
+# Three lanes that take equally long. Tests on live ranks mostly wait: two worlds share the machine; the rest runs beside
+# them, when there is a core to spare.
+STORIES := $(foreach name,pitfalls victims healthy,tests/world/test_$(name).py) tests/test_notebooks.py tests/cli/test_run.py
+OTHERS := $(addprefix --ignore=,$(STORIES))
 
 test: $(VENV)/.tested browser
 	@$(MAKE) --no-print-directory -j3 --output-sync=target live stories rest
 
 live: $(VENV)/.tested
-	$(BIN)/python -m pytest -m "world and not beside" $(addprefix --ignore=,$(STORIES))
+	$(BIN)/python -m pytest -m "world and not beside" $(OTHERS)
 
 stories: $(VENV)/.tested
-	$(BIN)/python -m pytest -m "world and not beside" -p no:cacheprovider $(STORIES)
+	$(BIN)/python -m pytest -p no:cacheprovider $(STORIES)
 	$(MAKE) --no-print-directory check
 
 rest: $(VENV)/.tested
-	nice -n 10 $(BIN)/python -m pytest -m "not world or beside" -p no:cacheprovider
+	nice -n 10 $(BIN)/python -m pytest -m "not world or beside" -p no:cacheprovider $(OTHERS)
 
 check: $(VENV)/.tested
 	$(BIN)/ruff check .
