@@ -8,7 +8,7 @@ from ddpnb.analysis import aftermath, phrases, settings
 from ddpnb.analysis.causes.refine import refine
 from ddpnb.analysis.data import batches as data
 from ddpnb.analysis.silent import numbers, replicas, traffic, wrapping
-from ddpnb.analysis.waiting import alone, away, endings, mismatch, missing, startup
+from ddpnb.analysis.waiting import alone, away, endings, mismatch, missing, startup, stores
 from ddpnb.analysis.waiting.coming import Coming
 from ddpnb.analysis.waiting.standing import Kind, Standing, standings
 from ddpnb.analysis.waiting.waits import Wait, stuck, waits
@@ -106,7 +106,9 @@ def _findings(
     if odd is not None:  # it went through unnoticed, with wrong numbers
         failures = [*failures, mismatch.explain(recording, odd)]
     if not failures:
-        apart = startup.unreachable(recording, standing, found_waits, patience)
+        apart = startup.unreachable(recording, standing, found_waits, patience) or stores.apart(
+            recording, standing, patience
+        )
         failures = [apart] if apart is not None else _all_idle(standing, found_waits, patience)
     found = _with_silent(recording, standing, held, failures)
     return (

@@ -1,0 +1,63 @@
+"""Ranks that make a store of their own, and do not meet in it: torch knocks there, or waits, before any group is made."""
+
+from __future__ import annotations
+
+import re
+
+from ddpnb.analysis import phrases
+from ddpnb.analysis.waiting.standing import Kind, Standing, where
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+
+_MAKES = re.compile(r"\b(?:TCPStore|create_c10d_store|_create_c10d_store)\(")
+_PORT = re.compile(r"\b(\w*port\w*)['\"]?\s*[:=]\s*['\"]?(\d{1,5})\b", re.IGNORECASE)
+_NUMBER = re.compile(r"\d{1,5}")
+
+
+def apart(recording: Recording, standings: dict[int, Standing], patience: float) -> Finding | None:
+    """DDP104: all ranks that are left stand in the making of a store, each of its own as it seems."""
+    open_ranks = {rank: one for rank, one in standings.items() if one.kind is not Kind.ENDED}
+    if len(open_ranks) < 2 or not all(
+        _makes_store(recording, one) and one.expired(patience) for one in open_ranks.values()
+    ):
+        return None
+    ports = {rank: port for rank, one in open_ranks.items() if (port := _port(one))}
+    first, *rest = sorted(open_ranks)
+    agreed = ports.get(first)
+    culprits = [rank for rank in rest if ports.get(rank) != agreed] or rest
+    unlike = len(set(ports.values())) > 1
+    return Finding(
+        "DDP104",
+        f"{phrases.ranks(open_ranks, True)} look for each other in a store of their own making"
+        f"{phrases.at(open_ranks[first].site)}, and do not meet there" + (": each at another port." if unlike else "."),
+        tuple(culprits),
+        tuple(rank for rank in sorted(open_ranks) if rank not in culprits),
+        None,
+        where(standings, [*culprits, *(rank for rank in sorted(open_ranks) if rank not in culprits)]),
+        tuple(f"Rank {rank} has port {port}." for rank, port in sorted(ports.items())[:8] if unlike),
+        "Give all ranks the same address and port: take MASTER_ADDR and MASTER_PORT from the launcher (init_method='env://'), or "
+        "let one rank choose a free port and tell the others.",
+    )
+
+
+def _makes_store(recording: Recording, one: Standing) -> bool:
+    return one.kind is Kind.ELSEWHERE and bool(_MAKES.search(_line(recording, one.site)))
+
+
+def _line(recording: Recording, site: Site) -> str:
+    lines = recording.sources.get(site.file, "").splitlines()
+    return lines[site.line - 1] if 0 < site.line <= len(lines) else ""
+
+
+def _port(one: Standing) -> str:
+    """The port that the function which makes the store holds in a variable, or in a dictionary of settings."""
+    stack = one.record.main_stack
+    frame = stack.innermost_user if stack is not None else None
+    for name, value in (frame.locals if frame is not None else {}).items():
+        if "port" in name.lower() and _NUMBER.fullmatch(value):
+            return value
+        told = _PORT.search(value[:4000])
+        if told:
+            return told[2]
+    return ""
