@@ -33,6 +33,18 @@ def members_of(phase: Phase) -> list[int]:
     return [rank for rank in found if rank is not None]
 
 
+_RARELY_S = 90.0
+
+
+def knocks_within(waited: float) -> float:
+    """Seconds in which a rank that has looked for a store in vain for ``waited`` seconds looks again, at the latest.
+
+    Torch looks ever more rarely (2.13; 22 s after it had looked for 40 s, measured): until then nobody can say
+    that ranks do not meet.
+    """
+    return min(1.5 * max(0.0, waited), _RARELY_S)
+
+
 def as_int(value: object) -> int | None:
     try:
         return int(value)  # type: ignore[call-overload]

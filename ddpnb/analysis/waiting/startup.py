@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.waiting.facts import address_of, as_int, claim_of, members_of
+from ddpnb.analysis.waiting.facts import address_of, as_int, claim_of, knocks_within, members_of
 from ddpnb.analysis.waiting.standing import Kind, Standing, where
 from ddpnb.analysis.waiting.waits import Wait
 from ddpnb.model.calls import NO_SITE, Site, listed
@@ -188,10 +188,10 @@ def unreachable(
     starting = [rank for rank, s in standings.items() if s.kind is Kind.START]
     if len(starting) < len(standings) or not starting:
         return None
+    came = [phase.began_ns for rank in starting if (phase := standings[rank].phase) is not None]
+    needed = max(patience, 3.0, knocks_within((max(came, default=0) - min(came, default=0)) / 1e9))
     if any(
-        waits[rank].missing or standings[rank].record.process.still_s < max(patience, 3.0)
-        for rank in starting
-        if rank in waits
+        waits[rank].missing or standings[rank].record.process.still_s < needed for rank in starting if rank in waits
     ):
         return None
     address = address_of(standings[starting[0]].record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.waiting.facts import knocks_within
 from ddpnb.analysis.waiting.standing import Kind, Standing, where
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
@@ -16,11 +17,14 @@ _NUMBER = re.compile(r"\d{1,5}")
 
 
 def apart(recording: Recording, standings: dict[int, Standing], patience: float) -> Finding | None:
-    """DDP104: all ranks that are left stand in the making of a store, each of its own as it seems."""
+    """DDP104: all ranks stand in the making of a store, each of its own as it seems."""
     open_ranks = {rank: one for rank, one in standings.items() if one.kind is not Kind.ENDED}
     if len(open_ranks) < 2 or not all(
         _makes_store(recording, one) and one.expired(patience) for one in open_ranks.values()
     ):
+        return None
+    stood = [one.idle_s for one in open_ranks.values()]
+    if len(open_ranks) < len(standings) or min(stood) < knocks_within(max(stood) - min(stood)):
         return None
     ports = {rank: port for rank, one in open_ranks.items() if (port := _port(one))}
     first, *rest = sorted(open_ranks)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ddpnb.analysis.diagnosis import diagnose
@@ -197,6 +199,16 @@ def test_who_looks_where_the_launcher_said_is_not_to_blame(addresses, culprits):
 def still(rank, seconds):
     rank._process = type(rank._process)("idle", seconds, still_s=seconds)
     return rank
+
+
+def test_one_that_came_late_is_still_to_be_found_at_the_address():
+    """Torch looks ever more rarely for a store that was not there."""
+    taken = record(*(still(rank, 20.0) for rank in at_address("10.1.2.3:29500", "10.1.2.3:29500")))
+    (phase,) = (one for one in taken.ranks[1].phases if one.name == "init_process_group")
+    others = tuple(one for one in taken.ranks[1].phases if one is not phase)
+    late = replace(taken.ranks[1], phases=(*others, replace(phase, began_ns=phase.began_ns + 40 * 10**9)))
+    assert [one.code for one in diagnose(taken).errors] == ["DDP104"]
+    assert diagnose(replace(taken, ranks={**taken.ranks, 1: late})).errors == ()
 
 
 def test_all_came_to_one_address_and_do_not_meet():

@@ -40,6 +40,14 @@ def test_the_one_with_another_port():
     assert (found.culprits, found.waiting) == ((2,), (0, 1))
 
 
+def test_one_that_came_late_may_still_be_found():
+    """Torch looks ever more rarely for a store that was not there."""
+    for late, codes in ((20.0, []), (40.0, ["DDP104"])):
+        ranks = [standing(0, 4000, seconds=late), *(standing(n, 4000 + n, seconds=late + 25) for n in (1, 2))]
+        found = diagnose(record(*ranks, script=OWN)).errors
+        assert [one.code for one in found if one.code == "DDP104"] == codes
+
+
 def test_no_verdict_while_somebody_may_come():
     others = [standing(n, 4000 + n) for n in range(2)]
     for last in (Rank(2, 3).computes(), standing(2, 4002, seconds=1.0), standing(2, 4002, mark="waits")):
