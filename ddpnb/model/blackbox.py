@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -87,7 +88,7 @@ class Status:
 
 
 class BoxReader:
-    """Reads one box. ``buffer`` is anything with the buffer protocol (an mmap, bytes).
+    """Reads one box. ``buffer`` is anything with the buffer protocol (an mmap, bytes). Any thread may read.
 
     Raises:
         ValueError: the buffer is not a black box.
@@ -99,6 +100,7 @@ class BoxReader:
             raise ValueError("not a black box of ddpnb")
         self._strings: list[Any] = []
         self._strings_at = 0
+        self._lock = threading.Lock()  # two that take the same new string shift the numbers of all that come later
         self._decoded: dict[tuple[type, int], Any] = {}
 
     def close(self) -> None:
@@ -114,16 +116,17 @@ class BoxReader:
 
     def _read_strings(self) -> None:
         used = min(STATUS.unpack_from(self._buffer, STATUS_AT)[0], STRINGS_SIZE)
-        while self._strings_at + 4 <= used:
-            start = STRINGS_AT + self._strings_at + 4
-            (length,) = struct.unpack_from("<I", self._buffer, start - 4)
-            if self._strings_at + 4 + length > used:
-                break
-            try:
-                self._strings.append(json.loads(bytes(self._buffer[start : start + length])))
-            except (ValueError, RecursionError):
-                self._strings.append(None)
-            self._strings_at += 4 + length
+        with self._lock:
+            while self._strings_at + 4 <= used:
+                start = STRINGS_AT + self._strings_at + 4
+                (length,) = struct.unpack_from("<I", self._buffer, start - 4)
+                if self._strings_at + 4 + length > used:
+                    break
+                try:
+                    self._strings.append(json.loads(bytes(self._buffer[start : start + length])))
+                except (ValueError, RecursionError):
+                    self._strings.append(None)
+                self._strings_at += 4 + length
 
     def string(self, number: int) -> Any:
         """The JSON behind a number; None when there is none."""

@@ -6,6 +6,8 @@ import json
 import mmap
 import random
 import struct
+import sys
+import threading
 
 import pytest
 
@@ -248,6 +250,26 @@ def test_a_phase_that_begins_while_one_looks_is_whole_or_not_there(box):
     for _ in range(3):
         assert all(phase.name and phase.facts == {"backend": "gloo"} for phase in reader.phases())
     assert len(reader.phases()) == 3
+
+
+def test_many_threads_may_read_one_box(box):
+    """Two that took the same new string both kept it, and all that came later had another's number."""
+    texts = [{"text": number} for number in range(4000)]
+    numbers = [box.string(text) for text in texts]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(10):
+            reader = BoxReader(box.memory)
+            together = threading.Barrier(4)
+            threads = [threading.Thread(target=lambda: (together.wait(10), reader.calls())) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+            assert [reader.string(number) for number in numbers] == texts
+    finally:
+        sys.setswitchinterval(interval)
 
 
 # -- what cannot be trusted
