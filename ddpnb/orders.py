@@ -14,7 +14,21 @@ from typing import Any, ClassVar
 
 from ddpnb.errors import ScriptNotFound, UsageError
 
+FENCES = ("raise", "warn", "off")
+
 _NAME = re.compile(r"cell\d{1,9}|In\[\d{1,9}\]")  # what is shown without the world's folder
+
+
+def check_terms(fence: str, patience: float) -> None:
+    """Whether a run may be fenced and watched so.
+
+    Raises:
+        UsageError: there is no such fence, or that is no number of seconds.
+    """
+    if fence not in FENCES:
+        raise UsageError(f"unknown fence {fence!r}.", f"Choose one of: {', '.join(FENCES)}.")
+    if not isinstance(patience, (int, float)) or not patience > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"patience must be a positive number of seconds, not {patience!r}.")
 
 
 def of_script(path: str | os.PathLike[str], arguments: tuple[Any, ...]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Sequence
 from types import TracebackType
 
+from ddpnb import orders
 from ddpnb.analysis.diagnosis import PATIENCE
 from ddpnb.checkup import Checkup, examine
 from ddpnb.cluster import devices as device_plan
@@ -18,15 +19,13 @@ from ddpnb.cluster.engines import Engines
 from ddpnb.cluster.environment import ReservedPort, debug_environment, torchrun_environment
 from ddpnb.cluster.folder import make_folder
 from ddpnb.engine import wire
-from ddpnb.errors import UsageError, WorldError
+from ddpnb.errors import WorldError
 from ddpnb.hands import Hands
 from ddpnb.hands.holding import Holding
 from ddpnb.hands.injecting import Injection
 from ddpnb.hands.startup import Startup
 from ddpnb.progress import Progress
 from ddpnb.run import Run
-
-FENCES = ("raise", "warn", "off")
 
 
 def launch(
@@ -58,10 +57,7 @@ def launch(
         UsageError, DeviceError: the world that was asked for cannot be; nothing was started.
         LaunchError: it did not come up; everything that was started has been stopped.
     """
-    if fence not in FENCES:
-        raise UsageError(f"unknown fence {fence!r}.", f"Choose one of: {', '.join(FENCES)}.")
-    if not patience > 0:
-        raise UsageError(f"patience must be a positive number of seconds, not {patience!r}.")
+    orders.check_terms(fence, patience)
     plan = device_plan.plan(n, backend, devices)
     if port is not None:
         ReservedPort(port).release()

@@ -21,6 +21,7 @@ class Runs(Replaces):
     """Ranks on which something can be run."""
 
     launch_s: float
+    fence: str
     patience: float
     _runs: weakref.WeakSet[Run]  # who drops one frees what is known of it
 
@@ -31,6 +32,8 @@ class Runs(Replaces):
         log_dir: str | os.PathLike[str] | None = None,
         stream: TextIO | bool | None = True,
         leave_after_crash: bool = False,
+        fence: str | None = None,
+        patience: float | None = None,
     ) -> Run:
         """Run a torchrun script, unmodified, or a function, on all ranks; returns at once.
 
@@ -43,12 +46,17 @@ class Runs(Replaces):
                 False or None for nowhere.
             leave_after_crash: once a rank has failed, give the others no longer than ``patience``
                 before the outcome is settled, as a launcher would that is about to end them.
+            fence: as for ``launch()``, of this run alone; by default the world's.
+            patience: as for ``launch()``, of this run alone; by default the world's.
 
         Raises:
             ScriptNotFound: there is no such script.
+            UsageError: there is no such fence, or that is no number of seconds.
             WorldError: the world is closed, or ranks are still in an earlier run.
         """
         script = isinstance(target, (str, os.PathLike))
+        terms = self.fence if fence is None else fence, self.patience if patience is None else patience
+        orders.check_terms(*terms)
         order, payload = (
             (orders.of_script(target, args), None) if script else orders.of_function(target, args, self._folder)
         )
@@ -59,7 +67,7 @@ class Runs(Replaces):
                 self._startup = None  # it begins without a group, and makes its own
             ranks = range(self.size)
             self._make_room(ranks)
-            return self._start_run(order, payload, ranks, log_dir, stream, leave_after_crash)
+            return self._start_run(order, payload, ranks, log_dir, stream, leave_after_crash, terms)
 
     def execute(
         self,
@@ -90,7 +98,7 @@ class Runs(Replaces):
             chosen = self._chosen(ranks)
             order = orders.of_cell(code, self._folder, name or f"cell{self._number + 1}")
             self._make_room(chosen, cell=True)
-            return self._start_run(order, None, chosen, None, stream, False)
+            return self._start_run(order, None, chosen, None, stream, False, (self.fence, self.patience))
 
     def _start_run(
         self,
@@ -100,7 +108,9 @@ class Runs(Replaces):
         log_dir: str | os.PathLike[str] | None,
         stream: TextIO | bool | None,
         leave_after_crash: bool,
+        terms: tuple[str, float],
     ) -> Run:
+        fence, patience = terms
         number = self._number = self._number + 1
         folder = os.path.abspath(log_dir) if log_dir is not None else os.path.join(self._folder, f"run{number}")
         try:
@@ -117,7 +127,7 @@ class Runs(Replaces):
             folder,
             ranks,
             self.size,
-            patience=self.patience,
+            patience=patience,
             stream=shown,
             stream_limit=_NOTEBOOK_OUTPUT if _in_notebook() else None,
             launch_s=self.launch_s,
@@ -125,7 +135,7 @@ class Runs(Replaces):
             interrupt=self.release if _in_ipython() else None,
         )
         port = self._new_port()
-        order |= {"fence": self.fence, "directory": os.getcwd()}
+        order |= {"fence": fence, "directory": os.getcwd()}
         armed = self._armed(ranks)
         own = {
             rank: armed[rank] | {"environment": {"MASTER_PORT": str(port), **self._variables(rank, port)}}

@@ -21,11 +21,11 @@ from ddpnb.magics.following import Cell
 from ddpnb.magics.px import Px
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS
-from ddpnb.orders import shown_name
+from ddpnb.orders import FENCES, shown_name
 from ddpnb.render import status as shown
 from ddpnb.render.text import printable, relative
 from ddpnb.verdict import Verdict, diagnose
-from ddpnb.world import FENCES, World, launch, open_worlds
+from ddpnb.world import World, launch, open_worlds
 
 _LET_GO_S = 2.0  # that %ddp_resume waits to show what came of it
 

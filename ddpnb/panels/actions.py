@@ -191,12 +191,8 @@ class Actions:
         story = pitfalls.get(values.get("name", ""))
         if story.lacking:
             raise UsageError(f"this pitfall cannot be run here: {story.lacking}.", "Choose another one.")
-        own = self.world.patience, self.world.fence
-        self.world.patience, self.world.fence = story.patience, story.fence  # of this run alone
-        try:
-            self.world.run(story.fixed if values.get("fixed") else story.broken, stream=None)
-        finally:
-            self.world.patience, self.world.fence = own
+        script = story.fixed if values.get("fixed") else story.broken
+        self.world.run(script, stream=None, fence=story.fence, patience=story.patience)
 
     # -- start-up
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ddpnb.world import FENCES
+from ddpnb.errors import UsageError
+from ddpnb.orders import FENCES
 
 
 def disagree_quietly(rank_with_max):
@@ -17,18 +18,11 @@ def disagree_quietly(rank_with_max):
     return float(x[0])
 
 
-@pytest.fixture
-def fence(world, request):
-    before, world.fence = world.fence, request.param
-    yield request.param
-    world.fence = before
-
-
 @pytest.mark.world
-@pytest.mark.parametrize("fence", FENCES, indirect=True)
+@pytest.mark.parametrize("fence", FENCES)
 def test_reduce_operations_differ(world, fence):
     """Plain PyTorch says nothing here and mixes the numbers."""
-    run = world.run(disagree_quietly, 2, stream=None).wait(30)
+    run = world.run(disagree_quietly, 2, stream=None, fence=fence).wait(30)
     assert run.outcome == ("hang" if fence == "raise" else "divergence")
     assert [f.code for f in run.diagnosis.errors] == ["DDP305"]
     assert run.diagnosis.errors[0].culprits == (2,)
@@ -37,9 +31,17 @@ def test_reduce_operations_differ(world, fence):
 
 
 @pytest.mark.world
-@pytest.mark.parametrize("fence", ["off"], indirect=True)
-def test_without_it_gloo_aborts_and_the_cause_is_still_named(world, fence, victims):
-    run = world.run(victims / "mismatch.py", "shape", stream=None).wait(30)
+def test_without_it_gloo_aborts_and_the_cause_is_still_named(world, victims):
+    run = world.run(victims / "mismatch.py", "shape", stream=None, fence="off").wait(30)
     assert run.outcome in ("crash", "hang")
     assert run.diagnosis.errors[0].code == "DDP303"
     assert run.diagnosis.errors[0].culprits == (3,)
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("terms", [{"fence": "of"}, {"fence": ""}, {"patience": 0}, {"patience": "5"}], ids=str)
+def test_a_run_that_cannot_be_watched_so_is_refused_before_it_starts(world, terms):
+    before = world.last_run, world.fence, world.patience
+    with pytest.raises(UsageError):
+        world.run(disagree_quietly, 2, stream=None, **terms)
+    assert (world.last_run, world.fence, world.patience) == before

@@ -23,8 +23,7 @@ def run(pair):
     def run(one, script):
         if one.lacking:
             pytest.skip(one.lacking)
-        pair.patience, pair.fence = min(one.patience, 3.0), one.fence
-        return pair.run(script, stream=None).wait(60)
+        return pair.run(script, stream=None, fence=one.fence, patience=min(one.patience, 3.0)).wait(60)
 
     yield run
     left = pair.release(2).left
