@@ -11,7 +11,7 @@ from ddpnb.engine.blackbox import BlackBox
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
 
-_COMPLETED, _DROPPED = int(CallState.COMPLETED), int(CallState.DROPPED)
+_COMPLETED, _FAILED, _DROPPED = int(CallState.COMPLETED), int(CallState.FAILED), int(CallState.DROPPED)
 _STATE_AT, _DONE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.CALL_DONE_AT, layout.PROGRESS_AT
 _put_time = struct.Struct("<Q").pack_into
 _get_time = struct.Struct("<Q").unpack_from
@@ -48,7 +48,7 @@ class Flight:
             weakref.finalize(work, self.finish, entry, _DROPPED).atexit = False
 
     def poll(self, most: int = 1 << 30) -> None:
-        """Mark pending calls that have completed, oldest first.
+        """Mark pending calls that are over, oldest first.
 
         A bounded poll (at the door) stops at the first that is still in flight.
         """
@@ -60,7 +60,7 @@ class Flight:
                 continue
             if work.is_completed():
                 pending.pop(work, None)
-                self.finish(entry, _COMPLETED)
+                self.finish(entry, _FAILED if entry[2] and _failed(work) else _COMPLETED)
             elif most <= 8:
                 return
 
@@ -76,6 +76,24 @@ class Flight:
         while self.pending and time.monotonic() < deadline:
             time.sleep(0.005)
             self.poll()
+
+
+def _failed(work: Any) -> bool:
+    """Whether a work on the CPU that is over ended with an error: that counts as completed too.
+
+    Torch has ``is_success()`` for it, which puts a warning among the user's lines.
+    """
+    try:
+        future = work.get_future()
+        if not future.done():
+            return False
+    except Exception:  # works of this backend have none
+        return False
+    try:
+        future.value()
+    except Exception:
+        return True
+    return False
 
 
 def _first(pending: dict[Any, Any], most: int) -> list[Any]:

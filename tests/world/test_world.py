@@ -186,6 +186,29 @@ def test_a_rank_that_survives_as_a_black_box(world, tmp_path):
     assert (record.calls[-1].op, record.calls[-1].seq) == ("all_reduce", 7)
 
 
+def leaves_a_call_to_itself():
+    """Rank 0 waits by its own means for a call of which nothing will come."""
+    import time
+
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    dist.barrier()
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(torch.ones(4), async_op=True)
+        while not work.is_completed():
+            time.sleep(0.01)
+    dist.destroy_process_group()
+
+
+def test_a_call_that_failed_while_nobody_waited_is_not_one_that_completed(world):
+    """Torch calls both completed; DDP waits in C++, so what it waits for may fail so."""
+    run = world.run(leaves_a_call_to_itself, stream=None).wait(30)
+    last = run.recording.ranks[0].calls[-1]
+    assert (last.op, last.state.name) == ("all_reduce", "FAILED")
+
+
 @pytest.mark.parametrize(
     ("how", "error"),
     [
