@@ -229,9 +229,7 @@ class Observer:
             models=self._follower.models(rank),
             samples=self._follower.samples(rank),
             children=seen.waited_for(self._engines.pid(rank)) if ending is None else (),
-            output=logs.end(self._logs.get(rank, ""))
-            if ending is not None or seen.watch.activity != "computing"
-            else "",
+            output=logs.end(self._logs.get(rank, "")) if ending is not None or with_stacks else "",
         )
 
     def _of_children(self, rank: int) -> tuple[Phase, ...]:

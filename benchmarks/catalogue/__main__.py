@@ -60,14 +60,14 @@ def run_all(chosen: list[Case], sizes: list[int] | None, quiet: bool) -> list[di
     jobs: dict[tuple[Any, ...], list[tuple[Case, int]]] = defaultdict(list)
     for case in chosen:
         for n in [n for n in sizes if n in case.ranks] if sizes else case.ranks:
-            key = (n, case.fence, case.patience, tuple(sorted(case.environment.items())))
+            key = (n, tuple(sorted(case.environment.items())))
             jobs[key].append((case, n))
     results = []
-    for (n, fence, patience, environment), group in sorted(jobs.items(), key=str):
-        with _Environment(dict(environment)), ddpnb.launch(n, fence=fence, patience=patience, quiet=True) as world:
+    for (n, environment), group in sorted(jobs.items(), key=str):
+        with _Environment(dict(environment)), ddpnb.launch(n, quiet=True) as world:
             for case, _ in group:
                 began = time.monotonic()
-                run = world.run(case.path, stream=None).wait(60)
+                run = world.run(case.path, stream=None, fence=case.fence, patience=case.patience).wait(60)
                 result = judge(case, n, run)
                 result["seconds"] = round(time.monotonic() - began, 2)
                 results.append(result)
