@@ -32,7 +32,7 @@ from ddpnb.analysis.silent.telling import finding_of, how_far, known, placed
 from ddpnb.analysis.silent.unwrapped import by_hand
 from ddpnb.analysis.source import suspects
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.samples import tensor_name
 
@@ -44,8 +44,8 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 def find(recording: Recording) -> list[Finding]:
     """The first thing that went wrong with the replicas of each model."""
     found: list[Finding] = []
-    if any(phase.name == "join" for record in recording.ranks.values() for phase in record.phases):
-        return found  # ranks that have joined fall behind until the last of them gives its model to all
+    if any(_parts(phase) for record in recording.ranks.values() for phase in record.phases):
+        return found
     for number, models in models_of(recording).items():
         if len(models) < 2 or not comparable(models):
             continue
@@ -53,6 +53,13 @@ def find(recording: Recording) -> list[Finding]:
         if finding is not None:
             found.append(finding)
     return found
+
+
+def _parts(phase: Phase) -> bool:
+    """Whether replicas part by design: ranks that have joined fall behind until the last gives its model to all,
+    and local SGD averages the parameters every now and then.
+    """
+    return phase.name == "join" or str(phase.facts.get("hook", "")).endswith(".post_localSGD_hook")
 
 
 def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Finding | None:
@@ -236,7 +243,7 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
     for turn, samples in turns.items():
         synced = [bool(sample.number("buffers_synced")) for sample in samples.values()]
         # After a forward under no_sync they meet again one forward later.
-        if len(samples) < 2 or (broadcast and not all(synced) and turn > 1):
+        if len(samples) < 2 or (broadcast and not all(synced)):
             continue
         units = differing(samples, names)
         if not units:

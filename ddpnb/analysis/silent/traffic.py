@@ -159,7 +159,8 @@ def _told(site: Site) -> str:
 def concurrent_use(recording: Recording) -> Finding | None:
     """DDP310: two threads of a rank have calls of one group in flight at the same time.
 
-    On a CUDA device DDP's own calls come from autograd's threads, so only calls on the CPU count.
+    On a CUDA device DDP's own calls come from autograd's threads, so only calls on the CPU count. A communication
+    hook that makes one call when another is done (PowerSGD) makes it in a thread of gloo's.
     """
     found: dict[int, tuple[Call, Call]] = {}
     for rank, record in recording.ranks.items():
@@ -189,9 +190,10 @@ def concurrent_use(recording: Recording) -> Finding | None:
 
 def _overlap(record: RankRecord) -> tuple[Call, Call] | None:
     """Two calls of two threads of which the second began before the first was over."""
+    hooked = _hooked(record)
     last: dict[str, dict[int, Call]] = defaultdict(dict)  # of each group and thread
     for call in record.calls:
-        if not call.seq or call.signature.device != "cpu":
+        if not call.seq or call.signature.device != "cpu" or _place(call) in hooked:
             continue
         own = last[call.group.key]
         for thread, earlier in own.items():
@@ -199,6 +201,16 @@ def _overlap(record: RankRecord) -> tuple[Call, Call] | None:
                 return earlier, call
         own[call.thread] = call
     return None
+
+
+def _hooked(record: RankRecord) -> set[tuple[str, int]]:
+    """The lines whose backward passes run a communication hook: it goes on in threads of its own."""
+    if not any(phase.name == "comm hook" for phase in record.phases):
+        return set()
+    threads: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for call in record.calls:
+        threads[_place(call)].add(call.thread)
+    return {place for place, ones in threads.items() if len(ones) > 1}
 
 
 def _orders_differ(recording: Recording, key: str) -> bool:

@@ -292,6 +292,30 @@ def test_statistics_that_differ_right_after_no_sync_meet_again():
     silent(trained(accumulates, accumulates, before=0, tensors=NORMED))
 
 
+def test_statistics_that_differ_in_the_first_forward_with_gradients():
+    """Those before were made under torch.no_grad(): a generator that makes samples first."""
+
+    def first(rank):
+        rank.forward(STEP, odd={MEAN: 60 + rank.rank}, buffers_synced=0.0).backward(STEP)
+        return rank.gradients(STEP).updated(STEP)
+
+    silent(trained(first, first, before=0, tensors=NORMED))
+
+
+@pytest.mark.parametrize(
+    ("hook", "codes"),
+    [
+        ("torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook.post_localSGD_hook", []),
+        ("torch.distributed.algorithms.ddp_comm_hooks.default_hooks.allreduce_hook", ["DDP409"]),
+    ],
+)
+def test_local_sgd_parts_by_design(hook, codes):
+    def alone(rank):
+        return step(rank.event("comm hook", hook=hook, state=""), gradients={WEIGHT: 70 + rank.rank})
+
+    assert [found.code for found in replicas.find(trained(alone, alone))] == codes
+
+
 def kept(moving, world=2):
     """Buffers of one's own that some ranks change before each forward."""
     ranks = []

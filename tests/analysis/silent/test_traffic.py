@@ -216,6 +216,22 @@ def test_two_threads_whose_calls_met_in_different_orders():
     assert (found.code, found.severity, found.culprits) == ("DDP310", "error", (0, 1, 2))
 
 
+def test_a_communication_hook_goes_on_in_a_thread_of_gloos():
+    """PowerSGD makes its second call when the first is done."""
+
+    def compresses(number, at, hooked=True):
+        made = Rank(number).calls("all_reduce", A)
+        if hooked:
+            made.event("comm hook", hook="torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook.powerSGD_hook")
+        made.issues("all_reduce", B).calls("all_reduce", at, thread=OTHER_THREAD)
+        return made.finishes()
+
+    assert traffic.concurrent_use(record(*(compresses(n, B) for n in range(4)))) is None
+    for odd in ({"at": C}, {"at": B, "hooked": False}):
+        found = traffic.concurrent_use(record(*(compresses(n, **odd) for n in range(4))))
+        assert found.code == "DDP310"
+
+
 def test_two_threads_one_of_which_still_waits():
     ranks = [Rank(n).calls("all_reduce", A) for n in range(4)]
     for rank in ranks:
