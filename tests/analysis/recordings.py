@@ -93,6 +93,7 @@ class Rank(Training):
         self._ending: Ending | None = None
         self._steps = 0
         self._forgotten = 0
+        self._forwards = 0
         self._children: tuple[Child, ...] = ()
         self._output = ""
         self.joins()
@@ -181,6 +182,11 @@ class Rank(Training):
         self._forgotten = calls
         return self
 
+    def has_run_forward(self, times: int) -> Rank:
+        """Its wrapped models, so often."""
+        self._forwards = times
+        return self
+
     # -- its children and its output
 
     def has_children(self, *children: Child) -> Rank:
@@ -265,6 +271,7 @@ class Rank(Training):
             tuple(self._samples),
             self._children,
             self._output,
+            forwards=self._forwards,
         )
 
 

@@ -25,6 +25,8 @@ _UNORDERED = re.compile(
 )
 _SPLIT_BY_RANK = "Give the loader sampler=DistributedSampler(dataset), or take another part of the data on each rank."
 
+_SHARD_GIVEN = re.compile(r"DistributedSampler\(.*\brank=")
+
 Views = Mapping[int, Loading]
 
 
@@ -194,11 +196,15 @@ def same(
     if sliced and agree is False:
         return None
     more = ["The models were given the same inputs."] if agree else []
+    made = suspects.best(recording, loops[group[0]].site, suspects.NONE, wanted=_SHARD_GIVEN) if evidence else None
     return Finding(
         "DDP501",
         f"{phrases.ranks(group, True)} are trained on the same batches{phrases.at(loops[group[0]].site)}.",
         group,
-        where=places(loops, group),
+        where=tuple(
+            (rank, replace(site, line=made.line, function=made.function) if made is not None else site)
+            for rank, site in places(loops, group)
+        ),
         evidence=(*evidence, *more),
         remedy=_SPLIT_BY_RANK,
     )

@@ -12,6 +12,7 @@ from itertools import combinations, product
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import by_turn, minority, models_of, of_step
 from ddpnb.analysis.silent.not_finite import not_finite
+from ddpnb.analysis.silent.optimizers import scaler_differs
 from ddpnb.analysis.silent.telling import finding_of, number_of
 from ddpnb.analysis.silent.unwrapped import together
 from ddpnb.analysis.source import suspects
@@ -30,7 +31,9 @@ def find(recording: Recording) -> list[Finding]:
         if len(models) < 2 or not together(recording, number, models):
             continue
         model = models[min(models)]
-        for rule in (not_finite, _other_structure, _unused, _scaled, _clipped, _same_inputs, _overlapping):
+        # Where the scalers have parted, losses and norms differ in consequence.
+        of_scale = () if model.wrapper and scaler_differs(recording, number) else (_scaled, _clipped)
+        for rule in (not_finite, _other_structure, _unused, *of_scale, _same_inputs, _overlapping):
             finding = rule(recording, number, model)
             if finding is not None:
                 found.append(finding)

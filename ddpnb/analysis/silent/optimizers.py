@@ -14,6 +14,9 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
 
+# A scale to begin with that is no plain number.
+_STARTS_APART = re.compile(r"GradScaler\(.*init_scale=(?![\d.e*+\- ]+[,)])")
+
 
 def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | None:
     """DDP410: the optimizers' own settings differ."""
@@ -162,5 +165,6 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
                 [f"Rank {rank}: scale {scale:.6g}." for rank, scale in sorted(scales.items())[:8] if scale is not None],
                 "Let all ranks see the same infinities: synchronise gradients before unscaling, or all_reduce found_inf.",
                 suspects.NONE,
+                wanted=_STARTS_APART if turn == 1 else None,
             )
     return None

@@ -9,6 +9,7 @@ script changed them in between.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.once import once
@@ -252,7 +253,7 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
         everybody = tuple(sorted(samples))
         held = {rank: values_of(sample, units) for rank, sample in samples.items()}
         culprits = everybody if statistics else minority(held)
-        if not statistics and not broadcast and apart(samples, units):
+        if not statistics and not broadcast and apart(samples, units) and not _moved_together(turns, turn, units):
             # Who changes them again and again keeps numbers of its own.
             after = [later for number, later in turns.items() if turn < number <= turn + _SOON]
             moving = tuple(r for r in everybody if any(values_of(a[r], units) != held[r] for a in after if r in a))
@@ -284,3 +285,11 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
             finding = placed(finding, known(places))
         return finding
     return None
+
+
+def _moved_together(turns: Mapping[int, Mapping[int, Sample]], turn: int, units: tuple[str, ...]) -> bool:
+    """Whether all ranks changed these before ``turn`` and still agreed: that they go on changing tells nothing."""
+    held = [
+        {values_of(sample, units) for sample in samples.values()} for number, samples in turns.items() if number < turn
+    ]
+    return all(len(values) == 1 for values in held) and len(set.union(set(), *held)) > 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 from ddpnb.analysis.source import suspects
@@ -63,15 +63,20 @@ def loop_returns(source: str, line: int) -> int | None:
     return None
 
 
-def ended_early(recording: Recording, path: Sequence[Site]) -> tuple[Site, str] | None:
+def ended_early(
+    recording: Recording, path: Sequence[Site], even: Container[tuple[str, int]] = ()
+) -> tuple[Site, str] | None:
     """What made a loop shorter on some ranks: the place, and why there.
 
     ``path``: the lines by which the ranks that are still in the loop came to their call, outermost
-    first. The innermost loop whose rounds can differ counts; one over a constant range cannot.
+    first. The innermost loop whose rounds can differ counts; one over a constant range cannot, nor can those
+    that were seen to be ``even`` (file, line).
     """
     for site in reversed(path):
         source = recording.sources.get(site.file, "")
         for loop in loops_of(source, site.line):
+            if (site.file, loop.lineno) in even:
+                continue
             found = _ends(source, loop)
             if found is not None:
                 line, reason = found
@@ -96,8 +101,19 @@ def swallowed(recording: Recording, path: Sequence[Site]) -> tuple[Site, str] | 
     return None
 
 
+def passed_over(recording: Recording, path: Sequence[Site]) -> tuple[Site, str] | None:
+    """A ``continue`` under a condition that leaves out the rest of a round, with the call in it."""
+    for site in reversed(path):
+        for loop in loops_of(recording.sources.get(site.file, ""), site.line):
+            before = [one for one in _jumps(loop, ast.Continue) if one[0] < site.line]
+            if before:
+                line, condition = before[-1]
+                return replace(site, line=line), f"Line {line} goes on with the next round: continue, if {condition}."
+    return None
+
+
 def _ends(source: str, loop: Loop) -> tuple[int, str] | None:
-    breaks = sorted(_breaks(loop), key=lambda one: one[0])
+    breaks = [(line, f"ends it: break, if {condition}") for line, condition in _jumps(loop, ast.Break)]
     known = {one.line: one for one in suspects.statements(source)}
     of_rank = [one for one in breaks if one[0] in known and known[one[0]].of_rank]
     if of_rank:
@@ -113,13 +129,13 @@ def _ends(source: str, loop: Loop) -> tuple[int, str] | None:
     return breaks[0] if breaks else None
 
 
-def _breaks(loop: Loop) -> Iterator[tuple[int, str]]:
-    """Every ``break`` of this loop that stands under a condition."""
+def _jumps(loop: Loop, kind: type[ast.Break | ast.Continue]) -> list[tuple[int, str]]:
+    """Every ``break`` or ``continue`` of this loop that stands under a condition: its line, and the condition."""
 
     def visit(body: Sequence[ast.stmt], condition: str) -> Iterator[tuple[int, str]]:
         for one in body:
-            if isinstance(one, ast.Break) and condition:
-                yield one.lineno, f"ends it: break, if {condition}"
+            if isinstance(one, kind) and condition:
+                yield one.lineno, condition
             elif isinstance(one, ast.If):
                 yield from visit(one.body, shown(one.test))
                 yield from visit(one.orelse, f"not ({shown(one.test)})")
@@ -130,7 +146,7 @@ def _breaks(loop: Loop) -> Iterator[tuple[int, str]]:
                 for handler in one.handlers:
                     yield from visit(handler.body, f"except {shown(handler.type) if handler.type else ''}".strip())
 
-    yield from visit(loop.body, "")
+    return sorted(visit(loop.body, ""))
 
 
 def _constant(node: ast.expr) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.data.batches import uneven_shards
+from ddpnb.analysis.data.batches import even_loops, uneven_shards
 from ddpnb.analysis.source.branches import called_later
-from ddpnb.analysis.source.loops import ended_early, loop_around, loop_returns, swallowed
+from ddpnb.analysis.source.loops import ended_early, loop_around, loop_returns, passed_over, swallowed
 from ddpnb.analysis.source.paths import parting, path_to
 from ddpnb.analysis.waiting import away, startup
 from ddpnb.analysis.waiting.facts import address_of
@@ -189,11 +189,13 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
     in_loop = loop_around(source, call.site.line) is not None or not source
     early = loop_returns(source, call.site.line) if source else None
     path = path_to(recording.ranks[first], call)
-    went_on = (
-        swallowed(recording, path) if all(been.values()) and uneven_shards(recording, stopped=True) is None else None
-    )
+    went_on = None
+    if all(been.values()) and uneven_shards(recording, stopped=True) is None:
+        went_on = swallowed(recording, path)
+        if went_on is None and _as_many_rounds(recording, missing, first):
+            went_on = passed_over(recording, path)
     if all(been.values()) and in_loop and early is None and went_on is None:
-        found = ended_early(recording, path)
+        found = ended_early(recording, path, even_loops(recording)) or passed_over(recording, path)
         if found is not None:
             places = tuple((rank, found[0] if rank in left else site) for rank, site in places)
             evidence.append(found[1])
@@ -214,6 +216,12 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
         tuple(evidence),
         "Call it on all ranks or on none: take it out of the condition, or let all ranks leave together.",
     )
+
+
+def _as_many_rounds(recording: Recording, missing: list[int], waiting: int) -> bool:
+    """Whether those that are missing have run their models forward as often as a rank that waits: they left nothing early."""
+    forwards = recording.ranks[waiting].forwards
+    return forwards > 0 and all(recording.ranks[rank].forwards >= forwards for rank in missing)
 
 
 def _crossed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.waiting.facts import address_of, as_int, claim_of, knocks_within, members_of
@@ -268,5 +268,14 @@ def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], int]:
                 sides.setdefault(made[rank][turn], []).append(rank)
         if len(sides) > 1:
             ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+            left_out = [side for side in ordered if _leaves_out(made, side[0], ordered, turn)]
+            if len(ordered) == 2 and len(left_out) == 1:
+                return left_out[0], turn
             return sorted(rank for side in ordered[1:] for rank in side), turn
     return [], 0
+
+
+def _leaves_out(made: Mapping[int, list[tuple[int, ...]]], rank: int, sides: list[list[int]], turn: int) -> bool:
+    """Whether the others have made the list at which this rank is after the one that they made instead."""
+    mine = made[rank][turn]
+    return any(mine in made[side[0]][turn + 1 :] for side in sides if rank not in side)

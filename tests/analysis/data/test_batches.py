@@ -277,6 +277,17 @@ def test_every_sampler_claims_the_first_shard():
     assert codes(found(lambda t: t.distributed(rank=0))) == [("DDP501", "error", [0, 1, 2, 3])]
 
 
+def test_the_line_that_gives_the_shard():
+    script = Script("""
+        def build(place):
+            return DistributedSampler(data, num_replicas=place.world, rank=place.first)   # sampler
+        for batch in loader:   # loop
+            optimizer.step()
+    """)
+    (finding,) = found(lambda t: t.distributed(rank=0), sources={script.file: script.text})
+    assert finding.where == tuple((rank, script.at("sampler", "build")) for rank in range(4))
+
+
 def test_samplers_for_one_replica():
     assert codes(found(lambda t: t.distributed(rank=0, num_replicas=1))) == [("DDP501", "error", [0, 1, 2, 3])]
 

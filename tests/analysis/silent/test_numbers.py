@@ -339,6 +339,35 @@ def test_a_scaler_whose_scale_has_parted(culprits):
     assert f"Rank {culprits[0]}: scale 32768." in found.evidence
 
 
+@pytest.mark.parametrize(
+    ("made", "mark"),
+    [
+        ("GradScaler('cpu', init_scale=first)", "made"),
+        ("GradScaler('cpu', init_scale=2.0 ** 14)", "step"),
+        ("GradScaler()", "step"),
+    ],
+)
+def test_scalers_that_begin_apart(made, mark):
+    """What they began with decides; that losses and norms differ then follows from it."""
+    script = Script(f"""
+        def main(rank, first):
+            scaler = {made}   # made
+            scaler.update()   # step
+    """)
+
+    def scaled(rank):
+        scale = 2.0 ** (14 - 4 * (rank.rank == 1))
+        for _ in range(3):
+            step(rank, backward={"factors": (scale,), "graph": "scaled < MseLoss mean"}).clips(scale)
+            rank.scales(scale, script.at("step"))
+        return rank
+
+    taken = replace(recorded(scaled), sources={script.file: script.text})
+    found = the_finding(taken, replicas)
+    assert (found.code, found.culprits, dict(found.where)[1].line) == ("DDP409", (1,), script.line(mark))
+    assert numbers.find(taken) == []
+
+
 @pytest.mark.parametrize("culprits", [(0,), (1, 2)], ids=str)
 def test_a_scaler_that_was_restored_on_some_ranks(culprits):
     taken = recorded(

@@ -336,6 +336,20 @@ def test_of_two_ranks_those_are_to_blame_that_keep_numbers_of_their_own(moving, 
     assert (found.code, found.culprits, found.tensors) == ("DDP406", culprits, ("queue",))
 
 
+def test_buffers_that_all_ranks_go_on_changing_together_tell_nothing_of_who_parted():
+    ranks = []
+    for number in range(2):
+        rank = Rank(number, 2).wraps(*NORMED, tensor("codes", buffer=True), at=WRAPPED)
+        rank.event("buffers synced", model=0, synced=False)
+        for turn in range(6):
+            value = 60 + turn + 100 * (number == 1 and turn > 2)
+            rank.forward(STEP, odd={"codes": value}, buffers_synced=0.0).backward(STEP)
+            rank.gradients(STEP).updated(STEP)
+        ranks.append(rank.finishes())
+    found = the_finding(record(*ranks))
+    assert (found.code, found.culprits, found.tensors) == ("DDP406", (1,), ("codes",))
+
+
 @pytest.mark.parametrize("culprit", [0, 2])
 def test_a_buffer_that_one_rank_sets_after_the_broadcast(culprit):
     tensors = (*NORMED, tensor("queue", buffer=True))

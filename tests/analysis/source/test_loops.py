@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.analysis.source.loops import ended_early, loop_over, swallowed
+from ddpnb.analysis.source.loops import ended_early, loop_over, passed_over, swallowed
 from tests.analysis.recordings import Rank, Script, record
 
 
@@ -61,6 +61,24 @@ def test_nothing_ends_it(body):
     script = script_of(body)
     assert ended_early(recording(script), (script.at("call"),)) is None
     assert ended_early(record(Rank(0, 2)), (script.at("call"),)) is None  # nobody has the source
+
+
+def test_a_loop_that_is_known_to_be_even():
+    script = script_of("for epoch in epochs:   # outer\n    for x in loader:   # inner\n        step(x)   # call")
+    even = {(script.file, script.line("inner"))}
+    place, _ = ended_early(recording(script), (script.at("call"),), even)
+    assert place.line == script.line("outer")
+
+
+def test_a_round_that_is_left_out():
+    body = "for x in loader:\n    if broken(x):\n        continue   # next\n    step(x)   # call\n    if late(x):\n        continue"
+    script = script_of(body)
+    place, told = passed_over(recording(script), (script.at("call"),))
+    assert (place.line, told) == (
+        script.line("next"),
+        f"Line {place.line} goes on with the next round: continue, if broken(x).",
+    )
+    assert passed_over(recording(script), (script.at("next"),)) is None  # it comes later
 
 
 def test_a_handler_that_goes_on():

@@ -206,12 +206,18 @@ def test_what_is_made_in_a_constructor_is_not_changed_there():
         "torch.manual_seed(rank + 1)",
         "torch.save(model.state_dict(), f'{rank}.pt')",
         "dist.init_process_group(rank=rank)",
+        "state = {k: v.shape for k, v in model.state_dict().items()}",
         "raise ValueError(f'parameter on rank {rank}')",
         "assert rank < 8, 'parameter'",
     ],
 )
 def test_what_everybody_does_with_the_rank(harmless):
     assert chosen(f"{harmless}   # harmless\nloss = model(batch)   # step") is None
+
+
+def test_a_state_that_is_read_and_loaded():
+    text = "if rank == 0:\n    ema.load_state_dict(model.state_dict())   # loaded\nloss = model(batch)   # step"
+    assert chosen(text) == "loaded"
 
 
 def test_nothing_speaks_for_any_line():

@@ -146,6 +146,56 @@ def test_a_rank_with_fewer_batches():
     assert found.collective.site == LOOP.at("looped")
 
 
+ROUNDS = Script(
+    """
+    def main(rank):
+        for batch in batches:   # loop
+            if broken(model(batch)):
+                continue  # next
+            loss.backward()  # looped
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("forwards", "code", "mark"), [(3, "DDP301", "next"), (2, "DDP308", "loop"), (0, "DDP308", "loop")]
+)
+def test_a_round_that_was_left_out_is_no_shorter_loop(forwards, code, mark):
+    """Who has run its model as often as those that wait has had as many batches."""
+    waits = Rank(0, 2).calls("all_reduce", ROUNDS.at("looped")).calls("all_reduce", ROUNDS.at("looped"))
+    ends = Rank(1, 2).calls("all_reduce", ROUNDS.at("looped")).calls("all_reduce", ROUNDS.at("looped")).finishes()
+    waits.waits("all_reduce", ROUNDS.at("looped")).has_run_forward(3 if forwards else 0)
+    found = only_finding(record(waits, ends.has_run_forward(forwards), script=ROUNDS))
+    assert (found.code, found.culprits, dict(found.where)[1].line) == (code, (1,), ROUNDS.line(mark))
+
+
+EPOCHS = Script(
+    """
+    def main(rank):
+        for epoch in range(epochs):
+            for batch in loader:   # inner
+                all_reduce(loss)  # looped
+            if stop.early:
+                break   # stop
+    """
+)
+
+
+@pytest.mark.parametrize(("batches", "mark"), [((2, 2), "stop"), ((2, 1), "inner")])
+def test_a_loop_that_gave_all_ranks_equally_many_batches_is_not_the_reason(batches, mark):
+    ranks = []
+    for number in range(2):
+        rank = Rank(number, 2)
+        for _ in range(batches[number]):
+            rank.calls("all_reduce", EPOCHS.at("looped"))
+        told = {"loader": 0, "step": 0, "batches": batches[number], "steps": batches[number], "complete": True}
+        rank.phase("loader", "done", EPOCHS.at("inner"), loader=0, kind="map", own=True)
+        ranks.append(rank.phase("data loop", "done", EPOCHS.at("inner"), **told))
+    ranks[0].phase("data loop", "open", EPOCHS.at("inner"), loader=0, step=2).waits("all_reduce", EPOCHS.at("looped"))
+    found = diagnose(record(ranks[0], ranks[1].finishes(), script=EPOCHS)).findings[0]
+    assert (found.code, dict(found.where)[1].line) == ("DDP308", EPOCHS.line(mark))
+
+
 def test_a_return_from_within_the_loop_is_no_uneven_loop():
     script = Script(
         """

@@ -272,6 +272,19 @@ def test_lists_that_are_unlike_the_others(culprits):
     assert any("[0, 1, 3]" in text for text in found.evidence)
 
 
+@pytest.mark.parametrize("world", [2, 4])
+def test_of_two_the_one_that_left_a_group_out_is_to_blame(world):
+    """Rank 0 makes the second group at once, where the others make theirs first."""
+    everybody = list(range(world))
+    ranks = [Rank(0, world).makes_group(everybody, line(8), state="open")]
+    for number in range(1, world):
+        ranks.append(
+            Rank(number, world).makes_group(everybody[1:], line(6)).makes_group(everybody, line(8), state="open")
+        )
+    found = only_finding(record(*ranks))
+    assert (found.code, found.culprits) == ("DDP108", (0,))
+
+
 def test_groups_in_another_order():
     ranks = []
     for number in range(4):
