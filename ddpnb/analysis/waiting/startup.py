@@ -257,10 +257,8 @@ def _groups_of(record: RankRecord) -> list[Phase]:
 
 def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], int]:
     """The ranks whose lists for new_group are unlike those of the others, at the first such call, and which it is."""
-    made = {
-        rank: [tuple(members_of(p)) for p in _groups_of(s.record) if not p.facts.get("local")]
-        for rank, s in standings.items()
-    }
+    phases = {rank: [p for p in _groups_of(s.record) if not p.facts.get("local")] for rank, s in standings.items()}
+    made = {rank: [tuple(members_of(p)) for p in told] for rank, told in phases.items()}
     for turn in range(max(map(len, made.values()), default=0)):
         sides: dict[tuple[int, ...], list[int]] = {}
         for rank in sorted(made):
@@ -268,8 +266,9 @@ def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], int]:
                 sides.setdefault(made[rank][turn], []).append(rank)
         if len(sides) > 1:
             ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+            lines = {phases[side[0]][turn].facts.get("line") for side in ordered}
             left_out = [side for side in ordered if _leaves_out(made, side[0], ordered, turn)]
-            if len(ordered) == 2 and len(left_out) == 1:
+            if len(ordered) == len(lines) == 2 and len(left_out) == 1:  # at one line it would be another order
                 return left_out[0], turn
             return sorted(rank for side in ordered[1:] for rank in side), turn
     return [], 0

@@ -285,6 +285,13 @@ def test_of_two_the_one_that_left_a_group_out_is_to_blame(world):
     assert (found.code, found.culprits) == ("DDP108", (0,))
 
 
+def test_a_table_of_groups_that_one_rank_goes_through_the_other_way():
+    ranks = [Rank(0, 2).makes_group([0, 1], line(6), state="open")]
+    ranks.append(Rank(1, 2).makes_group([0], line(6)).makes_group([0, 1], line(6), state="open"))
+    found = only_finding(record(*ranks))
+    assert (found.code, found.culprits) == ("DDP108", (1,))
+
+
 def test_groups_in_another_order():
     ranks = []
     for number in range(4):
