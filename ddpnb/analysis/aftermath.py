@@ -49,7 +49,7 @@ def _finding(
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
 _OTHERWHERE = re.compile(r"^(Exception in thread|Process \w+-\d+:)", re.MULTILINE)
 _FRAME = re.compile(r'^ {1,8}File "(.{1,400})", line (\d{1,7}), in (.{1,200})$', re.MULTILINE)
-_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python\d)|^<")
+_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python\d|ddpnb/engine/)|^<")
 
 
 def masked_failure(recording: Recording) -> Finding | None:

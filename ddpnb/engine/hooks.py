@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import traceback
 import weakref
@@ -61,6 +62,7 @@ class Hooks:
             def forwarded(*args: Any, **kwargs: Any) -> Any:
                 return original(*args, **kwargs) if compiling() or not alive else made(*args, **kwargs)
 
+            step_over(made)
             hide(made)
             return forwarded
 
@@ -129,6 +131,7 @@ class Hooks:
         if original is None:
             return
         hook = functools.wraps(original)(wrap(original))
+        step_over(hook)
         hide(hook)
         _OF_HOOKS[hook] = self._alive, original, name in vars(owner)
         setattr(owner, name, hook)
@@ -210,6 +213,16 @@ def hide(function: Any, *, below: bool = False) -> Any:
         code = getattr(function, "__func__", function).__code__
         frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip if below else default))
     return function
+
+
+def step_over(wrapper: Any) -> None:
+    """Let torch's warnings name the line that called what is wrapped, as they do without us, and filters by module fit it.
+
+    CPython counts the levels of a warning without the frames of its import system, which it knows by their file's name.
+    """
+    code = wrapper.__code__
+    folder, name = os.path.split(code.co_filename)
+    wrapper.__code__ = code.replace(co_filename=os.path.join(folder, "importlib._bootstrap", name))
 
 
 def place(depth: int = 1) -> dict[str, Any]:

@@ -40,6 +40,12 @@ def test_a_failure_that_was_printed_and_forgotten():
     assert "ValueError" in found.summary
 
 
+def test_the_line_is_the_users_where_a_hook_of_ours_lies_between():
+    hook = '  File "/opt/ddpnb/engine/phases.py", line 139, in new_group\n    original()\nValueError: no loss'
+    taken = recorded(lambda r: r.writes(printed(last=hook)).finishes())
+    assert the_finding(taken).where == tuple((rank, line(12)) for rank in range(4))
+
+
 def test_a_traceback_from_which_the_script_went_on():
     taken = recorded(lambda r: r.writes(printed(after="epoch 2\nepoch 3\ndone\n")).finishes())
     assert aftermath.find(taken) == []

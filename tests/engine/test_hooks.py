@@ -359,3 +359,19 @@ def test_the_compiler_passes_them_by(box):
         assert step(torch.ones(2)).tolist() == [3, 3]
     assert len(compiled) <= 2
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("hook", ["before", "after", "failing", "replace"])
+def test_a_warning_of_what_is_wrapped_names_the_line_that_called_it(box, owner, hook):
+    """As without us: also filters by module go by that line."""
+
+    def deprecated(self):
+        warnings.warn("it is old", FutureWarning, stacklevel=2)
+
+    owner.deprecated = deprecated
+    watch = Watch(box)
+    getattr(watch, hook)(owner, "deprecated", doubled if hook == "replace" else lambda *_: None)
+    with pytest.warns(FutureWarning, match="it is old") as told:
+        owner().deprecated()
+    watch.remove()
+    assert [one.filename for one in told] == [__file__]
