@@ -221,7 +221,7 @@ _HARMLESS = re.compile(
     r"(\w+\.)*(print|log|info|debug|report|write|add_scalar)\(|log(ger|ging)?\.|(self\.)?(\w*rank|local_rank|world(_size)?|size|device|is_main\w*|is_master\w*) = |return$|pass$"
     r"|(torch\.|np\.random\.|random\.)?(cuda\.)?(set_device|manual_seed|seed|set_seed|seed_everything)\b|dist\.(init|destroy)|\w*\.?barrier\(|torch\.save|os\.|import |from |raise |assert "
     r"|\w*(opt|optim|optimizer)\.zero_grad"
-    r"|(?!.*load_state_dict).*\bstate_dict\(\)"  # it is read
+    r"|(?!.*(?:load_state_dict|\w_\()).*\bstate_dict\(\)"  # it is read
 )
 
 

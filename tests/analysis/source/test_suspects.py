@@ -215,9 +215,9 @@ def test_what_everybody_does_with_the_rank(harmless):
     assert chosen(f"{harmless}   # harmless\nloss = model(batch)   # step") is None
 
 
-def test_a_state_that_is_read_and_loaded():
-    text = "if rank == 0:\n    ema.load_state_dict(model.state_dict())   # loaded\nloss = model(batch)   # step"
-    assert chosen(text) == "loaded"
+@pytest.mark.parametrize("change", ["ema.load_state_dict(model.state_dict())", "model.state_dict()['weight'].mul_(2)"])
+def test_a_state_that_is_read_and_loaded_or_changed(change):
+    assert chosen(f"if rank == 0:\n    {change}   # changed\nloss = model(batch)   # step") == "changed"
 
 
 def test_nothing_speaks_for_any_line():
