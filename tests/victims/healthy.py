@@ -1,5 +1,6 @@
 """Scripts that are slow, uneven but legal, or unusual: nothing may be found."""
 import os
+import socket
 import sys
 import tempfile
 import threading
@@ -138,9 +139,14 @@ def other_shapes_same_size(rank):
 
 
 def init_again(rank):
-    dist.all_reduce(torch.ones(1))
+    port = torch.zeros(1, dtype=torch.int64)
+    if rank == 0:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port += free.getsockname()[1]
+    dist.broadcast(port, src=0)
     dist.destroy_process_group()
-    os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
+    os.environ["MASTER_PORT"] = str(port.item())
     dist.init_process_group("gloo")
     dist.all_reduce(torch.ones(2))
 
