@@ -73,7 +73,10 @@ def run_all(chosen: list[Case], sizes: list[int] | None, quiet: bool) -> list[di
                 results.append(result)
                 if not quiet:
                     print(_line(result), flush=True)
-                if not (run.done and all(ending is not None and ending.well for ending in run.endings.values())):
+                well = run.done and all(ending is not None and ending.well for ending in run.endings.values())
+                if case.expect == "DDP107":  # it has given the interpreter another version, for good
+                    world.restart(range(n))
+                elif not well:
                     world.restart()
                 if case.path.parent == SCRIPTS:
                     _keep(result)
