@@ -43,8 +43,8 @@ def seeded_alike(rank):
 
 def first_shard_for_all(rank):
     data, train = regression(), trainer()
-    sampler = DistributedSampler(data, num_replicas=dist.get_world_size(), rank=0)
-    for x, y in DataLoader(data, batch_size=4, sampler=sampler):  # culprit: first_shard_for_all
+    sampler = DistributedSampler(data, num_replicas=dist.get_world_size(), rank=0)  # culprit: first_shard_for_all
+    for x, y in DataLoader(data, batch_size=4, sampler=sampler):
         train(x, y)
 
 

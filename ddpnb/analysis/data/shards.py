@@ -93,10 +93,10 @@ def _shards(
     claimed = {rank: one.rank for rank, one in passes.items()}
     if parts <= 1:
         equal = len(set(orders.values())) == 1 and all(alike(views, loops, rank, group[0]) == "same" for rank in group)
-        return same(recording, group, loops, _told(passes)) if equal and fits else None
+        return same(recording, group, loops, _told(passes), wanted=_SHARD_GIVEN) if equal and fits else None
     takers = Counter(claimed.values())
     if len(takers) == 1 and len(set(orders.values())) == 1 and fits:
-        return same(recording, group, loops, _told(passes), sliced=parts < len(group))
+        return same(recording, group, loops, _told(passes), sliced=parts < len(group), wanted=_SHARD_GIVEN)
     if len(takers) < len(group):
         # Ranks that share a shard may be parts of one replica, or take their parts of a batch.
         first = [rank for rank in group if claimed[rank] == takers.most_common(1)[0][0]]
@@ -190,13 +190,17 @@ def same(
     evidence: Sequence[str],
     *,
     sliced: bool = True,
+    wanted: suspects.Words | None = None,
 ) -> Finding | None:
-    """DDP501, unless the inputs of the model say otherwise (``sliced``: a rank may take its part of a batch)."""
+    """DDP501, unless the inputs of the model say otherwise (``sliced``: a rank may take its part of a batch).
+
+    ``wanted``: the statement to point to, in place of the loop.
+    """
     agree = inputs_agree(recording, group)
     if sliced and agree is False:
         return None
     more = ["The models were given the same inputs."] if agree else []
-    made = suspects.best(recording, loops[group[0]].site, suspects.NONE, wanted=_SHARD_GIVEN) if evidence else None
+    made = suspects.best(recording, loops[group[0]].site, suspects.NONE, wanted=wanted)
     return Finding(
         "DDP501",
         f"{phrases.ranks(group, True)} are trained on the same batches{phrases.at(loops[group[0]].site)}.",

@@ -150,7 +150,8 @@ def group_not_made(
             f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
         )
     makers = _rest(grouping, culprits) or grouping
-    phase = standings[makers[0]].phase
+    made = _groups_of(standings[makers[0]].record)
+    phase = made[turn] if unlike and turn < len(made) else standings[makers[0]].phase
     members = members_of(phase) if phase is not None else []
     site, reasons = phrases.turned_away(recording, _path(standings[makers[0]]))
     places = []
@@ -168,7 +169,10 @@ def group_not_made(
         tuple(culprits),
         held,
         None,
-        (*(one for one in places if one[1] != NO_SITE), *where(standings, held)),
+        (
+            *(one for one in places if one[1] != NO_SITE),
+            *(_where_made(standings, held, turn) if unlike else where(standings, held)),
+        ),
         tuple(evidence),
         "Call new_group on every rank, members or not, with the same lists in the same order.",
     )
@@ -272,6 +276,16 @@ def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], int]:
                 return left_out[0], turn
             return sorted(rank for side in ordered[1:] for rank in side), turn
     return [], 0
+
+
+def _where_made(standings: dict[int, Standing], ranks: Iterable[int], turn: int) -> tuple[tuple[int, Site], ...]:
+    """The lines at which ranks made their group number ``turn``, where that is known; else those at which they stand."""
+    places = dict(where(standings, ranks))
+    for rank in ranks:
+        made = _groups_of(standings[rank].record) if rank in standings else []
+        if turn < len(made) and "file" in made[turn].facts:
+            places[rank] = Site.from_json(dict(made[turn].facts))
+    return tuple(places.items())
 
 
 def _leaves_out(made: Mapping[int, list[tuple[int, ...]]], rank: int, sides: list[list[int]], turn: int) -> bool:
