@@ -150,15 +150,14 @@ def group_not_made(
             f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
         )
     makers = _rest(grouping, culprits) or grouping
-    made = _groups_of(standings[makers[0]].record)
-    phase = made[turn] if unlike and turn < len(made) else standings[makers[0]].phase
+    phase = (_made(standings, makers[0], turn) if unlike else None) or standings[makers[0]].phase
     members = members_of(phase) if phase is not None else []
     site, reasons = phrases.turned_away(recording, _path(standings[makers[0]]))
     places = []
     for rank in culprits:
-        made = _groups_of(standings[rank].record) if rank in standings else []
-        if rank in odd and turn < len(made) and "file" in made[turn].facts:
-            places.append((rank, Site.from_json(dict(made[turn].facts))))
+        own = _made(standings, rank, turn) if rank in odd else None
+        if own is not None and "file" in own.facts:
+            places.append((rank, Site.from_json(dict(own.facts))))
         else:  # it never made it: where it turned away
             evidence += [reason for reason in reasons if reason not in evidence]
             places.append((rank, site))
@@ -261,7 +260,7 @@ def _groups_of(record: RankRecord) -> list[Phase]:
 
 def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], int]:
     """The ranks whose lists for new_group are unlike those of the others, at the first such call, and which it is."""
-    phases = {rank: [p for p in _groups_of(s.record) if not p.facts.get("local")] for rank, s in standings.items()}
+    phases = {rank: _of_all(s.record) for rank, s in standings.items()}
     made = {rank: [tuple(members_of(p)) for p in told] for rank, told in phases.items()}
     for turn in range(max(map(len, made.values()), default=0)):
         sides: dict[tuple[int, ...], list[int]] = {}
@@ -282,10 +281,21 @@ def _where_made(standings: dict[int, Standing], ranks: Iterable[int], turn: int)
     """The lines at which ranks made their group number ``turn``, where that is known; else those at which they stand."""
     places = dict(where(standings, ranks))
     for rank in ranks:
-        made = _groups_of(standings[rank].record) if rank in standings else []
-        if turn < len(made) and "file" in made[turn].facts:
-            places[rank] = Site.from_json(dict(made[turn].facts))
+        own = _made(standings, rank, turn)
+        if own is not None and "file" in own.facts:
+            places[rank] = Site.from_json(dict(own.facts))
     return tuple(places.items())
+
+
+def _made(standings: dict[int, Standing], rank: int, turn: int) -> Phase | None:
+    """The new_group number ``turn`` of a rank, if it came so far."""
+    made = _of_all(standings[rank].record) if rank in standings else []
+    return made[turn] if turn < len(made) else None
+
+
+def _of_all(record: RankRecord) -> list[Phase]:
+    """The new_group that all ranks are to make: with use_local_synchronization only the members do."""
+    return [phase for phase in _groups_of(record) if not phase.facts.get("local")]
 
 
 def _leaves_out(made: Mapping[int, list[tuple[int, ...]]], rank: int, sides: list[list[int]], turn: int) -> bool:

@@ -286,6 +286,9 @@ def test_the_line_that_gives_the_shard():
     """)
     (finding,) = found(lambda t: t.distributed(rank=0), sources={script.file: script.text})
     assert finding.where == tuple((rank, script.at("sampler", "build")) for rank in range(4))
+    two = script.text + "held_out = DistributedSampler(other, rank=place.first)\n"
+    (finding,) = found(lambda t: t.distributed(rank=0), sources={script.file: two})
+    assert finding.where == tuple((rank, LOOP) for rank in range(4))
 
 
 def test_samplers_for_one_replica():

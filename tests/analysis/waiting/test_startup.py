@@ -285,6 +285,15 @@ def test_of_two_the_one_that_left_a_group_out_is_to_blame(world):
     assert (found.code, found.culprits) == ("DDP108", (0,))
 
 
+def test_groups_that_only_their_members_make_are_not_counted():
+    ranks = [Rank(0, 2).makes_group([0], line(3), local=True, name="0")]
+    ranks[0].makes_group([0, 1], line(8), state="open", name="1")  # torch does not count the local one
+    ranks.append(Rank(1, 2).makes_group([1], line(6)).makes_group([0, 1], line(8), state="open"))
+    found = only_finding(record(*ranks))
+    assert (found.code, found.culprits) == ("DDP108", (0,))
+    assert dict(found.where) == {0: line(8), 1: line(6)} and "group of [1]" in found.summary
+
+
 def test_a_table_of_groups_that_one_rank_goes_through_the_other_way():
     ranks = [Rank(0, 2).makes_group([0, 1], line(6), state="open")]
     ranks.append(Rank(1, 2).makes_group([0], line(6)).makes_group([0, 1], line(6), state="open"))
