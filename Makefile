@@ -10,22 +10,29 @@ lab: $(VENV)/.installed
 	$(BIN)/ddpnb lab
 
 # Three lanes that take equally long. Tests on live ranks mostly wait: two worlds share the machine; the rest runs beside
-# them, when there is a core to spare.
+# them, when there is a core to spare. What fails in a lane of `make test` runs once more, alone, and is printed as FLAKY
+# if it passes then.
 STORIES := $(foreach name,pitfalls victims healthy,tests/world/test_$(name).py) tests/test_notebooks.py tests/cli/test_run.py
 OTHERS := $(addprefix --ignore=,$(STORIES))
 
+REPORTS := artifacts/lanes
+LANE = $(BIN)/python -m pytest $(if $(ALL),-p tests.again --report $(REPORTS)/$@.json)
+FAILED_LATER = $(if $(ALL),|| [ $$? -eq 1 ])
+
 test: $(VENV)/.tested browser
-	@$(MAKE) --no-print-directory -j3 --output-sync=target live stories rest
+	@rm -rf $(REPORTS)
+	@$(MAKE) --no-print-directory -j3 --output-sync=target live stories rest ALL=1
+	@$(BIN)/python -m tests.again $(REPORTS) live stories rest
+	@$(MAKE) --no-print-directory check
 
 live: $(VENV)/.tested
-	$(BIN)/python -m pytest -m "world and not beside" $(OTHERS)
+	$(LANE) -m "world and not beside" $(OTHERS) $(FAILED_LATER)
 
 stories: $(VENV)/.tested
-	$(BIN)/python -m pytest -p no:cacheprovider $(STORIES)
-	$(MAKE) --no-print-directory check
+	$(LANE) -p no:cacheprovider $(STORIES) $(FAILED_LATER)
 
 rest: $(VENV)/.tested
-	nice -n 10 $(BIN)/python -m pytest -m "not world or beside" -p no:cacheprovider $(OTHERS)
+	nice -n 10 $(LANE) -m "not world or beside" -p no:cacheprovider $(OTHERS) $(FAILED_LATER)
 
 check: $(VENV)/.tested
 	$(BIN)/ruff check .

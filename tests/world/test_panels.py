@@ -199,12 +199,13 @@ def test_a_fault_of_the_form_strikes_and_gives_its_finding(desk):
     shown = desk.dashboard
     desk.does("kind", kind="skip")
     assert Reading(shown.faults.html).all("form")[0]["data-key"] == "skip"
-    desk.does("inject", kind="other shape", op="all_reduce", seq=2, ranks="1")
-    desk.reads("Armed: fault other shape of all_reduce #2 on rank 1: must give DDP303")
+    desk.does("inject", kind="block", op="all_reduce", seq=2, ranks="1")
+    desk.reads("Armed: fault block of all_reduce #2 on rank 1: must give DDP313")
     desk.is_done()
     desk.does("run", script=PACED, arguments="4")
-    desk.sees(shown.card, "DDP303")
-    assert len(shown.actions.injections) == 1  # ranks that hang are still in their run
+    desk.sees(shown.card, "DDP313")
+    # Ranks that hang are still in their run. (A mismatch that both ranks see at the same moment ends it on both.)
+    assert len(shown.actions.injections) == 1
     desk.does("release")
     desk.reads("back")
     desk.until(lambda: not shown.actions.injections)
