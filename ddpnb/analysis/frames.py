@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ddpnb.model.calls import Site
 from ddpnb.model.recording import Recording
-from ddpnb.model.stacks import Frame
+from ddpnb.model.stacks import NOT_SHOWN, Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Row:
 
     @property
     def differs(self) -> bool:
-        return len(self.values) < self.ranks or len(set(self.values.values())) > 1
+        return len(self.values) < self.ranks or len({*self.values.values()} - {NOT_SHOWN}) > 1
 
 
 @dataclass(frozen=True, slots=True)

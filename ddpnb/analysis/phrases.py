@@ -10,6 +10,7 @@ from ddpnb.analysis.source.branches import decisions
 from ddpnb.analysis.source.paths import Parting
 from ddpnb.model.calls import NO_SITE, Call, Site, runs
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.stacks import NOT_SHOWN
 
 #: conditions that depend on the rank, by the names that people give
 ON_RANK = re.compile(r"rank|is_(main|master|leader|chief|primary)|main_process", re.IGNORECASE)
@@ -93,7 +94,7 @@ def different_locals(
     for name in (name for name in values[culprits[0]] if name in names):
         mine = {values[rank].get(name) for rank in culprits}
         theirs = {values[rank].get(name) for rank in waiting}
-        if len(mine) == len(theirs) == 1 and mine != theirs and None not in mine | theirs:
+        if len(mine) == len(theirs) == 1 and mine != theirs and not {None, NOT_SHOWN} & (mine | theirs):
             found.append(f"{name} is {mine.pop()} on {ranks(culprits)}, {theirs.pop()} on {ranks(waiting)}.")
     return found[:3]
 

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from _thread import get_ident
 from typing import Any
 
-from ddpnb.engine.locals import describe
 from ddpnb.engine.sites import frames_of, is_user_file
+from ddpnb.engine.values import describe
 
 MAX_TEXT = 4000
-_PLAIN = (type(None), bool, int, float, str)
+_BITS = 64  # of an integer that is sent as itself
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether the value itself can be sent, beside its text."""
+    if type(value) is str:
+        return len(value) <= MAX_TEXT
+    if type(value) is float:
+        return math.isfinite(value)  # JSON has no other
+    return value is None or type(value) is bool or (type(value) is int and value.bit_length() <= _BITS)
+
+
+def sentence(error: BaseException) -> str:
+    """An exception in words, also where its own ``__str__`` fails."""
+    try:
+        text = str(error)[:500]
+    except Exception as another:
+        text = f"its __str__ raises {type(another).__name__}"
+    return f"{type(error).__name__}: {text}"[:500]
 
 
 def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, Any]) -> dict[str, Any]:
@@ -40,10 +59,10 @@ def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, A
     def work() -> None:
         try:
             value = eval(compile(expression, "<expression>", "eval"), names)  # noqa: S307 (the user's own)
-            plain = {"value": value} if type(value) in _PLAIN and len(str(value)) <= MAX_TEXT else {}
+            plain = {"value": value} if _is_plain(value) else {}
             told.update(plain, text=describe(value, MAX_TEXT))
         except BaseException as error:
-            told["error"] = f"{type(error).__name__}: {error}"[:500]
+            told["error"] = sentence(error)
 
     thread = threading.Thread(target=work, name=f"ddpnb evaluation {get_ident()}", daemon=True)
     thread.start()

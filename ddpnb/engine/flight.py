@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 import weakref
+from itertools import islice
 from typing import Any
 
 from ddpnb.engine.blackbox import BlackBox
@@ -47,14 +48,14 @@ class Flight:
             self.p2p[work] = entry
             weakref.finalize(work, self.finish, entry, _DROPPED).atexit = False
 
-    def poll(self, most: int = 1 << 30) -> None:
-        """Mark pending calls that are over, oldest first.
+    def poll(self, most: int = layout.CALLS) -> None:
+        """Mark pending calls that are over, oldest first; no more than the box holds.
 
-        A bounded poll (at the door) stops at the first that is still in flight.
+        A short poll (at the door) stops at the first that is still in flight.
         """
         self.loosen()
         pending = self.pending
-        for work in list(pending)[:most] if most > 8 else _first(pending, most):
+        for work in list(islice(pending, most)):  # at once: another thread may add a call
             entry = pending.get(work)
             if entry is None:
                 continue
@@ -94,15 +95,3 @@ def _failed(work: Any) -> bool:
     except Exception:
         return True
     return False
-
-
-def _first(pending: dict[Any, Any], most: int) -> list[Any]:
-    found = []
-    try:
-        for work in pending:
-            found.append(work)
-            if len(found) == most:
-                break
-    except RuntimeError:  # another thread added a call meanwhile
-        pass
-    return found

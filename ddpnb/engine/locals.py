@@ -1,88 +1,59 @@
-"""The variables of a frame as short, bounded text.
-
-A tensor is described by shape, type and device, and by its value only where that waits for nothing.
-"""
+"""The variables of a frame as short, bounded text, in bounded time."""
 
 from __future__ import annotations
 
-import reprlib
+import sys
+from collections.abc import Iterable
+from itertools import islice
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-import torch
+from ddpnb.engine.values import MAX_TEXT, Allowance, Writer
+from ddpnb.model.stacks import MAX_LOCALS, NOT_SHOWN, one_line
 
-MAX_LOCALS, MAX_TEXT = 40, 160
-_SHOWN, _READ = 1000, 1 << 20  # elements of a tensor that are shown, and of one whose norm is told
-
-# Types whose repr runs no code of the user's. Any other could take a lock that the hanging main
-# thread holds, and the hotline would hang with it.
-_PLAIN = (
-    type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, list, tuple, set,
-    frozenset, dict, torch.dtype, torch.device, torch.Size,
-)  # fmt: skip
+FRAME_S, LOOK_S = 0.002, 0.02  # time of the processor that the variables of a frame, and of all frames, may take
+_NAMES = 4096  # of a frame that are looked at
+_HIDDEN = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
-class _Bounded(reprlib.Repr):
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxstring = self.maxother = self.maxlong = MAX_TEXT
-        self.maxlevel = 3
-
-    def repr1(self, x: Any, level: int) -> str:
-        kind = type(x)
-        if kind in _PLAIN:
-            text = super().repr1(x, level)
-        elif isinstance(x, torch.Tensor):
-            text = _describe_tensor(x)
-        elif isinstance(x, BaseException):
-            text = f"{kind.__name__}({', '.join(str(a) for a in x.args if type(a) in (str, int))})"
-        elif hasattr(kind, "dtype") and hasattr(kind, "shape"):
-            text = f"<{kind.__name__} {getattr(x, 'shape', '')} {getattr(x, 'dtype', '')}>"
-        else:
-            text = f"<{kind.__module__}.{kind.__qualname__}>"
-        return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
+def _proxy_type() -> type:
+    return type(sys._getframe().f_locals)
 
 
-def _describe_tensor(tensor: torch.Tensor) -> str:
-    text = f"tensor{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')} {tensor.device}"
-    if tensor.device.type == "cpu" and tensor.numel() == 1 and type(tensor) in (torch.Tensor, torch.nn.Parameter):
-        text += f" = {tensor.detach().item():.6g}"
-    return text
+_NAMESPACES = frozenset({id(dict), id(_proxy_type())})  # from Python 3.13 on a frame hands out a view of its variables
 
 
-def describe(value: Any, most: int) -> str:
-    """A value that somebody asked for: its own repr, at most so long; a large tensor by its shape and norm."""
-    if isinstance(value, torch.Tensor) and value.numel() > _SHOWN:
-        return _describe_tensor(value) + _norm(value)
-    text = repr(value)
-    return text if len(text) <= most else text[:most] + "…"
-
-
-def _norm(tensor: torch.Tensor) -> str:
-    """Its values in one number, where reading them waits for nothing and is quick."""
-    if tensor.device.type != "cpu" or not 1 < tensor.numel() <= _READ or tensor.is_complex() or tensor.is_quantized:
-        return ""
-    return f" norm {tensor.detach().to(torch.float64).norm().item():.6g}"
-
-
-def describe_locals(frame: FrameType, *, values: bool = False) -> dict[str, str]:
+def describe_locals(frame: FrameType, *, values: bool = False, within: Allowance | None = None) -> dict[str, str]:
     """The frame's own variables as short text; modules, functions and classes are left out.
 
     Args:
         frame: whose.
-        values: also tell the norm of tensors, so that two ranks' can be compared.
+        values: also give the norm of tensors, so that those of two ranks can be compared.
+        within: what the whole look may take; a frame alone takes ``FRAME_S`` at most.
     """
-    bounded = _Bounded()
+    allowance = Allowance(FRAME_S, within)
+    writer = Writer(MAX_TEXT, 6, 3, allowance)
     found: dict[str, str] = {}
-    for name, value in list(frame.f_locals.items()):
-        if name.startswith("__") or isinstance(value, (ModuleType, FunctionType, BuiltinFunctionType, type)):
+    for name, value in _variables(frame):
+        if type(name) is not str or name.startswith("__") or issubclass(type(value), _HIDDEN):
             continue
-        try:
-            text = bounded.repr1(value, bounded.maxlevel)
-            plain = values and type(value) in (torch.Tensor, torch.nn.Parameter)
-            found[name[:80]] = text + _norm(value) if plain else text
-        except Exception as error:
-            found[name[:80]] = f"<{type(value).__name__}: {type(error).__name__}>"
         if len(found) == MAX_LOCALS:
             break
+        shown = one_line(name[:80])
+        if allowance.spent:
+            found[shown] = NOT_SHOWN
+            continue
+        text = writer.text(value)
+        found[shown] = text + allowance.norm(value) if values else text
     return found
+
+
+def _variables(frame: FrameType) -> Iterable[tuple[Any, Any]]:
+    """Names and values, as many as are looked at, of one moment."""
+    names: Any = frame.f_locals
+    kind = type(names)
+    if id(kind) in _NAMESPACES:
+        return list(islice(names.items(), _NAMES))
+    if issubclass(kind, dict):  # of a class that is being made, or of exec(): its items() may be the user's
+        return list(islice(dict.items(names), _NAMES))
+    return ()

@@ -101,8 +101,8 @@ _WALK = 1000  # frames that are looked at
 _GENERATOR = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # its caller is known only while it runs
 
 
-def frames_of(ident: int) -> list[FrameType]:
-    """The frames of a thread, innermost first, as they are at one moment; empty when there is no such thread.
+def frames_of(ident: int, most: int = _WALK) -> list[FrameType]:
+    """The innermost ``most`` frames of a thread, innermost first, as they are at one moment; empty when there is no such thread.
 
     All of it happens inside C, where the interpreter lock is not handed over: in CPython 3.11 the
     frame of a generator that has yielded meanwhile points to a caller that is no more, and to follow
@@ -111,5 +111,5 @@ def frames_of(ident: int) -> list[FrameType]:
     found: list[Any] = []
     now = map(itemgetter(ident), islice(iter(sys._current_frames, None), 1))
     with contextlib.suppress(AttributeError, KeyError):  # the outermost has no caller; or there is no such thread
-        found.extend(accumulate(chain(now, repeat("f_back", _WALK)), getattr))
+        found.extend(accumulate(chain(now, repeat("f_back", most - 1)), getattr))
     return [frame for frame in found if frame is not None]

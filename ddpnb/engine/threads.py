@@ -17,10 +17,12 @@ from types import FrameType
 from typing import Any
 
 from ddpnb.engine import script, surroundings
-from ddpnb.engine.locals import describe_locals
+from ddpnb.engine.locals import LOOK_S, describe_locals
 from ddpnb.engine.sites import frames_of, is_user_file
+from ddpnb.engine.values import Allowance
+from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS, one_line
 
-MAX_FRAMES, MAX_THREADS = 64, 64
+_VARIABLES = 0.75  # of what a look may take: the rest is for the frames
 
 _SYSCALLS = {
     "x86_64": {
@@ -47,8 +49,13 @@ _WORDS = {
 }  # fmt: skip
 
 
-def described(frames: Iterable[FrameType], with_locals: bool, *, values: bool = False) -> list[dict[str, Any]]:
-    """Of frames, innermost first, what is told of them, outermost first; those that lead to the user's script are left out."""
+def described(
+    frames: Iterable[FrameType], with_locals: bool, *, values: bool = False, within: Allowance | None = None
+) -> list[dict[str, Any]]:
+    """Of frames, innermost first, what is told of them, outermost first; those that lead to the user's script are left out.
+
+    ``within``: what may be spent on variables; none are described when nothing is left.
+    """
     found: list[dict[str, Any]] = []
     for frame in islice(frames, MAX_FRAMES):
         code = frame.f_code
@@ -56,20 +63,26 @@ def described(frames: Iterable[FrameType], with_locals: bool, *, values: bool = 
             break
         user = is_user_file(code.co_filename)
         entry: dict[str, Any] = {
-            "file": code.co_filename,
+            "file": code.co_filename[:4096],
             "line": frame.f_lineno or 0,
-            "function": code.co_name,
+            "function": code.co_name[:200],
             "user": user,
         }
         if user and with_locals:
-            entry["locals"] = describe_locals(frame, values=values)
+            entry["locals"] = describe_locals(frame, values=values, within=within)
         found.append(entry)
     return found[::-1]
 
 
 def stacks(with_locals: bool = True, *, values: bool = False) -> list[dict[str, Any]]:
-    """All threads but the one that asks; ``values``: with the norms of tensors."""
-    named = {thread.ident: thread for thread in threading.enumerate()}
+    """All threads but the one that asks, the main thread first; ``values``: with the norms of tensors.
+
+    All of it together takes ``LOOK_S`` of the processor at most: of thousands of threads the last are left out.
+    """
+    look = Allowance(LOOK_S)
+    variables = Allowance(LOOK_S * _VARIABLES, look)
+    # Not enumerate(): that takes a lock, and a class of threads may have properties of the user's.
+    named = dict(threading._active)  # type: ignore[attr-defined]
     main = threading.main_thread().ident
     asking = threading.get_ident()
     order = sorted(sys._current_frames(), key=lambda ident: ident != main)
@@ -77,16 +90,25 @@ def stacks(with_locals: bool = True, *, values: bool = False) -> list[dict[str, 
     for ident in order[:MAX_THREADS]:
         if ident == asking:
             continue
-        thread = named.get(ident)
+        if found and look.spent:
+            break
         found.append(
             {
-                "thread": thread.name if thread else f"thread {ident}",
+                "thread": _name_of(named.get(ident), ident),
                 "native_id": ident >> 6 & 0xFFFFFFFF,
                 "main": ident == main,
-                "frames": described(frames_of(ident), with_locals, values=values),
+                "frames": described(frames_of(ident, MAX_FRAMES), with_locals, values=values, within=variables),
             }
         )
     return found
+
+
+def _name_of(thread: threading.Thread | None, ident: int) -> str:
+    try:
+        name = object.__getattribute__(thread, "_name")
+    except AttributeError:  # it was not started by Python, or not made by Thread.__init__
+        name = None
+    return one_line(name[:80]) if type(name) is str else f"thread {ident}"
 
 
 def waits_on() -> tuple[str, float | None]:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ddpnb.model.calls import Site
+
+MAX_THREADS, MAX_FRAMES, MAX_LOCALS = 64, 64, 40
+NOT_SHOWN = "not shown"  # a variable that a look had no time to describe
+_NAME, _TEXT, _PATH = 200, 400, 4096  # characters
+
+
+def one_line(text: str) -> str:
+    """Text of a rank's without anything that would drive a terminal or break a line: names may hold any character."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +36,17 @@ class Frame:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Frame:
         return cls(
-            str(value.get("file", "?")),
+            str(value.get("file", "?"))[:_PATH],
             int(value.get("line", 0) or 0),
-            str(value.get("function", "?")),
+            one_line(str(value.get("function", "?"))[:_NAME]),
             bool(value.get("user", True)),
             _texts(value.get("locals")),
         )
 
 
 def _texts(value: Any) -> dict[str, str]:
-    return {str(name): str(text) for name, text in dict[Any, Any](value or {}).items()}
+    held = islice(dict[Any, Any](value or {}).items(), MAX_LOCALS)
+    return {one_line(str(name)[:_NAME]): str(text)[:_TEXT] for name, text in held}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +74,8 @@ class Stack:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Stack:
         return cls(
-            str(value.get("thread", "?")),
-            tuple(Frame.from_json(frame) for frame in value.get("frames", ())),
+            one_line(str(value.get("thread", "?"))[:_NAME]),
+            tuple(Frame.from_json(frame) for frame in value.get("frames", ())[-MAX_FRAMES:]),
             int(value.get("native_id", 0) or 0),
             bool(value.get("main", False)),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from datetime import timedelta
 
 import torch
@@ -98,6 +99,14 @@ def test_a_wrapper_can_be_made_anew():
     source = inspect.getsource(DistributedDataParallel.__setstate__)
     assert "_get_default_group" in source and "_ddp_init_helper" in source
     assert "forward_sync_buffers" in inspect.getsource(DistributedDataParallel.__init__)
+
+
+def test_what_a_look_reads():
+    """engine/values.py reads tensors without the functions of their classes, engine/threads.py names of threads."""
+    with torch._C.DisableTorchFunctionSubclass():
+        assert torch.Tensor.shape.__get__(torch.ones(2)) == (2,)
+    active = threading._active
+    assert object.__getattribute__(active[threading.get_ident()], "_name") == threading.current_thread().name
 
 
 def test_works_of_our_own():
