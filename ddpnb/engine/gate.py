@@ -12,6 +12,7 @@ from _thread import get_ident
 from dataclasses import dataclass
 from typing import Any
 
+from ddpnb.engine.evaluation import sentence
 from ddpnb.engine.release import Release
 from ddpnb.model.holds import Hold, site_fits
 
@@ -184,5 +185,5 @@ class Gate:
             return call.fits(hold)
         except Exception as error:  # the user's expression: said, and taken for "no"
             if len(self.troubles) < 100:
-                self.troubles.append(f"{hold.when}: {type(error).__name__}: {error}"[:300])
+                self.troubles.append(f"{hold.when}: {sentence(error)}"[:300])
             return False

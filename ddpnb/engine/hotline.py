@@ -7,6 +7,7 @@ collective still answers here, within milliseconds.
 from __future__ import annotations
 
 import base64
+import math
 import os
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 from ddpnb.engine import threads
 from ddpnb.engine.door import Door
-from ddpnb.engine.evaluation import evaluate
+from ddpnb.engine.evaluation import evaluate, sentence
 from ddpnb.engine.faults.faults import Faults
 from ddpnb.engine.replicas import Replicas
 from ddpnb.engine.wire import REPLY, REQUEST, VALUES
@@ -35,6 +36,33 @@ class _OwnStreams:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys, name)
+
+
+_DEEP = 16  # levels of an answer
+
+
+def encodable(value: Any, levels: int = _DEEP) -> Any:
+    """An answer as JSON that the channel can carry: without what would leave the launcher without an answer.
+
+    File names and variables may hold lone surrogates, facts numbers that JSON has not.
+    """
+    kind = type(value)
+    if kind is not bool and issubclass(kind, (int, float)):
+        value = int.__pos__(value) if issubclass(kind, int) else float.__pos__(value)  # of an enumeration: the number
+        kind = type(value)
+    if kind is str:
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        return value if value.bit_length() <= 64 else f"<int of {value.bit_length()} bits>"
+    if kind is float:
+        return value if math.isfinite(value) else str(value)
+    if levels and kind is dict:
+        return {encodable(str(name), 0): encodable(held, levels - 1) for name, held in value.items()}
+    if levels and kind in (list, tuple):
+        return [encodable(held, levels - 1) for held in value]
+    return f"<{kind.__name__}>"
 
 
 class Hotline:
@@ -75,7 +103,7 @@ class Hotline:
         try:
             return {"status": "ok", "pid": os.getpid(), **verb(content)}
         except Exception as error:
-            return {"status": "error", "error": f"{type(error).__name__}: {error}"[:500]}
+            return {"status": "error", "error": sentence(error)}
 
     def _snapshot(self, content: dict[str, Any]) -> dict[str, Any]:
         # Polling here makes the in-flight state right for calls that nobody in Python waits for.
@@ -147,7 +175,12 @@ class Hotline:
 
         async def handle(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
             reply = self.answer(parent.get("content", {}))
-            kernel.session.send(stream, REPLY, content=reply, parent=parent, ident=ident)
+            try:
+                kernel.session.send(stream, REPLY, content=encodable(reply), parent=parent, ident=ident)
+            except Exception as error:
+                text = f"the answer could not be sent: {type(error).__name__}"
+                content = {"status": "error", "error": text}
+                kernel.session.send(stream, REPLY, content=content, parent=parent, ident=ident)
 
         kernel.control_handlers[REQUEST] = handle
         vars(sys.modules["ipykernel.kernelbase"])["sys"] = _OwnStreams()
