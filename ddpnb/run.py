@@ -13,6 +13,7 @@ from ddpnb import logs
 from ddpnb.analysis import phrases
 from ddpnb.analysis.diagnosis import diagnose
 from ddpnb.analysis.timing.notes import model_notes
+from ddpnb.cluster.client import Answer
 from ddpnb.cluster.engines import Engines
 from ddpnb.errors import Interrupted, WorldError
 from ddpnb.model.findings import Diagnosis
@@ -58,7 +59,7 @@ class Run:
         self._outcomes = {rank: os.path.join(folder, f"run{number}-rank{rank}.json") for rank in range(size)}
         self.observer = Observer(engines, folder, self._outcomes, number, self._logs)
         self._stream = Stream(self._logs, stream, stream_limit)
-        self._answers: dict[int, Any] = {}
+        self._answers: dict[int, Answer] = {}
         self._known = threading.Event()
         self._stopping = threading.Event()
         self._verdict: Verdict | None = None
@@ -86,7 +87,7 @@ class Run:
                 json.dump({"how": "finished", "code": 0, "at_ns": time.monotonic_ns()}, file)
         for rank, order in orders.items():
             own = {**order, "run": self.number, "log": self._logs[rank], "outcome": self._outcomes[rank]}
-            self._answers[rank] = self._engines.call(rank, entry, own, payload)
+            self._answers[rank] = self._engines.begin(rank, entry, own, payload)
         self._thread.start()
 
     # -- what a user asks
@@ -168,12 +169,16 @@ class Run:
 
     @property
     def results(self) -> list[Any]:
-        """What the function returned on each rank, in rank order; None where it did not return."""
+        """What the function returned on each rank, in rank order; None where it did not return.
+
+        Results come from the ranks as pickles, which are loaded when this is read, and not before: loading
+        runs whatever code a rank has put into them.
+        """
         found: list[Any] = []
         for rank in self._ranks:
             ending = self.observer.ending(rank)
             returned = ending is not None and ending.how == "finished"
-            found.append(self._answers[rank].get(timeout=30) if returned and rank in self._answers else None)
+            found.append(self._answers[rank].load(timeout=30) if returned and rank in self._answers else None)
         return found
 
     @property

@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.cluster.client import Answer
 from ddpnb.model.recording import Recording
 from ddpnb.output import Stream
 from ddpnb.watch import Observer
@@ -40,7 +40,7 @@ class Settling:
         self,
         observer: Observer,
         ranks: Sequence[int],
-        answers: Mapping[int, Any],
+        answers: Mapping[int, Answer],
         stream: Stream,
         stopping: threading.Event,
         *,

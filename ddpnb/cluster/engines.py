@@ -22,9 +22,11 @@ from concurrent.futures import Future
 from typing import Any
 
 import psutil
-from ipyparallel import Client, Cluster
+from ipyparallel import Cluster
 from ipyparallel.cluster.launcher import LocalEngineLauncher
 
+from ddpnb.cluster.client import Answer, Client
+from ddpnb.cluster.replying import in_json
 from ddpnb.engine.wire import DEVICE, PARENT
 from ddpnb.errors import LaunchError, WorldError
 
@@ -106,7 +108,7 @@ class Engines:
         self._do(self._start_controller()).result()
         for rank, environment in environments.items():
             self._start_engine(rank, environment)
-        connecting = self._do(self._cluster.connect_client())
+        connecting = self._do(self._connect())
         while not connecting.done():
             self._check_alive(environments, deadline, "the controller did not come up")
             time.sleep(0.02)
@@ -115,6 +117,15 @@ class Engines:
         except Exception as error:
             raise LaunchError(f"the controller did not come up: {error}.", self._log_of_controller()) from None
         self._wait_for(list(environments), deadline)
+
+    async def _connect(self) -> Client:
+        controller: Any = self._cluster.controller
+        return Client(
+            (await controller.get_connection_info())["client"],
+            cluster=self._cluster,
+            profile_dir=self._cluster.profile_dir,
+            cluster_id=self._cluster.cluster_id,
+        )
 
     async def _start_controller(self) -> None:
         os.environ[PARENT] = str(os.getpid())
@@ -142,12 +153,12 @@ class Engines:
         """Wait for the engines of these ranks and learn which engine is which."""
         assert self.client is not None
         missing = {self._pids[rank]: rank for rank in ranks}
-        asked: dict[int, Any] = {}
+        asked: dict[int, Answer] = {}
         known = set(self._ids.values())
         wanted = len(missing)
         while missing:
             for engine in set(self.client.ids) - known - set(asked):
-                asked[engine] = self.client[engine].apply_async(os.getpid)
+                asked[engine] = Answer(self.client[engine].apply_async(in_json, os.getpid))
             for engine, answer in list(asked.items()):
                 if answer.ready():
                     del asked[engine]
@@ -209,11 +220,15 @@ class Engines:
 
     # -- calls
 
-    def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Any:
-        """Call an importable function on the main thread of ``rank``; an AsyncResult."""
+    def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
+        """Call an importable function on the main thread of ``rank``; it answers in JSON."""
+        return self.begin(rank, in_json, function, *args)
+
+    def begin(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
+        """Call an importable function on the main thread of ``rank``; what it returns can be loaded from the answer."""
         if self.client is None or not self.controller_alive:
             raise WorldError("the controller of this world has died.", "Close the world and launch a new one.")
-        return self.client[self._ids[rank]].apply_async(function, *args)
+        return Answer(self.client[self._ids[rank]].apply_async(function, *args))
 
     def engine_id(self, rank: int) -> int:
         return self._ids[rank]

@@ -1,4 +1,4 @@
-"""The client end of the hotline. The one place that touches private names of ipyparallel."""
+"""The client end of the hotline."""
 
 from __future__ import annotations
 

@@ -8,11 +8,13 @@ from datetime import timedelta
 
 import torch
 import torch.distributed.distributed_c10d as c10d
-from ipyparallel import Client
+from ipyparallel import Client, serialize
+from ipyparallel.client import client
 from ipyparallel.cluster.launcher import LocalEngineLauncher
 from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.nn.parallel import DistributedDataParallel
 
+from ddpnb.cluster.replying import in_json
 from ddpnb.engine.signatures import OPS
 from ddpnb.model.calls import OPERATIONS
 
@@ -23,6 +25,15 @@ def test_ipyparallels_control_request():
     ], "cluster/hotline.py sends on the control channel with this private method"  # fmt: skip
     assert Client._closed is False, "cluster/hotline.py sees by it that a client is closed"
     assert callable(LocalEngineLauncher.start)
+
+
+def test_ipyparallels_replies():
+    """cluster/client.py keeps the bytes of what these two would unpickle, cluster/replying.py hands over bytes."""
+    source = inspect.getsource(client)
+    assert source.count("serialize.deserialize_object(") == 4, "ipyparallel unpickles at another place too"
+    for method, count in ((Client._handle_apply_reply, 2), (Client._dispatch_iopub, 1), (Client.result_status, 1)):
+        assert inspect.getsource(method).count("serialize.deserialize_object(") == count, method
+    assert serialize.serialize_object(in_json(dict, [("a", "\ud800")])) == [b'{"a": "\\ud800"}']
 
 
 def test_the_kernels_control_handlers():
