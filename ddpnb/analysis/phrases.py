@@ -39,6 +39,11 @@ def verb(numbers: Sequence[int] | frozenset[int] | set[int], one: str, many: str
     return one if len(set(numbers)) == 1 else many
 
 
+def counted(record: RankRecord, calls: int) -> str:
+    """A number of calls that were counted among those that are recorded: older ones are not."""
+    return f"at least {calls}" if record.forgotten else str(calls)
+
+
 def at(site: Site) -> str:
     return (
         ""

@@ -234,7 +234,7 @@ def _overlapping(recording: Recording, number: int, model: Model) -> Finding | N
     return finding_of(
         recording,
         "DDP503",
-        f"The ranks' parts of the data overlap: {shared} batches were seen by rank {pair[0]} and rank {pair[1]}, at "
+        f"The ranks' parts of the data overlap: at least {shared} batches were seen by rank {pair[0]} and rank {pair[1]}, at "
         "different steps.",
         samples,
         ranks,

@@ -41,7 +41,7 @@ def by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
         )
     elif agreed:
         evidence = (
-            f"After {len(agreed)} optimizer steps all ranks held the same parameters, and no longer after the next."
+            f"After {found.turn - 1} optimizer steps all ranks held the same parameters, and no longer after the next."
         )
     else:
         evidence = "The gradients are averaged in every step, but the parameters were never the same."

@@ -288,12 +288,13 @@ def _left_loop(
 def _uneven(recording: Recording, found: Disagreement, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> Finding:
     gone, inside = sides
     mine, theirs = found.calls[gone[0]], found.calls[inside[0]]
-    rounds = [sum(1 for c in recording.ranks[side[0]].calls if c.site == theirs.site) for side in (gone, inside)]
+    records = [recording.ranks[side[0]] for side in (gone, inside)]
+    rounds = [sum(1 for c in one.calls if c.site == theirs.site) for one in records]
     places = _where(found, (*gone, *inside))
     evidence = [
         f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
-        f"call number {rounds[1]} from there.",
-        f"{phrases.ranks(gone, True)} made {rounds[0]} calls there, left the loop and "
+        f"call number {rounds[1]}{' or later' if records[1].forgotten else ''} from there.",
+        f"{phrases.ranks(gone, True)} made {phrases.counted(records[0], rounds[0])} calls there, left the loop and "
         f"{phrases.verb(gone, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
     ]
     if not over_entries(recording.sources.get(theirs.site.file, ""), theirs.site.line):

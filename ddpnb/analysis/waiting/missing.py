@@ -17,7 +17,7 @@ from ddpnb.analysis.waiting.standing import Kind, Standing, where
 from ddpnb.analysis.waiting.waits import Wait
 from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 
 
 def find(
@@ -174,17 +174,10 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
         rank: sum(1 for c in recording.ranks[rank].calls if c.site == call.site and c.group.key == call.group.key)
         for rank in missing
     }
-    made = {
-        rank: sum(1 for c in recording.ranks[rank].calls if c.group.key == call.group.key and c.seq) for rank in missing
-    }
     places = where(standings, [*missing, *waiting])
     evidence = [
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(standings[first].site)}.",
-        *(
-            f"Rank {rank} has ended ({standings[rank].record.ending}) after {made[rank]} calls in this group, "
-            f"{been[rank]} of them from that line."
-            for rank in missing[:8]
-        ),
+        *(_ended_after(recording.ranks[rank], call, been[rank]) for rank in missing[:8]),
     ]
     in_loop = loop_around(source, call.site.line) is not None or not source
     early = loop_returns(source, call.site.line) if source else None
@@ -216,6 +209,16 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
         tuple(evidence),
         "Call it on all ranks or on none: take it out of the condition, or let all ranks leave together.",
     )
+
+
+def _ended_after(record: RankRecord, call: Call, been: int) -> str:
+    """How many calls of the group a rank made before it ended, ``been`` of them from the line of ``call``."""
+    text = f"Rank {record.rank} has ended ({record.ending})"
+    made = [c for c in record.calls if c.group.key == call.group.key and c.seq]
+    lines = f"{phrases.counted(record, been)} of them from that line."
+    if not record.forgotten:
+        return f"{text} after {len(made)} calls in this group, {lines}"
+    return f"{text} after {made[-1].title} of this group, {lines}" if made else f"{text}."  # its number is exact
 
 
 def _as_many_rounds(recording: Recording, missing: list[int], waiting: int) -> bool:

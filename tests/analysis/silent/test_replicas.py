@@ -612,6 +612,18 @@ def test_a_step_that_all_ranks_leave_out():
 # -- without a wrapper
 
 
+def test_steps_that_agreed_and_were_let_go_are_counted_too():
+    """Of steps in which all ranks agreed only the first and the last are kept."""
+    recording = by_hand(lambda r: r.drifts({WEIGHT: 9}), (1,))
+    ranks = {
+        rank: replace(record, samples=tuple(replace(s, turn=s.turn + 997 * (s.turn > 1)) for s in record.samples))
+        for rank, record in recording.ranks.items()
+    }
+    found = the_finding(replace(recording, ranks=ranks))
+    assert "step 1000" in found.summary
+    assert found.evidence[0].startswith("After 999 optimizer steps all ranks held the same")
+
+
 def by_hand(change=nothing, culprits=(), *, world=3, apart=False, steps=4, **options):
     """Models that nobody wrapped; ``apart``: each rank trains one of its own."""
     ranks = []

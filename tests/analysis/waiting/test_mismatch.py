@@ -329,6 +329,20 @@ def test_a_rank_that_left_the_loop_before_the_others(gone):
     assert found.collective.site == BROKEN_OFF.at("looped")
 
 
+def test_rounds_that_are_older_than_the_recording():
+    ranks = []
+    for number in range(2):
+        rank = Rank(number, 2).calls("all_reduce", BROKEN_OFF.at("looped"), seq=4000).forgets(3999)
+        if number:
+            rank.calls("barrier", BROKEN_OFF.at("after"), state=FENCED, seq=4001)
+        else:
+            rank.waits("all_reduce", BROKEN_OFF.at("looped"), seq=4001)
+        ranks.append(rank)
+    evidence = " ".join(finding(record(*ranks, script=BROKEN_OFF)).evidence)
+    assert "call number 2 or later from there." in evidence
+    assert "made at least 1 calls there" in evidence
+
+
 OF_ENTRIES = Script(
     """
     def main(rank):

@@ -146,6 +146,27 @@ def test_a_rank_with_fewer_batches():
     assert found.collective.site == LOOP.at("looped")
 
 
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ((), "after all_reduce #4000 of this group, at least 3 of them from that line."),
+        (("barrier",), "after barrier #4000 of this group, at least 2 of them from that line."),
+    ],
+)
+def test_calls_that_are_older_than_the_recording_are_not_left_out_of_a_number(others, said):
+    """A rank keeps its last calls only: their number is not that of the calls that it made."""
+    ranks = []
+    for number in range(2):
+        rank = Rank(number, 2).forgets(3997)
+        for seq, op in enumerate(("all_reduce", "all_reduce", *(others or ("all_reduce",))), 3998):
+            rank.calls(op, LOOP.at("looped") if op == "all_reduce" else line(50), seq=seq, number=seq - 1)
+        ranks.append(rank)
+    waiting = ranks[0].waits("all_reduce", LOOP.at("looped"), seq=4001, number=4000)
+    found = only_finding(record(waiting, ranks[1].finishes(), script=LOOP))
+    (evidence,) = [text for text in found.evidence if "has ended" in text]
+    assert evidence == f"Rank 1 has ended (finished) {said}"
+
+
 ROUNDS = Script(
     """
     def main(rank):
