@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from playwright.sync_api import expect
 
@@ -182,6 +184,116 @@ def test_what_is_new_is_added_or_replaces(pure):
         }"""
     )
     assert found == [[6, 6, 6], [6, 6, 6], True]
+
+
+PAIR, REBUILT = Group((0, 1), label="default_pg"), Group((0, 1), 1, "rebuilt")
+#: every number that drawing and pointing derive from a store, by name
+DERIVED = """(store) => {
+    const found = {}, note = (name, values) => (found[name] ??= []).push(...values);
+    for (const now of [store.now, store.now + 5]) {
+        const views = [script.wholeView(store, now), script.recentView(store, now), script.recentView(store, now, 0.5)];
+        for (let i = 0; i < 40; i++) views.push(script.zoomed(views.at(-1), 0.4, views[0].end, views[0]));
+        for (const view of views) {
+            note("views", [view.begin, view.end, 1 / (view.end - view.begin), script.moved(view, 1, views[0]).begin]);
+            note("ticks", script.ticks(view, 500, 0, false).map((tick) => tick.at));
+            store.lanes.forEach((lane, at) => {
+                const into = script.coverageOf(50);
+                script.cover(store, at, view, 50, now, into);
+                for (const name of script.PARTS) note(name, into[name]);
+                note("visible", script.visible(lane, view.begin, view.end));
+            });
+        }
+        store.lanes.forEach((lane, at) => {
+            note("reach", [...lane.reach.slice(0, lane.count)].map((value) => (value === Infinity ? 0 : value)));
+            for (let i = 0; i < lane.count; i++) {
+                const { begin, met, end } = script.spanOf(store, lane, i, now);
+                note("spans", [begin, met, end, end - met, met - begin]);
+                if (/NaN|Infinity|undefined/.test(JSON.stringify(script.describe(store, at, i, now)))) note("words", [NaN]);
+            }
+        });
+    }
+    return Object.keys(found).filter((name) => !found[name].every(Number.isFinite));
+}"""
+
+
+def told(page, widget, *updates):
+    """Give a page the widget as it is, then each of these updates as the message that a live page receives."""
+    sent = []
+    widget.send = lambda content, buffers=None: sent.append((content["head"], *buffers))
+    columns = widget.get_state()["columns"]
+    for calls in updates:
+        widget.add(calls)
+    given = sendable([[columns["head"], columns["events"], columns["places"]], *map(list, sent)])
+    load(page, module("columns.js", "lanes.js"), state={"messages": given})
+    page.evaluate(
+        """() => {
+            window.store = script.emptyStore();
+            for (const [head, events, places] of model.get("messages")) script.take(store, head, events, places);
+        }"""
+    )
+
+
+def test_calls_that_no_other_rank_made_do_not_hide_later_ones(browser):
+    """Rank 1 issued two calls that were never completed before the ranks were released."""
+    first = {rank: (replace(call(0, 10 * rank, 20), group=PAIR),) for rank in range(2)}
+    alone = [replace(call(n, 20 + n, state=CallState.ISSUED), group=PAIR) for n in (1, 2)]
+    later = {
+        rank: [replace(call(n, 1000 * n + 100 * rank, 1000 * n + 200, seq=n - 2), group=REBUILT) for n in range(3, 9)]
+        for rank in range(2)
+    }
+    widget = Timeline(Recording(2, {rank: RankRecord(rank, calls=calls) for rank, calls in first.items()}))
+    with page_in(browser) as page:
+        told(page, widget, {1: alone}, later)
+        assert page.evaluate(f"({DERIVED})(store)") == []
+        lanes = page.evaluate(
+            """() => store.lanes.map((lane) => {
+                const [from, to] = script.visible(lane, 4.9, 5.3);
+                return [...lane.number.slice(from, to)];
+            })"""
+        )
+        assert lanes == [[5], [1, 2, 3, 4, 5]]  # what is still open reaches into every later view
+        collective = page.evaluate(
+            """() => store.lanes.map((lane, at) => {
+                const into = script.coverageOf(8);
+                script.cover(store, at, { begin: 4.9, end: 5.3 }, 8, store.now, into);
+                return [...into.collective];
+            })"""
+        )
+    assert [rounded(one) for one in collective] == [[0, 0, 0, 0, 1, 1, 0, 0]] * 2
+
+
+def strange_calls(kind, rank):
+    """Calls as a damaged record, a changed clock or a stopped rank leaves them; all in the order of their numbers."""
+    states = list(CallState)
+    ordinary = {n: call(n, 10 * n + rank, 10 * n + 5, state=states[(n + rank) % len(states)]) for n in range(12)}
+    changes = {
+        "no time is known": {"entered_ns": 0, "issued_ns": 0, "done_ns": 0},
+        "never issued": {"issued_ns": 0},
+        "without an end": {"done_ns": 0},
+        "ends before it begins": {"done_ns": BEGAN - 5000 * MS},
+        "a clock that jumps": {"entered_ns": (1 << 63) + rank, "done_ns": 5},
+        "impossible times": {"entered_ns": -1, "done_ns": 1 << 80, "issued_ns": 1 << 64},
+        "alone in its place": {"seq": 10_000 + 100 * rank},
+    }
+    return [replace(one, **changes[kind]) if n % 3 == rank else one for n, one in ordinary.items()]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["no time is known", "never issued", "without an end", "ends before it begins", "a clock that jumps", "impossible times", "alone in its place"],
+)  # fmt: skip
+def test_no_number_is_lost_to_strange_calls(browser, kind):
+    """Rank 2 has no calls at all; rank 1 has none at first."""
+    records = {0: RankRecord(0, calls=tuple(strange_calls(kind, 0)[:5])), 1: RankRecord(1), 2: RankRecord(2)}
+    with page_in(browser) as page:
+        told(
+            page,
+            Timeline(Recording(3, records)),
+            {rank: strange_calls(kind, rank)[:8] for rank in range(2)},
+            {rank: strange_calls(kind, rank)[6:] for rank in range(2)},
+            {0: [call(20, 1)]},  # earlier than all before it
+        )
+        assert page.evaluate(f"({DERIVED})(store)") == []
 
 
 def test_labels_of_the_axis(pure):

@@ -130,8 +130,13 @@ function reach(store, lane) {
 export function endOf(store, lane, i) {
   const end = lane.end[i];
   if (lane.state[i] !== LEFT || end !== Infinity) return end;
-  const met = store.met[lane.place[i]];
+  const met = metOf(store, lane, i);
   return Number.isNaN(met) ? Infinity : Math.max(lane.begin[i], met);
+}
+
+/** When the last rank came to a call's place: NaN while that is not known. Python sends no place to which only some came. */
+export function metOf(store, lane, i) {
+  return store.met[lane.place[i]] ?? NaN;
 }
 
 /** Whether a call that is done was begun, and the rank went on. */
@@ -148,7 +153,7 @@ export function spanOf(store, lane, i, now) {
   let state = lane.state[i];
   let end = endOf(store, lane, i);
   if (end === Infinity) end = Math.max(begin, now);
-  let met = store.met[lane.place[i]];
+  let met = metOf(store, lane, i);
   if (state === DONE && wasLeft(lane, i, met)) {
     state = LEFT;
     if (met <= end + CLOCKS) end = Math.max(begin, met);

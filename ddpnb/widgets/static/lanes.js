@@ -1,6 +1,6 @@
 // Lanes: how much of each pixel the calls cover, what lies under the pointer, what is in sight, and the words for
 // it. Pure: no element of a page is touched here. Times are seconds since an origin.
-import { CLOCKS, DONE, FAILED, HELD, LEFT, OPEN, after, endOf, spanOf, visible, wasLeft } from "./columns.js";
+import { CLOCKS, DONE, FAILED, HELD, LEFT, OPEN, after, endOf, metOf, spanOf, visible, wasLeft } from "./columns.js";
 
 export const PARTS = ["computing", "waiting", "collective", "held", "failed", "leftWaiting", "leftCollective"];
 
@@ -45,14 +45,14 @@ export function cover(store, at, view, width, now, into) {
 /** Add what the calls [from, to) cover of each pixel. */
 function gather(store, lane, from, to, view, width, now, into) {
   const { waiting, collective, held, failed, leftWaiting, leftCollective } = into;
-  const { begin: begins, end: ends, state: states, place: places } = lane;
+  const { begin: begins, end: ends, state: states } = lane;
   const scale = width / (view.end - view.begin);
   let shadow = false;
   for (let i = from; i < to; i++) {
     let state = states[i];
     const begin = begins[i];
     let end = ends[i];
-    let met = store.met[places[i]];
+    let met = metOf(store, lane, i);
     if (state === DONE && !wasLeft(lane, i, met)) {
       if (!(met <= end + CLOCKS) || met < begin) met = begin;
       else if (met > end) met = end;
@@ -147,6 +147,11 @@ export function nearest(store, at, moment) {
   return next < lane.count && lane.begin[next] - moment < moment - lane.begin[next - 1] ? next : next - 1;
 }
 
+/** The shortest view at a moment: beside a large number a smaller difference would be rounded to nothing. */
+function shortest(moment, least) {
+  return Math.max(least, Math.abs(moment) * 1e-12);
+}
+
 /** From the first thing to now. */
 export function wholeView(store, now = store.now) {
   let begin = Infinity;
@@ -155,7 +160,7 @@ export function wholeView(store, now = store.now) {
     if (first < begin) begin = first;
   });
   if (!Number.isFinite(begin)) begin = 0;
-  const end = Math.max(now, begin + 1e-6);
+  const end = Math.max(now, begin + shortest(begin, 1e-6));
   return { begin, end: end + (end - begin) * 0.01 };
 }
 
@@ -174,7 +179,7 @@ export function recentView(store, now = store.now, width = 0) {
   const whole = wholeView(store, now);
   if (!spans.length) return whole;
   spans.sort((a, b) => a - b);
-  const length = Math.max(width || 1.15 * spans[spans.length >> 1], (now - last) / STOOD, 1e-6);
+  const length = Math.max(width || 1.15 * spans[spans.length >> 1], (now - last) / STOOD, shortest(now, 1e-6));
   const end = now + 0.01 * length;
   return width ? { begin: end - length, end } : { begin: Math.max(whole.begin, end - length), end };
 }
@@ -182,7 +187,7 @@ export function recentView(store, now = store.now, width = 0) {
 /** Zoomed by a factor about a moment. Never closer than a tenth of a microsecond, nor wider than twice of all. */
 export function zoomed(view, factor, about, whole) {
   const length = view.end - view.begin;
-  const least = 1e-7, most = 2 * (whole.end - whole.begin);
+  const least = shortest(about, 1e-7), most = 2 * (whole.end - whole.begin);
   const wanted = Math.min(Math.max(length * factor, least), Math.max(most, least));
   const begin = about - ((about - view.begin) / length) * wanted;
   return { begin, end: begin + wanted };
