@@ -27,6 +27,28 @@ def test_a_machine_that_is_well(tmp_path, capsys):
         assert "optimizer step" in file.read("report.txt").decode()
 
 
+def test_a_bundle_holds_no_secrets(tmp_path, capsys, monkeypatch):
+    secrets = {
+        "MASTER_TOKEN": "open-sesame",
+        "NCCL_AUTH_KEY": "hunter22",
+        "TORCH_HOME": "https://ann:pa55word@models.example/hub",
+        "TORCH_EXTRA": "0123456789abcdef0123456789abcdef01234567",
+        "WANDB_API_KEY": "wandb-secret",
+    }
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")
+    bundle = tmp_path / "help.zip"
+    assert main(["doctor", "-n", "1", "--bundle", str(bundle)]) == 0
+    with zipfile.ZipFile(bundle) as file:
+        written = "\n".join(file.read(name).decode() for name in file.namelist())
+        facts = json.loads(file.read("doctor.json"))["steps"]["0"]["environment"]["facts"]
+    hidden = [*secrets.values(), "pa55word"]
+    assert [value for value in hidden if value in written] == []
+    assert facts["MASTER_TOKEN"] == "[masked]" and facts["TORCH_HOME"] == "https://[masked]@models.example/hub"
+    assert facts["NCCL_DEBUG"] == "WARN" and facts["MASTER_ADDR"] == "127.0.0.1"
+
+
 @pytest.mark.parametrize("arguments", [["--timeout", "0"], ["-n", "0"], ["--json", "/nowhere/at/all.json"]])
 def test_wrong_use(arguments, capsys):
     assert main(["doctor", *arguments]) == 2
