@@ -159,3 +159,54 @@ def test_while_a_cell_runs(lab, page):
     head.get_by_role("button", name="step 1").click()
     head.get_by_role("button", name="release").click()
     expect(head.get_by_text("released", exact=True)).to_be_visible()
+
+
+AFTER_A_RELEASE = """
+import time, ddpnb
+
+def hang():
+    import torch, torch.distributed as dist
+    dist.recv(torch.ones(4), src=1 - dist.get_rank())
+
+def train():
+    import torch, torch.distributed as dist
+    rank, tensor, other = dist.get_rank(), torch.ones(4), dist.new_group()
+    time.sleep(1.5)  # so that a page has been given the run before these calls
+    if rank == 0:
+        works = [dist.broadcast(tensor.clone(), 1, async_op=True) for _ in range(3)]
+    time.sleep(1.5 * rank)  # and these calls before any that all make
+    for _ in range(20):
+        time.sleep(0.2 * rank)
+        dist.all_reduce(tensor, group=other)
+
+world = ddpnb.launch(2, quiet=True)
+world.init().run()
+ddpnb.show(world)
+"""
+RUNS = """
+world.run(hang, stream=None).wait()
+world.release()
+time.sleep(1)
+world.rebuild()
+run = world.run(train, stream=None).wait()
+"""
+
+
+def test_the_time_line_shows_what_comes_after_a_release(lab, page):
+    """In the run after it rank 0 issues broadcasts that rank 1 never makes, then both go on in another group."""
+    lab.open(page, lab.write("again.ipynb", AFTER_A_RELEASE, RUNS, "print('both', 'runs are over')"))
+    lab.run_all(page)
+    expect(page.get_by_text("both runs are over")).to_be_visible(timeout=LONG_MS)
+    line = of(page, "time line")
+    line.get_by_role("button", name="show all").click()
+    canvas = line.locator("canvas")
+    width = canvas.bounding_box()["width"]
+    for rank in range(2):
+        titles = set()
+        for part in range(1, 40):  # along the lane
+            canvas.hover(position={"x": 64 + (width - 76) * part / 40, "y": 8 + 34 * rank + 17})
+            page.wait_for_timeout(30)
+            if line.locator(".tip").is_visible():
+                titles.add(line.locator(".tip b").inner_text().split(" #")[0])
+        assert "all_reduce" in titles, (rank, titles)
+    picture(page, "after-a-release")
