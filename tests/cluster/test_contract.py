@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed.distributed_c10d as c10d
@@ -12,6 +13,7 @@ from ipyparallel import Client, serialize
 from ipyparallel.client import client
 from ipyparallel.cluster.launcher import LocalEngineLauncher
 from torch._C._distributed_c10d import ProcessGroup, Work
+from torch.distributed import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.cluster.replying import in_json
@@ -126,3 +128,15 @@ def test_works_of_our_own():
     future.set_result([torch.ones(1)])
     work = torch._C._distributed_c10d._create_work_from_future(future)
     assert work.is_completed() and Work.unbox(work.boxed()).is_completed()
+
+
+def test_the_store_listens_on_all_interfaces():
+    """Whatever address it is given: README and SECURITY.md say so."""
+    store = TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
+    listening = {
+        fields[1].rpartition(":")[0]
+        for name in ("tcp", "tcp6")
+        for fields in map(str.split, Path(f"/proc/net/{name}").read_text().splitlines()[1:])
+        if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == store.port
+    }
+    assert listening and {digit for address in listening for digit in address} == {"0"}
