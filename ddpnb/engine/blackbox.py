@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import mmap
 import os
@@ -14,6 +13,7 @@ from itertools import count
 from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Any
 
+from ddpnb.engine import shared_files
 from ddpnb.model import blackbox as layout
 
 _STRING_LIMIT = 16 << 10
@@ -29,17 +29,17 @@ class BlackBox:
 
     Records are written without a lock: numbers come from atomic counters, and a record belongs to
     the thread that began it. Only the table of strings, which grows rarely, takes a lock.
+
+    Raises:
+        OSError: there is no room for the file.
     """
 
     def __init__(self, path: str, rank: int) -> None:
         self.path = path
         # The box of a process that was here before under this rank stays as it is for whoever has
-        # it mapped: a new file takes its name.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        # it open: a new file takes its name.
+        fd = shared_files.take(path, layout.BOX_SIZE)
         try:
-            os.ftruncate(fd, layout.BOX_SIZE)
             self.memory = mmap.mmap(fd, layout.BOX_SIZE)
         finally:
             os.close(fd)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
+from ddpnb.engine import shared_files
 from ddpnb.model.blackbox import BoxReader
 from ddpnb.model.calls import Call
 
@@ -32,13 +33,15 @@ class Board:
         path: the file that the members share; made by whoever comes first.
         size: number of members.
         me: this rank's place among them.
+
+    Raises:
+        OSError: there is no room for the file.
     """
 
     def __init__(self, path: str, size: int, me: int) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        length = ROWS * size * 8
+        fd = shared_files.share(path, length)
         try:
-            length = ROWS * size * 8
-            os.ftruncate(fd, length)
             self._memory = mmap.mmap(fd, length)
         finally:
             os.close(fd)

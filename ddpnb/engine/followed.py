@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -111,9 +112,16 @@ class Followed:
             "site": place(3),
         }
         path = os.path.join(self._folder, f"rank{self._rank}-run{self._run}-model{number}.json")
-        with open(path + ".part", "w") as file:
-            json.dump(told, file, default=str)
-        os.replace(path + ".part", path)
+        try:
+            with open(path + ".part", "w") as file:
+                json.dump(told, file, default=str)
+            os.replace(path + ".part", path)
+        except OSError as error:  # no room: the rest of the watch goes on
+            self._event("model not described", {"number": number, "error": error.strerror})
+            print(
+                f"ddpnb: {self._folder}: {error.strerror}. The replicas of {module} are not compared on this rank.",
+                file=sys.stderr,
+            )
 
     def of(self, optimizer: Any) -> list[Watched]:
         """The models whose parameters this optimizer holds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from datetime import timedelta
 from itertools import count
@@ -82,14 +83,31 @@ class Groups:
         described = str(getattr(group, "group_desc", "") or "")
         label = described if described and described != "undefined" else ""
         identity = Group(ranks, ordinal, name, label)
-        string = self._box.intern({"ranks": list(ranks), "ordinal": ordinal, "name": name, "label": label})
         board = None
         if self.fence != "off" and len(ranks) > 1 and group.rank() >= 0 and os.path.isdir(self._folder):
-            board = Board(board_path(self._folder, self._run, identity.key), len(ranks), group.rank())
-        known = KnownGroup(string, identity, board)
+            board = self._board(identity, group.rank())
+        known = KnownGroup(self._string(identity), identity, board)
         if self._unhurried:
             _suspend(group, known)
         return known
+
+    def _string(self, group: Group) -> int:
+        return self._box.intern(
+            {"ranks": list(group.ranks), "ordinal": group.ordinal, "name": group.name, "label": group.label}
+        )
+
+    def _board(self, group: Group, me: int) -> Board | None:
+        """Where the members announce their calls; None when there is no room for it, and no fence then."""
+        try:
+            return Board(board_path(self._folder, self._run, group.key), len(group.ranks), me)
+        except OSError as error:
+            self._box.event("no fence", {"ranks": list(group.ranks), "error": error.strerror})
+            print(
+                f"ddpnb: {self._folder}: {error.strerror}. Calls of this rank in the group of ranks "
+                f"{list(group.ranks)} are not compared with those of the others.",
+                file=sys.stderr,
+            )
+            return None
 
     def forget(self, group: Any = None) -> None:
         """Let go of a group, or of all, before it is destroyed: held, it would keep its connections."""

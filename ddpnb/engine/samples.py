@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import threading
@@ -10,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ddpnb.engine import shared_files
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.sites import calling_frame
 from ddpnb.engine.watched import Watched
@@ -20,14 +20,15 @@ _PAD = b"\0"
 
 
 class SampleFile:
-    """A ring of rows in shared memory. Rows may be written by any thread."""
+    """A ring of rows in shared memory. Rows may be written by any thread.
+
+    Raises:
+        OSError: there is no room for the file.
+    """
 
     def __init__(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # whoever has the file of the process before mapped keeps it
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        fd = shared_files.take(path, layout.FILE_SIZE)  # whoever has the file of the process before open keeps it
         try:
-            os.ftruncate(fd, layout.FILE_SIZE)
             self._memory = mmap.mmap(fd, layout.FILE_SIZE)
         finally:
             os.close(fd)
