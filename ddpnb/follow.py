@@ -7,15 +7,16 @@ stay, with what came just before, however long the run goes on.
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from ddpnb.analysis.silent.drift import differing
 from ddpnb.model.replicas import UNWRAPPED, Model, Sample
 from ddpnb.model.samples import SampleReader, contents, step_of
+from ddpnb.model.shared import FileBytes
 
 _MODEL_LIMIT = 8 << 20  # bytes of one model's description
 _FIRST, _LAST, _ODD = 40, 8, 4  # turns that are kept of each kind: the first, the last, the first that differ
@@ -123,9 +124,8 @@ class Follower:
         reader = self._readers.get(rank)
         if reader is None:
             try:
-                with open(os.path.join(self._folder, f"rank{rank}.samples"), "rb") as file:
-                    memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                reader = self._readers[rank] = SampleReader(memory, lambda number: self._string(rank, number))
+                file = FileBytes(os.path.join(self._folder, f"rank{rank}.samples"))
+                reader = self._readers[rank] = SampleReader(file, partial(self._string, rank))
             except (OSError, ValueError):
                 return None
         return reader

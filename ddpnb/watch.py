@@ -7,12 +7,12 @@ shared memory. Only when a rank stands still are the ranks asked on the hotline 
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ddpnb import logs
@@ -25,12 +25,14 @@ from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
 from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.shared import FileBytes
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.seen import Seen
 
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
 ANSWER_S = 1.0  # how long a rank may take to answer on the hotline
 _SOURCE_LIMIT = 1 << 20
+_ENDING_LIMIT = 16 << 20
 _HISTORY = 1024  # calls of a rank that a Recording taken live goes back
 
 
@@ -61,7 +63,7 @@ class Observer:
         self._seen = {rank: Seen() for rank in outcomes}
         self._sources: dict[str, str] = {}
         self._killed_before = machine.oom_kills()
-        self._follower = Follower(folder, outcomes, run, self._string)
+        self._follower = Follower(folder, outcomes, run, partial(_string, self._seen))
         self._books = Books(run)
         self._began = time.monotonic()
         self._lock = threading.RLock()  # the watcher of a run looks, and so may its user at the same time
@@ -85,10 +87,6 @@ class Observer:
             self._keep_books(now=True)
             return self._books.account(now_ns)
 
-    def _string(self, rank: int, number: int) -> Any:
-        reader = self._seen[rank].reader
-        return reader.string(number) if reader is not None else None
-
     def reader(self, rank: int) -> BoxReader | None:
         """The rank's box; None before there is one."""
         self.status(rank)
@@ -98,8 +96,7 @@ class Observer:
         seen = self._seen[rank]
         if seen.reader is None:
             try:
-                with open(os.path.join(self._folder, f"rank{rank}.box"), "rb") as file:
-                    seen.reader = BoxReader(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                seen.reader = BoxReader(FileBytes(os.path.join(self._folder, f"rank{rank}.box")))
             except (OSError, ValueError):
                 return Status()
         return seen.reader.status
@@ -128,19 +125,19 @@ class Observer:
 
     def _read_outcome(self, rank: int) -> Ending | None:
         try:
-            with open(self._outcomes[rank]) as file:
-                value = json.load(file)
-        except (OSError, ValueError):
+            with open(self._outcomes[rank], encoding="utf-8") as file:
+                value = json.loads(file.read(_ENDING_LIMIT))
+            return Ending(
+                value["how"],
+                int(value["code"]),
+                str(value.get("exception", "")),
+                str(value.get("message", "")),
+                tuple(Frame.from_json(frame) for frame in value.get("frames", ())),
+                str(value.get("traceback", "")),
+                int(value["at_ns"]),
+            )
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return None
-        return Ending(
-            value["how"],
-            int(value["code"]),
-            str(value.get("exception", "")),
-            str(value.get("message", "")),
-            tuple(Frame.from_json(frame) for frame in value.get("frames", ())),
-            str(value.get("traceback", "")),
-            int(value["at_ns"]),
-        )
 
     def look(self) -> dict[int, str]:
         """What the ranks that still run are doing, as the host sees it."""
@@ -230,6 +227,7 @@ class Observer:
             samples=self._follower.samples(rank),
             children=seen.waited_for(self._engines.pid(rank)) if ending is None else (),
             output=logs.end(self._logs.get(rank, "")) if ending is not None or with_stacks else "",
+            unnamed=seen.reader.dropped if seen.reader is not None and current else 0,
         )
 
     def _of_children(self, rank: int) -> tuple[Phase, ...]:
@@ -258,3 +256,9 @@ class Observer:
             except OSError:
                 self._sources[path] = ""
         return dict(self._sources)
+
+
+def _string(seen: Mapping[int, Seen], rank: int, number: int) -> Any:
+    """The JSON behind a number in a rank's box. No method: an observer that is dropped is then freed at once."""
+    reader = seen[rank].reader
+    return reader.string(number) if reader is not None else None

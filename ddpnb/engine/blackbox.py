@@ -9,14 +9,14 @@ import struct
 import threading
 import time
 from _thread import get_ident
+from collections.abc import Callable
 from itertools import count
 from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Any
 
 from ddpnb.engine import shared_files
 from ddpnb.model import blackbox as layout
-
-_STRING_LIMIT = 16 << 10
+from ddpnb.model.strings import GENERATIONS, STRING_LIMIT, string_number
 
 # Every step of the training pays for a mark: what it needs is looked up once.
 _MARK, _MARKED_AT, _STEP, _STEPS_AT = layout.MARK.pack_into, layout.MARKED_AT, layout.MARK_STEP, layout.STEPS_AT
@@ -47,8 +47,11 @@ class BlackBox:
         #: not empty in a forked child, which must leave the box alone (a list: the door keeps it at hand)
         self.silent: list[bool] = []
         self._interned: dict[str, int] = {}
+        self._generation = self._dropped = 0  # of the table of strings
         self._string_count = 0
         self._strings_used = 0
+        #: called when the table has begun again: numbers of strings that were kept are void
+        self.on_new_table: list[Callable[[], None]] = []
         self._phase_count = 0
         self._run = 0
         self._run_state = layout.RUN_IDLE
@@ -71,26 +74,39 @@ class BlackBox:
     def intern(self, value: dict[str, Any]) -> int:
         """The number of this JSON text in the table; 0 when the table is full."""
         text = json.dumps(value, sort_keys=True, default=str)
+        if len(text) > STRING_LIMIT:
+            text = json.dumps({"truncated": text[:1000]})
         number = self._interned.get(text)
         if number is not None:
             return number
         data = text.encode("utf-8", "replace")
-        if len(data) > _STRING_LIMIT:
-            data = json.dumps({"truncated": text[:1000]}).encode()
         with self._lock:
             if text in self._interned:
                 return self._interned[text]
             if self._strings_used + 4 + len(data) > layout.STRINGS_SIZE:
+                self._dropped += 1
+                self._write_table()
                 return 0
             at = layout.STRINGS_AT + self._strings_used
             self.memory[at + 4 : at + 4 + len(data)] = data
             struct.pack_into("<I", self.memory, at, len(data))
-            number = self._string_count
+            number = string_number(self._generation, self._string_count)
             self._string_count += 1
             self._strings_used += 4 + len(data)
             self._write_status()
             self._interned[text] = number
         return number
+
+    def _write_table(self) -> None:
+        layout.TABLE.pack_into(self.memory, layout.TABLE_AT, self._generation, self._dropped)
+
+    def _begin_table(self) -> None:
+        """Forget all strings. A reader sees an empty table before it sees another generation."""
+        self._strings_used = self._string_count = self._dropped = 0
+        self._interned.clear()
+        self._write_status()
+        self._generation = (self._generation + 1) % GENERATIONS
+        self._write_table()
 
     def _write_status(self) -> None:
         layout.STATUS.pack_into(
@@ -144,8 +160,14 @@ class BlackBox:
                 layout.MARKED.pack_into(self.memory, layout.MARKED_AT, marks, marks)
                 self.data_ns = 0
             self._run, self._run_state = run, state
+            if state == layout.RUN_ACTIVE:
+                self._begin_table()
             self._write_status()
             self._touch(time.monotonic_ns())
+        if state == layout.RUN_ACTIVE:
+            self.intern({})  # string 0: nothing
+            for forget in self.on_new_table:
+                forget()
         self.mark(layout.MARK_BEGIN if state == layout.RUN_ACTIVE else layout.MARK_END)
 
     def silence(self) -> None:

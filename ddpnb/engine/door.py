@@ -70,6 +70,7 @@ class Door:
         self._told = False
         self._library: torch.library.Library | None = None
         self._wait: Callable[..., Any] | None = None
+        box.on_new_table.append(self._forget_strings)
 
     # -- life
 
@@ -101,6 +102,12 @@ class Door:
         self.flight.pending.clear()
         if not keep:  # a group that was released fails in every later call, and says why
             self.release.clear()
+
+    def _forget_strings(self) -> None:
+        """The box's table of strings has begun again."""
+        self._sites.clear()
+        self._signatures.forget()
+        self.groups.renumber()
 
     def detach(self) -> None:
         """Our own hook failed: say so once and get out of the way of the training."""

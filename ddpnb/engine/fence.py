@@ -18,6 +18,7 @@ import torch.distributed as dist
 from ddpnb.engine import shared_files
 from ddpnb.model.blackbox import BoxReader
 from ddpnb.model.calls import Call
+from ddpnb.model.shared import FileBytes
 
 if TYPE_CHECKING:
     from ddpnb.engine.groups import KnownGroup
@@ -95,8 +96,7 @@ def disagreement(memory: mmap.mmap, folder: str, group: KnownGroup, seq: int, nu
 
 def _peer_call(folder: str, rank: int, key: str, seq: int) -> Call | None:
     try:
-        with open(os.path.join(folder, f"rank{rank}.box"), "rb") as file:
-            calls = BoxReader(file.read()).calls(1024)
+        calls = BoxReader(FileBytes(os.path.join(folder, f"rank{rank}.box"))).calls(1024)
     except (OSError, ValueError):
         return None
     return next((c for c in reversed(calls) if c.seq == seq and c.group.key == key), None)

@@ -109,6 +109,11 @@ class Groups:
             )
             return None
 
+    def renumber(self) -> None:
+        """The box's table of strings has begun again."""
+        for known in list(self.known.values()):
+            known.string = self._string(known.identity)
+
     def forget(self, group: Any = None) -> None:
         """Let go of a group, or of all, before it is destroyed: held, it would keep its connections."""
         if group is None or group is dist.group.WORLD:

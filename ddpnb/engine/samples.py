@@ -91,6 +91,12 @@ class Samples:
         self._box = box
         self._names: dict[Any, int] = {}
         self._sites: dict[tuple[int, int], tuple[int, Any]] = {}
+        box.on_new_table.append(self._forget_strings)
+
+    def _forget_strings(self) -> None:
+        """The box's table of strings has begun again."""
+        self._names.clear()
+        self._sites.clear()
 
     def digest(self, watched: Watched, kind: str, tensors: Sequence[Any], names: int, values: bytes) -> None:
         """Write a sample with the digests of these tensors, where they are to be had cheaply."""

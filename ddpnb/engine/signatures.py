@@ -76,10 +76,17 @@ class Signatures:
 
     def __init__(self, intern: Callable[[dict[str, Any]], int]) -> None:
         self._intern = intern
+        self._known: list[dict[Any, Interned]] = []  # of each reader
+
+    def forget(self) -> None:
+        """The table of strings has begun again: describe every signature again."""
+        for known in self._known:
+            known.clear()
 
     def reader(self, spec: OpSpec) -> Callable[[Sequence[Any]], Interned]:
         """A function from the arguments of ``spec``'s operator to the signature. It is on the hot path."""
         known: dict[Any, Interned] = {}
+        self._known.append(known)
         tensors_at, reduce_op_at, root_at, splits_at = spec.tensors, spec.reduce_op, spec.root, spec.splits
         describe = self._describe
         tensor_type = torch.Tensor

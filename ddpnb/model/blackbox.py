@@ -1,8 +1,10 @@
 """The black box: one memory-mapped file per rank, written at the door, readable by anyone on the host.
 
-Layout (little-endian): a header, a table of strings that only grows, and three rings: of calls, of
-phases, and of marks (clocks read at steps). A record refers to strings (JSON texts: groups, signatures, sites, facts) by
-their number. The writer never waits for a reader; a reader drops what was being written.
+Layout (little-endian): a header, a table of strings, and three rings: of calls, of phases, and of marks (clocks read at
+steps). A record refers to strings (JSON texts: groups, signatures, sites, facts) by their number. The writer never
+waits for a reader; a reader drops what was being written.
+
+The table begins again with each run (``model.strings``).
 
 Nothing in a box is trusted: sizes are bounded, JSON is the only decoder, and whatever does not
 parse is left out.
@@ -10,16 +12,16 @@ parse is left out.
 
 from __future__ import annotations
 
-import json
 import struct
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from ddpnb.model.account import MARK_KINDS, Mark
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import Phase
+from ddpnb.model.shared import readable
+from ddpnb.model.strings import GENERATIONS, PLACE_BITS, Strings
 
 MAGIC = b"ddpnbBB1"
 HEADER_SIZE = 4096
@@ -43,6 +45,10 @@ MARKED = struct.Struct("<QQ")
 MARKED_AT = 128
 FORWARDS_AT = 144  # forwards of wrapped models in the run
 RUN_IDLE, RUN_ACTIVE, RUN_ENDED = 0, 1, 2
+# generation of the table of strings, and how many strings it had no room for
+TABLE = struct.Struct("<II")
+TABLE_AT = 160
+_HEAD = 256  # bytes that hold all of these
 
 # number + 1, group string, seq, signature string, site string, state, thread, peer, tag,
 # timeout in ms, turn, entered, issued, done
@@ -67,6 +73,7 @@ PHASES_AT = CALLS_AT + CALLS * CALL_SIZE
 MARKS_AT = PHASES_AT + PHASES * PHASE_SIZE
 BOX_SIZE = MARKS_AT + MARKS * MARK_SIZE
 
+assert STRINGS_SIZE <= 4 << PLACE_BITS
 assert CALL.size <= CALL_SIZE and PHASE.size <= PHASE_SIZE and MARK.size <= MARK_SIZE
 
 
@@ -88,63 +95,63 @@ class Status:
 
 
 class BoxReader:
-    """Reads one box. ``buffer`` is anything with the buffer protocol (an mmap, bytes). Any thread may read.
+    """Reads one box. Any thread may read.
+
+    Args:
+        source: ``FileBytes``, or anything with the buffer protocol (an mmap, bytes).
 
     Raises:
-        ValueError: the buffer is not a black box.
+        ValueError: the source is not a black box.
     """
 
-    def __init__(self, buffer: Any) -> None:
-        self._buffer = memoryview(buffer)
-        if len(self._buffer) < BOX_SIZE or bytes(self._buffer[:8]) != MAGIC:
+    def __init__(self, source: Any) -> None:
+        self._source = readable(source)
+        if len(self._source) < BOX_SIZE or self._source.read(0, 8) != MAGIC:
             raise ValueError("not a black box of ddpnb")
-        self._strings: list[Any] = []
-        self._strings_at = 0
-        self._lock = threading.Lock()  # two that take the same new string shift the numbers of all that come later
-        self._decoded: dict[tuple[type, int], Any] = {}
+        self._strings = Strings()
 
     def close(self) -> None:
-        self._buffer.release()
+        self._source.close()
 
     @property
     def status(self) -> Status:
-        _, _, _, pid, main = IDENTITY.unpack_from(self._buffer, 0)
-        calls, progress_ns = PROGRESS.unpack_from(self._buffer, PROGRESS_AT)
-        _, phases, run, run_state, steps, *first = STATUS.unpack_from(self._buffer, STATUS_AT)
-        (forwards,) = struct.unpack_from("<Q", self._buffer, FORWARDS_AT)
+        head = self._source.read(0, _HEAD)
+        _, _, _, pid, main = IDENTITY.unpack_from(head, 0)
+        calls, progress_ns = PROGRESS.unpack_from(head, PROGRESS_AT)
+        _, phases, run, run_state, steps, *first = STATUS.unpack_from(head, STATUS_AT)
+        (forwards,) = struct.unpack_from("<Q", head, FORWARDS_AT)
         return Status(pid, main, calls, progress_ns, phases, run, run_state, steps, *first, forwards=forwards)
 
+    @property
+    def dropped(self) -> int:
+        """For how many names and facts of the current run the table of strings had no room."""
+        return TABLE.unpack_from(self._source.read(TABLE_AT, TABLE.size))[1]
+
+    def _extent(self) -> tuple[int, int]:
+        """Generation of the table of strings, and how many bytes of it are used."""
+        head = self._source.read(0, _HEAD)
+        used = STATUS.unpack_from(head, STATUS_AT)[0]
+        return TABLE.unpack_from(head, TABLE_AT)[0] % GENERATIONS, min(used, STRINGS_SIZE)
+
     def _read_strings(self) -> None:
-        used = min(STATUS.unpack_from(self._buffer, STATUS_AT)[0], STRINGS_SIZE)
-        with self._lock:
-            while self._strings_at + 4 <= used:
-                start = STRINGS_AT + self._strings_at + 4
-                (length,) = struct.unpack_from("<I", self._buffer, start - 4)
-                if self._strings_at + 4 + length > used:
-                    break
-                try:
-                    self._strings.append(json.loads(bytes(self._buffer[start : start + length])))
-                except (ValueError, RecursionError):
-                    self._strings.append(None)
-                self._strings_at += 4 + length
+        self._strings.follow(self._extent, lambda at, size: self._source.read(STRINGS_AT + at, size))
 
     def string(self, number: int) -> Any:
         """The JSON behind a number; None when there is none."""
         self._read_strings()
-        return self._strings[number] if 0 <= number < len(self._strings) else None
+        return self._strings.get(number)
 
-    def _string(self, number: int, kind: Any, default: Any) -> Any:
-        """String ``number`` decoded as ``kind`` (a class with from_json), once."""
-        key = (kind, number)
-        if key not in self._decoded:
-            value = self._strings[number] if 0 <= number < len(self._strings) else None
-            if not isinstance(value, Mapping):
-                return default
-            try:
-                self._decoded[key] = kind.from_json(value)
-            except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
-                return default
-        return self._decoded[key]
+    def _records(
+        self, ring: int, slots: int, record: struct.Struct, size: int, numbers: Sequence[int]
+    ) -> Iterator[Any]:
+        """The fields of the records with these numbers. Neighbours are read together."""
+        block, first, end = b"", 0, 0  # the slots that ``block`` holds
+        for position, number in enumerate(numbers):
+            slot = number % slots
+            if not first <= slot < end:
+                first, end = slot, min(slots, slot + len(numbers) - position)
+                block = self._source.read(ring + first * size, (end - first) * size)
+            yield record.unpack_from(block, (slot - first) * size)
 
     def calls(self, last: int = CALLS) -> tuple[Call, ...]:
         """The last calls of the current run, oldest first, at most ``last`` of them."""
@@ -153,20 +160,22 @@ class BoxReader:
 
     def these(self, numbers: Iterable[int]) -> tuple[Call, ...]:
         """The calls with these numbers, without those that have left the ring or are being written."""
-        self._read_strings()
-        return tuple(call for number in numbers if (call := self._call(number)) is not None)
+        numbers = list(numbers)
+        records = list(self._records(CALLS_AT, CALLS, CALL, CALL_SIZE, numbers))
+        self._read_strings()  # behind them: whatever they name is there then
+        found = (self._call(number, fields) for number, fields in zip(numbers, records, strict=True))
+        return tuple(call for call in found if call is not None)
 
-    def _call(self, number: int) -> Call | None:
-        fields = CALL.unpack_from(self._buffer, CALLS_AT + (number % CALLS) * CALL_SIZE)
+    def _call(self, number: int, fields: tuple[int, ...]) -> Call | None:
         stamp, group, seq, signature, site, state, thread, peer, tag, timeout, turn, *times = fields
         if stamp != number + 1 or not 1 <= state <= len(CallState):
             return None  # being overwritten
         return Call(
             number,
-            self._string(group, Group, Group(())),
+            self._strings.decoded(group, Group, Group(())),
             seq,
-            self._string(signature, Signature, Signature("?")),
-            self._string(site, Site, NO_SITE),
+            self._strings.decoded(signature, Signature, Signature("?")),
+            self._strings.decoded(site, Site, NO_SITE),
             CallState(state),
             thread,
             peer,
@@ -179,7 +188,7 @@ class BoxReader:
         )
 
     def _facts(self, number: int) -> dict[str, Any]:
-        value = self._strings[number] if 0 < number < len(self._strings) else None
+        value = self._strings.get(number) if number else None
         return cast("dict[str, Any]", dict(value)) if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
 
     def phases(self) -> tuple[Phase, ...]:
@@ -187,7 +196,7 @@ class BoxReader:
         status = self.status
         total = status.phases
         numbers = range(max(status.first_phase, total - PHASES), total)
-        records = [PHASE.unpack_from(self._buffer, PHASES_AT + (number % PHASES) * PHASE_SIZE) for number in numbers]
+        records = list(self._records(PHASES_AT, PHASES, PHASE, PHASE_SIZE, numbers))
         self._read_strings()  # behind them: whatever they name is there then
         found: list[Phase] = []
         for number, fields in zip(numbers, records, strict=True):
@@ -201,10 +210,10 @@ class BoxReader:
 
     def marks(self, since: int = 0) -> tuple[Mark, ...]:
         """The marks of the current run from number ``since`` on, oldest first, as far as the ring holds them."""
-        total, first = MARKED.unpack_from(self._buffer, MARKED_AT)
+        total, first = MARKED.unpack_from(self._source.read(MARKED_AT, MARKED.size))
+        numbers = range(max(first, since, total - MARKS), total)
         found: list[Mark] = []
-        for number in range(max(first, since, total - MARKS), total):
-            fields = MARK.unpack_from(self._buffer, MARKS_AT + (number % MARKS) * MARK_SIZE)
+        for number, fields in zip(numbers, self._records(MARKS_AT, MARKS, MARK, MARK_SIZE, numbers), strict=True):
             kind: int
             stamp, kind, thread, threads, steps, at, thread_ns, cpu, data = fields
             if stamp == number + 1 and kind < len(MARK_KINDS):

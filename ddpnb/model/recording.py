@@ -121,6 +121,7 @@ class RankRecord:
     output: str = ""  # the end of what it wrote
     forwards: int = 0  # of wrapped models
     device: str = ""  # cpu, cuda:0; empty: not known
+    unnamed: int = 0  # names and facts of calls and phases that are missing: the box had no room for them
 
     @property
     def main_stack(self) -> Stack | None:
@@ -150,6 +151,16 @@ class Recording:
     host: Mapping[str, Any] = field(default_factory=dict[str, Any])  # facts of the machine that the ranks share
     # No part of it: what the analysis has worked out, so that it need not be worked out again.
     known: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, compare=False, repr=False)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What was not recorded, in sentences."""
+        return tuple(
+            f"The black box of rank {rank} is full: the names and facts of some of its calls and phases are missing "
+            f"({record.unnamed} had no room)."
+            for rank, record in sorted(self.ranks.items())
+            if record.unnamed
+        )
 
     @property
     def last_progress_ns(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.replicas import Digest, Model, Sample, TensorSpec
+from ddpnb.model.shared import readable
 
 MAGIC = b"ddpnbSM1"
 HEADER_SIZE = 4096
@@ -82,16 +83,16 @@ class SampleReader:
     """Reads new rows of one rank's file.
 
     Args:
-        buffer: anything with the buffer protocol (an mmap, bytes).
+        source: ``FileBytes``, or anything with the buffer protocol (an mmap, bytes).
         string: gives the JSON behind a number of the rank's black box.
 
     Raises:
-        ValueError: the buffer is not a file of samples.
+        ValueError: the source is not a file of samples.
     """
 
-    def __init__(self, buffer: Any, string: Callable[[int], Any]) -> None:
-        self._buffer = memoryview(buffer)
-        if len(self._buffer) < FILE_SIZE or bytes(self._buffer[:8]) != MAGIC:
+    def __init__(self, source: Any, string: Callable[[int], Any]) -> None:
+        self._source = readable(source)
+        if len(self._source) < FILE_SIZE or self._source.read(0, 8) != MAGIC:
             raise ValueError("not a file of samples of ddpnb")
         self._string = string
         self._at = 0
@@ -100,11 +101,14 @@ class SampleReader:
         self.lost = False
 
     def close(self) -> None:
-        self._buffer.release()
+        self._source.close()
+
+    def _written(self) -> tuple[int, int, int]:
+        return WRITTEN.unpack_from(self._source.read(WRITTEN_AT, WRITTEN.size))
 
     def new_rows(self, run: int) -> list[bytes]:
         """The rows of this run that were written since the last look, as they lie in the file."""
-        written, began, current = WRITTEN.unpack_from(self._buffer, WRITTEN_AT)
+        written, began, current = self._written()
         if current != run:
             return []
         if self._run != run:
@@ -115,17 +119,29 @@ class SampleReader:
         rows: list[bytes] = []
         while self._at < written:
             place = HEADER_SIZE + self._at % RING_SIZE
-            length, stamp = struct.unpack_from("<II", self._buffer, place)
-            if stamp != STAMP or not 8 <= length <= RING_SIZE or place + length > FILE_SIZE:
+            block = self._source.read(place, min(written - self._at, FILE_SIZE - place))
+            if not self._take(block, rows, at_end=place + len(block) == FILE_SIZE):
                 self._at, self.lost = written, True
-                break
-            row = bytes(self._buffer[place : place + length])
-            self._at += length
-            if length >= ROW_SIZE and row[10]:  # kind 0 fills the end of the ring
-                rows.append(row)
-        if WRITTEN.unpack_from(self._buffer, WRITTEN_AT)[0] - self._at > RING_SIZE // 2:
+        if self._written()[0] - self._at > RING_SIZE // 2:
             self.lost = True  # the writer may have overtaken us while we read
         return rows
+
+    def _take(self, block: bytes, rows: list[bytes], *, at_end: bool) -> bool:
+        """Cut a stretch of the ring into rows; False if it is torn."""
+        at = 0
+        while at < len(block):
+            if at + 8 > len(block):
+                return False
+            length, stamp = struct.unpack_from("<II", block, at)
+            end = at + length
+            filler = at_end and end == len(block)  # what is left at the end of the ring may be short
+            if stamp != STAMP or length < (8 if filler else ROW_SIZE) or end > len(block):
+                return False
+            if length >= ROW_SIZE and block[at + 10]:  # kind 0 fills the end of the ring
+                rows.append(block[at:end])
+            self._at += length
+            at = end
+        return True
 
     def decode(self, row: bytes, models: Mapping[int, Model]) -> Sample | None:
         """One row; None when it makes no sense."""
@@ -147,8 +163,9 @@ class SampleReader:
         told = _mapping(self._string(names))
         named = told.pop("names", ())
         facts: dict[str, Any] = dict(zip(map(str, named), numbers, strict=False)) | told
-        if facts.get("bypass"):  # the number of a place: where the module was called without its wrapper
-            facts["bypass_site"] = self._string(int(facts["bypass"]))
+        bypass = facts.get("bypass")  # the number of a place: where the module was called without its wrapper
+        if isinstance(bypass, float) and 0 < bypass < 1 << 32:
+            facts["bypass_site"] = self._string(int(bypass))
         place = _mapping(self._string(site))
         return Sample(
             model,

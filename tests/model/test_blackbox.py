@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import random
 import struct
 import sys
 import threading
+import time
 
 import pytest
 
 from ddpnb.model import blackbox as layout
-from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.blackbox import BoxReader, News
 from ddpnb.model.calls import NO_SITE, CallState, Group, Signature, Site
+from ddpnb.model.shared import FileBytes
 
 
 class PackedBox:
@@ -464,3 +467,79 @@ def test_a_box_with_changed_bytes_never_raises(box, seed):
         box.memory[place] = dice.randrange(256)
     assert len(box.reader.calls()) <= 8
     assert len(box.reader.phases()) <= 8
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_box_that_is_damaged_anywhere_never_raises_and_ends(box, seed):
+    """The header counts and places everything else: a wrong number there must not send the reader astray."""
+    dice = random.Random(seed)
+    for text in range(40):
+        number = box.string({"file": "train.py", "line": text, "function": "main", "ranks": [0, 1], "op": "barrier"})
+        box.call(group=number, seq=text, signature=number, site=number)
+        box.phase(number, number)
+    reader = box.reader
+    reader.calls()
+    for _ in range(5):
+        for _ in range(dice.choice((1, 8, 200))):
+            at = dice.randrange(8, 256) if dice.random() < 0.7 else dice.randrange(8, layout.BOX_SIZE)
+            box.memory[at] = dice.choice((0, 255, dice.randrange(256)))
+        if dice.random() < 0.2:
+            layout.TABLE.pack_into(box.memory, layout.TABLE_AT, dice.randrange(1 << 32), dice.randrange(1 << 32))
+        for one in (reader, box.reader):
+            assert len(one.calls()) <= layout.CALLS
+            assert len(one.phases()) <= layout.PHASES
+            assert len(one.marks()) <= layout.MARKS
+            assert one.status.pid >= 0 and one.dropped >= 0
+            assert len(News(one).look()[0]) <= layout.CALLS
+            one.string(dice.randrange(1 << 32))
+
+
+def test_a_table_of_nothing_but_zeros_is_read_quickly(box):
+    """As where the file was cut short."""
+    box.used = layout.STRINGS_SIZE
+    box.write_status()
+    box.memory[layout.STRINGS_AT : layout.STRINGS_AT + layout.STRINGS_SIZE] = bytes(layout.STRINGS_SIZE)
+    began = time.monotonic()
+    assert box.reader.string(1 << 19) is None
+    assert time.monotonic() - began < 20
+
+
+# -- files
+
+
+@pytest.fixture
+def file(box, tmp_path):
+    path = tmp_path / "rank0.box"
+    site = box.string({"file": "train.py", "line": 5, "function": "main"})
+    box.phase(box.string({"phase": "store"}))
+    for _ in range(3):
+        box.call(site=site)
+    path.write_bytes(box.memory)
+    return path
+
+
+def test_a_file_is_read_as_a_buffer_is(box, file):
+    reader = BoxReader(FileBytes(str(file)))
+    assert reader.status == box.reader.status
+    assert reader.calls() == box.reader.calls()
+    assert reader.phases() == box.reader.phases()
+
+
+@pytest.mark.parametrize("size", [0, 100, layout.HEADER_SIZE, layout.STRINGS_AT + 10, layout.CALLS_AT + 100])
+def test_a_file_that_is_cut_short_while_it_is_read_kills_nobody(file, size):
+    """Through a mapping the reader, the user's notebook, died of SIGBUS."""
+    reader = BoxReader(FileBytes(str(file)))
+    os.truncate(file, size)
+    assert len(reader.calls()) <= 3
+    reader.phases(), reader.marks(), News(reader).look()
+    assert reader.status.calls == (3 if size > 100 else 0 if size == 0 else reader.status.calls)
+    with pytest.raises(ValueError, match="not a black box"):
+        BoxReader(FileBytes(str(file)))
+
+
+def test_a_reader_keeps_the_file_that_it_has_opened(box, file, tmp_path):
+    reader = BoxReader(FileBytes(str(file)))
+    other = tmp_path / "other"
+    other.write_bytes(bytes(layout.BOX_SIZE))
+    os.replace(other, file)
+    assert len(reader.calls()) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import struct
 
@@ -12,6 +13,7 @@ from ddpnb.model import samples as layout
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.replicas import Model, TensorSpec
 from ddpnb.model.samples import KINDS, SampleReader, contents, tensor_name, unit_names, units_of, width_of
+from ddpnb.model.shared import FileBytes
 
 MODELS = {0: Model(0, tensors=(TensorSpec("w", (2,)), TensorSpec("b", (1,))))}
 
@@ -186,3 +188,47 @@ def test_changed_bytes_never_raise(seed):
     for one in reader.new_rows(1):
         contents(one)
         reader.decode(one, MODELS)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_file_that_is_damaged_anywhere_never_raises_and_ends(seed):
+    dice, file = random.Random(seed), PackedFile()
+    for turn in range(200):
+        file.row(row(dice.randrange(1, 7), turn, values=(math.nan, math.inf), hashes=(1, 2), names=1, site=1))
+    reader = file.reader({1: {"names": ["a", "bypass"]}})
+    for _ in range(6):
+        for _ in range(dice.choice((1, 20))):
+            at = dice.randrange(8, 40) if dice.random() < 0.5 else layout.HEADER_SIZE + dice.randrange(file.written)
+            file.memory[at] = dice.choice((0, 255, dice.randrange(256)))
+        run = layout.WRITTEN.unpack_from(file.memory, layout.WRITTEN_AT)[2]
+        for one in reader.new_rows(run):
+            contents(one)
+            reader.decode(one, MODELS)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 1e300])
+def test_a_bypass_at_a_place_that_cannot_be(value):
+    reader = PackedFile().reader({1: {"names": ["bypass"]}})
+    assert "bypass_site" not in reader.decode(row(3, names=1, values=(value,)), MODELS).facts
+
+
+def test_a_ring_of_tiny_rows_ends_the_look():
+    file = PackedFile()
+    tiny = struct.pack("<II", 8, layout.STAMP)
+    file.memory[layout.HEADER_SIZE :] = tiny * (layout.RING_SIZE // 8)
+    file.written = layout.RING_SIZE
+    file.publish()
+    reader = file.reader()
+    assert reader.new_rows(1) == []
+    assert reader.lost
+
+
+@pytest.mark.parametrize("size", [0, 20, layout.HEADER_SIZE + 60])
+def test_a_file_that_is_cut_short_while_it_is_read_kills_nobody(tmp_path, size):
+    file, path = PackedFile(), tmp_path / "rank0.samples"
+    for turn in range(5):
+        file.row(row(turn=turn))
+    path.write_bytes(file.memory)
+    reader = SampleReader(FileBytes(str(path)), {}.get)
+    os.truncate(path, size)
+    assert len(reader.new_rows(1)) <= 5

@@ -1,0 +1,74 @@
+"""Bytes that a rank writes while others read them: an open file, or a buffer."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+
+class FileBytes:
+    """The bytes of a file, read with ``pread``.
+
+    A mapping would be faster, but whoever touches it where the file has been cut short is killed with SIGBUS.
+
+    Args:
+        path: the file; it is read through this descriptor even when another file takes its name.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is not a regular file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._fd = -1
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            self.close()
+            raise ValueError("not a regular file")
+
+    def __len__(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read(self, at: int, size: int) -> bytes:
+        """``size`` bytes; zeros where there are none, or none any more."""
+        data = os.pread(self._fd, size, at)
+        while 0 < len(data) < size and (more := os.pread(self._fd, size - len(data), at + len(data))):
+            data += more
+        return data.ljust(size, b"\0") if len(data) < size else data
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class BufferBytes:
+    """The bytes of anything with the buffer protocol."""
+
+    def __init__(self, buffer: Any) -> None:
+        self._view = memoryview(buffer)
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def read(self, at: int, size: int) -> bytes:
+        """``size`` bytes; zeros where there are none."""
+        data = bytes(self._view[at : at + size])
+        return data.ljust(size, b"\0") if len(data) < size else data
+
+    def close(self) -> None:
+        """Let go of the buffer."""
+        self._view.release()
+
+
+Readable = FileBytes | BufferBytes
+
+
+def readable(source: Any) -> Readable:
+    """``source`` if it is open already, otherwise the bytes of that buffer."""
+    return source if isinstance(source, FileBytes) else BufferBytes(source)

@@ -1,0 +1,109 @@
+"""The strings of a black box: JSON texts in a table that begins again with each run, in a new generation.
+
+The number of a string holds its generation, so that a record never means a string of another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+STRING_LIMIT = 16 << 10  # bytes of one string
+PLACE_BITS = 20  # of a number; those above are the generation's
+GENERATIONS = 1 << 32 - PLACE_BITS
+_ZEROS = re.compile(b"\0*")
+
+
+def string_number(generation: int, place: int) -> int:
+    """What a record calls the string at this place of that generation's table. 0 is no string."""
+    return generation << PLACE_BITS | place if place else 0
+
+
+@dataclass(slots=True)
+class _Table:
+    """The strings of one generation, as far as they have been read."""
+
+    generation: int = 0
+    strings: list[Any] = field(default_factory=list[Any])
+    read: int = 0  # bytes
+    decoded: dict[tuple[type, int], Any] = field(default_factory=dict[tuple[type, int], Any])
+
+    def parse(self, data: bytes) -> None:
+        """Take the strings that follow in the table, up to one that does not end in it."""
+        at = 0
+        while at + 4 <= len(data):
+            end = at + 4 + int.from_bytes(data[at : at + 4], "little")
+            if end > len(data):
+                break
+            if end == at + 4:  # zeros, as in a file that was cut short: too many to look at one by one
+                empty = (_ZEROS.match(data, at).end() - at) // 4  # type: ignore[union-attr]
+                self.strings += [None] * empty
+                end = at + 4 * empty
+            else:
+                self.strings.append(_parsed(data[at + 4 : end]))
+            at = end
+        self.read += at
+
+
+def _parsed(data: bytes) -> Any:
+    if len(data) > STRING_LIMIT:
+        return None
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+class Strings:
+    """What a reader knows of them: those of the current generation, and of the one before. Any thread may read."""
+
+    def __init__(self) -> None:
+        self._table = self._before = _Table()
+        self._lock = threading.Lock()  # two that take the same new string shift the numbers of all that come later
+
+    def follow(self, extent: Callable[[], tuple[int, int]], read: Callable[[int, int], bytes]) -> None:
+        """Take what is new.
+
+        Args:
+            extent: the table's generation now, and how many bytes of it are used.
+            read: so many bytes from a place of the table on.
+        """
+        with self._lock:
+            generation, used = before = extent()
+            if generation != self._table.generation:
+                self._table, self._before = _Table(generation), self._table
+            table = self._table
+            if table.read + 4 > used:
+                return
+            data = read(table.read, used - table.read)
+            after = extent()
+            if after[0] == generation and after >= before:  # else it has begun again: these bytes may be of both
+                table.parse(data)
+
+    def _find(self, number: int) -> tuple[_Table, Any]:
+        generation, place = number >> PLACE_BITS, number & (1 << PLACE_BITS) - 1
+        for table in (self._table, self._before):
+            if table.generation == generation:
+                return table, table.strings[place] if place < len(table.strings) else None
+        return self._table, None
+
+    def get(self, number: int) -> Any:
+        """The JSON behind a number; None when there is none."""
+        return self._find(number)[1]
+
+    def decoded(self, number: int, kind: Any, default: Any) -> Any:
+        """What is behind a number as ``kind`` (a class with from_json), decoded once."""
+        table, value = self._find(number)
+        key = (kind, number)
+        if key not in table.decoded:
+            if not isinstance(value, Mapping):
+                return default
+            try:
+                table.decoded[key] = kind.from_json(value)
+            except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
+                return default
+        return table.decoded[key]

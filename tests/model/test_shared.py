@@ -1,0 +1,52 @@
+"""Bytes that others write, in files and in buffers."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ddpnb.model.shared import BufferBytes, FileBytes, readable
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "file").write_bytes(b"0123456789")
+    return str(tmp_path / "file")
+
+
+def test_files_and_buffers_give_the_same(path):
+    for source in (FileBytes(path), BufferBytes(b"0123456789")):
+        assert len(source) == 10
+        assert [source.read(at, 4) for at in (0, 5, 8, 20)] == [b"0123", b"5678", b"89\0\0", bytes(4)]
+
+
+def test_what_is_open_already_is_taken_as_it_is(path):
+    source = FileBytes(path)
+    assert readable(source) is source
+    assert readable(bytearray(b"01")).read(1, 1) == b"1"
+
+
+def test_a_file_that_shrinks_gives_zeros(path):
+    source = FileBytes(path)
+    os.truncate(path, 3)
+    assert source.read(0, 6) == b"012\0\0\0"
+
+
+def test_only_regular_files_are_read(tmp_path, path):
+    """A pipe would never end, and a link leads anywhere."""
+    os.mkfifo(tmp_path / "pipe")
+    os.symlink(path, tmp_path / "link")
+    for name in ("pipe", "link", ".", "missing"):
+        with pytest.raises((OSError, ValueError)):
+            FileBytes(str(tmp_path / name))
+
+
+def test_it_is_closed_when_it_is_dropped(path):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        FileBytes(path).read(0, 1)
+    source = FileBytes(path)
+    source.close()
+    source.close()
+    assert len(os.listdir("/proc/self/fd")) == before

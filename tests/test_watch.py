@@ -1,0 +1,130 @@
+"""The observer over files that nobody can trust: full, cut short, damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.samples import SampleFile
+from ddpnb.model import blackbox as layout
+from ddpnb.model.strings import STRING_LIMIT
+from ddpnb.watch import Observer
+
+
+class Engines:
+    """One rank: this process."""
+
+    def pid(self, _rank):
+        return os.getpid()
+
+    def exit_status(self, _rank):
+        return None
+
+    def device(self, _rank):
+        return "cpu"
+
+
+@pytest.fixture
+def box(tmp_path):
+    made = BlackBox(str(tmp_path / "rank0.box"), 0)
+    made.set_run(1, layout.RUN_ACTIVE)
+    made.event("environment", {"RANK": "0"})
+    return made
+
+
+@pytest.fixture
+def observer(tmp_path, box):
+    SampleFile(str(tmp_path / "rank0.samples")).new_run(1)
+    return Observer(Engines(), str(tmp_path), {0: str(tmp_path / "ending.json")}, 1)
+
+
+def test_what_is_in_the_box_is_in_the_recording(observer):
+    recording = observer.record(ask=False)
+    assert [phase.name for phase in recording.ranks[0].phases] == ["environment"]
+    assert recording.gaps == ()
+
+
+def test_a_box_without_room_for_names_says_so(observer, box):
+    filler = "x" * (STRING_LIMIT - 100)
+    for number in range(layout.STRINGS_SIZE // len(filler) + 1):
+        box.intern({"filler": filler, "number": number})
+    box.event("y" * 1000, {"a": 1})
+    (gap,) = observer.record(ask=False).gaps
+    assert gap.startswith("The black box of rank 0 is full: the names and facts of some of its calls and phases")
+
+
+def test_files_that_are_cut_short_do_not_kill_the_launcher(tmp_path):
+    """Through mappings it died of SIGBUS, and with it the user's notebook. In a process of its own, therefore."""
+    script = """
+        import os, sys
+        from types import SimpleNamespace
+        from ddpnb.engine.blackbox import BlackBox
+        from ddpnb.model import samples
+        from ddpnb.watch import Observer
+
+        folder = sys.argv[1]
+        BlackBox(f"{folder}/rank0.box", 0).set_run(1, 1)
+        with open(f"{folder}/rank0.samples", "wb") as file:
+            file.write(samples.MAGIC + samples.WRITTEN.pack(0, 0, 1))
+            file.truncate(samples.FILE_SIZE)
+        engines = SimpleNamespace(pid=lambda _: os.getpid(), exit_status=lambda _: None, device=lambda _: "cpu")
+        observer = Observer(engines, folder, {0: f"{folder}/ending.json"}, 1)
+        observer.record(ask=False)
+        for size in (5000, 100, 0):
+            for name in ("rank0.box", "rank0.samples"):
+                os.truncate(f"{folder}/{name}", size)
+            observer.status(0)
+            observer.follow()
+            observer.waits(0)
+            observer.account(1)
+            observer.record(ask=False)
+        print("lives")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "lives\n"), done.stderr
+
+
+@pytest.mark.parametrize("size", [0, 3, layout.BOX_SIZE - 1])
+def test_a_box_that_is_too_short_is_none(tmp_path, size):
+    (tmp_path / "rank0.box").write_bytes(layout.MAGIC.ljust(layout.BOX_SIZE, b"\0")[:size])
+    observer = Observer(Engines(), str(tmp_path), {0: ""}, 1)
+    assert observer.status(0).calls == 0
+    assert observer.record(ask=False).ranks[0].calls == ()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_damaged_box_gives_a_recording_all_the_same(observer, box, seed):
+    dice = random.Random(seed)
+    for _ in range(20):
+        box.event("environment", {"RANK": "0", "number": dice.random()})
+        box.mark(layout.MARK_STEP)
+    observer.record(ask=False)
+    for _ in range(dice.choice((3, 300))):
+        box.memory[dice.randrange(8, 256) if dice.random() < 0.3 else dice.randrange(8, layout.BOX_SIZE)] = (
+            dice.randrange(256)
+        )
+    observer.account(1)
+    assert observer.record(ask=False).world_size == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "7", "null", "{}", '{"how": "finished"}', '{"how": "finished", "code": 1e999, "at_ns": 1}',
+     '{"how": "finished", "code": 0, "at_ns": 1, "frames": 3}', '{"how": "finished", "code": [], "at_ns": 1}', "[" * 100_000],
+    ids=lambda text: text[:40],
+)  # fmt: skip
+def test_an_ending_that_makes_no_sense_is_none(observer, tmp_path, text):
+    (tmp_path / "ending.json").write_text(text)
+    assert observer.ending(0) is None
+    (tmp_path / "ending.json").write_text(json.dumps({"how": "finished", "code": 0, "at_ns": 1}))
+    assert observer.ending(0).well
