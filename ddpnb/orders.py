@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, ClassVar
 
-from ddpnb.errors import ScriptNotFound, UsageError
+from ddpnb.errors import ScriptNotFound, UsageError, WorldError
 
 FENCES = ("raise", "warn", "off")
 
@@ -104,6 +104,7 @@ def of_cell(code: str, folder: str, name: str) -> dict[str, Any]:
 
     Raises:
         UsageError: they are no Python, or that is no name.
+        WorldError: there is no room for them.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot be the name of a cell.", "Use cell and a number, or In and a number: In[3].")
@@ -113,8 +114,14 @@ def of_cell(code: str, folder: str, name: str) -> dict[str, Any]:
         line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
         raise UsageError(f"this is no Python: {getattr(error, 'msg', None) or error}{line}.") from None
     path = os.path.join(folder, f"{name}.py")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(code)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(code)
+    except OSError as error:
+        raise WorldError(
+            f"the lines cannot be written to {path}: {error.strerror}.",
+            "Free some space there, or launch another world with TMPDIR set to a folder that has some.",
+        ) from None
     return {"cell": path}
 
 

@@ -40,7 +40,7 @@ class Run:
         number: int,
         log_dir: str,
         ranks: Sequence[int],
-        size: int,
+        outcomes: Mapping[int, str],
         *,
         patience: float,
         stream: TextIO | None,
@@ -56,7 +56,7 @@ class Run:
         self._folder = folder
         self._ranks = list(ranks)
         self._logs = {rank: os.path.join(log_dir, f"rank{rank}.log") for rank in ranks}
-        self._outcomes = {rank: os.path.join(folder, f"run{number}-rank{rank}.json") for rank in range(size)}
+        self._outcomes = outcomes
         self.observer = Observer(engines, folder, self._outcomes, number, self._logs)
         self._stream = Stream(self._logs, stream, stream_limit)
         self._answers: dict[int, Answer] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import shutil
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ from ddpnb.checkup import Checkup, examine
 from ddpnb.cluster import devices as device_plan
 from ddpnb.cluster.engines import Engines
 from ddpnb.cluster.environment import ReservedPort, debug_environment, torchrun_environment
-from ddpnb.cluster.folder import make_folder
+from ddpnb.cluster.folder import Folders
 from ddpnb.engine import wire
 from ddpnb.errors import WorldError
 from ddpnb.hands import Hands
@@ -99,8 +98,9 @@ class World(Hands):
         self._port = port
         self._ports: list[ReservedPort] = []
         self._quiet = quiet
-        self._folder = make_folder()
-        self._engines = Engines(self._folder)
+        self._folders = Folders(self.size)
+        self._folder = self._folders.memory
+        self._engines = Engines(self._folders.output)
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # who drops one frees what is known of it
         self._last: Run | None = None
         self._number = 0
@@ -158,7 +158,7 @@ class World(Hands):
         self._engines.stop()
         for reserved in self._ports:
             reserved.release()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folders.remove()
         open_worlds.discard(self)
 
     def __enter__(self) -> World:

@@ -14,6 +14,7 @@ from ddpnb.errors import UsageError, WorldError
 
 if TYPE_CHECKING:
     from ddpnb.cluster.engines import Engines
+    from ddpnb.cluster.folder import Folders
     from ddpnb.model.recording import Recording
     from ddpnb.run import Run
 
@@ -25,7 +26,8 @@ class Ranks:
 
     size: int
     _engines: Engines
-    _folder: str
+    _folders: Folders
+    _folder: str  # the one in memory
     _last: Run | None  # the run that was started last
     _in_run: dict[int, Run]  # the run that each rank's process was last in
     _lock: threading.RLock

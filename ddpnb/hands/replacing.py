@@ -85,6 +85,7 @@ class Replaces(Starts):
                 return
             for run in {self._in_run[rank] for rank in chosen if rank in self._in_run}:
                 run.settle()
+            self._folders.reserve(chosen)  # while nothing has been touched
             port = self._new_port()
             with Progress(f"restarting rank {', '.join(map(str, chosen))}", len(chosen), self._quiet) as progress:
                 self._engines.progress = progress.update

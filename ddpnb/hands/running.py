@@ -40,8 +40,8 @@ class Runs(Replaces):
         Args:
             target: path of a script, or a function.
             args: the script's arguments (taken as text), or the function's.
-            log_dir: where each rank's output is kept whole (``rank0.log`` ...); by default with the
-                world, for as long as it lives.
+            log_dir: where each rank's output is kept whole (``rank0.log`` ...); by default in a folder of the
+                world below TMPDIR, for as long as the world is open and you keep the ``Run``.
             stream: where to show the output, each line with its rank: True for standard output,
                 False or None for nowhere.
             leave_after_crash: once a rank has failed, give the others no longer than ``patience``
@@ -58,7 +58,7 @@ class Runs(Replaces):
         terms = self.fence if fence is None else fence, self.patience if patience is None else patience
         orders.check_terms(*terms)
         order, payload = (
-            (orders.of_script(target, args), None) if script else orders.of_function(target, args, self._folder)
+            (orders.of_script(target, args), None) if script else orders.of_function(target, args, self._folders.output)
         )
         with self._lock:
             self._check_open()
@@ -96,7 +96,7 @@ class Runs(Replaces):
         with self._lock:
             self._check_open()
             chosen = self._chosen(ranks)
-            order = orders.of_cell(code, self._folder, name or f"cell{self._number + 1}")
+            order = orders.of_cell(code, self._folders.output, name or f"cell{self._number + 1}")
             self._make_room(chosen, cell=True)
             return self._start_run(order, None, chosen, None, stream, False, (self.fence, self.patience))
 
@@ -112,7 +112,7 @@ class Runs(Replaces):
     ) -> Run:
         fence, patience = terms
         number = self._number = self._number + 1
-        folder = os.path.abspath(log_dir) if log_dir is not None else os.path.join(self._folder, f"run{number}")
+        folder = os.path.abspath(log_dir) if log_dir is not None else self._folders.log_dir(number)
         try:
             os.makedirs(folder, exist_ok=True)
         except OSError as error:
@@ -126,7 +126,7 @@ class Runs(Replaces):
             number,
             folder,
             ranks,
-            self.size,
+            {rank: self._folders.ending(number, rank) for rank in range(self.size)},
             patience=patience,
             stream=shown,
             stream_limit=_NOTEBOOK_OUTPUT if _in_notebook() else None,
@@ -134,6 +134,7 @@ class Runs(Replaces):
             leave_after_crash=leave_after_crash,
             interrupt=self.release if _in_ipython() else None,
         )
+        weakref.finalize(run, self._folders.forget, number).atexit = False
         port = self._new_port()
         order |= {"fence": fence, "directory": os.getcwd()}
         armed = self._armed(ranks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -68,7 +69,7 @@ class Starts(Holds, Faulty):
                 self.restart(left)
             number = self._number = self._number + 1
             port = self._new_port()
-            folder = os.path.join(self._folder, f"run{number}")
+            folder = self._folders.log_dir(number)
             os.makedirs(folder, exist_ok=True)
             order = {"run": number, "fence": self.fence, "backend": self.plan.backend, "timeout": timeout}
             armed = self._armed(range(self.size))
@@ -88,6 +89,7 @@ class Starts(Holds, Faulty):
                 return self._engines.call(rank, wire.start_up, order | told)
 
             self._startup = Startup(self.size, begin, make, self._alive, logs)
+            weakref.finalize(self._startup, self._folders.forget, number).atexit = False
             self._started_as = number
             self._in_run.clear()
             return self._startup

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import psutil
@@ -136,4 +137,6 @@ def test_nothing_stays_in_shared_memory(tmp_path):
     command = [*DDPNB, "run", "-n", "2", str(VICTIMS / "missing.py"), "early_return"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         process.wait(60)
-    assert not [name for name in os.listdir("/dev/shm") if name.startswith(f"ddpnb-{process.pid}-")]
+    for base in ("/dev/shm", tempfile.gettempdir()):
+        folders = os.listdir(os.path.join(base, f"ddpnb-{os.geteuid()}"))
+        assert not [name for name in folders if name.startswith(f"ddpnb-{process.pid}-")]
