@@ -5,17 +5,18 @@ from __future__ import annotations
 import gc
 import json
 import os
-import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch.distributed as dist
 
-from ddpnb.engine import script, surroundings
+from ddpnb.engine import notebook, script, surroundings
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.data import Data
 from ddpnb.engine.door import Door
 from ddpnb.engine.faults.faults import Faults
+from ddpnb.engine.hidden_modules import HiddenModules
 from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.hotline import Hotline
 from ddpnb.engine.phases import Phases, end_groups
@@ -35,6 +36,8 @@ class Rank:
     def __init__(self, folder: str, rank: int) -> None:
         self.folder = folder
         self.rank = rank
+        self.modules = HiddenModules()
+        self._plain = notebook.plain_environment(os.environ)
         self.box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
         self.door = Door(self.box, folder)
         self.phases = Phases(self.box, self.door)
@@ -82,19 +85,30 @@ class Rank:
         self.replicas.begin(order["run"])
         self._arm(order)
         self.box.set_run(order["run"], RUN_ACTIVE)
+        path: list[str] = []
         if payload is not None:
-            code = partial(_call, payload, order)
+            import cloudpickle
+
+            code = partial(_call, cloudpickle.loads, payload)
+            path = order["path"]
         elif cell:
             code = script.cell(order["cell"], self.hotline.namespace)
         else:
             code = script.script(order["script"], order["arguments"])
+            path = [script.folder_of(os.path.join(order["directory"], order["script"]))]
         around = (
             # A group that there is was made with other variables.
             surroundings.like_a_prompt(order["log"], {} if kept else order["environment"])
             if cell
-            else surroundings.like_a_process(order["log"], order["directory"], order["environment"])
+            else surroundings.like_a_process(
+                order["log"],
+                order["directory"],
+                order["environment"],
+                path,
+                self.modules.hidden(keep=["cloudpickle"] if payload else []),
+            )
         )
-        with around:
+        with notebook.hidden(self._plain, prompt=cell), around:
             self.phases.environment()
             ended = script.run(code, self.door.release)
             self.data.finish()
@@ -171,17 +185,15 @@ def attach() -> None:
     rank = start()
     rank.hotline.namespace = shell.user_ns  # what %px puts there, a cell of ours finds
     rank.hotline.register(shell.kernel)
+    rank.modules.note_stack()
     # What was imported by now stays: to look through half a million objects of torch again at every
     # collection between two runs would take longer than a short run.
     gc.freeze()
 
 
-def _call(payload: bytes, order: dict[str, Any]) -> Any:
+def _call(load: Callable[[bytes], Any], payload: bytes) -> Any:
     """Call a function that our own client sent over its signed channel."""
-    import cloudpickle
-
-    sys.path[:] = [*order["path"], *(folder for folder in sys.path if folder not in order["path"])]
-    function, args = cloudpickle.loads(payload)
+    function, args = load(payload)
     return function(*args)
 
 

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
 
@@ -132,17 +133,23 @@ def _skip_own(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
+def folder_of(path: str) -> str:
+    """The folder that ``python path`` puts first on the import path: of the file itself, not of a link to it."""
+    return os.path.dirname(os.path.realpath(path))
+
+
 def script(path: str, arguments: list[str]) -> Callable[[], None]:
     """The main program of ``path`` with these arguments, as ``python path arguments...``."""
 
     def main() -> None:
         full = os.path.abspath(path)
         sys.argv = [path, *arguments]
-        sys.path[0] = os.path.dirname(full)
+        sys.orig_argv = [sys.executable, *sys.argv]
         module = ModuleType("__main__")
         module.__file__ = full  # absolute, as Python has it: spawned workers look for it
         module.__dict__["__builtins__"] = builtins
         module.__dict__["__cached__"] = None
+        module.__loader__ = SourceFileLoader("__main__", full)
         sys.modules["__main__"] = module
         with io.open_code(full) as file:
             program = compile(file.read(), full, "exec", dont_inherit=True)

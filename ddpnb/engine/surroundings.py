@@ -16,8 +16,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ def like_a_prompt(log: str, environment: Mapping[str, str | None]) -> Iterator[N
     """
     handler = signal.getsignal(signal.SIGINT)
     before = {name: os.environ.get(name) for name in environment}
-    with _output_to(log), _no_event_loop():
+    with _output_to(log), _no_event_loop(), _working_directory_on_path():
         signal.signal(signal.SIGINT, signal.default_int_handler)
         set_variables(environment)
         try:
@@ -45,6 +45,19 @@ def like_a_prompt(log: str, environment: Mapping[str, str | None]) -> Iterator[N
         finally:
             set_variables(before)
             signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _working_directory_on_path() -> Iterator[None]:
+    """At a prompt, modules are found in the working directory too."""
+    added = not {"", os.getcwd()} & set(sys.path)
+    if added:
+        sys.path.insert(0, "")
+    try:
+        yield
+    finally:
+        if added and "" in sys.path:
+            sys.path.remove("")
 
 
 def set_variables(variables: Mapping[str, str | None]) -> None:
@@ -57,13 +70,21 @@ def set_variables(variables: Mapping[str, str | None]) -> None:
 
 
 @contextmanager
-def like_a_process(log: str, directory: str, environment: dict[str, str | None]) -> Iterator[None]:
+def like_a_process(
+    log: str,
+    directory: str,
+    environment: dict[str, str | None],
+    path: Sequence[str],
+    modules: AbstractContextManager[None],
+) -> Iterator[None]:
     """Inside, the process looks like one that was just started to run a script.
 
     Args:
         log: file that takes standard output and error, whoever writes them (children, C++).
         directory: working directory.
         environment: variables on top of the engine's own; None takes one away.
+        path: folders that come first on the import path.
+        modules: hides what a plain process has not loaded; entered when the import path is set.
     """
     with ExitStack() as stack:
         stack.enter_context(_output_to(log))
@@ -71,7 +92,9 @@ def like_a_process(log: str, directory: str, environment: dict[str, str | None])
         stack.enter_context(_no_event_loop())
         os.chdir(directory)
         set_variables(environment)
+        sys.path[:] = [*path, *(folder for folder in sys.path if folder not in ("", *path))]
         _forget_user_modules()
+        stack.enter_context(modules)
         _fresh_randomness()
         if environment.get("OMP_NUM_THREADS"):  # torch reads it when it is loaded: long ago
             threads = torch.get_num_threads()
@@ -116,19 +139,17 @@ def flush(stream: Any) -> None:
 
 @contextmanager
 def _restored() -> Iterator[None]:
-    argv, path, directory = list(sys.argv), list(sys.path), os.getcwd()
+    argv, original, path, directory = list(sys.argv), list(sys.orig_argv), list(sys.path), os.getcwd()
     environment, hook = dict(os.environ), sys.excepthook
     main_module = sys.modules.get("__main__")
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     # A plain process has these; the engine's own would swallow Ctrl-C and stop the engine.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if not path or path[0] != "":
-        sys.path.insert(0, "")
     try:
         yield
     finally:
-        sys.argv, sys.path[:], sys.excepthook = argv, path, hook
+        sys.argv, sys.orig_argv, sys.path[:], sys.excepthook = argv, original, path, hook
         for number, handler in handlers.items():
             signal.signal(number, handler)
         for name in set(os.environ) - set(environment):
