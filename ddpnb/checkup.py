@@ -16,6 +16,7 @@ from ddpnb.analysis import joining, phrases, settings
 from ddpnb.cluster import checks
 from ddpnb.cluster.checks import Check
 from ddpnb.explanation import explain
+from ddpnb.files import write_whole
 from ddpnb.model.findings import Finding
 from ddpnb.model.startup import STEPS, StartupState
 from ddpnb.render import pages, text
@@ -100,12 +101,12 @@ class Checkup:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it as JSON, all at once."""
-        partial = f"{os.fspath(path)}.part"
-        with open(partial, "w", encoding="utf-8") as file:
-            json.dump(self.to_json(), file, indent=1)
-            file.write("\n")
-        os.replace(partial, path)
+        """Write all of it as JSON, all at once.
+
+        Raises:
+            CannotWrite: the disk is full, or there is no such folder.
+        """
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     def bundle(self, path: str | os.PathLike[str]) -> None:
         """Write what somebody needs who is asked for help: the report, its JSON, and each rank's output."""

@@ -44,6 +44,10 @@ class WorldError(DdpnbError, RuntimeError):
     """The world is not in a state in which it can do this (closed, busy, a rank gone)."""
 
 
+class CannotWrite(DdpnbError, OSError):
+    """A file with results could not be written: the disk is full, or its folder has gone."""
+
+
 class CollectiveMismatch(DdpnbError, RuntimeError):
     """Raised by the fence on a rank, in place of a call that its peers did not make alike."""
 

@@ -12,6 +12,21 @@ _END = 4096  # bytes
 _LAST_FRAME = re.compile(r'  File "(.{1,500})", line (\d{1,7}) in (.{1,200})')
 
 
+_LOG = re.compile(r"rank\d{1,9}\.log")
+_ASIDE = re.compile(r"rank\d{1,9}\.log\.(\d{1,9})")
+
+
+def set_aside(folder: str) -> None:
+    """Keep the logs of an earlier run in this folder: ``rank0.log`` becomes ``rank0.log.1``, all with one number."""
+    names = os.listdir(folder)
+    found = [name for name in names if _LOG.fullmatch(name)]
+    if not any(os.path.getsize(os.path.join(folder, name)) for name in found):
+        return
+    number = max((int(match[1]) for name in names if (match := _ASIDE.fullmatch(name))), default=0) + 1
+    for name in found:
+        os.rename(os.path.join(folder, name), os.path.join(folder, f"{name}.{number}"))
+
+
 def whole(log: str) -> str:
     """All that a rank has written, standard output and error, as it came."""
     try:

@@ -133,6 +133,10 @@ class Run:
             return self._verdict
         return self._timed(diagnose(self.observer.record(), self.patience))
 
+    def interrupted(self) -> Verdict:
+        """The findings of this moment as what there is to say of a run that is about to be stopped."""
+        return Verdict.of(self.diagnosis, outcome="interrupted")
+
     @property
     def verdict(self) -> Verdict | None:
         """The diagnosis once the outcome is known; None before, and where it could not be known."""

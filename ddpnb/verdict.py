@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from ddpnb.analysis import diagnosis as analysis
+from ddpnb.files import write_whole
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render import html, text
@@ -47,12 +48,12 @@ class Verdict(Diagnosis):
         return Diagnosis.to_json(dataclasses.replace(self, findings=shown))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the verdict file, all at once: a reader never sees half of it."""
-        partial = f"{os.fspath(path)}.part"
-        with open(partial, "w", encoding="utf-8") as file:
-            json.dump(self.to_json(), file, indent=1)
-            file.write("\n")
-        os.replace(partial, path)
+        """Write the verdict file, all at once: a reader never sees half of it.
+
+        Raises:
+            CannotWrite: the disk is full, or there is no such folder.
+        """
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
 
 def diagnose(recording: Recording, patience: float = analysis.PATIENCE) -> Verdict:

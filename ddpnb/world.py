@@ -23,6 +23,7 @@ from ddpnb.hands import Hands
 from ddpnb.hands.holding import Holding
 from ddpnb.hands.injecting import Injection
 from ddpnb.hands.startup import Startup
+from ddpnb.interrupts import put_off
 from ddpnb.progress import Progress
 from ddpnb.run import Run
 
@@ -147,6 +148,7 @@ class World(Hands):
         self._ports = [ReservedPort()]
         return self._ports[0].port
 
+    @put_off()
     def close(self) -> None:
         """End all ranks and the controller, and remove the world's files. Logs in log_dir= stay."""
         with self._lock:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from ddpnb.errors import CannotWrite
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.verdict import Verdict, diagnose
@@ -27,7 +28,7 @@ def verdict():
 
 
 def test_the_verdict_has_the_fields_of_the_contract(verdict):
-    assert set(verdict.to_json()) == {"schema", "outcome", "world_size", "exit_codes", "findings", "timing"}
+    assert set(verdict.to_json()) == {"schema", "outcome", "world_size", "exit_codes", "findings", "timing", "settled"}
     assert set(verdict.to_json()["findings"][0]) == FINDING_KEYS
 
 
@@ -118,7 +119,7 @@ def test_words_of_any_language_and_names_that_are_no_unicode_can_be_saved(tmp_pa
 
 
 def test_a_folder_that_is_not_there_is_an_error(verdict, tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(CannotWrite, match="No such file"):
         verdict.save(tmp_path / "missing" / "verdict.json")
 
 

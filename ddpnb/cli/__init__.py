@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-from ddpnb import __version__
-from ddpnb.cli import doctor, explain, lab, pitfalls, run, scan
+from ddpnb import __version__, interrupts
 
-COMMANDS = {"run": run, "lab": lab, "explain": explain, "scan": scan, "pitfalls": pitfalls, "doctor": doctor}
+COMMANDS = ("run", "lab", "explain", "scan", "pitfalls", "doctor")
+STATUS_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry of ``ddpnb``; returns the exit status."""
+    with interrupts.ending(for_good=argv is None):
+        try:
+            return _run(sys.argv[1:] if argv is None else list(argv))
+        except KeyboardInterrupt:  # before a command had begun, or when it was over
+            print("ddpnb: interrupted", file=sys.stderr)
+            return STATUS_INTERRUPTED
+
+
+def _run(argv: list[str]) -> int:
+    # Imported here, where an interrupt is answered with a message.
+    import argparse
+    from importlib import import_module
+
     parser = argparse.ArgumentParser(
         prog="ddpnb", description="The debugger for PyTorch distributed training.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"ddpnb {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, module in COMMANDS.items():
+    modules = {name: import_module(f"ddpnb.cli.{name}") for name in COMMANDS}
+    for name, module in modules.items():
         one = commands.add_parser(name, help=module.HELP, description=module.HELP, allow_abbrev=False)
         module.add_arguments(one)
-    arguments = parser.parse_args(sys.argv[1:] if argv is None else list(argv))
-    return COMMANDS[arguments.command].run(arguments)
+    arguments = parser.parse_args(argv)
+    return modules[arguments.command].run(arguments)

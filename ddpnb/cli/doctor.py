@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ddpnb.cli.run import check_writable
+from ddpnb.cli import STATUS_INTERRUPTED
+from ddpnb.cli.run import save
 from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.files import check_writable, remove_file
 
 HELP = "test the set-up step by step, without any training code: at which step does which rank stop?"
 
@@ -35,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
-        return 130
+        return STATUS_INTERRUPTED
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -52,9 +54,13 @@ def _run(arguments: argparse.Namespace) -> int:
     with launch(n, backend=arguments.backend) as world:
         found = examine(world, arguments.timeout)
     print(found)
-    if arguments.json is not None:
-        found.save(arguments.json)
+    status = save(found, arguments.json, found.exit_status)
     if arguments.bundle is not None:
-        found.bundle(arguments.bundle)
+        try:
+            found.bundle(arguments.bundle)
+        except OSError as error:
+            remove_file(arguments.bundle)
+            print(f"ddpnb: cannot write to {arguments.bundle!r}: {error.strerror}.", file=sys.stderr)
+            return status or 1
         print(f"\nddpnb: what to attach when you ask for help: {arguments.bundle}", file=sys.stderr)
-    return found.exit_status
+    return status

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 
 HELP = "open JupyterLab on the tour notebook"
@@ -15,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start JupyterLab and wait for it."""
+    """Become JupyterLab: signals are its own, and it asks before it stops."""
     try:
         import jupyterlab  # noqa: F401
     except ImportError:
@@ -27,4 +26,5 @@ def run(arguments: argparse.Namespace) -> int:
         command.append(tour)
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # in a container; Jupyter refuses otherwise
         command.append("--allow-root")
-    return subprocess.call([*command, *arguments.args])
+    sys.stdout.flush()
+    return os.execv(sys.executable, [*command, *arguments.args])

@@ -8,6 +8,7 @@ import shutil
 import sys
 import textwrap
 
+from ddpnb.cli import STATUS_INTERRUPTED
 from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.pitfalls import Pitfall
 
@@ -30,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
-        return 130
+        return STATUS_INTERRUPTED
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
-from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
-from ddpnb.cli import scaling
-from ddpnb.errors import DdpnbError, UsageError
+from ddpnb import interrupts
+from ddpnb.cli import STATUS_INTERRUPTED, scaling
+from ddpnb.errors import CannotWrite, DdpnbError, UsageError
+from ddpnb.files import check_writable
+
+if TYPE_CHECKING:
+    from ddpnb.checkup import Checkup
+    from ddpnb.verdict import Verdict
 
 HELP = "run a torchrun script on N local ranks and be told why it hangs"
-STATUS_INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--fence", choices=("raise", "warn", "off"), default="raise", help="on mismatching calls")
     parser.add_argument("--debug", action="store_true", help="set the debugging variables that are safe")
-    parser.add_argument("--log-dir", metavar="DIR", help="keep each rank's output whole, in DIR/rank0.log ...")
-    parser.add_argument("--json", metavar="FILE", help="write the verdict file")
+    parser.add_argument(
+        "--log-dir",
+        metavar="DIR",
+        help="keep each rank's output whole, in DIR/rank0.log ...; logs "
+        "that are there already are kept as rank0.log.1 ...",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the verdict file; outcome interrupted after Ctrl-C")
     parser.add_argument("--account", action="store_true", help="say in the end where each rank's time went")
     parser.add_argument(
         "--scaling", metavar="N,N", help="run on each of these numbers of ranks and compare, as in --scaling 1,2,4"
@@ -44,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script; returns the exit status of the design."""
-    previous = {number: signal.signal(number, _terminate) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         return _run(arguments)
     except DdpnbError as error:
@@ -53,14 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
         return STATUS_INTERRUPTED
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
-    """Leave by the ordinary way, so that every rank is stopped."""
-    raise SystemExit(128 + number)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -83,22 +81,27 @@ def _run(arguments: argparse.Namespace) -> int:
         try:
             going.wait()
         except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or a signal: say what is known, then leave
-            text.show(going.diagnosis)
-            if arguments.json is not None:
-                going.diagnosis.save(arguments.json)
+            interrupts.notice()
+            found = going.interrupted()
+            text.show(found)
+            save(found, arguments.json)
             raise
         found = going.diagnosis
         if found.outcome != "ok" or found.findings:
             text.show(found)
-        if arguments.json is not None:
-            found.save(arguments.json)
+        status = save(found, arguments.json, going.exit_status)
         if arguments.account:
             print(going.account, file=sys.stderr, flush=True)
-        return going.exit_status
+        return status
 
 
-def check_writable(path: str) -> None:
-    """Refuse a file that could not be written in the end, without making one."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise UsageError(f"cannot write to {path}.", "Choose another file, in a folder that exists.")
+def save(found: Verdict | Checkup, path: str | None, status: int = 0) -> int:
+    """Write what was found, if that was asked for; returns the exit status, which is never 0 when it was not written."""
+    if path is None:
+        return status
+    try:
+        found.save(path)
+    except CannotWrite as error:
+        print(f"ddpnb: {error}", file=sys.stderr)
+        return status or 1
+    return status

@@ -12,15 +12,15 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ddpnb.cli.run import check_writable
+from ddpnb.cli import STATUS_INTERRUPTED
 from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.files import check_writable, write_whole
 
 HELP = "find collectives that not all ranks make, in the source, without running it"
 _LARGEST = 2 << 20  # bytes of a file
 _MOST = 1000  # files
 _MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", ".hg")
 _NOT_OURS = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__"})
-STATUS_INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,9 +66,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(flush=True)
         report["run"] = _counted(found, arguments)
     if arguments.json is not None:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)
-            file.write("\n")
+        write_whole(arguments.json, json.dumps(report, indent=1) + "\n")
     return 0
 
 

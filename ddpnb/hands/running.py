@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
-from ddpnb import orders
+from ddpnb import logs, orders
 from ddpnb.engine import wire
 from ddpnb.errors import UsageError
 from ddpnb.hands.replacing import Replaces
@@ -41,7 +41,8 @@ class Runs(Replaces):
             target: path of a script, or a function.
             args: the script's arguments (taken as text), or the function's.
             log_dir: where each rank's output is kept whole (``rank0.log`` ...); by default in a folder of the
-                world below TMPDIR, for as long as the world is open and you keep the ``Run``.
+                world below TMPDIR, for as long as the world is open and you keep the ``Run``. Logs that are there
+                already are kept as ``rank0.log.1`` ...
             stream: where to show the output, each line with its rank: True for standard output,
                 False or None for nowhere.
             leave_after_crash: once a rank has failed, give the others no longer than ``patience``
@@ -115,6 +116,7 @@ class Runs(Replaces):
         folder = os.path.abspath(log_dir) if log_dir is not None else self._folders.log_dir(number)
         try:
             os.makedirs(folder, exist_ok=True)
+            logs.set_aside(folder)
         except OSError as error:
             raise UsageError(f"cannot write logs to {folder}: {error.strerror}.", "Choose another log_dir.") from None
         for rank in ranks:

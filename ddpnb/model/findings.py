@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ddpnb.model.calls import Call, Site
 
 Severity = Literal["error", "warning", "note"]
-Outcome = Literal["ok", "hang", "crash", "divergence"]
+Outcome = Literal["ok", "hang", "crash", "divergence", "interrupted"]
 
 NAMES = {
     "DDP101": "bad-environment",
@@ -155,6 +155,7 @@ class Diagnosis:
         return {
             "schema": 1,
             "outcome": self.outcome,
+            "settled": self.settled,
             "world_size": self.world_size,
             "exit_codes": {str(rank): code for rank, code in sorted(self.exit_codes.items())},
             "findings": [finding.to_json() for finding in self.findings],

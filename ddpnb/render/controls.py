@@ -17,6 +17,7 @@ _OUTCOMES = {
     "hang": ("stop", "error", "hang"),
     "crash": ("gone", "error", "crash"),
     "divergence": ("warning", "error", "divergence"),
+    "interrupted": ("gone", "note", "interrupted"),
     "released": ("release", "note", "released"),
     "held": ("hold", "note", "held"),
     "starting": ("wait", "note", "starting up"),

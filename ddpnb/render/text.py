@@ -19,6 +19,7 @@ HEADLINES = {
     "hang": "hang: the ranks can never go on",
     "crash": "crash: a rank failed",
     "divergence": "divergence: it completed, but the ranks did not agree",
+    "interrupted": "interrupted: the script was still running",
 }
 _FINDINGS = 16  # that are written out: what one reads on a terminal
 # In the world's own folder:

@@ -13,6 +13,8 @@ import time
 import psutil
 import pytest
 
+from ddpnb.cli.run import save
+from ddpnb.verdict import Verdict
 from tests.conftest import VICTIMS, alive
 
 DDPNB = [sys.executable, "-m", "ddpnb"]
@@ -68,6 +70,8 @@ def test_the_scripts_own_status(tmp_path):
         (["run", "--backend", "mpi", "x.py"], "unknown backend"),
         (["run", "--patience", "0", "x.py"], "patience"),
         (["run", "--json", "no/such/dir/v.json", "x.py"], "cannot write"),
+        (["run", "--json", ".", "x.py"], "is a folder"),
+        (["run", "--json", "x.py/v.json", "x.py"], "cannot write"),
         (["run", "--log-dir", "x.py/logs", "x.py"], "cannot write"),
         (["run", "--worldsize", "3", "x.py"], "unrecognized|required"),
         (["frobnicate"], "invalid choice"),
@@ -102,26 +106,106 @@ def test_a_script_that_asks_for_nccl_runs_on_gloo_and_is_told_so(tmp_path):
     assert done.stdout.count("the script asks for nccl; it runs on gloo") == 1
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("after", [0.3, 1.5, 6.0], ids=["early", "starting", "running"])
-def test_interrupted(number, status, after):
-    """At any moment: the right status, no traceback, nothing left running."""
-    process = subprocess.Popen(
-        [*DDPNB, "run", "-n", "2", str(VICTIMS / "alone.py"), "600"], stderr=subprocess.PIPE, text=True,
-        # A shell that started these tests in the background has had SIGINT ignored.
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509
+def begin(*args, cwd=None):
+    """Start it as a person does, whose terminal ignores no signal: a shell's job in the background would ignore SIGINT."""
+
+    def usual():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
+    return subprocess.Popen(
+        [*DDPNB, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=cwd,
+        preexec_fn=usual,  # noqa: PLW1509
     )  # fmt: skip
-    time.sleep(after)
-    children = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
-    process.send_signal(number)
-    _, said = process.communicate(timeout=30)
-    if after > 1:
-        assert process.returncode == status
-        assert "Traceback" not in said
+
+
+def family(process):
+    return [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+
+
+def assert_all_ended(process, children):
     deadline = time.monotonic() + 5
     while any(map(alive, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, children))
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith(f"ddpnb-{process.pid}-")]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("after", [0.3, 1.5, 6.0], ids=["early", "starting", "running"])
+def test_interrupted(number, status, after):
+    """At any moment: the right status, no traceback, nothing left running."""
+    process = begin("run", "-n", "2", VICTIMS / "alone.py", "600")
+    time.sleep(after)
+    children = family(process)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    if after > 1:
+        # Killed by it is the same to a shell: so Python ends when the interrupt fell into an import written in C.
+        assert process.returncode in (status, -number)
+        assert "Traceback" not in said
+    assert_all_ended(process, children)
+
+
+@pytest.mark.parametrize(("command", "number", "status"), [
+    (["doctor", "-n", "2"], signal.SIGTERM, 143), (["pitfalls", "run", "uneven-shards"], signal.SIGHUP, 129),
+], ids=["doctor", "pitfalls"])  # fmt: skip
+def test_other_commands_end_their_ranks_too(command, number, status):
+    process = begin(*command)
+    children = wait_for_ranks(process)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, "Traceback" in said) == (status, False)
+    assert_all_ended(process, children)
+
+
+def wait_for_ranks(process, count=2):
+    """Wait until its ranks have been started."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        children = family(process)
+        if len(children) > count:
+            return children
+        time.sleep(0.02)
+    raise AssertionError("no ranks were started")
+
+
+def test_impatient_people_press_it_again():
+    """The second and third interrupt fall into the stop of the ranks."""
+    process = begin("run", "-n", "2", VICTIMS / "alone.py", "600")
+    children = wait_for_ranks(process)
+    for _ in range(30):
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert "Traceback" not in said
+    assert_all_ended(process, children)
+
+
+def test_the_verdict_of_an_interrupted_run(tmp_path):
+    script = tmp_path / "s.py"
+    script.write_text("import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(600)\n")
+    process = begin("run", "-n", "1", "--patience", "300", "--json", "v.json", script, cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    children = family(process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode in (130, -signal.SIGINT)
+    verdict = json.loads((tmp_path / "v.json").read_text())
+    assert (verdict["outcome"], verdict["settled"], verdict["findings"]) == ("interrupted", False, [])
+    assert "interrupted: the script was still running" in said
+    assert_all_ended(process, children)
+
+
+def test_a_verdict_that_cannot_be_written(capsys):
+    """A full disk: it is said, without a traceback, and the status is not that of success."""
+    assert save(Verdict(), "/dev/full") == 1
+    assert save(Verdict(outcome="hang"), "/dev/full", 3) == 3
+    assert "cannot write to '/dev/full': No space left on device" in capsys.readouterr().err
 
 
 def test_reader_that_went_away():

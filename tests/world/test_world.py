@@ -75,6 +75,14 @@ def test_output_is_prefixed_and_kept_whole(world, tmp_path, capsys):
     assert run.outcome == "ok"
 
 
+def test_logs_of_an_earlier_run_are_kept(world, tmp_path):
+    script = write(tmp_path / "s.py", "import sys\nprint(sys.argv[1])\n")
+    for word in ("first", "second"):
+        assert world.run(script, word, log_dir=tmp_path / "logs", stream=None).wait(60).outcome == "ok"
+    assert (tmp_path / "logs" / "rank3.log").read_text() == "second\n"
+    assert (tmp_path / "logs" / "rank3.log.1").read_text() == "first\n"
+
+
 def test_a_hundred_megabytes(world, tmp_path):
     """25 MB per rank: kept whole, while nobody reads it."""
     script = write(tmp_path / "flood.py", "for i in range(250_000): print('%099d' % i)\n")

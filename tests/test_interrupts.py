@@ -1,0 +1,114 @@
+"""A signal that ends a command is noticed once, is never lost, and does not disturb what must be finished."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ddpnb import interrupts
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def _usual_handlers():
+    """Whatever these tests were started by (a job in the background ignores SIGINT)."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send(number: int, wait: float = 5.0) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(wait)
+
+
+@pytest.mark.parametrize(("number", "raised", "status"), [
+    (signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, 143), (signal.SIGHUP, SystemExit, 129),
+])  # fmt: skip
+def test_each_signal_ends_the_command(number, raised, status):
+    with pytest.raises(raised) as caught, interrupts.ending():
+        send(number)
+    assert getattr(caught.value, "code", None) == status
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_that_is_swallowed_comes_again():
+    """As in the callback of a weak reference, which imports run many of, and in a library's bare except."""
+
+    def swallows():
+        try:
+            send(signal.SIGINT)
+        except:  # noqa: E722
+            pass
+        time.sleep(30)
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), interrupts.ending():
+        swallows()
+    assert time.monotonic() - begun < 20
+
+
+def test_once_it_is_noticed_nothing_is_raised_again():
+    with interrupts.ending():
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+        interrupts.notice()
+        for number in SIGNALS:
+            send(number, 0)
+        time.sleep(4 * interrupts._AGAIN_S)
+
+
+def test_what_is_begun_is_finished_first():
+    finished = []
+
+    @interrupts.put_off()
+    def finish():
+        send(signal.SIGINT, 0)
+        send(signal.SIGINT, 0.1)
+        finished.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        finish()
+    assert finished
+
+
+def test_an_ignored_signal_stays_ignored():
+    """``nohup``, and a job that a shell started in the background."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with interrupts.ending(), interrupts.put_off():
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_a_signal_after_the_end_changes_nothing():
+    code = """
+import atexit, os, signal, time
+from ddpnb import interrupts
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def late():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+    print("ended", flush=True)
+atexit.register(late)
+try:
+    with interrupts.ending(for_good=True):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "ended\n", "")
