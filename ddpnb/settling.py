@@ -119,17 +119,17 @@ class Settling:
         second = diagnose(recording, self._patience)
         if not second.settled or not second.errors:
             return None
-        concerned = {rank for finding in second.errors for rank in (*finding.culprits, *finding.waiting)}
+        concerned = {rank for finding in second.errors for rank in finding.concerned}
         after = self._observer.statuses()
         if any(before[rank] != after[rank] for rank in concerned if rank in before):
             return None
-        same = [(f.code, f.culprits) for f in first.errors] == [(f.code, f.culprits) for f in second.errors]
-        return recording if same else None
+        named = [[(f.code, f.culprits, f.sides) for f in found.errors] for found in (first, second)]
+        return recording if named[0] == named[1] else None
 
     def _untold(self, recording: Recording, running: Mapping[int, str]) -> set[int]:
         """The ranks that still run and of which the findings tell nothing."""
         errors = diagnose(recording, self._patience).errors
-        return set(running) - {rank for finding in errors for rank in (*finding.culprits, *finding.waiting)}
+        return set(running) - {rank for finding in errors for rank in finding.concerned}
 
     def _check_orders(self, activities: Mapping[int, str]) -> None:
         """An order that failed on the engine before the script began is an error of ours or of the host."""

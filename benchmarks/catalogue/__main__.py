@@ -15,9 +15,11 @@ import json
 import sys
 import time
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import ddpnb
+from benchmarks import executed
 from benchmarks.catalogue.cases import SCRIPTS, UNSEEN, Case, cases
 from benchmarks.catalogue.peers import run_peers
 from benchmarks.catalogue.report import RESULTS, report, score
@@ -45,10 +47,15 @@ def judge(case: Case, n: int, run: Any) -> dict[str, Any]:
     expected = case.culprits_of(n)
     result["culprits"] = chosen is not None and (expected is None or set(chosen.culprits) == expected)
     result["named"] = list(chosen.culprits) if chosen is not None else None
+    result["sides"] = [list(side) for side in chosen.sides] if chosen is not None else []
+    # Ranks that were named and are not at fault; a tie that is left open names none.
+    result["wrongly_named"] = (
+        chosen is not None and expected is not None and not chosen.sides and set(chosen.culprits) != expected
+    )
     if case.lines:
         # Where nobody is at fault alone, the lines of all count.
         told = chosen.where if chosen is not None else ()
-        lines = {site.line for rank, site in told if rank in chosen.culprits or expected is None}
+        lines = {site.line for rank, site in told if not chosen.culprits or rank in chosen.culprits or expected is None}
         result["line"] = bool(lines & case.lines)
         result["lines"] = sorted(lines)
     result["outcome_right"] = case.outcome in ("any", run.outcome)
@@ -64,11 +71,14 @@ def run_all(chosen: list[Case], sizes: list[int] | None, quiet: bool) -> list[di
             jobs[key].append((case, n))
     results = []
     for (n, environment), group in sorted(jobs.items(), key=str):
-        with _Environment(dict(environment)), ddpnb.launch(n, quiet=True) as world:
+        with _Environment(dict(environment)), executed.recording() as ran, ddpnb.launch(n, quiet=True) as world:
             for case, _ in group:
+                ran.clear()
                 began = time.monotonic()
                 run = world.run(case.path, stream=None, fence=case.fence, patience=case.patience).wait(60)
                 result = judge(case, n, run)
+                result["places"], wrong = ran.check(run.diagnosis)
+                result["not_run"] = [f"rank {rank}: {Path(file).name}:{line}" for rank, file, line in wrong]
                 result["seconds"] = round(time.monotonic() - began, 2)
                 results.append(result)
                 if not quiet:
@@ -122,7 +132,8 @@ def _line(result: dict[str, Any]) -> str:
         word = f"ALARM {result['found']} {result['outcome']}" if result["alarm"] else "quiet"
         return f"{result['name']:48} {result['n']}  {word}"
     marks = [name for name in ("recall", "class", "culprits", "line", "outcome_right") if result.get(name) is False]
-    told = f"MISSED {', '.join(marks)}: found {result['found']} {result['named']} {result.get('lines', '')} {result['outcome']}"
+    marks += [f"lines that never ran {result['not_run']}"] if result.get("not_run") else []
+    told = f"MISSED {', '.join(marks)}: found {result['found']} {result['named'] or result['sides']} {result.get('lines', '')} {result['outcome']}"
     return f"{result['name']:48} {result['n']}  {told if marks else 'right'}"
 
 

@@ -26,11 +26,21 @@ def score(results: list[dict[str, Any]]) -> dict[str, Any]:
         "recall": share("recall"),
         "class right": share("class"),
         "culprits right": share("culprits"),
+        "left open (a tie)": sum(bool(r.get("sides")) for r in faults),
+        "wrongly named": sum(r.get("wrongly_named", False) for r in faults),
         "line right": share("line"),
+        "lines that ran": _ran(results),
         "outcome right": share("outcome_right"),
         "controls": len(controls),
         "false alarms": sum(r["alarm"] for r in controls),
     }
+
+
+def _ran(results: list[dict[str, Any]]) -> str:
+    """The share of all lines that findings name which the named rank really executed."""
+    places = sum(r["places"] for r in results if "places" in r)
+    ran = places - sum(len(r["not_run"]) for r in results if "places" in r)
+    return f"{ran}/{places} ({100 * ran / places:.1f} %)" if places else "-"
 
 
 def report() -> str:

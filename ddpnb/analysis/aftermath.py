@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.source import suspects
 from ddpnb.analysis.source.unwaited import Unwaited, unwaited
 from ddpnb.analysis.waiting.facts import as_int
 from ddpnb.analysis.waiting.standing import last_site
@@ -135,7 +134,7 @@ def _nothing_loaded(recording: Recording) -> Finding | None:
 
 
 def _not_waited(recording: Recording) -> Finding | None:
-    """DDP316: in a line from which a call was made, the source uses the tensor before it waits."""
+    """DDP316: after a line from which a call was made, the source uses the tensor before it waits."""
     made: dict[tuple[str, int], set[int]] = defaultdict(set)
     for rank, record in recording.ranks.items():
         for call in record.calls:
@@ -147,21 +146,19 @@ def _not_waited(recording: Recording) -> Finding | None:
         for one in unwaited(source) if "async_op" in source or "isend" in source or "irecv" in source else ():
             ranks = made.get((path, one.line))
             if ranks:
-                run = suspects.ranks_of(source, one.use_line or one.line, sorted(ranks), recording.world_size)
-                return _early_use(path, one, run or sorted(ranks))
+                return _early_use(path, one, sorted(ranks))
     return None
 
 
 def _early_use(path: str, one: Unwaited, ranks: list[int]) -> Finding:
-    site = Site(path, one.use_line or one.line, one.function)
+    site = Site(path, one.line, one.function)
+    done = "changed" if one.changed else "used"
     return _finding(
         "DDP316",
-        f"{one.tensor} of the {one.op} at {path}:{one.line} is {'changed' if one.changed else 'used'} before anybody waited for it"
-        f"{phrases.at(site)}."
-        if one.use_line
-        else f"Nobody waits for the {one.op} at {path}:{one.line}.",
+        f"{phrases.ranks(ranks, True)} made an asynchronous {one.op}{phrases.at(site)}, and the source shows no wait() for it"
+        + (f" before {one.tensor} is {done}." if one.use_line else "."),
         dict.fromkeys(ranks, site),
-        [one.reason],
+        [f"Inferred from the source, not observed: {one.reason}"],
         "Keep the handle and call handle.wait() before the tensor is read, changed or freed.",
         "error",
     )

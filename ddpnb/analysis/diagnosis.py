@@ -66,13 +66,13 @@ def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float)
     """Whether ranks stand still in a mismatch: all have come, but the backend makes nothing of it."""
     return any(
         rank in standing and standing[rank].call is not None and standing[rank].idle_s >= min(_MISMATCH_S, patience)
-        for rank in (*finding.culprits, *finding.waiting)
+        for rank in finding.concerned
     )
 
 
 def _stands_before(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
     """Whether a rank stands still in making a group that the ranks make in different ways: all may have come."""
-    making = [standing[r] for r in (*finding.culprits, *finding.waiting) if r in standing]
+    making = [standing[r] for r in finding.concerned if r in standing]
     return any(one.kind in (Kind.START, Kind.NEW_GROUP) and one.idle_s >= patience for one in making)
 
 

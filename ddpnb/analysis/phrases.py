@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from ddpnb.analysis.source.branches import decisions
+from ddpnb.analysis.source.branches import candidates
 from ddpnb.analysis.source.paths import Parting
 from ddpnb.model.calls import NO_SITE, Call, Site, runs
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import NOT_SHOWN
-
-#: conditions that depend on the rank, by the names that people give
-ON_RANK = re.compile(r"rank|is_(main|master|leader|chief|primary)|main_process", re.IGNORECASE)
-
 
 _FEW = 12  # ranks that are named one by one
 
@@ -52,26 +47,32 @@ def at(site: Site) -> str:
     )
 
 
-def turned_away(recording: Recording, path: Sequence[Site]) -> tuple[Site, list[str]]:
-    """Where a rank that never came to the end of ``path`` may have turned away, and why.
+def undecided(sides: Sequence[Sequence[int]]) -> list[str]:
+    """What to say of ranks that differ where nothing tells which of them is at fault."""
+    if not sides:
+        return []
+    named = " or ".join(ranks(side) for side in sides[:_FEW])
+    more = f" or one of {len(sides) - _FEW} more" if len(sides) > _FEW else ""
+    return [f"Nothing that was recorded tells which side is at fault: {named}{more}."]
 
-    ``path``: the lines by which others came there, outermost first. A decision that depends on the rank
-    counts before others, an inner one before an outer one; the last line itself if nothing tells.
+
+def guess(recording: Recording, path: Sequence[Site], ended: bool = False) -> list[str]:
+    """What may have kept a rank from the end of ``path``, labelled as a guess; nothing where there are several candidates.
+
+    Args:
+        recording: holds the sources.
+        path: the lines by which others came there, outermost first.
+        ended: the rank has left the script, so going on with the next iteration is no explanation.
     """
-    if not path:
-        return NO_SITE, []
-    found = [
-        (site, line, text)
-        for site in reversed(path)
-        for line, text in decisions(recording.sources.get(site.file, ""), site.line, ended=True)
+    found = {
+        (site.file, line): text
+        for site in path
+        for line, text in candidates(recording.sources.get(site.file, ""), site.line, ended)
+    }
+    return [
+        f"Possibly {text} at {file}:{line} decides: inferred from the source, not observed."
+        for (file, line), text in (found.items() if len(found) == 1 else ())
     ]
-    chosen = next((one for one in found if ON_RANK.search(one[2])), found[0] if found else None)
-    if chosen is None:
-        return path[-1], []
-    site, line, text = chosen
-    if site.file != path[-1].file:  # whose line is told of beside this one
-        text = text.replace(f"Line {line} ", f"Line {line} of {site.file} ", 1)
-    return replace(site, line=line), [text]
 
 
 def tensors(call: Call) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.once import once
-from ddpnb.analysis.silent.drift import minority
+from ddpnb.analysis.silent.drift import Split, split
 from ddpnb.analysis.waiting.facts import as_int
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding, Severity
@@ -62,24 +62,34 @@ def _backends(recording: Recording) -> Finding | None:
     asked = {
         rank: str(phase.facts.get("asked", phase.facts.get("backend", ""))).lower() for rank, phase in phases.items()
     }
-    culprits = minority(asked)
-    if not culprits:
+    apart = split(asked)
+    if not apart.differs:
         phases, asked = _of_groups(recording)
-        culprits = minority(asked)
-    if not culprits:
+        apart = split(asked)
+    if not apart.differs:
         return None
-    others = tuple(rank for rank in sorted(asked) if rank not in culprits)
+    odd, others = _apart(apart)
+    sides = apart.sides if apart.tied else ()
     return Finding(
         "DDP106",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'asks', 'ask')} for the backend {asked[culprits[0]] or 'by default'!r}, "
+        f"{phrases.ranks(odd, True)} {phrases.verb(odd, 'asks', 'ask')} for the backend {asked[odd[0]] or 'by default'!r}, "
         f"{phrases.ranks(others)} for {asked[others[0]] or 'the default'!r}.",
-        culprits,
-        others,
+        apart.culprits,
+        () if sides else others,
         None,
-        _where(phases, (*culprits, *others)),
-        tuple(f"Rank {rank}: backend {name or '(default)'}." for rank, name in sorted(asked.items())[:8]),
+        _where(phases, (*odd, *others)),
+        (
+            *(f"Rank {rank}: backend {name or '(default)'}." for rank, name in sorted(asked.items())[:8]),
+            *phrases.undecided(sides),
+        ),
         "Choose the backend by something that is the same on all ranks.",
+        sides=sides,
     )
+
+
+def _apart(found: Split) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(the ranks of the smaller sides, those of the first): the order in which a sentence names them."""
+    return tuple(sorted(rank for side in found.sides[1:] for rank in side)), found.sides[0]
 
 
 def _of_groups(recording: Recording) -> tuple[dict[int, Phase], dict[int, str]]:
@@ -98,19 +108,24 @@ def _versions(recording: Recording) -> Finding | None:
     phases = inits(recording)
     for name in ("torch", "cuda", "nccl", "python"):
         told = {rank: str(phase.facts[name]) for rank, phase in phases.items() if phase.facts.get(name)}
-        culprits = minority(told)
-        if culprits:
-            others = tuple(rank for rank in sorted(told) if rank not in culprits)
+        apart = split(told)
+        if apart.differs:
+            odd, others = _apart(apart)
+            sides = apart.sides if apart.tied else ()
             return Finding(
                 "DDP107",
-                f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'runs', 'run')} {name} {told[culprits[0]]}, "
+                f"{phrases.ranks(odd, True)} {phrases.verb(odd, 'runs', 'run')} {name} {told[odd[0]]}, "
                 f"{phrases.ranks(others)} {told[others[0]]}.",
-                culprits,
-                others,
+                apart.culprits,
+                () if sides else others,
                 None,
-                _where(phases, (*culprits, *others)),
-                tuple(f"Rank {rank}: {name} {version}." for rank, version in sorted(told.items())[:8]),
+                _where(phases, (*odd, *others)),
+                (
+                    *(f"Rank {rank}: {name} {version}." for rank, version in sorted(told.items())[:8]),
+                    *phrases.undecided(sides),
+                ),
                 "Install the same versions for all ranks (one environment or image for the whole job).",
+                sides=sides,
             )
     return None
 
@@ -287,8 +302,8 @@ def _variables(recording: Recording) -> list[Finding]:
                 tuple(ranks),
                 (),
                 None,
-                _assigned(recording, variable.partition("=")[0], ranks) or _where(place, tuple(ranks)),
-                (f"It is set on {phrases.ranks(ranks)}.",),
+                _where(place, tuple(ranks)),
+                (f"It is set on {phrases.ranks(ranks)}.", *_assigned(recording, variable.partition("=")[0])),
                 remedy,
                 severity="warning",
             )
@@ -313,10 +328,12 @@ def _says(name: str, value: str, table: Mapping[str, str]) -> tuple[str, str] | 
     return rule.says, rule.remedy
 
 
-def _assigned(recording: Recording, name: str, ranks: list[int]) -> tuple[tuple[int, Site], ...]:
-    """The line of the user's files that sets this variable, if one does."""
-    for path, text in sorted(recording.sources.items()):
-        for number, line in enumerate(text.splitlines(), 1):
-            if name in line and "environ" in line and not line.lstrip().startswith("#"):
-                return tuple((rank, Site(path, number, "<module>")) for rank in ranks)
-    return ()
+def _assigned(recording: Recording, name: str) -> list[str]:
+    """The one line of the user's files that names this variable beside the environment, as a guess."""
+    places = [
+        f"{path}:{number}"
+        for path, text in sorted(recording.sources.items())
+        for number, line in enumerate(text.splitlines(), 1)
+        if name in line and "environ" in line and not line.lstrip().startswith("#")
+    ]
+    return [f"Possibly set at {places[0]}: inferred from the source, not observed."] if len(places) == 1 else []

@@ -89,7 +89,10 @@ NAMES = {
 class Finding:
     """One thing that is wrong (or worth a note), who did it, where, and what to change.
 
-    ``where`` gives, for culprits and for waiting ranks, the innermost line of the user's code.
+    ``where`` gives, for culprits and for waiting ranks, the innermost line of the user's code: only places that
+    were observed (call sites, stack frames, construction sites), never a line inferred from source text. Where
+    ranks differ and nothing recorded tells which of them is at fault, ``culprits`` is empty and ``sides`` lists the
+    groups of ranks.
     """
 
     code: str
@@ -102,6 +105,12 @@ class Finding:
     remedy: str = ""
     severity: Severity = "error"
     tensors: tuple[str, ...] = ()
+    sides: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def concerned(self) -> frozenset[int]:
+        """All ranks that the finding names."""
+        return frozenset((*self.culprits, *self.waiting, *(rank for side in self.sides for rank in side)))
 
     @property
     def name(self) -> str:
@@ -115,6 +124,7 @@ class Finding:
             "severity": self.severity,
             "summary": self.summary,
             "culprits": list(self.culprits),
+            "sides": [list(side) for side in self.sides],
             "waiting": list(self.waiting),
             "collective": None
             if call is None

@@ -91,7 +91,7 @@ def _more(findings: Sequence[Finding]) -> str:
     """Those for which there is no room, by their names."""
     culprits: dict[str, set[int]] = {}
     for one in findings:
-        culprits.setdefault(f"{one.code} {one.name}", set()).update(one.culprits)
+        culprits.setdefault(f"{one.code} {one.name}", set()).update(one.culprits or one.concerned)
     told = ", ".join(f"{name} ({phrases.ranks(ranks)})" for name, ranks in culprits.items())
     return f"And {len(findings)} more: {told}."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.analysis.phrases import turned_away
+from ddpnb.analysis.phrases import guess, undecided
 from tests.analysis.recordings import Rank, Script, record
 
 CALLER = Script(
@@ -12,15 +12,31 @@ CALLER = Script(
     def main(rank):
         if rank != 1:  # decides
             reduce()  # calls
+        if rank:
+            if late:
+                reduce()  # twice
     """
 )
 CALLED = Script("def reduce():\n    dist.all_reduce(x)  # waits", "/home/me/reduce.py")
 
 
-def test_a_line_of_another_file_says_which():
+def test_the_only_statement_that_can_decide_is_a_guess_and_says_so():
     recording = record(Rank(0), Rank(1), script=CALLER)
     recording = replace(recording, sources={**recording.sources, CALLED.file: CALLED.text})
-    site, reasons = turned_away(recording, (CALLER.at("calls"), CALLED.at("waits", "reduce")))
-    assert (site.file, site.line) == (CALLER.file, CALLER.line("decides"))
-    assert reasons == [f"Line {site.line} of {CALLER.file} decides: if rank != 1."]
-    assert turned_away(recording, (CALLER.at("calls"),))[1] == [f"Line {site.line} decides: if rank != 1."]
+    text = f"Possibly `if rank != 1` at {CALLER.file}:{CALLER.line('decides')} decides: inferred from the source, not observed."
+    assert guess(recording, (CALLER.at("calls"), CALLED.at("waits", "reduce"))) == [text]
+    assert guess(recording, (CALLER.at("calls"),)) == [text]
+
+
+def test_of_several_candidates_none_is_chosen():
+    recording = record(Rank(0), Rank(1), script=CALLER)
+    assert guess(recording, (CALLER.at("twice"),)) == []
+    assert guess(recording, ()) == []
+
+
+def test_a_tie_is_told_with_its_sides():
+    assert undecided(()) == []
+    assert undecided(((0, 2), (1,))) == [
+        "Nothing that was recorded tells which side is at fault: ranks 0 and 2 or rank 1."
+    ]
+    assert len(undecided([(rank,) for rank in range(1000)])[0]) < 300

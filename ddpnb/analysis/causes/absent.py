@@ -21,7 +21,6 @@ _SHARDED = (
     "/torch/distributed/tensor/",
 )
 _SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|gather|consolidate")
-_EVALUATION = ("eval", "valid", "test", "predict", "infer", "visual", "sample", "log")
 
 
 def not_synchronised(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
@@ -50,13 +49,14 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
     turns = {rank: _forwards(recording.ranks[rank]) for rank in recording.ranks}
     # From a line at which the others have been too they only went on for longer.
     been = {call.site for c in finding.culprits if c in recording.ranks for call in recording.ranks[c].calls}
+    # A forward is counted once the wrapper has begun it: one that is blocked in its buffers' broadcast is not.
+    theirs = max((turns[c] for c in finding.culprits if c in turns), default=0)
     ahead = [
         rank
         for rank in waiting
-        if turns[rank] > max((turns[c] for c in finding.culprits if c in turns), default=0)
-        and standings[rank].site not in been
+        if standings[rank].site not in been and turns[rank] + (not inside(standings[rank], ("backward",))) > theirs
     ]
-    evaluating = [rank for rank in waiting if not turns[rank] or rank in ahead or inside(standings[rank], _EVALUATION)]
+    evaluating = [rank for rank in waiting if not turns[rank] or rank in ahead]
     if not evaluating:
         return None
     lone = tuple(waiting)
@@ -90,7 +90,7 @@ def _forwards(record: RankRecord) -> int:
 
 def state_of_one(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP605: a sharded state is gathered on some ranks only."""
-    concerned = (*finding.culprits, *finding.waiting)
+    concerned = finding.concerned
     alone = tuple(sorted(r for r in concerned if r in standings and _gathers(standings[r])))
     others = tuple(sorted(r for r in concerned if r not in alone))
     if not alone or not others:
@@ -100,6 +100,7 @@ def state_of_one(recording: Recording, standings: dict[int, Standing], finding: 
         code="DDP605",
         culprits=others,
         waiting=alone,
+        sides=(),
         summary=f"{phrases.ranks(alone, True)} {phrases.verb(alone, 'gathers', 'gather')} a sharded state"
         f"{phrases.at(standings[alone[0]].site)}; {phrases.ranks(others)} never {phrases.verb(others, 'takes', 'take')} part.",
         where=where(standings, [*others, *alone]),

@@ -15,7 +15,7 @@ from ddpnb.model.recording import Recording
 
 def other_model(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
     """The ranks disagree while they wrap their models: because the models do."""
-    concerned = [recording.ranks[r] for r in (*finding.culprits, *finding.waiting) if r in recording.ranks]
+    concerned = [recording.ranks[r] for r in finding.concerned if r in recording.ranks]
     # Seen while a model is being wrapped, or when a wrapper has refused what it was given.
     wrapping_now = any(p.name == "model wrapped" and p.state != "done" for record in concerned for p in record.phases)
     if not wrapping_now:
@@ -47,15 +47,30 @@ def two_threads(recording: Recording, _: dict[int, Standing], finding: Finding) 
 
 def in_another_thread(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP310: the call that others wait in is about to be made by another thread of the rank."""
-    awaited = {(s.file, s.function) for r in finding.waiting if r in standings for s in [standings[r].site]}
+    for culprits in finding.sides or (finding.culprits,):
+        waiting = tuple(sorted(finding.concerned - set(culprits)))
+        found = _about_to_call(recording, standings, culprits, waiting)
+        if found and set(found) == set(culprits):
+            known = tuple(text for text in finding.evidence if text not in phrases.undecided(finding.sides))
+            return _two_threads(replace(finding, culprits=culprits, waiting=waiting, sides=(), evidence=known), found)
+    return None
+
+
+def _about_to_call(
+    recording: Recording, standings: dict[int, Standing], ranks: tuple[int, ...], waiting: tuple[int, ...]
+) -> dict[int, Site]:
+    """Where another thread of these ranks stands, if it is in the function in which the others wait."""
+    awaited = {(s.file, s.function) for r in waiting if r in standings for s in [standings[r].site]}
     found: dict[int, Site] = {}
-    for rank in finding.culprits:
+    for rank in ranks:
         for stack in recording.ranks[rank].stacks if rank in recording.ranks else ():
             frame = next((one for one in reversed(stack.frames) if one.user), None)
             if frame is not None and not stack.main and (frame.file, frame.function) in awaited:
                 found[rank] = Site(frame.file, frame.line, frame.function)
-    if not found or set(found) != set(finding.culprits):
-        return None
+    return found
+
+
+def _two_threads(finding: Finding, found: dict[int, Site]) -> Finding:
     return replace(
         finding,
         code="DDP310",
@@ -72,11 +87,13 @@ def in_another_thread(recording: Recording, standings: dict[int, Standing], find
 
 def set_up_wrongly(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
     """What failed is explained by how the model of these very ranks was made."""
-    endings = [recording.ranks[rank].ending for rank in finding.culprits if rank in recording.ranks]
+    failed = set(finding.culprits) or finding.concerned
+    endings = [recording.ranks[rank].ending for rank in failed if rank in recording.ranks]
     if any(e and e.frames and e.frames[-1].user and e.exception != "RuntimeError" for e in endings):
         return None  # the script's own statement raised it
     for better in wrapping.find(recording):
-        if better.severity == "error" and set(finding.culprits) <= set(better.culprits):
+        if better.severity == "error" and failed <= (set(better.culprits) or better.concerned):
             waiting = tuple(rank for rank in finding.waiting if rank not in better.culprits)
+            waiting = () if better.sides else waiting
             return replace(better, waiting=waiting, evidence=(*better.evidence, *finding.evidence[:2]))
     return None

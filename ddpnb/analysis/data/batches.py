@@ -7,7 +7,6 @@ needs a model that is wrapped on a group, and loops over loaders in which an opt
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from ddpnb.analysis import phrases
@@ -136,24 +135,6 @@ def uneven_shards(recording: Recording, *, stopped: bool = False) -> Finding | N
                 least = min(known.values())
                 return _uneven(loops, known, [rank for rank in known if known[rank] == least])
     return None
-
-
-@once
-def even_loops(recording: Recording) -> frozenset[tuple[str, int]]:
-    """The lines (file, line) whose loops over loaders gave all ranks equally many batches, each time one was over."""
-    seen: dict[tuple[str, int], dict[int, set[int | None]]] = defaultdict(dict)
-    for rank, record in recording.ranks.items():
-        for loop in loading(record).loops:
-            if loop.ended_ns:
-                batches = loop.batches if loop.complete else None
-                seen[loop.site.file, loop.site.line].setdefault(rank, set()).add(batches)
-    return frozenset(
-        place
-        for place, told in seen.items()
-        if told.keys() == recording.ranks.keys()
-        and len(set.union(*told.values()) | {None}) == 2
-        and not any(None in batches for batches in told.values())
-    )
 
 
 def _about_to_train(group: Sequence[int], views: Views) -> list[dict[int, Loop]]:

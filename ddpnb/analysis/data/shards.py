@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.data.loading import Loading, Loop, Pass, likeness
-from ddpnb.analysis.silent.drift import minority
-from ddpnb.analysis.source import suspects
+from ddpnb.analysis.silent.drift import split
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
 _LOOPS = 16  # of each rank that are compared
-# What gives another order in each process, unless it is sorted or seeded.
-_UNORDERED = re.compile(
-    r"^(?!.*(?:sorted\(|\.sort\(|generator=))"
-    r".*(?:\bset\(|\b(?:listdir|scandir|glob|iglob|rglob|iterdir|random_split|shuffle|permutation|randperm|sample)\()",
-    re.DOTALL,
-)
 _SPLIT_BY_RANK = "Give the loader sampler=DistributedSampler(dataset), or take another part of the data on each rank."
-
-_SHARD_GIVEN = re.compile(r"DistributedSampler\(.*\brank=")
 
 Views = Mapping[int, Loading]
 
@@ -93,10 +82,10 @@ def _shards(
     claimed = {rank: one.rank for rank, one in passes.items()}
     if parts <= 1:
         equal = len(set(orders.values())) == 1 and all(alike(views, loops, rank, group[0]) == "same" for rank in group)
-        return same(recording, group, loops, _told(passes), wanted=_SHARD_GIVEN) if equal and fits else None
+        return same(recording, group, loops, _told(passes)) if equal and fits else None
     takers = Counter(claimed.values())
     if len(takers) == 1 and len(set(orders.values())) == 1 and fits:
-        return same(recording, group, loops, _told(passes), sliced=parts < len(group), wanted=_SHARD_GIVEN)
+        return same(recording, group, loops, _told(passes), sliced=parts < len(group))
     if len(takers) < len(group):
         # Ranks that share a shard may be parts of one replica, or take their parts of a batch.
         first = [rank for rank in group if claimed[rank] == takers.most_common(1)[0][0]]
@@ -110,7 +99,7 @@ def _shards(
     ):
         if len(set(values.values())) > 1 and None not in values.values():
             return _differ(loops, passes, values, what)
-    return _contents(recording, group, loops, passes, views)
+    return _contents(group, loops, passes, views)
 
 
 def _taken_twice(loops: Mapping[int, Loop], passes: Mapping[int, Pass], group: tuple[int, ...]) -> Finding:
@@ -135,33 +124,33 @@ def _seed_or_epoch(passes: Mapping[int, Pass]) -> str:
 
 
 def _contents(
-    recording: Recording, group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, Pass], views: Views
+    group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, Pass], views: Views
 ) -> Finding | None:
     """The shards fit, but are they shards of the same data?"""
     orders = {rank: order_of(dataset_of(views, loops, rank)) for rank in group}
-    odd = minority(orders)
-    if not odd:
+    apart = split(orders)
+    if not apart.differs:
         return None
-    reference = next(rank for rank in group if rank not in odd)
-    kinds = {rank: alike(views, loops, rank, reference) for rank in odd}
-    wrong = [rank for rank in odd if kinds[rank] in ("reordered", "overlapping")]
+    reference = apart.sides[0][0]
+    kinds = {rank: alike(views, loops, rank, reference) for side in apart.sides[1:] for rank in side}
+    wrong = sorted(rank for rank, kind in kinds.items() if kind in ("reordered", "overlapping"))
     if not wrong:
         return None
-    what = phrases.verb(wrong, "holds ", "hold ") + (
+    what = (
         "the same samples in another order"
         if all(kinds[rank] == "reordered" for rank in wrong)
         else "other samples, some of them the same ones"
     )
-    found = differs(
+    others = phrases.ranks([rank for rank in group if rank not in wrong])
+    held = f"hold{'s' * (len(wrong) == 1)} {what} than {others}" if not apart.tied else f"and {others} hold {what}"
+    return differs(
         loops,
-        wrong,
-        f"{phrases.ranks(wrong, True)} {what} than {phrases.ranks([r for r in group if r not in wrong])}: "
-        "the shards overlap, and some samples are never seen.",
+        () if apart.tied else wrong,
+        f"{phrases.ranks(wrong, True)} {held}: the shards overlap, and some samples are never seen.",
         _told(passes),
         "Build the data set alike on all ranks: sort lists of files, and give random_split and shuffles a seeded generator.",
+        apart.sides,
     )
-    where, reasons = suspects.lines(recording, loops, wrong, suspects.NONE, wanted=_UNORDERED)
-    return replace(found, where=where, evidence=(*reasons, *found.evidence)) if reasons else found
 
 
 def dataset_of(views: Views, loops: Mapping[int, Loop], rank: int) -> Mapping[str, Any]:
@@ -190,27 +179,17 @@ def same(
     evidence: Sequence[str],
     *,
     sliced: bool = True,
-    wanted: suspects.Words | None = None,
 ) -> Finding | None:
-    """DDP501, unless the inputs of the model say otherwise (``sliced``: a rank may take its part of a batch).
-
-    ``wanted``: the statement to point to, in place of the loop.
-    """
+    """DDP501, unless the inputs of the model say otherwise (``sliced``: a rank may take its part of a batch)."""
     agree = inputs_agree(recording, group)
     if sliced and agree is False:
         return None
     more = ["The models were given the same inputs."] if agree else []
-    source = recording.sources.get(loops[group[0]].site.file, "")
-    found = [one for one in suspects.statements(source) if wanted is not None and wanted.search(one.text)]
-    made = found[0] if len(found) == 1 else None  # of several nobody knows whose loop this is
     return Finding(
         "DDP501",
         f"{phrases.ranks(group, True)} are trained on the same batches{phrases.at(loops[group[0]].site)}.",
         group,
-        where=tuple(
-            (rank, replace(site, line=made.line, function=made.function) if made is not None else site)
-            for rank, site in places(loops, group)
-        ),
+        where=places(loops, group),
         evidence=(*evidence, *more),
         remedy=_SPLIT_BY_RANK,
     )
@@ -241,16 +220,18 @@ def _told(passes: Mapping[int, Pass]) -> list[str]:
 
 def _differ(loops: Mapping[int, Loop], passes: Mapping[int, Pass], values: Mapping[int, object], what: str) -> Finding:
     """DDP503 of a setting that should be alike."""
-    odd = list(minority(values))
+    apart = split(values)
+    odd = apart.culprits or tuple(sorted(rank for side in apart.sides[1:] for rank in side))
     rest = [rank for rank in sorted(values) if rank not in odd]
     theirs = ", ".join(str(values[rank]) for rank in odd[:8])
     return differs(
         loops,
-        odd,
+        apart.culprits,
         f"The samplers of {phrases.ranks(odd)} {what.format(theirs)}, of {phrases.ranks(rest)} {values[rest[0]]}: "
         "the shards do not fit together.",
         _told(passes),
         "Give the samplers of all ranks the same data set, seed, epoch and settings; only rank= may differ.",
+        apart.sides,
     )
 
 
@@ -260,15 +241,18 @@ def differs(
     summary: str,
     evidence: Sequence[str],
     remedy: str,
+    sides: tuple[tuple[int, ...], ...] = (),
 ) -> Finding:
-    """DDP503."""
+    """DDP503. ``sides``: the groups of ranks that differ, named where there are no culprits."""
+    sides = () if culprits else sides
     return Finding(
         "DDP503",
         summary,
         tuple(culprits),
         where=places(loops, [*culprits, *(rank for rank in sorted(loops) if rank not in culprits)]),
-        evidence=tuple(evidence),
+        evidence=(*evidence, *phrases.undecided(sides)),
         remedy=remedy,
+        sides=sides,
     )
 
 

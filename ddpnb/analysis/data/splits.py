@@ -9,7 +9,7 @@ from typing import Any
 from ddpnb.analysis import phrases
 from ddpnb.analysis.data.loading import Loading, Loop, common, is_subset
 from ddpnb.analysis.data.shards import Views, alike, dataset_of, differs, order_of, same
-from ddpnb.analysis.silent.drift import minority
+from ddpnb.analysis.silent.drift import split
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
@@ -71,13 +71,15 @@ def leaks(_recording: Recording, group: tuple[int, ...], views: Views) -> Findin
         if found is None:
             continue
         first = {rank: views[rank].training[0] for rank in group if views[rank].training}
+        apart = split({rank: order_of(dataset_of(views, first, rank)) for rank in first})
         return differs(
             first,
-            minority({rank: order_of(dataset_of(views, first, rank)) for rank in first}) or [other],
+            apart.culprits if apart.differs else [],
             f"Rank {other} trains on samples that rank {one} evaluates on{phrases.at(found.site)}: each rank has "
             "split the data set in its own way.",
             ["On each rank alone, what is trained on and what is evaluated on have nothing in common."],
             _SEED,
+            apart.sides if apart.differs else ((one,), (other,)),
         )
     return None
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from ddpnb.analysis import phrases
 from ddpnb.analysis.data.shards import Views, dataset_of, side_by_side
-from ddpnb.analysis.silent.drift import minority
+from ddpnb.analysis.silent.drift import split
 from ddpnb.analysis.silent.telling import finding_of
-from ddpnb.analysis.source import suspects
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
 
 
-def of_batches(recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
+def of_batches(_recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
     """DDP508: what a rank trains on is never of the kind that the others train on, though it is made by the same class.
 
     A kind that comes and goes (a field that some samples have) is no finding: another batch may bring it.
@@ -23,22 +24,23 @@ def of_batches(recording: Recording, group: tuple[int, ...], views: Views) -> Fi
             continue
         if set.intersection(*(set(one) for one in kinds.values())):
             continue
-        odd = minority({rank: "; ".join(one) for rank, one in kinds.items()})
-        rest = [rank for rank in group if rank not in odd]
-        usual = {kind for rank in rest for kind in kinds[rank]}
-        if any(usual & set(kinds[rank]) for rank in odd):
+        apart = split({rank: "; ".join(one) for rank, one in kinds.items()})
+        if any(set(kinds[one[0]]) & set(kinds[other[0]]) for one, other in combinations(apart.sides, 2)):
             continue
+        odd = apart.culprits
+        rest = [rank for rank in group if rank not in odd]
         samples = {rank: Sample(0, "batch", 1, site=loop.site) for rank, loop in loops.items()}
+        place = phrases.at(loops[group[0]].site)
         return finding_of(
-            recording,
             "DDP508",
-            f"The batches of {phrases.ranks(odd)} have another structure than those of {phrases.ranks(rest)}"
-            f"{phrases.at(loops[odd[0]].site)}.",
+            f"The batches of {phrases.ranks(odd)} have another structure than those of {phrases.ranks(rest)}{place}."
+            if odd
+            else f"The batches of {phrases.ranks(group)} have different structures{place}.",
             samples,
             odd,
             [f"Rank {rank}: {kinds[rank][0]}." for rank in (*odd, *rest)[:8]],
             "Make the data set and its collate function give the same structure on every rank.",
-            suspects.DATA,
             severity="warning",
+            sides=apart.sides,
         )
     return None

@@ -100,7 +100,7 @@ def _uses_in(attribute: str, file: str, source: str, owner: ast.ClassDef) -> lis
     for node in sorted(used, key=lambda place: place.lineno)[:8]:
         where = f"self.{attribute} is used at {file}:{node.lineno}"
         why = _around(node, parents)
-        why += [text for line in (node.lineno, *_rounds(node, parents)) for _, text in decisions(source, line)]
+        why += [text for line in (node.lineno, *_rounds(node, parents)) for text in decisions(source, line)]
         if not why:
             return [(False, f"{where} whenever {_function(node, parents)} runs: is its result part of the loss?")]
         told.append((True, f"{where}. {' '.join(dict.fromkeys(why[:2]))}"))

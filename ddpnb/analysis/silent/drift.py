@@ -6,7 +6,7 @@ parameters after it. Where the ranks still agree and where they no longer do tel
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +15,33 @@ from ddpnb.model.replicas import Digest, Model, Sample
 from ddpnb.model.samples import tensor_name
 
 _ORDER = {"forward": 0, "gradients": 1, "updated": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The ranks in groups that hold the same: the largest side first, then by the lowest rank."""
+
+    sides: tuple[tuple[int, ...], ...]
+
+    @property
+    def differs(self) -> bool:
+        return len(self.sides) > 1
+
+    @property
+    def tied(self) -> bool:
+        """Whether no side is the largest: the numbers of ranks then do not tell which side is at fault."""
+        return self.differs and len(self.sides[0]) == len(self.sides[1])
+
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        """The ranks outside of the majority; none in a tie."""
+        return () if self.tied else tuple(sorted(rank for side in self.sides[1:] for rank in side))
+
+    def blamed(self, changed: Iterable[int]) -> tuple[int, ...]:
+        """The culprits; in a tie those ranks that changed against their own past, if only some did."""
+        ranks = {rank for side in self.sides for rank in side}
+        own = ranks.intersection(changed)
+        return tuple(sorted(own)) if self.tied and len(own) < len(ranks) else self.culprits
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +64,8 @@ class Difference:
         return tuple(dict.fromkeys(map(tensor_name, self.units)))
 
     @property
-    def odd(self) -> tuple[int, ...]:
-        """The ranks that are not with the majority; with equal sides those without the lowest rank."""
-        return tuple(sorted(rank for side in self.sides[1:] for rank in side))
+    def split(self) -> Split:
+        return Split(self.sides)
 
 
 def differing(samples: Mapping[int, Sample], names: Iterable[str] | None = None) -> tuple[str, ...]:
@@ -54,12 +80,19 @@ def differing(samples: Mapping[int, Sample], names: Iterable[str] | None = None)
 
 def sides_of(samples: Mapping[int, Sample], units: Iterable[str]) -> tuple[tuple[int, ...], ...]:
     """The ranks in groups that hold the same in these parts: the largest first, then by the lowest rank."""
-    groups: dict[tuple[int | None, ...], list[int]] = defaultdict(list)
     chosen = list(units)
-    for rank in sorted(samples):
-        held = samples[rank].digests
-        groups[tuple(held[name].hash if name in held else None for name in chosen)].append(rank)
-    return tuple(tuple(side) for side in sorted(groups.values(), key=lambda side: (-len(side), side[0])))
+    held = {rank: sample.digests for rank, sample in samples.items()}
+    return split(
+        {rank: tuple(own[name].hash if name in own else None for name in chosen) for rank, own in held.items()}
+    ).sides
+
+
+def split(values: Mapping[int, object]) -> Split:
+    """The ranks by their values."""
+    groups: dict[object, list[int]] = defaultdict(list)
+    for rank in sorted(values):
+        groups[_countable(values[rank])].append(rank)
+    return Split(tuple(tuple(side) for side in sorted(groups.values(), key=lambda side: (-len(side), side[0]))))
 
 
 def by_turn(recording: Recording, model: int, kind: str) -> dict[int, dict[int, Sample]]:
@@ -119,16 +152,18 @@ def first_difference(
 
 
 def changed_since(recording: Recording, found: Difference, units: Iterable[str]) -> tuple[int, ...]:
-    """Ranks whose own parameters changed between an optimizer step and the forward after it.
+    """Ranks whose own parameters changed between two looks without an optimizer step in between.
 
-    Nothing that belongs to training happens in between, so these ranks' own code did it.
+    The first look is after an optimizer step or at a forward. Nothing that belongs to training changes parameters
+    in between, so these ranks' own code did it.
     """
     changed = []
     for rank, sample in found.samples.items():
         before = [
             s
             for s in recording.ranks[rank].samples
-            if s.model == found.model and s.kind == "updated" and s.at_ns <= sample.at_ns
+            if s.model == found.model and s.kind in ("updated", "forward") and s.at_ns <= sample.at_ns
+            if (s.kind, s.turn) != (sample.kind, sample.turn)
         ]
         if before and before[-1].step == sample.step:
             held = before[-1].digests
@@ -162,17 +197,6 @@ def extent(samples: Mapping[int, Sample], unit: str) -> str:
 
 def _ranks(ranks: list[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:8]))}" + (" ..." if len(ranks) > 8 else "")
-
-
-def minority(values: Mapping[int, object]) -> tuple[int, ...]:
-    """The ranks that do not hold the most common value; with equally many, those without the lowest rank's."""
-    told = {rank: _countable(value) for rank, value in values.items()}
-    counts = Counter(told.values())
-    if len(counts) < 2:
-        return ()
-    most = max(counts.values())
-    common = next(told[rank] for rank in sorted(told) if counts[told[rank]] == most)
-    return tuple(rank for rank in sorted(told) if told[rank] != common)
 
 
 def _countable(value: object) -> object:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import Difference, apart, by_turn, changed_since
 from ddpnb.analysis.silent.optimizers import steps_differ
 from ddpnb.analysis.silent.telling import counted, finding_of, how_far, known, loads, placed, site_of
-from ddpnb.analysis.source import suspects
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Model
@@ -21,9 +20,10 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
     if len(set(steps.values())) > 1:  # a rank that has stepped less often
         return steps_differ(recording, model, found, steps)
     changed = changed_since(recording, found, found.units)
-    culprits = changed if changed and len(changed) < len(found.samples) else found.odd
+    culprits = changed if changed and len(changed) < len(found.samples) else found.split.culprits
     if len(changed) == len(found.samples) and apart(found.samples, found.units):
         culprits = changed  # each by its own
+    step = min(steps.values())
     loaded = loads(recording, "model")
     # A load before this forward on some ranks only is the reason.
     early = {
@@ -33,8 +33,8 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
     }
     loaders = tuple(rank for rank, phases in sorted(early.items()) if phases)
     evidence = [
-        f"Before forward {found.turn} (after {found.samples[culprits[0]].step} optimizer steps) "
-        f"{counted(found.tensors)} {phrases.verb(culprits, 'is', 'are') if len(found.tensors) == 1 else 'are'} no longer the same: {', '.join(found.tensors[:6])}.",
+        f"Before forward {found.turn} (after {step} optimizer steps) "
+        f"{counted(found.tensors)} {'is' if len(found.tensors) == 1 else 'are'} no longer the same: {', '.join(found.tensors[:6])}.",
     ]
     if changed:
         evidence.append(
@@ -63,22 +63,31 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
             "broadcasts parameters and buffers from rank 0 when it is made, and never again.",
             tensors=found.tensors[:20],
         )
+    since = f"since forward {found.turn}: {', '.join(found.tensors[:3])}{' ...' if len(found.tensors) > 3 else ''}."
     finding = finding_of(
-        recording,
         "DDP405",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'holds', 'hold')} other parameters of {model.module} than the "
-        f"others since forward {found.turn}: {', '.join(found.tensors[:3])}{' ...' if len(found.tensors) > 3 else ''}.",
+        holding(culprits, found.samples, model.module, since),
         found.samples,
         culprits,
         evidence,
         "Change parameters on all ranks alike, or before the model is wrapped, or broadcast them afterwards: "
         "for p in model.parameters(): dist.broadcast(p.data, src=0).",
-        suspects.PARAMETERS,
         tensors=found.tensors,
+        sides=() if culprits else found.sides,
     )
     if loaders == culprits:  # what they loaded came from their own memory, and this is where
         finding = placed(finding, known((rank, sites[rank]) for rank in culprits))
     return finding
+
+
+def holding(culprits: tuple[int, ...], ranks: Iterable[int], module: str, since: str) -> str:
+    """Which ranks hold other parameters, or that all do if that is not known."""
+    if culprits:
+        return (
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'holds', 'hold')} other parameters of {module} than "
+            f"the others {since}"
+        )
+    return f"{phrases.ranks(ranks, True)} hold different parameters of {module} {since}"
 
 
 def _failed_loads(recording: Recording, ranks: list[int]) -> dict[int, Phase]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import by_turn, of_step
 from ddpnb.analysis.silent.telling import finding_of, number_of
-from ddpnb.analysis.source import suspects
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
@@ -28,7 +27,6 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
         left_out = _left_out(recording, number, turn, samples)
         evidence = [f"The inputs of {model.wrapper or model.module} are finite on the other ranks and were so before."]
         return finding_of(
-            recording,
             "DDP508",
             f"The batch of forward {turn} holds NaN or infinity on {phrases.ranks(culprits)} only.",
             samples,
@@ -36,13 +34,11 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
             [*evidence, *(["No rank ran backward with it."] if left_out else [])],
             "Check samples when they are read (torch.isfinite), and leave a bad one out on all ranks alike: "
             "through the averaged gradients it spoils every replica.",
-            suspects.DATA,
             severity="warning" if left_out else "error",
         )
     if bad_loss is not None:
         turn, samples, culprits = bad_loss
         return finding_of(
-            recording,
             "DDP414",
             f"The loss of backward {turn} is {_word(samples[culprits[0]].number('loss'))} on {phrases.ranks(culprits)} only.",
             samples,
@@ -51,7 +47,6 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
             + ["The inputs were finite there: it began in the model or in the loss."],
             "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank; if such a step is to be "
             "skipped, skip it on all ranks (all_reduce a flag first).",
-            suspects.NONE,
         )
     return _bad_gradient(recording, number)
 
@@ -66,7 +61,6 @@ def _bad_gradient(recording: Recording, number: int) -> Finding | None:
         return None  # what the optimizer took is finite: that backward pass was left out, by a GradScaler say
     samples = of_step(recording, number, "backward", at)
     return finding_of(
-        recording,
         "DDP414",
         f"The gradient of the loss is NaN or infinite on {phrases.ranks(culprits)} only, before optimizer step {turn}.",
         samples,
@@ -74,7 +68,6 @@ def _bad_gradient(recording: Recording, number: int) -> Finding | None:
         ["The losses are finite, and so are the gradients at the model's output on the other ranks."],
         "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank: a root of zero, a division, an "
         "exponential. If such a step is to be skipped, skip it on all ranks (all_reduce a flag first).",
-        suspects.NONE,
     )
 
 
@@ -95,7 +88,6 @@ def _bad_average(recording: Recording, number: int) -> Finding | None:
         if not finite or not everywhere or len(samples) < 2 or samples[min(samples)].number("synced") == 0.0:
             return None
         return finding_of(
-            recording,
             "DDP414",
             f"The averaged gradients hold NaN or infinity on all ranks since optimizer step {turn}: "
             f"{', '.join(bad[:4])}{f' and {len(bad) - 4} more' if len(bad) > 4 else ''}.",
@@ -107,7 +99,6 @@ def _bad_average(recording: Recording, number: int) -> Finding | None:
             ],
             "torch.autograd.set_detect_anomaly(True) names the operation on the rank where it begins: a root of zero, a "
             "division, an exponential.",
-            suspects.NONE,
             tensors=tuple(bad[:20]),
             severity="warning",
         )

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import combinations, product
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.silent.drift import by_turn, minority, models_of, of_step
+from ddpnb.analysis.silent.drift import by_turn, models_of, of_step, split
 from ddpnb.analysis.silent.not_finite import not_finite
 from ddpnb.analysis.silent.optimizers import scaler_differs
 from ddpnb.analysis.silent.telling import finding_of, number_of
 from ddpnb.analysis.silent.unwrapped import together
-from ddpnb.analysis.source import suspects
-from ddpnb.analysis.source.loops import loop_over
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model
@@ -45,20 +41,19 @@ def _other_structure(recording: Recording, number: int, model: Model) -> Finding
     usual: dict[int, str] = {}
     for turn, samples in by_turn(recording, number, "forward").items():
         kinds = {rank: str(sample.facts.get("inputs", "")) for rank, sample in samples.items()}
-        culprits = minority(kinds)
+        apart = split(kinds)
         # A rank whose inputs are always of their own kind has another model of the world, not a bad sample.
-        odd = tuple(rank for rank in culprits if usual.get(rank, "") not in ("", kinds[rank]))
+        odd = tuple(r for r in kinds if apart.differs and usual.get(r, "") not in ("", kinds[r]))
+        odd = tuple(sorted(set(odd).intersection(apart.blamed(odd))))
         if odd:
             rank = odd[0]
             return finding_of(
-                recording,
                 "DDP508",
                 f"The batch of forward {turn} has another structure on {phrases.ranks(odd)}.",
                 samples,
                 odd,
                 [f"Rank {rank}: {kinds[rank]}, before that {usual[rank]}."],
                 "Make the collate function give the same structure for every batch.",
-                suspects.DATA,
                 severity="warning",
             )
         usual |= kinds
@@ -75,15 +70,18 @@ def _unused(recording: Recording, number: int, model: Model) -> Finding | None:
         }
         if len(told) < 2 or len(told) < len(samples) or len(set(told.values())) < 2:
             continue
-        culprits = minority(told)
+        apart = split(told)
+        culprits = apart.culprits
         samples = of_step(recording, number, "forward", samples)
         everybody = set.intersection(*(set(names) for names in told.values()))
         tensors = tuple(dict.fromkeys(n for names in told.values() for n in names if n not in everybody))
         return finding_of(
-            recording,
             "DDP402",
             f"In backward {turn} {phrases.ranks(culprits)} {phrases.verb(culprits, 'uses', 'use')} other parameters of "
-            f"{model.module} than the others, and find_unused_parameters=True hides it.",
+            f"{model.module} than the others, and find_unused_parameters=True hides it."
+            if culprits
+            else f"In backward {turn} {phrases.ranks(told)} use different parameters of {model.module}, and "
+            "find_unused_parameters=True hides it.",
             samples,
             culprits,
             [
@@ -95,8 +93,8 @@ def _unused(recording: Recording, number: int, model: Model) -> Finding | None:
             ],
             "Take the branch on all ranks together (broadcast the decision from rank 0), or weight the gradients of these "
             "parameters by the number of ranks that used them.",
-            suspects.ANY,
             tensors=tensors,
+            sides=apart.sides,
         )
     return None
 
@@ -116,22 +114,23 @@ def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
     if any(len(kinds) > 1 for kinds in reductions.values()) or any(len(values) > 1 for values in factors.values()):
         return None
     how = {rank: (next(iter(reductions[rank])), next(iter(factors[rank]))) for rank in reductions}
-    culprits = minority(how)
-    if not culprits or len(set(how.values())) < 2:
+    apart = split(how)
+    if not apart.differs:
         return None
     if len({graph.split(" < ")[-1] for graph, _ in how.values()}) > 1 and not _reduction_alone(how):
         return None  # another loss altogether: a branch, not a scale
-    samples = turns[0]
+    samples, culprits = turns[0], apart.culprits
     return finding_of(
-        recording,
         "DDP409",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'scales', 'scale')} the loss otherwise than the others: its gradients "
-        "weigh more or less in the average.",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'scales', 'scale')} the loss differently from the others: "
+        "the gradients of the ranks have different weights in the average."
+        if culprits
+        else f"{phrases.ranks(how, True)} scale the loss differently: their gradients have different weights in the average.",
         samples,
         culprits,
         [f"Rank {rank}: {_scale_words(*how[rank])}." for rank in sorted(how)[:8]],
         "Divide by the same number on all ranks (all_reduce the count first where batches differ).",
-        suspects.LOSS,
+        sides=apart.sides,
     )
 
 
@@ -152,7 +151,7 @@ def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
     odd = [
         samples
         for samples in seen
-        if minority({rank: s.number("norm") for rank, s in samples.items()})
+        if split({rank: s.number("norm") for rank, s in samples.items()}).differs
         and any((s.number("norm") or 0.0) > (s.number("max_norm") or math.inf) for s in samples.values())
     ]
     if not odd:
@@ -160,14 +159,12 @@ def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
     samples = odd[0]
     ranks = tuple(sorted(samples))
     return finding_of(
-        recording,
         "DDP409",
         "Every rank clips its gradients by its own norm: they are not synchronised at that moment.",
         samples,
         ranks,
         [f"Rank {rank}: norm {number_of(sample, 'norm')}." for rank, sample in sorted(samples.items())[:8]],
         "Synchronise first, then clip: with DistributedDataParallel after backward(), by hand after the all_reduce.",
-        suspects.NONE,
     )
 
 
@@ -193,9 +190,7 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
     samples = next(iter(by_turn(recording, number, "forward").values()))
     loaded = any(p.name.startswith("loader") for rank in culprits for p in recording.ranks[rank].phases)
     severity: Severity = "error" if loaded and turns >= _ALIKE else "warning"
-    samples = {rank: replace(sample, site=loop_over(recording, sample.site)) for rank, sample in samples.items()}
     return finding_of(
-        recording,
         "DDP501",
         f"{phrases.ranks(culprits, True)} see the same batches in all {turns} forwards that were compared.",
         samples,
@@ -203,7 +198,6 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
         ["The inputs of the wrapped model have the same digest on these ranks, and change from step to step."],
         "Give every rank its own part: DataLoader(..., sampler=DistributedSampler(dataset)) with set_epoch(epoch), "
         "or slice by rank: data[rank::world_size].",
-        suspects.NONE,
         severity=severity,
     )
 
@@ -232,7 +226,6 @@ def _overlapping(recording: Recording, number: int, model: Model) -> Finding | N
     samples = next(iter(by_turn(recording, number, "forward").values()))
     ranks = tuple(sorted(samples))
     return finding_of(
-        recording,
         "DDP503",
         f"The ranks' parts of the data overlap: at least {shared} batches were seen by rank {pair[0]} and rank {pair[1]}, at "
         "different steps.",
@@ -241,6 +234,4 @@ def _overlapping(recording: Recording, number: int, model: Model) -> Finding | N
         ["No rank saw a batch twice: they deal out the same data, each in an order of its own."],
         "Bring the data into the same order on all ranks before each takes its part: sort it, or shuffle with one seed "
         "(random.Random(seed).shuffle(names)).",
-        suspects.NONE,
-        wanted=re.compile(r"shuffle|sample\(|randperm|permutation|listdir|glob|set\("),
     )

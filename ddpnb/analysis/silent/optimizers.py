@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from itertools import pairwise
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.silent.drift import Difference, by_turn, minority
+from ddpnb.analysis.silent.drift import Difference, by_turn, split
 from ddpnb.analysis.silent.telling import as_number, finding_of, how_far, known, loads, site_of
-from ddpnb.analysis.source import suspects
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
-
-# A scale to begin with that is no plain number.
-_STARTS_APART = re.compile(r"GradScaler\(.*init_scale=(?![\d.e*+\- ]+[,)])")
 
 
 def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | None:
@@ -27,15 +23,17 @@ def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | N
         names = dict.fromkeys(name for sample in samples.values() for name in sample.facts if name not in skip)
         for name in names:
             values = {rank: sample.facts.get(name) for rank, sample in samples.items()}
-            culprits = minority(values)
-            if culprits:
-                culprits = _changed(recording, number, turn, name, samples, culprits)
+            apart = split(values)
+            if apart.differs:
+                culprits = apart.blamed(_changed(recording, number, turn, name, samples))
                 told = sorted({str(value): None for value in values.values()})
+                step = f"optimizer step {turn} of {model.module}"
                 return finding_of(
-                    recording,
                     "DDP410",
-                    f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'takes', 'take')} optimizer step {turn} of "
-                    f"{model.module} with another {name} than the others.",
+                    f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'takes', 'take')} {step} with another {name} "
+                    "than the others."
+                    if culprits
+                    else f"{phrases.ranks(values, True)} take {step} with different values of {name}.",
                     samples,
                     culprits,
                     [
@@ -44,36 +42,27 @@ def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | N
                     ],
                     "Give the optimizer the same settings on all ranks, and step schedulers on all ranks alike "
                     "(decide by values that all ranks share: reduce the metric first).",
-                    suspects.OPTIMIZER,
-                    wanted=_SETS if name == "lr" else None,
+                    sides=apart.sides,
                 )
     return None
 
 
-def _changed(
-    recording: Recording, number: int, turn: int, name: str, samples: Mapping[int, Sample], culprits: tuple[int, ...]
-) -> tuple[int, ...]:
-    """With as many ranks on either side, those whose setting has changed since the step before."""
+def _changed(recording: Recording, number: int, turn: int, name: str, samples: Mapping[int, Sample]) -> list[int]:
+    """Ranks whose setting has changed since the step before."""
     before = by_turn(recording, number, "gradients").get(turn - 1, {})
-    changed = tuple(
-        rank
-        for rank in sorted(samples)
-        if rank in before and before[rank].facts.get(name) != samples[rank].facts.get(name)
-    )
-    return changed if 2 * len(culprits) == len(samples) == 2 * len(changed) else culprits
-
-
-#: what sets a learning rate: a scheduler may do so by a number that is the rank's own
-_SETS = re.compile(r"sched\w*\.step\(|(?<!get_)\b(?:set|adjust|update|change)\w*_(?:lr|learning_rate)\(|\[.lr.\] \W?=")
+    return [r for r in samples if r in before and before[r].facts.get(name) != samples[r].facts.get(name)]
 
 
 def steps_differ(recording: Recording, model: Model, found: Difference, steps: dict[int, int]) -> Finding:
-    culprits = minority(steps)
+    apart = split(steps)
+    culprits = apart.blamed(_other_pace(recording, found))
+    by_then = f"by forward {found.turn} of {model.module}"
     return finding_of(
-        recording,
         "DDP410",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'has', 'have')} made another number of optimizer steps than the "
-        f"others by forward {found.turn} of {model.module}.",
+        f"others {by_then}."
+        if culprits
+        else f"{phrases.ranks(steps, True)} have made different numbers of optimizer steps {by_then}.",
         found.samples,
         culprits,
         [
@@ -82,13 +71,21 @@ def steps_differ(recording: Recording, model: Model, found: Difference, steps: d
         ]
         + how_far(found),
         "Step the optimizer on all ranks or on none: decide together (reduce the flag first).",
-        suspects.OPTIMIZER,
         tensors=found.tensors,
-        wanted=_STEP,
+        sides=apart.sides,
     )
 
 
-_STEP = re.compile(r"\bopt\w*\.step\(|\.optimizer\.step\(")
+def _other_pace(recording: Recording, found: Difference) -> list[int]:
+    """Ranks that made another number of optimizer steps before this forward than they used to make before each."""
+    turns = by_turn(recording, found.model, "forward")
+    changed: list[int] = []
+    for rank in found.samples:
+        steps = [turns[turn][rank].step for turn in range(1, found.turn + 1) if rank in turns.get(turn, {})]
+        if len(steps) == found.turn and len(steps) > 2:
+            made = [after - before for before, after in pairwise(steps)]
+            changed += [rank] if made[-1] not in made[:-1] else []
+    return changed
 
 
 def other_update(recording: Recording, model: Model, found: Difference) -> Finding:
@@ -117,17 +114,20 @@ def other_update(recording: Recording, model: Model, found: Difference) -> Findi
             "Load the optimizer's (and the scaler's) state on every rank.",
             tensors=found.tensors[:20],
         )
+    culprits = found.split.culprits
     return finding_of(
-        recording,
         "DDP410",
-        f"The optimizer of {phrases.ranks(found.odd)} changes {model.module} otherwise than that of the others, from step "
+        f"The optimizer of {phrases.ranks(culprits)} changes {model.module} differently from those of the others, from "
+        f"step {found.turn - 1} on."
+        if culprits
+        else f"The optimizers of {phrases.ranks(found.samples)} change {model.module} differently, from step "
         f"{found.turn - 1} on.",
         found.samples,
-        found.odd,
+        culprits,
         evidence,
         "Build the optimizer alike on all ranks, and load or reset its state on all of them.",
-        suspects.OPTIMIZER,
         tensors=found.tensors,
+        sides=found.sides,
     )
 
 
@@ -135,9 +135,9 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
     """DDP409: a GradScaler per rank whose scales have parted."""
     for turn, samples in by_turn(recording, number, "scale").items():
         scales = {rank: sample.number("scale") for rank, sample in samples.items()}
-        culprits = minority(scales)
+        apart = split(scales)
         restored = {rank: phases for rank, phases in loads(recording, "scaler").items() if phases and rank in samples}
-        if culprits and 0 < len(restored) < len(samples):
+        if apart.differs and 0 < len(restored) < len(samples):
             ranks = tuple(sorted(restored))
             return Finding(
                 "DDP605",
@@ -155,16 +155,20 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
                 ),
                 "Load the scaler's state on every rank.",
             )
-        if culprits:
+        if apart.differs:
             return finding_of(
-                recording,
                 "DDP409",
                 f"The scale of the GradScaler differs between ranks since its update {turn}.",
                 samples,
-                culprits,
+                apart.blamed(_other_factor(recording, number, turn, scales)),
                 [f"Rank {rank}: scale {scale:.6g}." for rank, scale in sorted(scales.items())[:8] if scale is not None],
                 "Let all ranks see the same infinities: synchronise gradients before unscaling, or all_reduce found_inf.",
-                suspects.NONE,
-                wanted=_STARTS_APART if turn == 1 else None,
+                sides=apart.sides,
             )
     return None
+
+
+def _other_factor(recording: Recording, number: int, turn: int, scales: Mapping[int, float | None]) -> list[int]:
+    """Ranks whose scale has changed since the update before, at which all had the same."""
+    before = by_turn(recording, number, "scale").get(turn - 1, {})
+    return [rank for rank, scale in scales.items() if rank in before and before[rank].number("scale") != scale]

@@ -8,30 +8,27 @@ script changed them in between.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.once import once
 from ddpnb.analysis.silent.drift import (
     Difference,
-    apart,
     by_turn,
     comparable,
     differing,
     extent,
     first_difference,
-    minority,
     models_of,
+    split,
     units_of,
     values_of,
 )
-from ddpnb.analysis.silent.edited import edited
+from ddpnb.analysis.silent.edited import edited, holding
 from ddpnb.analysis.silent.optimizers import hyper_differ, other_update, scaler_differs
 from ddpnb.analysis.silent.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
 from ddpnb.analysis.silent.telling import finding_of, how_far, known, placed
 from ddpnb.analysis.silent.unwrapped import by_hand
-from ddpnb.analysis.source import suspects
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Model, Sample
@@ -116,14 +113,16 @@ def _in_between(recording: Recording, model: Model, found: Difference) -> Findin
     """DDP405: it began in steps that were not looked at."""
     told = [(step, s) for step, s in _samples_of(recording, found) if s.digests and s.step < step]
     before, now = max((s.step for _, s in told), default=0), max(s.step for s in found.samples.values())
+    culprits = found.split.culprits
+    since = (
+        f"since one of the optimizer steps {before + 1} to {now}: {', '.join(found.tensors[:3])}"
+        f"{' ...' if len(found.tensors) > 3 else ''}."
+    )
     return finding_of(
-        recording,
         "DDP405",
-        f"{phrases.ranks(found.odd, True)} {phrases.verb(found.odd, 'holds', 'hold')} other parameters of {model.module} than "
-        f"the others since one of the optimizer steps {before + 1} to {now}: {', '.join(found.tensors[:3])}"
-        f"{' ...' if len(found.tensors) > 3 else ''}.",
+        holding(culprits, found.samples, model.module, since),
         found.samples,
-        found.odd,
+        culprits,
         [
             f"After optimizer step {before} all ranks held the same, after step {now} they do not: {', '.join(found.tensors[:6])}.",
             "The steps in between were not looked at.",
@@ -131,8 +130,8 @@ def _in_between(recording: Recording, model: Model, found: Difference) -> Findin
         ],
         "Look for what changes parameters, or the optimizer's state, on these ranks alone; world.compare() tells whether "
         "they differ at any moment.",
-        suspects.PARAMETERS,
         tensors=found.tensors,
+        sides=found.sides,
     )
 
 
@@ -142,15 +141,14 @@ def _unlike_from_the_start(recording: Recording, model: Model, found: Difference
     if model.options.get("init_sync") is False:
         told = "it was made with init_sync=False, so nothing was broadcast"
     finding = finding_of(
-        recording,
         "DDP405",
         f"The replicas of {model.module} are not the same when they are wrapped: {told}.",
         found.samples,
-        found.odd,
+        found.split.culprits,
         how_far(found),
         "Let the wrapper broadcast (init_sync=True, the default), or make sure that all ranks start from the same values.",
-        suspects.NONE,
         tensors=found.tensors,
+        sides=found.sides,
     )
     models = models_of(recording)[found.model]
     return placed(finding, known((rank, m.site) for rank, m in sorted(models.items())))
@@ -159,15 +157,15 @@ def _unlike_from_the_start(recording: Recording, model: Model, found: Difference
 def _gradients(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP409: synchronised gradients that differ when the optimizer takes them."""
     if not any(last_synchronised(recording, rank, s) for rank, s in found.samples.items()):
-        return never_synchronised(recording, model, found)
+        return never_synchronised(model, found)
     frozen = {tensor.name for tensor in model.parameters if not tensor.trains}
     absent = {
         rank for rank, s in found.samples.items() if any(s.digests[u].hash == 0 for u in found.units if u in s.digests)
     }
     if frozen.issuperset(found.tensors):
-        return _unfrozen(recording, model, found, absent)
+        return _unfrozen(model, found, absent)
     missing = absent if absent and len(absent) < len(found.samples) else set()
-    culprits = tuple(sorted(missing)) or found.odd
+    culprits = tuple(sorted(missing)) or found.split.culprits
     evidence = [
         f"All ranks held the same parameters in the forward before, and {model.wrapper} synchronised; yet before optimizer "
         f"step {found.turn} the gradients of {', '.join(found.tensors[:6])} differ.",
@@ -175,25 +173,25 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
     ]
     if missing:
         evidence.append(f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'has', 'have')} no gradient for them.")
+    when = f"after they were synchronised, or they never were, before optimizer step {found.turn}."
     return finding_of(
-        recording,
         "DDP409",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'changes', 'change')} the gradients of {model.module} after they were "
-        f"synchronised, or they never were, before optimizer step {found.turn}.",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'changes', 'change')} the gradients of {model.module} {when}"
+        if culprits
+        else f"The gradients of {model.module} were changed differently on {phrases.ranks(found.samples)} {when}",
         found.samples,
         culprits,
         evidence,
         "Scale and clip gradients by the same numbers on all ranks, after the synchronisation.",
-        suspects.GRADIENTS,
         tensors=found.tensors,
+        sides=() if missing else found.sides,
     )
 
 
-def _unfrozen(recording: Recording, model: Model, found: Difference, absent: set[int]) -> Finding:
+def _unfrozen(model: Model, found: Difference, absent: set[int]) -> Finding:
     """DDP415: parameters that were frozen when the model was wrapped have gradients of each rank's own."""
     culprits = tuple(rank for rank in sorted(found.samples) if rank not in absent)
     return finding_of(
-        recording,
         "DDP415",
         f"{', '.join(found.tensors[:3])} of {model.module} did not require gradients when it was wrapped and do now"
         f"{f' on {phrases.ranks(culprits)}' if absent else ''}: {model.wrapper} does not synchronise them.",
@@ -202,9 +200,7 @@ def _unfrozen(recording: Recording, model: Model, found: Difference, absent: set
         [f"Their gradients differ before optimizer step {found.turn}, all others agree.", *how_far(found)],
         "Freeze and unfreeze before wrapping: wrap the model again (DistributedDataParallel(module, ...)) after "
         "requires_grad has changed, or let all train and give the frozen ones no learning rate.",
-        suspects.NONE,
         tensors=found.tensors,
-        wanted=re.compile(r"requires_grad\w*\(?\s*=?\s*(True)?|unfreeze"),
     )
 
 
@@ -219,7 +215,6 @@ def _left_alone(recording: Recording, number: int, model: Model, ignored: set[st
         return None
     ranks = tuple(sorted(found.samples))
     return finding_of(
-        recording,
         "DDP405",
         f"{', '.join(found.tensors[:3])} of {model.module} {phrases.verb(set(range(len(found.tensors))), 'is', 'are')} left out by {model.wrapper} and "
         f"{phrases.verb(set(range(len(found.tensors))), 'differs', 'differ')} between ranks since forward {found.turn}.",
@@ -227,9 +222,7 @@ def _left_alone(recording: Recording, number: int, model: Model, ignored: set[st
         ranks,
         ["The ranks began with the same values, and the optimizer trains them on each rank apart.", *how_far(found)],
         "Let the wrapper have all parameters that are trained, or synchronise these gradients by hand.",
-        suspects.NONE,
         tensors=found.tensors,
-        wanted=re.compile(r"to_ignore"),
     )
 
 
@@ -252,14 +245,14 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
         statistics = all(unit.partition("[")[0].endswith(_STATISTICS) for unit in units)
         everybody = tuple(sorted(samples))
         held = {rank: values_of(sample, units) for rank, sample in samples.items()}
-        culprits = everybody if statistics else minority(held)
-        if not statistics and not broadcast and apart(samples, units) and not _moved_together(turns, turn, units):
-            # Who changes them again and again keeps numbers of its own.
-            after = [later for number, later in turns.items() if turn < number <= turn + _SOON]
-            moving = tuple(r for r in everybody if any(values_of(a[r], units) != held[r] for a in after if r in a))
-            culprits = (
-                moving if moving == everybody or 2 * len(culprits) == len(moving) * 2 == len(everybody) else culprits
-            )
+        apart = split(held)
+        # The ranks that changed them just before this forward; else those that go on to change them.
+        culprits = (
+            everybody
+            if statistics
+            else apart.blamed(_changing(turns, units, turn, turn))
+            or apart.blamed(_changing(turns, units, turn + 1, turn + _SOON))
+        )
         tensors = tuple(dict.fromkeys(unit.partition("[")[0] for unit in units))
         why = (
             f"{model.wrapper} was told not to synchronise buffers: every rank keeps statistics of its own batches."
@@ -267,7 +260,6 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
             else f"{model.wrapper} has broadcast them, and they differ all the same."
         )
         finding = finding_of(
-            recording,
             "DDP406",
             f"The buffers of {model.module} differ between ranks since forward {turn}: {', '.join(tensors[:3])}"
             f"{' ...' if len(tensors) > 3 else ''}.",
@@ -277,8 +269,8 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
             "Let the wrapper synchronise buffers (the default), or use SyncBatchNorm; otherwise evaluate and save from one rank only."
             if statistics
             else "Change buffers on all ranks alike, or broadcast them.",
-            suspects.BUFFERS,
             tensors=tensors,
+            sides=() if statistics else apart.sides,
         )
         if statistics:  # nobody did it: the line is where the model was wrapped
             places = tuple((rank, m.site) for rank, m in sorted(models_of(recording)[number].items()))
@@ -287,9 +279,12 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
     return None
 
 
-def _moved_together(turns: Mapping[int, Mapping[int, Sample]], turn: int, units: tuple[str, ...]) -> bool:
-    """Whether all ranks changed these before ``turn`` and still agreed: that they go on changing tells nothing."""
-    held = [
-        {values_of(sample, units) for sample in samples.values()} for number, samples in turns.items() if number < turn
-    ]
-    return all(len(values) == 1 for values in held) and len(set.union(set(), *held)) > 1
+def _changing(turns: Mapping[int, Mapping[int, Sample]], units: tuple[str, ...], first: int, last: int) -> set[int]:
+    """The ranks on which these parts changed from one forward to the next, in these forwards."""
+    return {
+        rank
+        for turn in range(first, last + 1)
+        for rank, sample in turns.get(turn, {}).items()
+        if (before := turns.get(turn - 1, {}).get(rank)) is not None
+        and values_of(before, units) != values_of(sample, units)
+    }

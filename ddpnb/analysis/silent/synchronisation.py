@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.silent.drift import Difference, by_turn, minority, models_of
+from ddpnb.analysis.silent.drift import Difference, by_turn, models_of, split
 from ddpnb.analysis.silent.telling import finding_of, how_far, known
-from ddpnb.analysis.source import suspects
+from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
-
-_NO_SYNC = re.compile(r"no_sync|require_backward_grad_sync")
 
 
 def bypassed(recording: Recording, number: int, model: Model, drift: Difference | None) -> Finding | None:
@@ -26,7 +24,7 @@ def bypassed(recording: Recording, number: int, model: Model, drift: Difference 
             return None  # they agree all the same: somebody averages by hand
         culprits = tuple(sorted(past))
         waiting = tuple(rank for rank in sorted(samples) if rank not in past)
-        where = tuple((rank, suspects.bypass(recording, sample)) for rank, sample in sorted(past.items()))
+        where = tuple((rank, _bypass(sample)) for rank, sample in sorted(past.items()))
         return Finding(
             "DDP407",
             f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'trains', 'train')} the wrapped {model.module} "
@@ -51,38 +49,43 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
     """DDP408: forwards under no_sync on some ranks, or accumulation over other numbers of forwards."""
     for turn, samples in by_turn(recording, number, "forward").items():
         flags = {rank: sample.number("sync") for rank, sample in samples.items()}
-        culprits = minority(flags)
-        if culprits:
+        apart = split(flags)
+        if apart.differs:
+            culprits = apart.blamed(_changed(recording, number, turn, "sync", samples))
             says = {1.0: "synchronises", 0.0: "is under no_sync"}
             evidence = [
                 f"{phrases.ranks([r for r in samples if flags[r] == flag], True)}: forward {turn} {words}."
                 for flag, words in says.items()
                 if flag in flags.values()
             ]
+            since = f"from forward {turn} of {model.module} on"
             return finding_of(
-                recording,
                 "DDP408",
                 f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'does', 'do')} not synchronise gradients in the "
-                f"same backward passes as the others, from forward {turn} of {model.module} on.",
+                f"same backward passes as the others, {since}."
+                if culprits
+                else f"{phrases.ranks(samples, True)} do not synchronise gradients in the same backward passes, {since}.",
                 samples,
                 culprits,
                 evidence,
                 "Enter no_sync() on all ranks in the same micro-steps: decide by the step's number alone, and let all "
                 "ranks accumulate over equally many batches.",
-                suspects.SYNC,
-                wanted=_NO_SYNC,
+                sides=apart.sides,
             )
     for turn, samples in by_turn(recording, number, "gradients").items():
         counts = {rank: sample.number("synced") for rank, sample in samples.items()}
-        culprits = minority(counts)
+        apart = split(counts)
         # A forward whose backward was left out is another matter.
         complete = all(s.number("forwards") and s.number("forwards") == s.number("backwards") for s in samples.values())
-        if culprits and complete and not _rarely(recording, number):
+        if apart.differs and complete and not _rarely(recording, number):
+            culprits = apart.blamed(_changed(recording, number, turn, "synced", samples, "gradients"))
             return finding_of(
-                recording,
                 "DDP408",
                 f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} optimizer step {turn} after "
-                "another number of synchronised backward passes than the others.",
+                "another number of synchronised backward passes than the others."
+                if culprits
+                else f"{phrases.ranks(samples, True)} make optimizer step {turn} after different numbers of synchronised "
+                "backward passes.",
                 samples,
                 culprits,
                 [
@@ -93,10 +96,27 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
                     )
                 ][:8],
                 "Accumulate over equally many batches on all ranks, and step the optimizer after the same ones.",
-                suspects.SYNC,
-                wanted=_NO_SYNC,
+                sides=apart.sides,
             )
     return None
+
+
+def _bypass(sample: Sample) -> Site:
+    """Where the wrapped module was called without its wrapper, if that was seen; else where the sample was taken."""
+    seen = sample.facts.get("bypass_site")
+    return Site.from_json(seen) if isinstance(seen, dict) else sample.site
+
+
+def _changed(
+    recording: Recording, number: int, turn: int, name: str, samples: Mapping[int, Sample], kind: str = "forward"
+) -> list[int]:
+    """Ranks of which a fact is one that none of their earlier samples had."""
+    turns = by_turn(recording, number, kind)
+    changed: list[int] = []
+    for rank, sample in samples.items():
+        before = {turns[t][rank].number(name) for t in turns if t < turn and rank in turns[t]}
+        changed += [rank] if before and sample.number(name) not in before else []
+    return changed
 
 
 def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:
@@ -111,10 +131,9 @@ def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:
     return bool(forwards[-1].number("sync")) if forwards else taken.number("synced") != 0
 
 
-def never_synchronised(recording: Recording, model: Model, found: Difference) -> Finding:
+def never_synchronised(model: Model, found: Difference) -> Finding:
     """DDP408: no forward since the step before was one after which backward synchronises, on any rank."""
     return finding_of(
-        recording,
         "DDP408",
         f"No rank synchronises the last gradients of {model.module} before optimizer step {found.turn}.",
         found.samples,
@@ -125,9 +144,7 @@ def never_synchronised(recording: Recording, model: Model, found: Difference) ->
         ]
         + how_far(found),
         "Leave no_sync() before the last backward of each step, also where the batches of an epoch do not come out even.",
-        suspects.SYNC,
         tensors=found.tensors,
-        wanted=_NO_SYNC,
     )
 
 

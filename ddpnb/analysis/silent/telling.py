@@ -1,12 +1,12 @@
-"""How a finding about replicas is told: by how much they differ, where, and from which line on."""
+"""How a finding about replicas is put together: the ranks, their places, by how much they differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ddpnb.analysis.silent.drift import Difference, extent
-from ddpnb.analysis.source import suspects
+from ddpnb.analysis import phrases
+from ddpnb.analysis.silent.drift import Difference, Split, extent
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding, Severity
 from ddpnb.model.recording import Phase, Recording
@@ -14,29 +14,34 @@ from ddpnb.model.replicas import Sample
 
 
 def finding_of(
-    recording: Recording,
     code: str,
     summary: str,
     samples: Mapping[int, Sample],
     culprits: tuple[int, ...],
     evidence: Iterable[str],
     remedy: str,
-    words: suspects.Words,
     tensors: tuple[str, ...] = (),
     severity: Severity = "error",
-    wanted: suspects.Words | None = None,
+    sides: tuple[tuple[int, ...], ...] = (),
 ) -> Finding:
-    """A finding whose culprits are pointed to by their source: a line that only they run, if there is one.
+    """A finding that points each rank to the line where its sample was taken.
 
-    With as many ranks on either side it is the source that says who did it: ``if rank == 0: ...``.
+    ``sides``: the groups of ranks that differ. They are named where there are no culprits, and if they are equally
+    large, the culprits are those that changed against their own past.
     """
-    if 2 * len(culprits) == len(samples):
-        culprits = suspects.by_condition(recording, samples, culprits, words, tensors, wanted) or culprits
-    waiting = tuple(rank for rank in sorted(samples) if rank not in culprits)
-    places, reasons = suspects.lines(recording, samples, culprits, words, tensors, wanted)
-    return Finding(
-        code, summary, culprits, waiting, None, known(places), (*evidence, *reasons), remedy, severity, tensors[:20]
-    )
+    if culprits and Split(sides).tied:
+        rest = [rank for rank in sorted(samples) if rank not in culprits]
+        evidence = [
+            *evidence,
+            f"{phrases.ranks(culprits, True)} changed there against {phrases.verb(culprits, 'its', 'their')} own past, "
+            f"{phrases.ranks(rest)} did not.",
+        ]
+    sides = () if culprits else sides
+    waiting = () if sides else tuple(rank for rank in sorted(samples) if rank not in culprits)
+    order = [*culprits, *(rank for rank in sorted(samples) if rank not in culprits)]
+    places = known((rank, samples[rank].site) for rank in order if rank in samples)
+    evidence = (*evidence, *phrases.undecided(sides))
+    return Finding(code, summary, culprits, waiting, None, places, evidence, remedy, severity, tensors[:20], sides)
 
 
 def loads(recording: Recording, what: str) -> dict[int, list[Phase]]:

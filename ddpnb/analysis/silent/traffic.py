@@ -86,9 +86,10 @@ def order_swap(recording: Recording) -> Finding | None:
                 statement = _statement(recording, place)
                 swapped = _exchanged(alike, here, there, place) or _exchanged(alike, here, there, statement)
                 if swapped:
+                    tied = 2 * len(swapped) == len(ranks)
                     here, there = ({rank: calls[n] for rank, calls in ranks.items()} for n in (seq, other))
                     sites = {rank: _site(recording, place(call)) or call.site for rank, call in here.items()}
-                    return _swap(here, there, swapped, sites)
+                    return _swap(here, there, swapped, sites, tied)
     return None
 
 
@@ -129,25 +130,32 @@ def _site(recording: Recording, place: tuple[str, int]) -> Site | None:
 
 
 def _swap(
-    here: Mapping[int, Call], there: Mapping[int, Call], culprits: tuple[int, ...], sites: Mapping[int, Site]
+    here: Mapping[int, Call],
+    there: Mapping[int, Call],
+    culprits: tuple[int, ...],
+    sites: Mapping[int, Site],
+    tied: bool,
 ) -> Finding:
     waiting = tuple(sorted(here.keys() - set(culprits)))
     mine, theirs = here[culprits[0]], here[waiting[0]]
+    sides = (waiting, culprits) if tied else ()
     return Finding(
         "DDP309",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} two calls in another order than {phrases.ranks(waiting)}: "
         f"{mine.op} #{mine.seq} comes from {_told(mine.site)} there, and from {_told(theirs.site)} here. "
         "They have the same signature, so the numbers were mixed in silence.",
-        culprits,
-        waiting,
+        () if tied else culprits,
+        () if tied else waiting,
         theirs,
         tuple((rank, sites[rank]) for rank in (*culprits, *waiting)),
         (
             f"#{mine.seq}: {phrases.ranks(culprits)} at {_told(mine.site)}, {phrases.ranks(waiting)} at {_told(theirs.site)}.",
             f"#{there[culprits[0]].seq}: {phrases.ranks(culprits)} at {_told(there[culprits[0]].site)}, "
             f"{phrases.ranks(waiting)} at {_told(there[waiting[0]].site)}.",
+            *phrases.undecided(sides),
         ),
         "Make the calls in one order that does not depend on the rank (sort by name; do not iterate over sets).",
+        sides=sides,
     )
 
 

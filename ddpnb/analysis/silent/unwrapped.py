@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import by_turn, comparable, differing, first_difference
+from ddpnb.analysis.silent.edited import holding
 from ddpnb.analysis.silent.optimizers import hyper_differ, scaler_differs
 from ddpnb.analysis.silent.telling import finding_of, how_far
-from ddpnb.analysis.source import suspects
 from ddpnb.model.calls import Call
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
@@ -45,19 +43,19 @@ def by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
         )
     else:
         evidence = "The gradients are averaged in every step, but the parameters were never the same."
+    culprits = found.split.culprits
     return finding_of(
-        recording,
         "DDP405",
-        f"{phrases.ranks(found.odd, True)} {phrases.verb(found.odd, 'holds', 'hold')} other parameters than the others since optimizer "
-        f"step {found.turn}: {', '.join(found.tensors[:3])}.",
+        holding(
+            culprits, found.samples, model.module, f"since optimizer step {found.turn}: {', '.join(found.tensors[:3])}."
+        ),
         found.samples,
-        found.odd,
+        culprits,
         [evidence, *how_far(found)],
         "Let all ranks start from the same values (broadcast into the parameters themselves) and average the gradients of "
         "all parameters before every step, or let DistributedDataParallel do it.",
-        suspects.PARAMETERS,
         tensors=found.tensors,
-        wanted=None if agreed or sharded else re.compile(r"broadcast"),
+        sides=found.sides,
     )
 
 
@@ -93,7 +91,6 @@ def _taken_early(recording: Recording, number: int, model: Model) -> Finding | N
         if not averaged:
             continue
         return finding_of(
-            recording,
             "DDP316",
             f"Optimizer step {turn} takes gradients while the calls that average them are still on their way.",
             samples,
@@ -103,7 +100,6 @@ def _taken_early(recording: Recording, number: int, model: Model) -> Finding | N
                 for rank, sample in sorted(early.items())[:8]
             ],
             "Wait for all handles (for work in pending: work.wait()) before optimizer.step().",
-            suspects.NONE,
         )
     return None
 

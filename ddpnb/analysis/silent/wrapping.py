@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.once import once
-from ddpnb.analysis.silent.drift import minority, models_of
-from ddpnb.analysis.source import suspects
+from ddpnb.analysis.silent.drift import models_of, split
 from ddpnb.analysis.waiting.facts import as_int
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding, Severity
@@ -81,11 +80,13 @@ def models_differ(models: Mapping[int, Model]) -> Finding | None:
     if len(models) < 2 or len({(m.wrapper, m.group) for m in models.values()}) > 1:
         return None
     made = {rank: tuple((t.name, t.shape, t.dtype, t.trains) for t in m.tensors) for rank, m in models.items()}
-    culprits = minority(made)
-    if not culprits:
+    apart = split(made)
+    if not apart.differs:
         return None
-    reference = models[next(rank for rank in sorted(models) if rank not in culprits)]
-    mine = models[culprits[0]]
+    culprits = apart.culprits
+    odd = culprits or tuple(sorted(rank for side in apart.sides[1:] for rank in side))
+    others = tuple(rank for rank in sorted(models) if rank not in odd)
+    reference, mine = models[others[0]], models[odd[0]]
     shapes = {rank: sorted((t.shape, t.buffer, t.trains) for t in m.tensors) for rank, m in models.items()}
     names = {rank: sorted(t.name for t in m.tensors) for rank, m in models.items()}
     same_parts = len({str(value) for value in shapes.values()}) == 1
@@ -94,29 +95,30 @@ def models_differ(models: Mapping[int, Model]) -> Finding | None:
     code = "DDP404" if order_alone else "DDP403"
     if code == "DDP403" and same_parts and [t.shape for t in mine.tensors] == [t.shape for t in reference.tensors]:
         return None  # other names for the same shapes in the same places: a matter of taste
-    what = (
-        f"registers the parameters of {mine.module} in another order, or with another type, than"
-        if code == "DDP404"
-        else f"wraps another {mine.module} than"
-    )
-    others = tuple(rank for rank in sorted(models) if rank not in culprits)
+    if code == "DDP404":
+        what = f"{phrases.verb(odd, 'registers', 'register')} the parameters of {mine.module} in another order, or with another type, than"
+    else:
+        what = f"{phrases.verb(odd, 'wraps', 'wrap')} another {mine.module} than"
+    sides = () if culprits else apart.sides
     return Finding(
         code,
-        f"{phrases.ranks(culprits, True)} {what} {phrases.ranks(others)}: {differences[0]}",
+        f"{phrases.ranks(odd, True)} {what} {phrases.ranks(others)}: {differences[0]}",
         culprits,
-        others,
+        others if culprits else (),
         None,
-        _where((rank, models[rank].site) for rank in (*culprits, *others)),
+        _where((rank, models[rank].site) for rank in (*odd, *others)),
         (
-            f"{phrases.ranks(culprits, True)}: {len(mine.parameters)} parameters, {len(mine.buffers)} buffers; "
+            f"{phrases.ranks(odd, True)}: {len(mine.parameters)} parameters, {len(mine.buffers)} buffers; "
             f"{phrases.ranks(others)}: {len(reference.parameters)} and {len(reference.buffers)}.",
             *differences[1:4],
+            *phrases.undecided(sides),
         ),
         "Build the model from the same configuration on all ranks, in the same order: DistributedDataParallel pairs "
         "parameters by their place, not by their name."
         if code == "DDP404"
         else "Build the same model on all ranks: sizes that depend on data (vocabulary, classes) must be agreed on first.",
         tensors=tensors[:20],
+        sides=sides,
     )
 
 
@@ -156,25 +158,29 @@ def comm_hooks_differ(recording: Recording) -> Finding | None:
         for rank, phases in hooks.items()
         if recording.ranks[rank].models
     }
-    culprits = minority(told)
-    if not culprits:
+    apart = split(told)
+    if not apart.differs:
         return None
     sites = {rank: site_of(hooks[rank][-1]) if hooks[rank] else recording.ranks[rank].models[0].site for rank in told}
-    culprits = suspects.singled_out(recording, sites, culprits)
+    culprits = apart.culprits
     others = tuple(rank for rank in sorted(told) if rank not in culprits)
-    places = [(rank, sites[rank]) for rank in (*culprits, *others)]
+    sides = () if culprits else apart.sides
     return Finding(
         "DDP416",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} another communication hook than {phrases.ranks(others)}.",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} another communication hook than {phrases.ranks(others)}."
+        if culprits
+        else f"{phrases.ranks(told, True)} use different communication hooks.",
         culprits,
-        others,
+        others if culprits else (),
         None,
-        _where(places),
+        _where((rank, sites[rank]) for rank in (*culprits, *others)),
         tuple(
             f"Rank {rank}: {', '.join(f'{name} {settings}'.strip() for name, _, settings in told[rank]) or 'no hook'}."
             for rank in sorted(told)[:8]
-        ),
+        )
+        + tuple(phrases.undecided(sides)),
         "Register the same communication hook, with the same settings, on all ranks.",
+        sides=sides,
     )
 
 
@@ -215,7 +221,9 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
         for rank, record in wrapped.items()
     }
     if len(kinds) > 1 and len(set(kinds.values())) > 1:
-        odd = minority(kinds)
+        apart = split(kinds)
+        sides = apart.sides if apart.tied else ()
+        odd = apart.culprits or tuple(sorted(rank for side in sides[1:] for rank in side))
         others = tuple(rank for rank in sorted(kinds) if rank not in odd)
         places = [
             (r, site_of(conversions[r][-1]) if conversions[r] else wrapped[r].models[0].site) for r in (*odd, *others)
@@ -224,12 +232,16 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
             "DDP412",
             f"BatchNorm is converted to SyncBatchNorm on some ranks only: {phrases.ranks(odd)} "
             f"{phrases.verb(odd, 'has', 'have')} {kinds[odd[0]]} such layers' tensors, {phrases.ranks(others)} {kinds[others[0]]}.",
-            odd,
-            others,
+            apart.culprits,
+            () if sides else others,
             None,
             _where(places),
-            tuple(f"Rank {rank}: {count}." for rank, count in sorted(kinds.items())[:8]),
+            (
+                *(f"Rank {rank}: {count}." for rank, count in sorted(kinds.items())[:8]),
+                *phrases.undecided(sides),
+            ),
             "Convert on all ranks or on none, before the model is wrapped.",
+            sides=sides,
         )
     return None
 
@@ -318,11 +330,10 @@ def _replaced(recording: Recording) -> Finding | None:
     names = _names(replaced[culprits[0]][0], "names")
     severity: Severity = "error"
     seen = {rank: site_of(phases[0]) for rank, phases in replaced.items()}
-    pointed = {rank: suspects.point(recording, seen[rank], suspects.PARAMETERS, names) for rank in culprits}
-    for rank in culprits:  # else where it was wrapped, too early
+    pointed = dict(seen)
+    for rank in culprits:  # where it was wrapped, too early
         wrapped = [m.site for m in recording.ranks[rank].models if m.wrapper and m.site != NO_SITE]
-        if pointed[rank] == seen[rank] and wrapped:
-            pointed[rank] = wrapped[-1]
+        pointed[rank] = wrapped[-1] if wrapped else seen[rank]
     return Finding(
         "DDP405",
         f"The model of {phrases.ranks(culprits)} got new parameters after it was wrapped: {', '.join(names[:4])}. "

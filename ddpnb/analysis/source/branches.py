@@ -153,15 +153,16 @@ def _called(node: ast.AST) -> set[str]:
     return {last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)} - {""}
 
 
-def guard_of(source: str, line: int) -> tuple[int, str] | None:
-    """The innermost ``if`` around ``line`` in its function: its line and its condition as text."""
+def guards_of(source: str, line: int) -> list[tuple[int, str]]:
+    """Every ``if`` around ``line`` in its function, innermost first: its line and its condition as text."""
+    found: list[tuple[int, str]] = []
     for node, arm in reversed(path_of(source, line)):
         if isinstance(node, FUNCTIONS) and arm == "body":
-            return None
+            break
         if isinstance(node, ast.If) and arm:
             text = whole_text(node.test)
-            return node.lineno, text if arm == "body" else f"not ({text})"
-    return None
+            found.append((node.lineno, text if arm == "body" else f"not ({text})"))
+    return found
 
 
 def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
@@ -198,13 +199,21 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
     return found
 
 
-def decisions(source: str, line: int, ended: bool = False) -> list[tuple[int, str]]:
-    """What can keep a rank from the call in ``line``: lines and, for each, the reason in words.
+def decisions(source: str, line: int) -> list[str]:
+    """What can keep a rank from ``line``, in words."""
+    guards = guards_of(source, line)[:1]
+    if guards:
+        return [f"Line {at} decides: if {condition}." for at, condition in guards]
+    return [
+        f"Line {at} can leave it out: {word}, if {condition}." for at, word, condition in ways_around(source, line)[:3]
+    ]
 
-    ``ended``: the rank has left the script, so going on with the next round is no explanation.
+
+def candidates(source: str, line: int, ended: bool = False) -> list[tuple[int, str]]:
+    """Every statement of the function that can keep a rank from ``line``: its line, and the statement in short.
+
+    ``ended``: the rank has left the script, so going on with the next iteration is no explanation.
     """
-    guard = guard_of(source, line)
-    if guard is not None:
-        return [(guard[0], f"Line {guard[0]} decides: if {guard[1]}.")]
     ways = [way for way in ways_around(source, line) if not (ended and way[1] == "continue")]
-    return [(at, f"Line {at} can leave it out: {word}, if {condition}.") for at, word, condition in ways[:3]]
+    guards = [(at, f"`if {condition}`") for at, condition in guards_of(source, line)]
+    return guards + [(at, f"`{word}` if {condition}") for at, word, condition in ways]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.source.branches import decisions, guard_of
-from ddpnb.analysis.source.loops import ended_early, loop_around, over_entries
+from ddpnb.analysis.silent.drift import Split
+from ddpnb.analysis.source.branches import candidates, guards_of
+from ddpnb.analysis.source.loops import loop_around
 from ddpnb.analysis.source.paths import Parting, parting, path_to
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.findings import Finding
@@ -17,10 +18,14 @@ from ddpnb.model.recording import RankRecord, Recording
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """One place in a sequence with more than one kind of call. ``sides``: the reference first."""
+    """One place in a sequence with more than one kind of call.
+
+    ``sides``: the reference first; ``odd``: the ranks whose splits alone do not fit those of their peers.
+    """
 
     calls: dict[int, Call]
     sides: tuple[tuple[int, ...], ...]
+    odd: tuple[int, ...] = ()
 
     @property
     def began_ns(self) -> int:
@@ -54,9 +59,11 @@ def _disagreement(calls: dict[int, Call]) -> Disagreement | None:
         odd = _odd_splits(calls)
         if odd:
             rest = tuple(rank for rank in sorted(calls) if rank not in odd)
-            return Disagreement(calls, (rest, tuple(sorted(odd))) if rest else (tuple(sorted(odd)),))
+            if rest:
+                return Disagreement(calls, (rest, tuple(sorted(odd))), tuple(sorted(odd)))
+            return Disagreement(calls, tuple((rank,) for rank in sorted(odd)))
         return None
-    # The majority is a hint, no more; among equals the side with the lowest rank is the reference.
+    # Among equals the side with the lowest rank comes first: an order to tell it in, no verdict.
     ordered = sorted(sides.values(), key=lambda ranks: (-len(ranks), ranks[0]))
     return Disagreement(calls, tuple(tuple(side) for side in ordered))
 
@@ -78,8 +85,7 @@ def _odd_splits(calls: dict[int, Call]) -> set[int]:
     if not broken:
         return set()
     most = max(broken.values())
-    odd = {rank for rank, count in broken.items() if count == most}
-    return odd - {min(odd)} if len(odd) == len(calls) and len(odd) > 1 else odd
+    return {rank for rank, count in broken.items() if count == most}
 
 
 def explain(recording: Recording, found: Disagreement) -> Finding:
@@ -128,8 +134,11 @@ def _kind(reference: Call, odd: Call) -> str:
 
 def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Call) -> Finding:
     code = _kind(reference, odd)
-    culprits = tuple(rank for side in found.sides[1:] for rank in side) or found.sides[0]
-    waiting = found.sides[0] if len(found.sides) > 1 else ()
+    changed = [rank for rank in found.calls if _before(recording, found, rank)]
+    culprits = found.odd or Split(found.sides).blamed(changed)
+    sides = () if culprits else found.sides
+    rest = tuple(rank for side in found.sides for rank in side if rank not in culprits)
+    waiting = () if sides else rest
     what, remedy = _UNLIKE[code]
     evidence = []
     for side in found.sides[:_SIDES]:
@@ -144,23 +153,33 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
             f"Rank {rank}: sends {_listed(call.signature.in_splits)}, expects {_listed(call.signature.out_splits)}."
             for rank, call in sorted(found.calls.items())[:8]
         ]
-    history = _history(recording, found, culprits)
-    if history:
-        evidence.append(history)
-    summary = (
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'gives', 'give')} {what} than "
-        f"{phrases.ranks(waiting)} in collective #{odd.seq} of {odd.group}: "
-        f"{_short(odd, reference)} instead of {_short(reference, odd)}."
-    )
+    evidence += [_before(recording, found, rank) for rank in changed[:2]]
+    evidence += phrases.undecided(sides)
+    place = f"collective #{odd.seq} of {odd.group}"
+    if culprits:
+        mine, theirs = found.calls[culprits[0]], found.calls[(*waiting, *culprits)[0]]
+        summary = (
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'gives', 'give')} {what} than "
+            f"{phrases.ranks(waiting)} in {place}: {_short(mine, theirs)} instead of {_short(theirs, mine)}."
+        )
+    else:
+        first, second = found.sides[0], found.sides[1]
+        mine, theirs = found.calls[first[0]], found.calls[second[0]]
+        summary = (
+            f"The calls of the ranks do not match in {place}: {_short(mine, theirs)} on {phrases.ranks(first)}, "
+            f"{_short(theirs, mine)} on {phrases.ranks(second)}"
+            + (f", and {len(sides) - 2} more kinds of call." if len(sides) > 2 else ".")
+        )
     return Finding(
         code,
         summary,
         culprits,
         waiting,
         reference,
-        _where(found, (*culprits, *waiting)),
+        _where(found, (*culprits, *rest)),
         tuple(evidence),
         remedy,
+        sides=sides,
     )
 
 
@@ -192,9 +211,8 @@ def _listed(splits: tuple[int, ...] | None) -> str:
     return f"[{', '.join(words)}{f' ... : {len(told)} in all' if len(pieces) > _SIDES else ''}]"
 
 
-def _history(recording: Recording, found: Disagreement, culprits: tuple[int, ...]) -> str:
-    """Whether the culprit itself used to make the call as its peers do."""
-    rank = culprits[0]
+def _before(recording: Recording, found: Disagreement, rank: int) -> str:
+    """How a rank made this call before, if it did so in another way."""
     call = found.calls[rank]
     earlier = [
         c for c in recording.ranks[rank].calls if c.site == call.site and c.number < call.number and c.op == call.op
@@ -213,22 +231,25 @@ def _where(found: Disagreement, order: tuple[int, ...]) -> tuple[tuple[int, Site
 
 def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Finding:
     reference, odd = found.sides[0], found.sides[-1]
-    source = recording.sources.get(where.one.file, "")
     left = _left_loop(recording, found, where)
     if left is not None:
         return _uneven(recording, found, left)
     culprits, waiting = odd, reference
-    if len(odd) == len(reference) and _passed_by(recording, found, where):
-        culprits, waiting = reference, odd
+    if len(odd) == len(reference):
+        passed = _passed_by(recording, found, where)
+        if passed is None:
+            return _one_skipped(found)
+        culprits, waiting = (reference, odd) if passed else (odd, reference)
     mine, theirs = found.calls[culprits[0]], found.calls[waiting[0]]
     evidence = [
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}.",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}, "
         f"the same place in the sequence of {mine.group}.",
     ]
-    reasons = [text for _, text in decisions(source, where.other.line if culprits == odd else where.one.line)]
-    evidence += reasons
-    evidence += phrases.different_locals(recording, where, culprits, waiting, " ".join(reasons))
+    missed = where.other if culprits == odd else where.one
+    conditions = " ".join(text for _, text in candidates(recording.sources.get(missed.file, ""), missed.line))
+    evidence += phrases.guess(recording, [missed])
+    evidence += phrases.different_locals(recording, where, culprits, waiting, conditions)
     return Finding(
         "DDP301",
         f"{phrases.ranks(culprits, True)} will never make the {theirs.op} that {phrases.ranks(waiting)} "
@@ -238,18 +259,45 @@ def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Findi
         theirs,
         _where(found, (*culprits, *waiting)),
         tuple(evidence),
-        "Let all ranks take the same path: decide together (reduce the flag first), then call on all ranks or on none.",
+        _TOGETHER,
     )
 
 
-def _passed_by(recording: Recording, found: Disagreement, where: Parting) -> bool:
-    """Of two equal sides, whether the reference is the one that skipped the other's call."""
+_TOGETHER = (
+    "Let all ranks take the same path: decide together (reduce the flag first), then call on all ranks or on none."
+)
+
+
+def _one_skipped(found: Disagreement) -> Finding:
+    """Two sides that stand at different lines, and nothing tells which of them left the other's call out."""
+    here = [(side, found.calls[side[0]]) for side in found.sides]
+    stands = [
+        f"{phrases.ranks(side, True)} {phrases.verb(side, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(call.site)}"
+        for side, call in here
+    ]
+    return Finding(
+        "DDP301",
+        f"{stands[0]}, {stands[1][:1].lower()}{stands[1][1:]}: one side left out the call of the other.",
+        (),
+        (),
+        here[0][1],
+        _where(found, tuple(rank for side, _ in here for rank in side)),
+        tuple(phrases.undecided(found.sides)),
+        _TOGETHER,
+        sides=found.sides,
+    )
+
+
+def _passed_by(recording: Recording, found: Disagreement, where: Parting) -> bool | None:
+    """Of two equal sides, whether the reference is the one that skipped the other's call; None if nothing tells."""
     odd, reference = found.calls[found.sides[-1][0]], found.calls[found.sides[0][0]]
+    # How often each side has come to both lines tells, also where the earlier line may be the next iteration's.
+    reference_skipped = _rounds_ahead(recording.ranks[found.sides[0][0]], reference, odd)
+    if reference_skipped != _rounds_ahead(recording.ranks[found.sides[-1][0]], odd, reference):
+        return reference_skipped
     loops = loop_around(recording.sources.get(where.one.file, ""), where.one.line)
     if loops is not None and loops[0] <= where.other.line <= loops[1]:
-        # In a loop the earlier line may be the next round's: count the rounds of each side.
-        reference_skipped = _rounds_ahead(recording.ranks[found.sides[0][0]], reference, odd)
-        return reference_skipped and not _rounds_ahead(recording.ranks[found.sides[-1][0]], odd, reference)
+        return None
     return where.other.line > where.one.line
 
 
@@ -274,9 +322,10 @@ def _left_loop(
         been = found.calls[inside[0]].site
         if not any(call.site == been for call in recording.ranks[gone[0]].calls):
             continue
-        guard = guard_of(recording.sources.get(gone_at.file, ""), gone_at.line)
-        if guard is not None and phrases.ON_RANK.search(guard[1]):
-            continue  # a call that this rank alone makes, whatever the loops do
+        here = found.calls[gone[0]].site
+        shared = any(call.site == here for call in recording.ranks[inside[0]].calls)
+        if not shared and guards_of(recording.sources.get(gone_at.file, ""), gone_at.line):
+            continue  # a call that perhaps one side alone makes, whatever the loops do
         for depth, site in enumerate(rest):
             loop = loop_around(recording.sources.get(site.file, ""), site.line)
             # Deeper frames are ones that the other rank has returned from.
@@ -297,21 +346,7 @@ def _uneven(recording: Recording, found: Disagreement, sides: tuple[tuple[int, .
         f"{phrases.ranks(gone, True)} made {phrases.counted(records[0], rounds[0])} calls there, left the loop and "
         f"{phrases.verb(gone, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
     ]
-    if not over_entries(recording.sources.get(theirs.site.file, ""), theirs.site.line):
-        return uneven_iterations(gone, inside, theirs, places, evidence)
-    turned = ended_early(recording, [theirs.site])
-    return Finding(
-        "DDP301",
-        f"{phrases.ranks(gone, True)} will never make the {theirs.op} that {phrases.ranks(inside)} "
-        f"{phrases.verb(inside, 'waits', 'wait')} in{phrases.at(theirs.site)}: {phrases.verb(gone, 'it has', 'they have')} fewer "
-        "entries to go through.",
-        gone,
-        inside,
-        theirs,
-        places,
-        (*evidence, *([turned[1]] if turned is not None else [])),
-        "Give the dictionary the same keys on all ranks (a zero for what a batch does not have), or reduce its values as one tensor.",
-    )
+    return uneven_iterations(gone, inside, theirs, places, evidence)
 
 
 def uneven_iterations(

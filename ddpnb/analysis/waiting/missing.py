@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.data.batches import even_loops, uneven_shards
+from ddpnb.analysis.data.batches import uneven_shards
 from ddpnb.analysis.source.branches import called_later
-from ddpnb.analysis.source.loops import ended_early, loop_around, loop_returns, passed_over, swallowed
+from ddpnb.analysis.source.loops import every_iteration, loop_around, loop_header
 from ddpnb.analysis.source.paths import parting, path_to
 from ddpnb.analysis.waiting import away, startup
 from ddpnb.analysis.waiting.facts import address_of
@@ -168,7 +168,6 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
     first = next((rank for rank in waiting if calls[rank].group.key in without), waiting[0])
     call = calls[first]
     missing = [rank for rank in ended if rank in groups[call.group.key]] or ended
-    left = set(missing)
     source = recording.sources.get(call.site.file, "")
     been = {
         rank: sum(1 for c in recording.ranks[rank].calls if c.site == call.site and c.group.key == call.group.key)
@@ -179,24 +178,14 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(standings[first].site)}.",
         *(_ended_after(recording.ranks[rank], call, been[rank]) for rank in missing[:8]),
     ]
-    in_loop = loop_around(source, call.site.line) is not None or not source
-    early = loop_returns(source, call.site.line) if source else None
-    path = path_to(recording.ranks[first], call)
-    went_on = None
-    if all(been.values()) and uneven_shards(recording, stopped=True) is None:
-        went_on = swallowed(recording, path)
-        if went_on is None and _as_many_rounds(recording, missing, first):
-            went_on = passed_over(recording, path)
-    if all(been.values()) and in_loop and early is None and went_on is None:
-        found = ended_early(recording, path, even_loops(recording)) or passed_over(recording, path)
-        if found is not None:
-            places = tuple((rank, found[0] if rank in left else site) for rank, site in places)
-            evidence.append(found[1])
+    if all(been.values()) and _in_loop(recording, call, missing, first):
+        header = loop_header(source, call.site.line)
+        if header is not None:
+            evidence.append(
+                f"Possibly line {header[0]} decides how often: {header[1]}. Inferred from the source, not observed."
+            )
         return uneven_iterations(tuple(missing), tuple(waiting), call, places, evidence)
-    turned, reasons = phrases.turned_away(recording, path) if went_on is None else (went_on[0], [went_on[1]])
-    evidence += reasons
-    if reasons:  # a rank that has ended stands nowhere: show where it turned away
-        places = tuple((rank, turned if rank in left else site) for rank, site in places)
+    evidence += phrases.guess(recording, path_to(recording.ranks[first], call), ended=True)
     return Finding(
         "DDP301",
         f"{phrases.ranks(missing, True)} will never make the {call.op} that {phrases.ranks(waiting)} "
@@ -219,6 +208,21 @@ def _ended_after(record: RankRecord, call: Call, been: int) -> str:
     if not record.forgotten:
         return f"{text} after {len(made)} calls in this group, {lines}"
     return f"{text} after {made[-1].title} of this group, {lines}" if made else f"{text}."  # its number is exact
+
+
+def _in_loop(recording: Recording, call: Call, missing: list[int], waiting: int) -> bool:
+    """Whether ranks that are missing in a call must have ended its loop earlier, and cannot just have passed it over.
+
+    The loaders counted different batches, or every iteration of the loop comes to that line.
+    """
+    source = recording.sources.get(call.site.file, "")
+    if source and loop_around(source, call.site.line) is None:
+        return False
+    if uneven_shards(recording, stopped=True) is not None:
+        return True
+    if _as_many_rounds(recording, missing, waiting):
+        return False
+    return not source or every_iteration(source, call.site.line)
 
 
 def _as_many_rounds(recording: Recording, missing: list[int], waiting: int) -> bool:
@@ -245,7 +249,7 @@ def _crossed(
         )
         waiting = tuple(sorted(calls.keys() - set(culprits)))
         inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
-        _, reasons = phrases.turned_away(recording, path_to(recording.ranks[rank], call))
+        reasons = phrases.guess(recording, path_to(recording.ranks[rank], call))
         return Finding(
             "DDP301",
             f"{phrases.ranks(culprits, True)} will never make the {call.op} that {phrases.ranks(inside)} "

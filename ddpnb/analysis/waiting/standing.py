@@ -143,8 +143,11 @@ def last_site(record: RankRecord) -> Site:
         frame = stack.innermost_user if stack is not None else None
         if frame is not None:
             return frame.site
-    if record.calls:
-        return record.calls[-1].site
+    # A call or a step of training, whichever came last.
+    seen = [(call.entered_ns, call.site) for call in record.calls[-1:]]
+    seen += [(sample.at_ns, sample.site) for sample in record.samples[-1:] if sample.site != NO_SITE]
+    if seen:
+        return max(seen, key=lambda one: one[0])[1]
     for phase in reversed(record.phases):
         if "file" in phase.facts:
             return _phase_site(phase)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.silent.drift import Split, split
 from ddpnb.analysis.waiting.facts import address_of, as_int, claim_of, knocks_within, members_of
 from ddpnb.analysis.waiting.standing import Kind, Standing, where
 from ddpnb.analysis.waiting.waits import Wait
@@ -87,33 +88,36 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
     sides: dict[str, list[int]] = {}
     for rank in starting:
         sides.setdefault(address_of(standings[rank].record), []).append(rank)
-    ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
-    # Who looks where the launcher has told everybody to is not to blame.
+    found = split({rank: address_of(standings[rank].record) for rank in starting})
+    # A rank that looks where the launcher said is not to blame.
     moved = [
         rank for rank in starting if _was_told(standings[rank].record) not in ("", address_of(standings[rank].record))
     ]
-    if moved and len(moved) < len(starting):
-        ordered = [list(_rest(starting, moved)), moved]
-    culprits = sorted(rank for side in ordered[1:] for rank in side)
-    waiting = ordered[0]
+    culprits = moved if moved and len(moved) < len(starting) else list(found.culprits)
+    odd = culprits or sorted(rank for side in found.sides[1:] for rank in side)
+    rest = _rest(starting, odd)
+    tied = () if culprits else found.sides
     return Finding(
         "DDP104",
-        f"The ranks look for each other in different places: {phrases.ranks(culprits)} not where {phrases.ranks(waiting)} "
-        f"{phrases.verb(waiting, 'is', 'are')}.",
+        f"The ranks look for each other in different places: {phrases.ranks(odd)} not where {phrases.ranks(rest)} "
+        f"{phrases.verb(rest, 'is', 'are')}.",
         tuple(culprits),
-        tuple(waiting),
+        () if tied else rest,
         None,
-        where(standings, [*culprits, *waiting]),
-        tuple(f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(sides.items())[:8]),
+        where(standings, [*odd, *rest]),
+        (
+            *(f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(sides.items())[:8]),
+            *phrases.undecided(tied),
+        ),
         "Give every rank the same MASTER_ADDR and MASTER_PORT, or the same init_method.",
+        sides=tied,
     )
 
 
 def never_joined(
     recording: Recording, standings: dict[int, Standing], starting: list[int], ended: list[int]
 ) -> Finding:
-    site, reasons = phrases.turned_away(recording, _path(standings[starting[0]]))
-    places = {rank: standings[rank].site if standings[rank].site != NO_SITE else site for rank in ended}
+    reasons = phrases.guess(recording, _path(standings[starting[0]]), ended=True)
     return Finding(
         "DDP102",
         f"{phrases.ranks(ended, True)} {phrases.verb(ended, 'has', 'have')} ended without joining: "
@@ -121,7 +125,7 @@ def never_joined(
         tuple(ended),
         tuple(starting),
         None,
-        (*((rank, place) for rank, place in places.items() if place != NO_SITE), *where(standings, starting)),
+        where(standings, [*ended, *starting]),
         (
             f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}.",
             *(f"Rank {rank}: {standings[rank].record.ending}, and never called it." for rank in ended[:8]),
@@ -139,41 +143,37 @@ def group_not_made(
     waiting: list[int],
 ) -> Finding:
     absent = frozenset[int]().union(*{waits[rank].missing for rank in grouping})
-    unlike, turn = _unlike_lists(standings)
-    culprits = unlike or sorted(absent.difference(grouping)) or grouping
-    odd, held = set(unlike), _rest(waiting, culprits)
+    unlike, sides, turn = _unlike_lists(standings)
+    culprits = unlike or ([] if sides else sorted(absent.difference(grouping)) or grouping)
+    named = culprits or sorted(rank for side in sides[1:] for rank in side)
+    odd, held = {*unlike, *(named if sides else ())}, _rest(waiting, named)
     evidence = []
-    for rank in sorted(set(grouping) | set(culprits))[:8]:
+    for rank in sorted(set(grouping) | set(named))[:8]:
         made = _groups_of(standings[rank].record) if rank in standings else []
         lists = ", ".join(listed(members_of(p)) for p in made[-4:]) or "none"
         evidence.append(
             f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
         )
-    makers = _rest(grouping, culprits) or grouping
-    phase = (_made(standings, makers[0], turn) if unlike else None) or standings[makers[0]].phase
+    makers = _rest(grouping, named) or grouping
+    phase = (_made(standings, makers[0], turn) if odd else None) or standings[makers[0]].phase
     members = members_of(phase) if phase is not None else []
-    site, reasons = phrases.turned_away(recording, _path(standings[makers[0]]))
-    places = []
-    for rank in culprits:
-        own = _made(standings, rank, turn) if rank in odd else None
-        if own is not None and "file" in own.facts:
-            places.append((rank, Site.from_json(dict(own.facts))))
-        else:  # it never made it: where it turned away
-            evidence += [reason for reason in reasons if reason not in evidence]
-            places.append((rank, site))
+    places = dict(_where_made(standings, [rank for rank in named if rank in odd], turn))
+    if len(places) < len(named):  # a rank never made it
+        evidence += phrases.guess(recording, _path(standings[makers[0]]))
     return Finding(
         "DDP108",
         f"{phrases.ranks(makers, True)} {phrases.verb(makers, 'is', 'are')} making a group of {listed(members)}, "
-        f"but {phrases.ranks(culprits)} {phrases.verb(culprits, 'does', 'do')} not make the same one.",
+        f"but {phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not make the same one.",
         tuple(culprits),
-        held,
+        held if culprits else (),
         None,
         (
-            *(one for one in places if one[1] != NO_SITE),
-            *(_where_made(standings, held, turn) if unlike else where(standings, held)),
+            *tuple({**dict(where(standings, named)), **places}.items()),
+            *(_where_made(standings, held, turn) if odd else where(standings, held)),
         ),
-        tuple(evidence),
+        (*evidence, *phrases.undecided(() if culprits else sides)),
         "Call new_group on every rank, members or not, with the same lists in the same order.",
+        sides=() if culprits else sides,
     )
 
 
@@ -258,8 +258,11 @@ def _groups_of(record: RankRecord) -> list[Phase]:
     return [p for p in record.phases if p.name == "new_group"]
 
 
-def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], int]:
-    """The ranks whose lists for new_group are unlike those of the others, at the first such call, and which it is."""
+def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tuple[int, ...], ...], int]:
+    """(ranks whose lists for new_group are unlike those of the others, the sides, which call it is), at the first one.
+
+    No ranks where nothing tells which side is wrong.
+    """
     phases = {rank: _of_all(s.record) for rank, s in standings.items()}
     made = {rank: [tuple(members_of(p)) for p in told] for rank, told in phases.items()}
     for turn in range(max(map(len, made.values()), default=0)):
@@ -272,9 +275,10 @@ def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], int]:
             lines = {phases[side[0]][turn].facts.get("line") for side in ordered}
             left_out = [side for side in ordered if _leaves_out(made, side[0], ordered, turn)]
             if len(ordered) == len(lines) == 2 and len(left_out) == 1:  # at one line it would be another order
-                return left_out[0], turn
-            return sorted(rank for side in ordered[1:] for rank in side), turn
-    return [], 0
+                return left_out[0], (), turn
+            found = Split(tuple(map(tuple, ordered)))
+            return list(found.culprits), found.sides, turn
+    return [], (), 0
 
 
 def _where_made(standings: dict[int, Standing], ranks: Iterable[int], turn: int) -> tuple[tuple[int, Site], ...]:

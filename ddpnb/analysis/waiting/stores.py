@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.silent.drift import split
 from ddpnb.analysis.waiting.facts import knocks_within
 from ddpnb.analysis.waiting.standing import Kind, Standing, where
 from ddpnb.model.calls import Site
@@ -27,21 +28,31 @@ def apart(recording: Recording, standings: dict[int, Standing], patience: float)
     if len(open_ranks) < len(standings) or min(stood) < knocks_within(max(stood) - min(stood)):
         return None
     ports = {rank: port for rank, one in open_ranks.items() if (port := _port(one))}
-    first, *rest = sorted(open_ranks)
-    agreed = ports.get(first)
-    culprits = [rank for rank in rest if ports.get(rank) != agreed] or rest
+    ranks = sorted(open_ranks)
+    found = split({rank: ports.get(rank, rank) for rank in ranks} if ports else {rank: rank for rank in ranks})
+    culprits = found.culprits if len(ports) == len(ranks) else ()
+    sides = () if culprits else found.sides
     unlike = len(set(ports.values())) > 1
     return Finding(
         "DDP104",
         f"{phrases.ranks(open_ranks, True)} look for each other in a store of their own making"
-        f"{phrases.at(open_ranks[first].site)}, and do not meet there" + (": each at another port." if unlike else "."),
+        f"{phrases.at(open_ranks[ranks[0]].site)}, and do not meet there"
+        + (": each at another port." if unlike else "."),
         tuple(culprits),
-        tuple(rank for rank in sorted(open_ranks) if rank not in culprits),
+        () if sides else tuple(rank for rank in ranks if rank not in culprits),
         None,
-        where(standings, [*culprits, *(rank for rank in sorted(open_ranks) if rank not in culprits)]),
-        tuple(f"Rank {rank} has port {port}." for rank, port in sorted(ports.items())[:8] if unlike),
+        where(standings, [*culprits, *(rank for rank in ranks if rank not in culprits)]),
+        (
+            *(
+                f"A variable of rank {rank} where it stands says port {port}."
+                for rank, port in sorted(ports.items())[:8]
+                if unlike
+            ),
+            *phrases.undecided(sides),
+        ),
         "Give all ranks the same address and port: take MASTER_ADDR and MASTER_PORT from the launcher (init_method='env://'), or "
         "let one rank choose a free port and tell the others.",
+        sides=sides,
     )
 
 

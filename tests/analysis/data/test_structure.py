@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from ddpnb.analysis.data import batches
 from tests.analysis.data.test_batches import codes, content, found, ranks, recorded
-from tests.analysis.recordings import Script
 
 PLAIN, BOXES = "{image: float32[2d]}", "{image: float32[2d], box: float64[2d]}"
 
@@ -47,24 +44,13 @@ def test_ranks_that_do_something_else():
     assert found(trains([{PLAIN: 1}, {BOXES: 1}] * 2, ("user.Pictures", "user.Boxes") * 2)) == []
 
 
-def test_of_two_ranks_the_source_says_who():
-    script = Script("""
-        class Files:
-            def __init__(self, rank):
-                self.boxes = rank == 0
-            def __getitem__(self, index):
-                if self.boxes:
-                    sample["box"] = 1   # boxes
-        for batch in loader:   # loop
-            optimizer.step()
-    """)
-
+def test_of_two_ranks_neither_is_named():
     def make(trainer):
         trainer.dataset(content(range(100 * trainer.rank, 100 * trainer.rank + 100)))
-        trainer.loader(own=True, at=script.at("loop"))
-        trainer.loops(kinds={BOXES: 1} if trainer.rank == 0 else {PLAIN: 1}, at=script.at("loop"))
+        trainer.loader(own=True)
+        trainer.loops(kinds={BOXES: 1} if trainer.rank == 0 else {PLAIN: 1})
 
-    taken = recorded(ranks(make, 2))
-    (finding,) = batches.find(replace(taken, sources={script.at("loop").file: script.text}))
-    assert codes([finding]) == [("DDP508", "warning", [0])]
-    assert finding.where[0] == (0, replace(script.at("boxes"), function="__getitem__"))
+    (finding,) = batches.find(recorded(ranks(make, 2)))
+    assert codes([finding]) == [("DDP508", "warning", [])]
+    assert finding.sides == ((0,), (1,))
+    assert finding.summary.startswith("The batches of ranks 0 and 1 have different structures")

@@ -12,9 +12,9 @@ from ddpnb.analysis.silent.drift import (
     differing,
     extent,
     first_difference,
-    minority,
     models_of,
     sides_of,
+    split,
 )
 from ddpnb.model.replicas import Digest, Sample
 from tests.analysis.recordings import Rank, line, record
@@ -94,13 +94,13 @@ def test_a_rank_that_lacks_the_part_is_on_a_side_of_its_own():
 
 def test_a_change_between_a_step_and_the_next_forward():
     found = first_difference(four(lambda rank: rank.drifts({WEIGHT: 9})), 0)
-    assert (found.kind, found.turn, found.units, found.odd) == ("forward", 3, (WEIGHT,), (1,))
+    assert (found.kind, found.turn, found.units, found.split.culprits) == ("forward", 3, (WEIGHT,), (1,))
     assert set(found.samples) == {0, 1, 2, 3}
 
 
 def test_the_odd_rank_may_be_rank_0():
     found = first_difference(four(lambda rank: rank.drifts({BIAS: 9}), odd=(0,)), 0)
-    assert (found.sides, found.odd) == (((1, 2, 3), (0,)), (0,))
+    assert (found.sides, found.split.culprits) == (((1, 2, 3), (0,)), (0,))
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_the_first_of_several_differences_is_the_one_that_counts(change, kind, t
     usual = [Rank(number).wraps().trains(4) for number in (0, 2, 3)]
     odd = change(Rank(1).wraps().trains(2)).trains(2)
     found = first_difference(record(usual[0], odd, *usual[1:]), 0)
-    assert (found.kind, found.turn, found.odd) == (kind, turn, (1,))
+    assert (found.kind, found.turn, found.split.culprits) == (kind, turn, (1,))
 
 
 def test_parameters_that_are_unlike_when_they_are_wrapped():
     ranks = [Rank(number).drifts({WEIGHT: 7} if number == 2 else {}).wraps().trains(2) for number in range(3)]
     found = first_difference(record(*ranks), 0)
-    assert (found.kind, found.turn, found.odd) == ("updated", 1, (2,))
+    assert (found.kind, found.turn, found.split.culprits) == ("updated", 1, (2,))
 
 
 def test_kinds_and_names_can_be_chosen():
@@ -173,8 +173,17 @@ def test_all_but_one_changed_theirs():
     """The majority is a hint, no more: here it is the majority that did something."""
     recording = four(lambda rank: rank.drifts({WEIGHT: 9}), odd=(0, 1, 3))
     found = first_difference(recording, 0)
-    assert found.odd == (2,)
+    assert found.split.culprits == (2,)
     assert changed_since(recording, found, found.units) == (0, 1, 3)
+
+
+def test_a_change_between_two_forwards_without_a_step():
+    ranks = [Rank(n, 2).wraps().trains(1).forward() for n in range(2)]
+    ranks[0].drifts({WEIGHT: 9})
+    recording = record(*(rank.forward() for rank in ranks))
+    found = first_difference(recording, 0)
+    assert found.split.tied
+    assert changed_since(recording, found, found.units) == (0,)
 
 
 def test_nobody_changed_anything_where_the_step_made_the_difference():
@@ -216,33 +225,51 @@ def test_many_ranks_are_cut_short():
     assert len(text) < 100
 
 
-# -- the minority
+# -- the sides, and which of them is named
 
 
 @pytest.mark.parametrize(
-    ("values", "odd"),
+    ("values", "sides", "culprits"),
     [
-        ({0: "a", 1: "a", 2: "b"}, (2,)),
-        ({0: "b", 1: "a", 2: "a"}, (0,)),
-        ({0: "a", 1: "b"}, (1,)),
-        ({5: "a", 3: "b"}, (5,)),
-        ({0: "a", 1: "a"}, ()),
-        ({0: "a"}, ()),
-        ({}, ()),
-        ({0: 1, 1: 2, 2: 3}, (1, 2)),
-        ({0: None, 1: 1.0, 2: 1.0}, (0,)),
+        ({0: "a", 1: "a", 2: "b"}, ((0, 1), (2,)), (2,)),
+        ({0: "b", 1: "a", 2: "a"}, ((1, 2), (0,)), (0,)),
+        ({0: "a", 1: "a", 2: "b", 3: "c"}, ((0, 1), (2,), (3,)), (2, 3)),
+        ({0: None, 1: 1.0, 2: 1.0}, ((1, 2), (0,)), (0,)),
+        ({0: "a", 1: "b"}, ((0,), (1,)), ()),
+        ({5: "a", 3: "b"}, ((3,), (5,)), ()),
+        ({0: 1, 1: 2, 2: 3}, ((0,), (1,), (2,)), ()),
+        ({0: "a", 1: "a"}, ((0, 1),), ()),
+        ({0: "a"}, ((0,),), ()),
+        ({}, (), ()),
     ],
 )
-def test_the_minority(values, odd):
-    assert minority(values) == odd
+def test_only_a_majority_tells_which_side_is_odd(values, sides, culprits):
+    found = split(values)
+    assert (found.sides, found.culprits) == (sides, culprits)
+    assert found.tied == (len(sides) > 1 and not culprits)
+
+
+@pytest.mark.parametrize(
+    ("values", "changed", "culprits"),
+    [
+        ({0: "a", 1: "b"}, [0], (0,)),
+        ({0: "a", 1: "b"}, [1], (1,)),
+        ({0: "a", 1: "b"}, [], ()),
+        ({0: "a", 1: "b"}, [0, 1], ()),
+        ({0: "a", 1: "b", 2: "c"}, [1, 2], (1, 2)),
+        ({0: "a", 1: "b", 2: "a"}, [0, 2], (1,)),
+    ],
+)
+def test_in_a_tie_the_ranks_own_past_tells(values, changed, culprits):
+    assert split(values).blamed(changed) == culprits
 
 
 def test_not_a_number_on_all_ranks_is_alike():
     """Each is another object, and none equals itself."""
-    assert minority({rank: float("nan") for rank in range(4)}) == ()
-    assert minority({0: math.nan, 1: 0.1, 2: 0.1}) == (0,)
+    assert not split({rank: float("nan") for rank in range(4)}).differs
+    assert split({0: math.nan, 1: 0.1, 2: 0.1}).culprits == (0,)
 
 
 def test_values_that_cannot_be_counted_are_compared_by_their_text():
-    assert minority({0: ["a"], 1: ["a"], 2: ["b"]}) == (2,)
-    assert minority({0: {"a": 1}, 1: {"a": 1}}) == ()
+    assert split({0: ["a"], 1: ["a"], 2: ["b"]}).culprits == (2,)
+    assert not split({0: {"a": 1}, 1: {"a": 1}}).differs

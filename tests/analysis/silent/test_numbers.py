@@ -256,20 +256,12 @@ def test_a_loss_that_is_scaled_otherwise(culprits, odd, usual):
     )
 
 
-def test_the_line_that_scales():
-    script = Script("""
-        def main(rank):
-            for batch in loader:
-                loss = criterion(model(batch))
-                if rank == 0:
-                    loss = loss * 4   # scale
-                loss.backward()   # step
-    """)
-    at, odd = script.at("step"), {"factors": (4.0,), "graph": "scaled < MseLoss mean"}
-    taken = recorded(
-        some((0,), lambda r: step(r, at, backward=odd, steps=2), lambda r: step(r, at, steps=2)), script=script
-    )
-    assert dict(the_finding(taken).where)[0].line == script.line("scale")
+def test_of_two_ranks_that_scale_differently_neither_is_named():
+    odd = {"factors": (4.0,), "graph": "scaled < MseLoss mean"}
+    taken = recorded(some((0,), lambda r: step(r, backward=odd, steps=2), lambda r: step(r, steps=2)), world=2)
+    found = the_finding(taken)
+    assert (found.code, found.culprits, found.sides) == ("DDP409", (), ((0,), (1,)))
+    assert found.summary.startswith("Ranks 0 and 1 scale")
 
 
 def test_factors_that_vary_from_step_to_step():
@@ -339,32 +331,19 @@ def test_a_scaler_whose_scale_has_parted(culprits):
     assert f"Rank {culprits[0]}: scale 32768." in found.evidence
 
 
-@pytest.mark.parametrize(
-    ("made", "mark"),
-    [
-        ("GradScaler('cpu', init_scale=first)", "made"),
-        ("GradScaler('cpu', init_scale=2.0 ** 14)", "step"),
-        ("GradScaler()", "step"),
-    ],
-)
-def test_scalers_that_begin_apart(made, mark):
+def test_scalers_that_begin_apart():
     """What they began with decides; that losses and norms differ then follows from it."""
-    script = Script(f"""
-        def main(rank, first):
-            scaler = {made}   # made
-            scaler.update()   # step
-    """)
 
     def scaled(rank):
         scale = 2.0 ** (14 - 4 * (rank.rank == 1))
         for _ in range(3):
             step(rank, backward={"factors": (scale,), "graph": "scaled < MseLoss mean"}).clips(scale)
-            rank.scales(scale, script.at("step"))
+            rank.scales(scale, line(3))
         return rank
 
-    taken = replace(recorded(scaled), sources={script.file: script.text})
+    taken = recorded(scaled)
     found = the_finding(taken, replicas)
-    assert (found.code, found.culprits, dict(found.where)[1].line) == ("DDP409", (1,), script.line(mark))
+    assert (found.code, found.culprits, dict(found.where)[1]) == ("DDP409", (1,), line(3))
     assert numbers.find(taken) == []
 
 

@@ -48,9 +48,10 @@ def test_two_calls_the_other_way_round(culprits):
     assert (told.findings[0].code, told.outcome) == ("DDP309", "divergence")
 
 
-def test_of_two_ranks_the_second_is_said_to_be_the_other_way_round():
+def test_of_two_ranks_neither_is_said_to_be_the_other_way_round():
     (found,) = traffic.find(recorded((A, B), (B, A), world=2))
-    assert (found.culprits, found.waiting) == ((1,), (0,))
+    assert (found.culprits, found.waiting, found.sides) == ((), (), ((0,), (1,)))
+    assert dict(found.where) == {0: A, 1: B}
 
 
 def test_an_exchange_over_some_distance():

@@ -296,8 +296,8 @@ def test_two_optimizers_of_one_model_one_of_which_also_holds_others():
 @pytest.mark.parametrize("culprits", [(0,), (0, 1, 2, 3)], ids=str)
 def test_parameters_that_came_into_the_model_after_wrapping(culprits):
     script = Script("""
-        model = DDP(net)
-        net.head = Linear(4, 4)   # head
+        model = DDP(net)   # wrapped
+        net.head = Linear(4, 4)
         for batch in loader:
             loss = model(batch)   # step
     """)
@@ -306,11 +306,12 @@ def test_parameters_that_came_into_the_model_after_wrapping(culprits):
     found = the_finding(taken)
     assert (found.code, found.culprits, found.waiting) == ("DDP405", culprits, others(culprits))
     assert found.tensors == ("head.weight",)
-    assert {site.line for _, site in found.where} == {script.line("head")}
+    assert {site for _, site in found.where} == {WRAPPED}  # both places were observed: it was wrapped too early
+    assert any(f":{script.line('step')}" in text for text in found.evidence)
 
 
 @pytest.mark.parametrize("special", [0, 1])
-def test_of_two_hooks_the_one_under_a_condition_is_the_odd_one(special):
+def test_of_two_hooks_neither_is_the_odd_one(special):
     script = Script(f"""
         if dist.get_rank() == {special}:
             model.register_comm_hook(None, own)   # special
@@ -324,8 +325,8 @@ def test_of_two_hooks_the_one_under_a_condition_is_the_odd_one(special):
         return wraps()(rank).event("comm hook", at, hook="own" if odd else "usual", state="", settings={})
 
     found = the_finding(recorded(make, world=2, script=script))
-    assert (found.code, found.culprits) == ("DDP416", (special,))
-    assert dict(found.where)[special] == script.at("special")
+    assert (found.code, found.culprits, found.sides) == ("DDP416", (), ((0,), (1,)))
+    assert dict(found.where) == {special: script.at("special"), 1 - special: script.at("usual")}
 
 
 def hooked(one, **settings):

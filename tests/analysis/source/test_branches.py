@@ -3,13 +3,14 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.analysis.source.branches import (
+    candidates,
     decisions,
-    guard_of,
+    guards_of,
     relation,
     trouble,
     ways_around,
 )
-from ddpnb.analysis.source.loops import loop_around, loop_returns
+from ddpnb.analysis.source.loops import every_iteration, loop_around
 from tests.analysis.recordings import Script
 
 SCRIPT = Script(
@@ -157,8 +158,8 @@ def test_a_line_is_the_same_as_itself_even_without_a_source():
 def test_a_source_that_does_not_parse_tells_nothing(source):
     assert relation(source, 1, 2) == "unknown"
     assert loop_around(source, 1) is None
-    assert loop_returns(source, 1) is None
-    assert guard_of(source, 1) is None
+    assert not every_iteration(source, 1)
+    assert guards_of(source, 1) == []
 
 
 @pytest.mark.parametrize("line", [0, -1, 10_000])
@@ -166,7 +167,7 @@ def test_a_line_outside_of_the_source_tells_nothing(line):
     assert relation(SCRIPT.text, line, SCRIPT.line("after")) == "unknown"
     assert relation(SCRIPT.text, SCRIPT.line("after"), line) == "unknown"
     assert loop_around(SCRIPT.text, line) is None
-    assert guard_of(SCRIPT.text, line) is None
+    assert guards_of(SCRIPT.text, line) == []
 
 
 def test_a_blank_line_tells_nothing():
@@ -217,36 +218,6 @@ def test_a_loop_around_a_function_is_not_around_its_lines():
     assert loop_around(source, 4) == (1, 4)
 
 
-def test_a_return_is_a_way_out_of_the_loop():
-    script = Script(
-        """
-        def main(rank):
-            for epoch in range(3):
-                if stopped(epoch):
-                    return  # return
-                for step in range(9):
-                    call()  # call
-            call()  # after
-            return
-        """
-    )
-    assert loop_returns(script.text, script.line("call")) == script.line("return")
-    assert loop_returns(script.text, script.line("after")) is None
-
-
-def test_a_return_of_a_function_within_the_loop_is_no_way_out():
-    script = Script(
-        """
-        def main(rank):
-            for step in range(9):
-                def loss():
-                    return 0
-                call()  # call
-        """
-    )
-    assert loop_returns(script.text, script.line("call")) is None
-
-
 # -- guards
 
 
@@ -259,24 +230,24 @@ def test_a_return_of_a_function_within_the_loop_is_no_way_out():
     ],
 )
 def test_the_guard_of_a_line(mark, guard):
-    assert guard_of(SCRIPT.text, SCRIPT.line(mark)) == (SCRIPT.line(guard[0]), guard[1])
+    assert guards_of(SCRIPT.text, SCRIPT.line(mark))[0] == (SCRIPT.line(guard[0]), guard[1])
 
 
 @pytest.mark.parametrize("mark", ["before", "if", "looped", "nested", "after", "module", "except"])
 def test_a_line_without_a_guard(mark):
-    assert guard_of(SCRIPT.text, SCRIPT.line(mark)) is None
+    assert guards_of(SCRIPT.text, SCRIPT.line(mark)) == []
 
 
-def test_the_innermost_guard_counts():
-    assert guard_of("if a:\n    if b and c:\n        call()\n", 3) == (2, "b and c")
+def test_the_innermost_guard_comes_first():
+    assert guards_of("if a:\n    if b and c:\n        call()\n", 3) == [(2, "b and c"), (1, "a")]
 
 
 def test_a_guard_around_a_function_does_not_guard_its_lines():
-    assert guard_of("if a:\n    def once():\n        call()\n", 3) is None
+    assert guards_of("if a:\n    def once():\n        call()\n", 3) == []
 
 
 def test_a_guard_around_a_loop_guards_its_lines():
-    assert guard_of("if a:\n    for x in y:\n        call()\n", 3) == (1, "a")
+    assert guards_of("if a:\n    for x in y:\n        call()\n", 3) == [(1, "a")]
 
 
 # -- ways around a call
@@ -327,18 +298,22 @@ def test_a_way_without_a_condition_is_no_decision():
 @pytest.mark.parametrize(("source", "line"), [("", 1), ("def f(:\n", 1), ("call()\n", 1), ("call()\n", 99)])
 def test_where_nothing_decides(source, line):
     assert ways_around(source, line) == []
-    assert decisions(source, line) == []
+    assert decisions(source, line) == [] == candidates(source, line)
 
 
 def test_the_guard_is_what_decides_if_there_is_one():
-    ((number, words),) = decisions(AROUND.text, AROUND.line("call"))
-    assert number == AROUND.line("call") - 2
-    assert "rank == 0" in words
+    (words,) = decisions(AROUND.text, AROUND.line("call"))
+    assert words == f"Line {AROUND.line('call') - 2} decides: if rank == 0."
 
 
-def test_a_rank_that_has_ended_did_not_merely_go_on_to_the_next_round():
-    running = [number for number, _ in decisions(AROUND.text, AROUND.line("last"))]
-    ended = [number for number, _ in decisions(AROUND.text, AROUND.line("last"), ended=True)]
+def test_everything_that_can_keep_a_rank_from_a_line_is_a_candidate():
+    lines = [number for number, _ in candidates(AROUND.text, AROUND.line("call"))]
+    assert lines == [AROUND.line("call") - 2, AROUND.line("continue"), AROUND.line("break")]
+
+
+def test_a_rank_that_has_ended_did_not_merely_go_on_to_the_next_iteration():
+    running = [number for number, _ in candidates(AROUND.text, AROUND.line("last"))]
+    ended = [number for number, _ in candidates(AROUND.text, AROUND.line("last"), ended=True)]
     assert AROUND.line("continue") in running
     assert AROUND.line("continue") not in ended
     assert AROUND.line("break") in ended

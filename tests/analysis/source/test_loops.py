@@ -1,15 +1,11 @@
-"""What makes a loop shorter on one rank than on the others."""
+"""The loops around a line, and whether each iteration comes to it."""
 
 from __future__ import annotations
 
 import pytest
 
-from ddpnb.analysis.source.loops import ended_early, loop_over, passed_over, swallowed
-from tests.analysis.recordings import Rank, Script, record
-
-
-def recording(script):
-    return record(Rank(0, 2), Rank(1, 2), script=script)
+from ddpnb.analysis.source.loops import every_iteration, loop_header
+from tests.analysis.recordings import Script
 
 
 def script_of(body, head=""):
@@ -18,90 +14,49 @@ def script_of(body, head=""):
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"),
+    "body",
     [
-        ("for x in loader:   # end\n    step(x)   # call", "one round for each of loader"),
-        ("for i in range(rank * 2):   # end\n    step(i)   # call", "one round for each of range(rank * 2)"),
-        ("while not done(rank):   # end\n    step()   # call", "while not done(rank)"),
-        ("while True:\n    step()   # call\n    if empty():\n        break   # end", "break, if empty()"),
-        ("for i in range(8):\n    step(i)   # call\n    if stop(i):\n        break   # end", "break, if stop(i)"),
-        (
-            "for x in loader:\n    step(x)   # call\n    if rank == 0 and bad(x):\n        break   # end",
-            "break, if rank == 0 and bad(x)",
-        ),
-        (
-            "for x in loader:   # end\n    for p in model.parameters():\n        reduce(p)   # call",
-            "one round for each of loader",
-        ),
-        (
-            "start = saved(rank)\nfor i in range(start, 8):   # end\n    step(i)   # call",
-            "line 2 makes that each rank's own",
-        ),
-        (
-            "while True:\n    try:\n        x = next(it)\n    except StopIteration:\n        if rank:\n            break   # end\n    step(x)   # call",
-            "break, if rank",
-        ),
+        "for x in loader:\n    step(x)   # call",
+        "while not done(rank):\n    step()   # call",
+        "while True:\n    step()   # call\n    if empty():\n        break",
+        "for x in loader:\n    with lock:\n        step(x)   # call",
+        "for x in loader:\n    step(x)   # call\n    if late(x):\n        continue",
+        "for x in loader:\n    for y in x:\n        if odd(y):\n            continue\n    step(x)   # call",
+        "for x in loader:\n    def loss():\n        return 0\n    step(x)   # call",
+        "if rank == 0:\n    for x in loader:\n        step(x)   # call",
     ],
 )
-def test_what_ends_it(body, reason):
+def test_every_iteration_comes_to_the_call(body):
     script = script_of(body)
-    place, told = ended_early(recording(script), (script.at("call"),))
-    assert place.line == script.line("end")
-    assert reason in told
+    assert every_iteration(script.text, script.line("call"))
 
 
-def test_the_loop_is_in_the_caller():
-    script = script_of("for x in loader:   # end\n    step(x)   # caller", "def step(x):\n    reduce(x)   # call\n")
-    place, _ = ended_early(recording(script), (script.at("caller"), script.at("call", "step")))
-    assert (place.line, place.function) == (script.line("end"), "main")
-
-
-@pytest.mark.parametrize("body", ["step()   # call", "for i in range(3):\n    step(i)   # call"])
-def test_nothing_ends_it(body):
+@pytest.mark.parametrize(
+    "body",
+    [
+        "step()   # call",
+        "for x in loader:\n    if broken(x):\n        continue\n    step(x)   # call",
+        "for x in loader:\n    if good(x):\n        step(x)   # call",
+        "for x in loader:\n    try:\n        step(x)   # call\n    except ValueError:\n        pass",
+        "for x in loader:\n    if bad(x):\n        return\n    step(x)   # call",
+        "for x in loader:\n    step(x)   # call\n    if bad(x):\n        return",
+        "for x in loader:\n    for y in x:\n        return\n    step(x)   # call",
+        "for x in loader:\n    match x:\n        case 0:\n            step(x)   # call",
+    ],
+)
+def test_an_iteration_may_not_come_to_the_call(body):
     script = script_of(body)
-    assert ended_early(recording(script), (script.at("call"),)) is None
-    assert ended_early(record(Rank(0, 2)), (script.at("call"),)) is None  # nobody has the source
+    assert not every_iteration(script.text, script.line("call"))
 
 
-def test_a_loop_that_is_known_to_be_even():
-    script = script_of("for epoch in epochs:   # outer\n    for x in loader:   # inner\n        step(x)   # call")
-    even = {(script.file, script.line("inner"))}
-    place, _ = ended_early(recording(script), (script.at("call"),), even)
-    assert place.line == script.line("outer")
+def test_the_header_of_the_only_loop():
+    script = script_of("for x in loader:   # loop\n    step(x)   # call")
+    assert loop_header(script.text, script.line("call")) == (script.line("loop"), "`for x in loader`")
+    script = script_of("while not done(rank):   # loop\n    step()   # call")
+    assert loop_header(script.text, script.line("call")) == (script.line("loop"), "`while not done(rank)`")
 
 
-def test_a_round_that_is_left_out():
-    body = "for x in loader:\n    if broken(x):\n        continue   # next\n    step(x)   # call\n    if late(x):\n        continue"
-    script = script_of(body)
-    place, told = passed_over(recording(script), (script.at("call"),))
-    assert (place.line, told) == (
-        script.line("next"),
-        f"Line {place.line} goes on with the next round: continue, if broken(x).",
-    )
-    assert passed_over(recording(script), (script.at("next"),)) is None  # it comes later
-
-
-def test_a_handler_that_goes_on():
-    script = script_of(
-        "for x in loader:\n    try:\n        step(x)   # call\n    except ValueError:   # handler\n        continue"
-    )
-    place, told = swallowed(recording(script), (script.at("call"),))
-    assert place.line == script.line("handler") and "except ValueError" in told
-
-
-@pytest.mark.parametrize("last", ["raise", "break", "return"])
-def test_a_handler_that_leaves(last):
-    script = script_of(f"for x in loader:\n    try:\n        step(x)   # call\n    except ValueError:\n        {last}")
-    assert swallowed(recording(script), (script.at("call"),)) is None
-
-
-def test_a_handler_around_the_loop():
-    script = script_of("try:\n    for x in loader:\n        step(x)   # call\nexcept ValueError:\n    log()")
-    assert swallowed(recording(script), (script.at("call"),)) is None
-
-
-def test_the_loop_over_the_data():
-    script = script_of("for x in loader:   # loop\n    for _ in range(2):\n        step(x)   # call")
-    assert loop_over(recording(script), script.at("call")).line == script.line("loop")
-    outside = script_of("step(loader)   # call")
-    assert loop_over(recording(outside), outside.at("call")) == outside.at("call")
+def test_of_several_loops_no_header_is_chosen():
+    script = script_of("for epoch in epochs:\n    for x in loader:\n        step(x)   # call")
+    assert loop_header(script.text, script.line("call")) is None
+    assert loop_header("", 1) is None

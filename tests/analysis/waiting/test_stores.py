@@ -30,9 +30,10 @@ def standing(number, port, seconds=60.0, mark="makes", name="cfg"):
 @pytest.mark.parametrize("name", ["cfg", "master_port"])
 def test_each_at_a_port_of_its_own(name):
     (found,) = diagnose(record(*(standing(n, 4000 + n, name=name) for n in range(3)), script=OWN)).errors
-    assert (found.code, found.culprits, found.waiting) == ("DDP104", (1, 2), (0,))
+    assert (found.code, found.culprits, found.waiting) == ("DDP104", (), ())
     assert {site.line for _, site in found.where} == {OWN.line("makes")}
-    assert found.evidence[1] == "Rank 1 has port 4001."
+    assert found.sides == ((0,), (1,), (2,))
+    assert found.evidence[1] == "A variable of rank 1 where it stands says port 4001."
 
 
 def test_the_one_with_another_port():
