@@ -23,8 +23,8 @@ _FACT = re.compile(r"(\w+): (.+)")
 class Pitfall:
     """One story.
 
-    ``finding`` is the code that the broken script must give, ``culprits`` the ranks that it names, ``line`` a
-    piece of a source line that it names, ``also`` further codes that come with it. ``patience`` and ``fence``
+    ``finding`` is the code that the broken script must give, ``culprits`` the ranks that it names (``none``: nothing
+    that is recorded tells, and the ``sides`` are given), ``line`` a piece of a source line that it names, ``also`` further codes that come with it. ``patience`` and ``fence``
     are how a world should be launched for it; ``needs`` says what not every machine has (``memory-group``:
     root, and control groups for memory).
     """
@@ -43,6 +43,7 @@ class Pitfall:
     patience: float = 10.0
     fence: str = "raise"
     needs: str = ""
+    sides: tuple[tuple[int, ...], ...] = ()
 
     @property
     def broken(self) -> Path:
@@ -116,7 +117,7 @@ def _parsed(name: str, text: str) -> Pitfall:
         name=name,
         title=title.removeprefix("#").strip(),
         finding=facts["finding"],
-        culprits=tuple(range(ranks)) if culprits == "all" else tuple(map(int, culprits.split())),
+        culprits=tuple(range(ranks)) if culprits == "all" else tuple(int(c) for c in culprits.split() if c != "none"),
         outcome=facts["outcome"],
         why=told["Why"],
         look=told["Look at"],
@@ -127,4 +128,5 @@ def _parsed(name: str, text: str) -> Pitfall:
         patience=float(facts.get("patience", "10")),
         fence=facts.get("fence", "raise"),
         needs=facts.get("needs", ""),
+        sides=tuple((rank,) for rank in range(ranks)) if culprits == "none" else (),
     )

@@ -43,8 +43,8 @@ def seeded_alike(rank):
 
 def first_shard_for_all(rank):
     data, train = regression(), trainer()
-    sampler = DistributedSampler(data, num_replicas=dist.get_world_size(), rank=0)  # culprit: first_shard_for_all
-    for x, y in DataLoader(data, batch_size=4, sampler=sampler):
+    sampler = DistributedSampler(data, num_replicas=dist.get_world_size(), rank=0)
+    for x, y in DataLoader(data, batch_size=4, sampler=sampler):  # culprit: first_shard_for_all
         train(x, y)
 
 
@@ -79,7 +79,7 @@ class Files(Dataset):
 
 def files_unsorted(rank):
     names = [f"/data/train/{number}.png" for number in range(64)]
-    random.Random(rank).shuffle(names)  # culprit: files_unsorted
+    random.Random(rank).shuffle(names)
     data, train = Files(names), trainer()
     for x, y in DataLoader(data, batch_size=4, sampler=DistributedSampler(data)):  # culprit: files_unsorted
         train(x, y)
@@ -88,7 +88,7 @@ def files_unsorted(rank):
 def split_without_seed(rank):
     train = trainer()
     torch.manual_seed(rank)
-    part, held_out = random_split(regression(400), [0.8, 0.2])  # culprit: split_without_seed
+    part, held_out = random_split(regression(400), [0.8, 0.2])
     for x, y in DataLoader(part, batch_size=32, sampler=DistributedSampler(part)):  # culprit: split_without_seed
         train(x, y)
 

@@ -52,7 +52,7 @@ def edited(rank):
     for step in range(STEPS):
         if rank == 2 and step == BEGINS:
             with torch.no_grad():
-                training.model.module.head.bias[1] += 0.5  # culprit: edited
+                training.model.module.head.bias[1] += 0.5
         training.step()
 
 
@@ -69,7 +69,7 @@ def rate(rank):
     training = Training(rank)
     for step in range(STEPS):
         if rank == 1 and step == BEGINS:
-            training.optimizer.param_groups[0]["lr"] = 0.04  # culprit: rate
+            training.optimizer.param_groups[0]["lr"] = 0.04
         training.step()
 
 
@@ -95,7 +95,7 @@ def not_synchronised(rank):
     training = Training(rank)
     for step in range(STEPS):
         if step == BEGINS:
-            with training.model.no_sync():  # culprit: not_synchronised
+            with training.model.no_sync():
                 training.step()
         else:
             training.step()
@@ -106,7 +106,7 @@ def gradient(rank):
     for step in range(STEPS):
         training.backward()
         if rank == 1 and step == BEGINS:
-            training.model.module.body.bias.grad[0] += 0.25  # culprit: gradient
+            training.model.module.body.bias.grad[0] += 0.25
         training.optimizer.step()
 
 

@@ -7,22 +7,31 @@ from pathlib import Path
 import pytest
 
 import ddpnb
+from benchmarks import executed
 from ddpnb import pitfalls
 
 pytestmark = pytest.mark.world
 
 
 @pytest.fixture(scope="module")
-def pair():
+def ran():
+    """The lines that the ranks really executed."""
+    with executed.recording() as lines:
+        yield lines
+
+
+@pytest.fixture(scope="module")
+def pair(ran):
     with ddpnb.launch(2, quiet=True) as world:
         yield world
 
 
 @pytest.fixture
-def run(pair):
+def run(pair, ran):
     def run(one, script):
         if one.lacking:
             pytest.skip(one.lacking)
+        ran.clear()
         return pair.run(script, stream=None, fence=one.fence, patience=min(one.patience, 3.0)).wait(60)
 
     yield run
@@ -36,15 +45,16 @@ def told(run):
 
 
 @pytest.mark.parametrize("name", pitfalls.names())
-def test_broken_gives_its_finding(run, name):
+def test_broken_gives_its_finding(run, ran, name):
     one = pitfalls.get(name)
     done = run(one, one.broken)
+    assert ran.check(done.diagnosis)[1] == [], f"lines that the named rank did not execute\n{told(done)}"
     found = done.diagnosis.findings
     assert found and found[0].code == one.finding, told(done)
     # Whoever leaves early may close its connections as it goes: then those that wait for it raise.
     either = (one.outcome, "crash") if one.outcome == "hang" else (one.outcome,)
     assert done.outcome in either, told(done)
-    assert found[0].culprits == one.culprits, told(done)
+    assert (found[0].culprits, found[0].sides) == (one.culprits, one.sides), told(done)
     assert set(one.also) <= {finding.code for finding in found}
     if one.line:
         lines = [Path(site.file).read_text().splitlines()[site.line - 1] for _, site in found[0].where]

@@ -1,10 +1,20 @@
-"""Every broken script gives its finding: code, culprits and the marked lines. Real ranks, real hangs."""
+"""Every broken script gives its finding: code, culprits and the marked lines. Real ranks, real hangs.
+
+No line is named that the named rank did not execute: these ranks record what they run.
+"""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import ddpnb
+from benchmarks import executed
 from tests.conftest import VICTIMS, marked_lines
+
+ROOT = Path(__file__).parents[2]
 
 CASES = {
     ("missing.py", "barrier_on_zero"): ("DDP301", [1, 2, 3]),
@@ -61,13 +71,42 @@ CASES = {
 CRASHES = {"killed": 137, "left": 7, "raised": 1, "exits": 5, "all_raise": 1, "cleaned_up": 1, "short_timeout": 1}
 
 
+@pytest.fixture(scope="module")
+def ran():
+    """The lines that the ranks really executed."""
+    with executed.recording() as lines:
+        yield lines
+
+
+@pytest.fixture(scope="module")
+def traced_world(ran):
+    with ddpnb.launch(4, patience=3.0, quiet=True) as world:
+        yield world
+
+
+@pytest.fixture
+def world(traced_world, ran):
+    left = traced_world.release().left
+    if left:
+        traced_world.restart(left)
+    ran.clear()
+    return traced_world
+
+
+def only_lines_that_ran(ran, run):
+    named, wrong = ran.check(run.diagnosis)
+    assert wrong == [], f"lines that the named rank did not execute\n{run.diagnosis}"
+    return named
+
+
 @pytest.mark.world
 @pytest.mark.parametrize(("file", "case"), CASES, ids=[f"{file}-{case}" for file, case in CASES])
-def test_named(world, file, case):
+def test_named(world, ran, file, case):
     code, culprits = CASES[file, case]
     script = VICTIMS / file
     run = world.run(script, case, stream=None).wait(30)
     assert run.done, "no verdict"
+    only_lines_that_ran(ran, run)
     findings = run.diagnosis.errors
     assert [(f.code, list(f.culprits)) for f in findings] == [(code, culprits)], str(run.diagnosis)
     lines = {rank: site.line for rank, site in findings[0].where}
@@ -81,3 +120,50 @@ def test_named(world, file, case):
         assert run.exit_status in (1, 3)
     else:
         assert (run.outcome, run.exit_status) == ("crash" if status != 3 else "hang", status)
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("file", ["data.py", "replicas.py"])
+def test_silent_mistakes_name_only_lines_that_ran(world, ran, file):
+    """Each of these runs ends by itself; what is found is the matter of the tests beside."""
+    cases = re.findall(r"^def (\w+)\(rank\)", (VICTIMS / file).read_text(), re.MULTILINE)
+    stands_still = ("uneven", "worker_waits", "environment_waits")
+    for case in [one for one in cases if one not in stands_still] if file == "data.py" else [REPLICAS]:
+        ran.clear()
+        run = world.run(VICTIMS / file, case, stream=None).wait(90)
+        assert run.done, case
+        assert only_lines_that_ran(ran, run) > 0, case
+
+
+REPLICAS = "edited,edited_a_little,rate,momentum,not_synchronised,gradient,statistics"
+
+
+@pytest.mark.world
+def test_the_tour_names_only_lines_that_ran(world, ran):
+    """One branch of its loop has a ``continue`` that nobody takes: no card may point there."""
+    script = ROOT / "notebooks" / "train.py"
+    run = world.run(script, "--steps", "20", stream=None).wait(60)
+    assert [f.code for f in run.diagnosis.findings] == ["DDP301", "DDP508"], str(run.diagnosis)
+    assert only_lines_that_ran(ran, run) >= 4
+    assert run.diagnosis.findings[0].culprits == (1,)
+    text = script.read_text().splitlines()
+    taken_back = next(number for number, line in enumerate(text, 1) if "continue" in line)
+    assert f"train.py:{taken_back}" not in str(run.diagnosis) and f"ine {taken_back} " not in str(run.diagnosis)
+
+
+@pytest.mark.world
+def test_the_readmes_example_is_its_real_output(world, ran, tmp_path, monkeypatch):
+    text = (ROOT / "README.md").read_text()
+    script, shown = re.search(
+        r"`hang.py`.*?```python\n(.*?)```\n\n```\n\$ ddpnb run -n 4 hang.py\n(.*?)```", text, re.DOTALL
+    ).groups()
+    (tmp_path / "hang.py").write_text(script)
+    monkeypatch.chdir(tmp_path)
+    run = world.run("hang.py", stream=None).wait(60)
+    assert only_lines_that_ran(ran, run) == 4
+    assert [f.code for f in run.diagnosis.findings] == ["DDP308"]
+
+    def words(text):
+        return re.sub(r"known [\d.]+ s", "known N s", " ".join(text.split()))
+
+    assert words(str(run.diagnosis)) == words(shown)

@@ -215,5 +215,5 @@ def candidates(source: str, line: int, ended: bool = False) -> list[tuple[int, s
     ``ended``: the rank has left the script, so going on with the next iteration is no explanation.
     """
     ways = [way for way in ways_around(source, line) if not (ended and way[1] == "continue")]
-    guards = [(at, f"`if {condition}`") for at, condition in guards_of(source, line)]
+    guards = [(at, f"`if {condition}`") for at, condition in guards_of(source, line) if "__name__" not in condition]
     return guards + [(at, f"`{word}` if {condition}") for at, word, condition in ways]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ddpnb.analysis.source.branches import Relation, relation
+from ddpnb.analysis.source.branches import Relation, function_at, relation
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.recording import RankRecord, Recording
 
 
 def path_to(record: RankRecord, call: Call) -> tuple[Site, ...]:
-    """The user's frames that led to ``call``, outermost first; the site alone when that is all we know."""
+    """The user's frames that led to ``call``, outermost first.
+
+    Without a stack the site alone, after the line that called its function if that was recorded.
+    """
     for frames in _candidates(record):
         for depth in range(len(frames), 0, -1):
             if frames[depth - 1] == call.site:
                 return frames[:depth]
-    return (call.site,)
+    caller, _, line = call.site.via.rpartition(":")
+    return (Site(caller, int(line), "?"), call.site) if line.isdigit() else (call.site,)
 
 
 def _candidates(record: RankRecord) -> list[tuple[Site, ...]]:
@@ -43,16 +47,37 @@ def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]
     Same lines all the way are ``same``; a path that goes on into another function or file from the
     same line was told apart by something else than this program's text: ``exclusive``.
     """
+    one, other = _aligned(recording, one, other)
     for depth, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a == b:
+        if (a.file, a.line) == (b.file, b.line):
             continue
         rest = one[depth:], other[depth:]
         if a.file == b.file and (a.function == b.function or len(one) == len(other) == 1):
             return Parting(a, b, relation(recording.sources.get(a.file, ""), a.line, b.line), *rest)
         return Parting(a, b, "exclusive" if len(one) > 1 and len(other) > 1 else "unknown", *rest)
-    if one[-1] == other[-1]:
+    if (one[-1].file, one[-1].line) == (other[-1].file, other[-1].line):
         return Parting(one[-1], other[-1], "same")
     # One path goes on from a line that the other calls from: two calls within one statement.
     return Parting(
         one[-1], other[-1], "sequence" if len(one) != len(other) and min(len(one), len(other)) > 1 else "unknown"
     )
+
+
+def _aligned(
+    recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]
+) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
+    """Both paths from the first function on that is in both: of a rank without a stack only the last lines are known."""
+    one, other = (
+        tuple(
+            replace(site, function=function_at(recording.sources.get(site.file, ""), site.line))
+            if site.function == "?"
+            else site
+            for site in path
+        )
+        for path in (one, other)
+    )
+    for mine, theirs, turned in ((one, other, False), (other, one, True)):
+        for depth, site in enumerate(theirs):
+            if (site.file, site.function) == (mine[0].file, mine[0].function):
+                return (theirs[depth:], mine) if turned else (mine, theirs[depth:])
+    return one, other

@@ -153,7 +153,7 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
             f"Rank {rank}: sends {_listed(call.signature.in_splits)}, expects {_listed(call.signature.out_splits)}."
             for rank, call in sorted(found.calls.items())[:8]
         ]
-    evidence += [_before(recording, found, rank) for rank in changed[:2]]
+    evidence += [_before(recording, found, rank) for rank in changed if rank in culprits][:1]
     evidence += phrases.undecided(sides)
     place = f"collective #{odd.seq} of {odd.group}"
     if culprits:
@@ -212,12 +212,12 @@ def _listed(splits: tuple[int, ...] | None) -> str:
 
 
 def _before(recording: Recording, found: Disagreement, rank: int) -> str:
-    """How a rank made this call before, if it did so in another way."""
+    """How a rank made this call before, if it never did so in this way."""
     call = found.calls[rank]
     earlier = [
         c for c in recording.ranks[rank].calls if c.site == call.site and c.number < call.number and c.op == call.op
     ]
-    if not earlier or earlier[-1].signature.agreed == call.signature.agreed:
+    if not earlier or any(one.signature.agreed == call.signature.agreed for one in earlier):
         return ""
     return f"Rank {rank}'s call before, from the same line, was {earlier[-1].signature}."
 

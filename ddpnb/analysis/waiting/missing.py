@@ -178,7 +178,7 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(standings[first].site)}.",
         *(_ended_after(recording.ranks[rank], call, been[rank]) for rank in missing[:8]),
     ]
-    if all(been.values()) and _in_loop(recording, call, missing, first):
+    if all(been.values()) and _in_loop(recording, call):
         header = loop_header(source, call.site.line)
         if header is not None:
             evidence.append(
@@ -210,7 +210,7 @@ def _ended_after(record: RankRecord, call: Call, been: int) -> str:
     return f"{text} after {made[-1].title} of this group, {lines}" if made else f"{text}."  # its number is exact
 
 
-def _in_loop(recording: Recording, call: Call, missing: list[int], waiting: int) -> bool:
+def _in_loop(recording: Recording, call: Call) -> bool:
     """Whether ranks that are missing in a call must have ended its loop earlier, and cannot just have passed it over.
 
     The loaders counted different batches, or every iteration of the loop comes to that line.
@@ -220,15 +220,7 @@ def _in_loop(recording: Recording, call: Call, missing: list[int], waiting: int)
         return False
     if uneven_shards(recording, stopped=True) is not None:
         return True
-    if _as_many_rounds(recording, missing, waiting):
-        return False
     return not source or every_iteration(source, call.site.line)
-
-
-def _as_many_rounds(recording: Recording, missing: list[int], waiting: int) -> bool:
-    """Whether those that are missing have run their models forward as often as a rank that waits: they left nothing early."""
-    forwards = recording.ranks[waiting].forwards
-    return forwards > 0 and all(recording.ranks[rank].forwards >= forwards for rank in missing)
 
 
 def _crossed(

@@ -188,6 +188,14 @@ def test_one_rank_evaluates_with_the_wrapped_model(lone):
     assert dict(found.where)[lone] == at
 
 
+def test_the_name_of_a_function_does_not_make_it_an_evaluation():
+    """It waits in a backward, and has run the model as often as the others: they left out this backward."""
+    at = EVALUATION.at("evaluate", "evaluate_sampled_log")
+    ranks = [trained(Rank(n, 2).wraps(at=WRAPPED)).forward(at) for n in range(2)]
+    found = first(record(inside(ranks[0], at, AUTOGRAD), ranks[1].finishes(), script=EVALUATION))
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (1,), (0,))
+
+
 def test_others_wait_at_a_barrier_meanwhile():
     at, barrier = EVALUATION.at("evaluate", "evaluate"), EVALUATION.at("barrier", "train")
     ranks = [inside(trained(Rank(0).wraps()), at, DDP, op="broadcast", root=0)]

@@ -745,8 +745,8 @@ def test_of_two_ranks_no_condition_in_the_source_decides(change, condition, befo
                 loss = model(x)   # step
     """)
     taken = trained(change, step, (culprit,), world=2, before=before, script=script)
-    for found in replicas.find(taken):
-        assert found.culprits in ((), (culprit,))
-        named = f"ank {culprit} " in found.summary and f"ank {1 - culprit} " not in found.summary
-        assert named == (found.culprits == (culprit,)), found.summary
-        assert {site.line for _, site in found.where} == {STEP.line}
+    found = the_finding(taken)
+    assert found.culprits in ((), (culprit,))
+    named = f"ank {culprit} " in found.summary and f"ank {1 - culprit} " not in found.summary
+    assert named == (found.culprits == (culprit,)), found.summary
+    assert {site.line for _, site in found.where} == {STEP.line}

@@ -319,6 +319,10 @@ def test_a_rank_that_has_ended_did_not_merely_go_on_to_the_next_iteration():
     assert AROUND.line("break") in ended
 
 
+def test_the_guard_of_a_main_program_is_true_on_all_ranks():
+    assert candidates('if __name__ == "__main__":\n    call()\n', 2) == []
+
+
 # -- files that have no tree
 
 

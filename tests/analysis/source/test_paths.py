@@ -115,3 +115,42 @@ def test_a_path_that_ends_where_the_other_goes_on_tells_nothing():
 
 def test_without_a_source_two_lines_of_one_function_tell_nothing():
     assert parting(record(), (line(4),), (line(9),)).relation == "unknown"
+
+
+# -- ranks of which no stack is known
+
+
+HELPED = Script(
+    """
+    def save(path):
+        barrier()  # barrier
+
+
+    def main(rank):
+        for step in range(9):
+            backward()  # backward
+            if rank == 0:
+                save("x")  # saves
+    """
+)
+
+
+def test_a_rank_without_a_stack_is_compared_in_the_function_that_both_are_in():
+    """Its path is its own line, and the one that called that function."""
+    via = f"{HELPED.file}:{HELPED.line('saves')}"
+    short = Site(HELPED.file, HELPED.line("barrier"), "save", via)
+    rank = Rank(0).calls("barrier", short)
+    mine = path_to(rank.record, last_call(rank))
+    theirs = (HELPED.at("saves", "<module>"), HELPED.at("backward", "main"))
+    apart = parting(record(rank, script=HELPED), mine, theirs)
+    assert (apart.one.line, apart.other.line) == (HELPED.line("saves"), HELPED.line("backward"))
+    assert apart.relation == "sequence"
+
+
+def test_a_line_alone_is_compared_in_its_function():
+    alone, stack = (HELPED.at("backward", "main"),), (line(99, "<module>"), HELPED.at("saves", "main"))
+    recording = record(Rank(0), script=HELPED)
+    for one, other in ((alone, stack), (stack, alone)):
+        apart = parting(recording, one, other)
+        assert {apart.one.line, apart.other.line} == {HELPED.line("saves"), HELPED.line("backward")}
+        assert apart.relation == "sequence"

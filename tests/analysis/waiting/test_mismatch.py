@@ -396,6 +396,19 @@ def test_of_two_ranks_the_one_that_made_the_call_differently_before_is_named(cul
     assert any(f"Rank {culprit}'s call before" in text for text in found.evidence)
 
 
+def test_a_line_that_makes_several_kinds_of_calls_did_not_change():
+    """A wrapper broadcasts one buffer after the other from one line."""
+    ranks = [Rank(n, 2) for n in range(2)]
+    for rank in ranks:
+        for shape in ((4,), (8,), (4,), (8,)):
+            rank.calls("broadcast", line(5), shape=shape, root=0)
+    ranks[0].waits("broadcast", line(5), shape=(4,), root=0)
+    ranks[1].calls("broadcast", line(5), shape=(3,), root=0, state=FENCED)
+    found = finding(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP303", (1,), ())
+    assert not any("Rank 0's call before" in text for text in found.evidence)
+
+
 def test_of_two_ranks_in_one_loop_neither_may_have_skipped_the_call():
     """Each stands at a line at which the other has been as often."""
     script = Script("""

@@ -500,6 +500,22 @@ def test_a_rank_that_goes_on_after_an_error():
     assert dict(found.where)[1] == at
 
 
+def test_a_forward_that_is_not_counted_yet_does_not_hide_a_shorter_loop():
+    """The rank that waits in the broadcast of a forward has not begun to count that forward."""
+    script = Script(
+        """
+        def main(loader):
+            for x in loader:
+                model(x)   # forward
+        """
+    )
+    at = script.at("forward")
+    full = Rank(0, 2).calls("broadcast", at, root=0).waits("broadcast", at, root=0).has_run_forward(1)
+    short = Rank(1, 2).calls("broadcast", at, root=0).finishes().has_run_forward(1)
+    found = only_finding(record(full, short, script=script))
+    assert (found.code, found.culprits) == ("DDP308", (1,))
+
+
 def test_the_header_of_the_loop_is_only_a_guess():
     script = Script(
         """
