@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from ddpnb.analysis.source.branches import candidates
 from ddpnb.analysis.source.paths import Parting
-from ddpnb.model.calls import NO_SITE, Call, Site, runs
+from ddpnb.model.calls import NO_SITE, UNNAMED, Call, Site, runs
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import NOT_SHOWN
 
@@ -84,7 +84,8 @@ def tensors(call: Call) -> str:
 
 def in_call(call: Call) -> str:
     """``all_reduce #57 of default_pg (float32 [1024])``"""
-    return f"{call.title} of {call.group}{tensors(call)}"
+    told = "" if call.op != UNNAMED else " (the rank's table of names is full: which call it is was not recorded)"
+    return f"{call.title} of {call.group}{tensors(call)}{told}"
 
 
 def different_locals(

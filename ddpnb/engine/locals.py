@@ -9,7 +9,8 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from ddpnb.engine.values import MAX_TEXT, Allowance, Writer
-from ddpnb.model.stacks import MAX_LOCALS, NOT_SHOWN, one_line
+from ddpnb.model.names import one_line
+from ddpnb.model.stacks import MAX_LOCALS, NOT_SHOWN
 
 FRAME_S, LOOK_S = 0.002, 0.02  # time of the processor that the variables of a frame, and of all frames, may take
 _NAMES = 4096  # of a frame that are looked at

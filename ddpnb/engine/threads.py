@@ -20,7 +20,8 @@ from ddpnb.engine import script, surroundings
 from ddpnb.engine.locals import LOOK_S, describe_locals
 from ddpnb.engine.sites import frames_of, is_user_file
 from ddpnb.engine.values import Allowance
-from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS, one_line
+from ddpnb.model.names import one_line
+from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS
 
 _VARIABLES = 0.75  # of what a look may take: the rest is for the frames
 

@@ -10,6 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from ddpnb.errors import UsageError
+from ddpnb.model.names import given_name
+
+UNNAMED = "?"  # what a box says nothing of: its table of names is full, or it is damaged
 
 
 class CallState(IntEnum):
@@ -44,20 +47,20 @@ class Site:
     via: str = field(default="", compare=False)  # the line that called this function, if that is the user's too
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" if self.line or self.file != UNNAMED else "an unknown place"
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Site:
         line = value.get("line")
         return cls(
-            str(value.get("file", "?")),
+            str(value.get("file", UNNAMED)),
             line if isinstance(line, int) else 0,  # it comes from a rank or a file: anything
-            str(value.get("function", "?")),
+            given_name(value.get("function", UNNAMED)),
             str(value.get("via", "")),
         )
 
 
-NO_SITE = Site("?", 0, "?")
+NO_SITE = Site(UNNAMED, 0, UNNAMED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class Signature:
             more.append(self.reduce_op)
         if self.root is not None:
             more.append(f"root {self.root}")
-        return f"{self.op}({', '.join(more)})"
+        return f"{self.op}({', '.join(more)})" if self.op != UNNAMED else "an unnamed call"
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Signature:
@@ -104,7 +107,7 @@ class Signature:
             return tuple(int(count) for count in value[name]) if value.get(name) is not None else None
 
         return cls(
-            op=str(value.get("op", "?")),
+            op=given_name(value.get("op", UNNAMED)),
             shapes=tuple(tuple(int(size) for size in shape) for shape in value.get("shapes", ())),
             dtypes=tuple(str(dtype) for dtype in value.get("dtypes", ())),
             reduce_op=value.get("reduce_op"),
@@ -168,6 +171,8 @@ class Group:
     def __str__(self) -> str:
         if self.label:
             return self.label
+        if not self.ranks:
+            return "an unknown group"
         return f"group {listed(self.ranks)}" + (f" #{self.ordinal + 1}" if self.ordinal else "")
 
     @classmethod
@@ -175,8 +180,8 @@ class Group:
         return cls(
             tuple(int(rank) for rank in value.get("ranks", ())),
             int(value.get("ordinal", 0)),
-            str(value.get("name", "")),
-            str(value.get("label", "")),
+            given_name(value.get("name", "")),
+            given_name(value.get("label", "")),
         )
 
 
@@ -219,7 +224,7 @@ class Call:
         if self.op in ("recv", "recv_any_source"):
             source = f"from {self.peer}" if self.peer >= 0 else "from any rank"
             return f"recv {source}" + (f" (tag {self.tag})" if self.tag else "")
-        return f"{self.op} #{self.seq}"
+        return f"{self.op if self.op != UNNAMED else 'unnamed call'} #{self.seq}"
 
 
 P2P_OPS = frozenset({"send", "recv", "recv_any_source"})

@@ -8,15 +8,11 @@ from itertools import islice
 from typing import Any
 
 from ddpnb.model.calls import Site
+from ddpnb.model.names import given_name
 
 MAX_THREADS, MAX_FRAMES, MAX_LOCALS = 64, 64, 40
 NOT_SHOWN = "not shown"  # a variable that a look had no time to describe
-_NAME, _TEXT, _PATH = 200, 400, 4096  # characters
-
-
-def one_line(text: str) -> str:
-    """Text of a rank's without anything that would drive a terminal or break a line: names may hold any character."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
+_TEXT, _PATH = 400, 4096  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ class Frame:
         return cls(
             str(value.get("file", "?"))[:_PATH],
             int(value.get("line", 0) or 0),
-            one_line(str(value.get("function", "?"))[:_NAME]),
+            given_name(value.get("function", "?")),
             bool(value.get("user", True)),
             _texts(value.get("locals")),
         )
@@ -46,7 +42,7 @@ class Frame:
 
 def _texts(value: Any) -> dict[str, str]:
     held = islice(dict[Any, Any](value or {}).items(), MAX_LOCALS)
-    return {one_line(str(name)[:_NAME]): str(text)[:_TEXT] for name, text in held}
+    return {given_name(variable): str(text)[:_TEXT] for variable, text in held}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,7 @@ class Stack:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Stack:
         return cls(
-            one_line(str(value.get("thread", "?"))[:_NAME]),
+            given_name(value.get("thread", "?")),
             tuple(Frame.from_json(frame) for frame in value.get("frames", ())[-MAX_FRAMES:]),
             int(value.get("native_id", 0) or 0),
             bool(value.get("main", False)),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ddpnb.analysis import phrases
 from ddpnb.analysis.phrases import guess, undecided
+from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from tests.analysis.recordings import Rank, Script, record
 
 CALLER = Script(
@@ -40,3 +42,18 @@ def test_a_tie_is_told_with_its_sides():
         "Nothing that was recorded tells which side is at fault: ranks 0 and 2 or rank 1."
     ]
     assert len(undecided([(rank,) for rank in range(1000)])[0]) < 300
+
+
+def test_a_call_whose_names_had_no_room_in_the_box():
+    unnamed = Call(6, Group.from_json({}), 7, Signature.from_json({}), Site.from_json({}), CallState.WAITING)
+    text = phrases.in_call(unnamed)
+    assert text.startswith("unnamed call #7 of an unknown group") and "table of names is full" in text
+    for shown in (text, str(unnamed.signature), str(unnamed.site), phrases.at(unnamed.site)):
+        assert "?" not in shown
+
+
+def test_names_from_a_box_do_not_drive_a_terminal():
+    odd = "\x1b[31mred\x07\n"
+    site, group = Site.from_json({"function": odd, "line": 3}), Group.from_json({"label": odd, "name": odd})
+    for name in (site.function, group.label, group.name, Signature.from_json({"op": odd}).op):
+        assert name.isprintable() and "red" in name
