@@ -16,7 +16,7 @@ from typing import Any
 from ddpnb.analysis.silent.drift import differing
 from ddpnb.model.replicas import UNWRAPPED, Model, Sample
 from ddpnb.model.samples import SampleReader, contents, step_of
-from ddpnb.model.shared import FileBytes
+from ddpnb.model.shared import shared_file
 
 _MODEL_LIMIT = 8 << 20  # bytes of one model's description
 _FIRST, _LAST, _ODD = 40, 8, 4  # turns that are kept of each kind: the first, the last, the first that differ
@@ -124,7 +124,7 @@ class Follower:
         reader = self._readers.get(rank)
         if reader is None:
             try:
-                file = FileBytes(os.path.join(self._folder, f"rank{rank}.samples"))
+                file = shared_file(os.path.join(self._folder, f"rank{rank}.samples"))
                 reader = self._readers[rank] = SampleReader(file, partial(self._string, rank))
             except (OSError, ValueError):
                 return None

@@ -25,7 +25,7 @@ from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
 from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
-from ddpnb.model.shared import FileBytes
+from ddpnb.model.shared import shared_file
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.seen import Seen
 
@@ -96,7 +96,7 @@ class Observer:
         seen = self._seen[rank]
         if seen.reader is None:
             try:
-                seen.reader = BoxReader(FileBytes(os.path.join(self._folder, f"rank{rank}.box")))
+                seen.reader = BoxReader(shared_file(os.path.join(self._folder, f"rank{rank}.box")))
             except (OSError, ValueError):
                 return Status()
         return seen.reader.status

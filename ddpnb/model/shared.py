@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from typing import Any
+from weakref import WeakValueDictionary
 
 
 class FileBytes:
@@ -27,6 +29,12 @@ class FileBytes:
             self.close()
             raise ValueError("not a regular file")
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What tells the file from all others that exist."""
+        status = os.fstat(self._fd)
+        return status.st_dev, status.st_ino
+
     def __len__(self) -> int:
         return os.fstat(self._fd).st_size
 
@@ -45,6 +53,23 @@ class FileBytes:
 
     def __del__(self) -> None:
         self.close()
+
+
+_files: WeakValueDictionary[tuple[int, int], FileBytes] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def shared_file(path: str) -> FileBytes:
+    """The bytes of a file, with one descriptor for all who read it: each run that is kept reads the same boxes.
+
+    It is closed when nobody has it any more; do not close it.
+
+    Raises:
+        OSError, ValueError: as ``FileBytes``.
+    """
+    file = FileBytes(path)
+    with _lock:  # while it is open, no other file is given its number
+        return _files.setdefault(file.identity, file)
 
 
 class BufferBytes:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ddpnb.model.shared import BufferBytes, FileBytes, readable
+from ddpnb.model.shared import BufferBytes, FileBytes, readable, shared_file
 
 
 @pytest.fixture
@@ -40,6 +40,19 @@ def test_only_regular_files_are_read(tmp_path, path):
     for name in ("pipe", "link", ".", "missing"):
         with pytest.raises((OSError, ValueError)):
             FileBytes(str(tmp_path / name))
+
+
+def test_those_who_read_one_file_share_a_descriptor(path, tmp_path):
+    """With one for each, whoever kept a hundred runs of eight ranks had no descriptors left."""
+    before = len(os.listdir("/proc/self/fd"))
+    files = [shared_file(path) for _ in range(10)]
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    (tmp_path / "other").write_bytes(b"other")
+    os.replace(tmp_path / "other", path)
+    assert shared_file(path).read(0, 5) == b"other"
+    assert files[0].read(0, 5) == b"01234"
+    files.clear()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_it_is_closed_when_it_is_dropped(path):
