@@ -40,6 +40,7 @@ _ENGINE_ARGS = [
 _CONTROLLER_ARGS = [
     "--IPController.use_threads=True",
     "--ip=127.0.0.1",
+    "--IPController.db_class=NoDB",  # by default it keeps every task with its result
     "--HeartMonitor.period=100",  # an engine counts as there after its first beat
     "--HeartMonitor.max_heartmonitor_misses=1000000",  # a stopped rank must not be forgotten
 ]
@@ -228,6 +229,7 @@ class Engines:
         """Call an importable function on the main thread of ``rank``; what it returns can be loaded from the answer."""
         if self.client is None or not self.controller_alive:
             raise WorldError("the controller of this world has died.", "Close the world and launch a new one.")
+        self.client.history.clear()  # it would grow with every call
         return Answer(self.client[self._ids[rank]].apply_async(function, *args))
 
     def engine_id(self, rank: int) -> int:

@@ -83,9 +83,9 @@ class Replaces(Starts):
             chosen = sorted(set(wanted))
             if not chosen:
                 return
+            self._folders.reserve(chosen)  # while nothing has been touched
             for run in {self._in_run[rank] for rank in chosen if rank in self._in_run}:
                 run.settle()
-            self._folders.reserve(chosen)  # while nothing has been touched
             port = self._new_port()
             with Progress(f"restarting rank {', '.join(map(str, chosen))}", len(chosen), self._quiet) as progress:
                 self._engines.progress = progress.update
