@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: lab test live stories rest check browser pictures clean
+.PHONY: lab test live stories rest check browser pictures torture torture-signals torture-others clean
 
 lab: $(VENV)/.installed
 	$(BIN)/ddpnb lab
@@ -46,6 +46,17 @@ browser: $(VENV)/.tested
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
 	else $(BIN)/playwright install chromium; fi
+
+# Signals, hostile programs, full disks, many ranks: each case must end in time and leave nothing behind. Two lanes, since
+# most of it is waiting; a few cheap cases of it are among the tests.
+torture: $(VENV)/.tested
+	timeout --signal=INT --kill-after=30 1200 $(MAKE) --no-print-directory -j2 --output-sync=target torture-signals torture-others
+
+torture-signals torture-others: $(VENV)/.tested
+	$(BIN)/python -m pytest -m torture -p no:cacheprovider $(TORTURE_$@)
+
+TORTURE_torture-signals := tests/torture/test_signals.py
+TORTURE_torture-others := tests/torture --ignore=tests/torture/test_signals.py
 
 # The pictures of the README, taken from the tour in JupyterLab.
 pictures: $(VENV)/.tested browser

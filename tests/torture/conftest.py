@@ -1,0 +1,33 @@
+"""Attempts to break ddpnb: ``make torture``, or ``pytest -m torture tests/torture``.
+
+Without ``-m torture`` only the cases run that carry the mark ``world`` too: a cheap slice for ``make test``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.torture.harness import Command, stop_all
+
+
+def pytest_collection_modifyitems(config, items):
+    if "torture" in config.option.markexpr:
+        return
+    left_out = [item for item in items if item.get_closest_marker("torture") and not item.get_closest_marker("world")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Starts ``ddpnb`` with these arguments; whatever it leaves behind is ended after the test."""
+    started: list[Command] = []
+
+    def start(*arguments, **more) -> Command:
+        started.append(Command(tmp_path, arguments, **more))
+        return started[-1]
+
+    yield start
+    for one in started:
+        stop_all(one.mark)
+        one.close()

@@ -1,0 +1,145 @@
+"""Signals to the processes of a world that lives on: the next run in it works, or it says why it cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import psutil
+import pytest
+
+from ddpnb.errors import DdpnbError
+from tests.torture.harness import MARK, parent, read, until
+from tests.torture.test_signals import FATAL, STOPPED, send
+from tests.torture.worlds import Pair, fresh, recover, train
+
+pytestmark = [pytest.mark.torture, pytest.mark.timeout(300)]
+
+
+def hang():
+    """Both ranks wait for a message that the other never sends."""
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    dist.recv(torch.ones(4), src=1 - dist.get_rank())
+
+
+def controller_of(world):
+    """The controller and its heart monitor."""
+    children = psutil.Process().children()
+    pids = [one.pid for one in children if "controller" in read(one.pid, "cmdline") and read_mark(one.pid)]
+    monitors = [one.pid for one in psutil.Process(pids[0]).children()]
+    assert parent(pids[0]) == os.getpid() and world.pids()
+    return pids[0], monitors[0]
+
+
+def read_mark(pid):
+    return f"{MARK}={os.environ.get(MARK)}" in read(pid, "environ")
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    shared = Pair()
+    yield shared
+    shared.close()
+
+
+def begin(world, moment):
+    """Bring a world to this moment; its run, if it has one."""
+    if moment == "idle":
+        return None
+    if moment == "hang":
+        run = world.run(hang, stream=None).wait(60)
+        assert run.outcome == "hang"
+        return run
+    hold = world.hold("all_reduce", seq=3) if moment == "hold" else None
+    run = world.run(train, 10_000, stream=None)
+    if hold is not None:
+        until("both ranks are held", lambda: str(hold.wait(1)).count("held") >= 2)
+    else:
+        until("the ranks train", lambda: run.observer.statuses()[1].calls > 3)
+    return run
+
+
+@pytest.mark.parametrize("name", [*FATAL, STOPPED])
+@pytest.mark.parametrize("moment", ["idle", "running", "hang", "hold"])
+def test_a_rank_of_a_world(pairs, moment, name):
+    with pairs.lend() as world:
+        run = begin(world, moment)
+        send(world.pids()[1], name)
+        if moment == "running" and name not in (STOPPED, "INT"):
+            run.wait(60)
+            first = run.diagnosis.findings[0]
+            assert (run.outcome, first.code, first.culprits) == ("crash", "DDP311", (1,)), str(run.diagnosis)
+
+
+@pytest.mark.parametrize("action", ["release", "restart", "close"])
+@pytest.mark.parametrize("name", ["KILL", "STOP"])
+def test_a_rank_while_something_is_done_to_the_world(action, name):
+    with fresh() as world:
+        begin(world, "hang")
+        pid = world.pids()[1]
+        sender = threading.Timer(0.02, send_once, (pid, name))
+        sender.start()
+        began = time.monotonic()
+        with contextlib.suppress(DdpnbError):
+            getattr(world, action)()
+        sender.join()
+        assert time.monotonic() - began < 60
+        if action != "close":
+            recover(world)
+
+
+def send_once(pid, name):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, getattr(signal, f"SIG{name}"))
+
+
+@pytest.mark.parametrize("moment", ["idle", "running", "hang", "hold"])
+def test_the_controller_of_a_world(moment):
+    with fresh() as world:
+        run = begin(world, moment)
+        controller, _ = controller_of(world)
+        os.kill(controller, signal.SIGKILL)
+        began = time.monotonic()
+        if run is not None and moment != "hang":
+            with pytest.raises(DdpnbError, match=r"controller.*died"):
+                run.wait(60)
+        with pytest.raises(DdpnbError, match=r"controller.*died"):
+            world.run(train, 5, stream=None).wait(60)
+        with contextlib.suppress(DdpnbError):
+            world.release()
+        assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("name", ["KILL", STOPPED])
+def test_the_heart_monitor_of_a_world(name):
+    with fresh() as world:
+        _, monitor = controller_of(world)
+        send(monitor, name)
+        assert sorted(world.run(train, 5, stream=None).wait(60).results) == [0, 1]
+        began = time.monotonic()
+        with contextlib.suppress(DdpnbError):  # without one no fresh process can register
+            world.restart(1)
+        assert time.monotonic() - began < 60
+
+
+def test_released_and_run_again_twenty_times(pairs):
+    with pairs.lend() as world:
+        for _ in range(20):
+            begin(world, "hang")
+            assert not world.release().left
+            world.rebuild()
+            assert sorted(world.run(train, 3, stream=None).wait(60).results) == [0, 1]
+
+
+def test_restarted_five_times(pairs):
+    with pairs.lend() as world:
+        for _ in range(5):
+            world.restart([0, 1])
+            assert sorted(world.run(train, 3, stream=None).wait(60).results) == [0, 1]
