@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds for each step (default: 60)")
     parser.add_argument("--json", metavar="FILE", help="write what was seen as JSON")
     parser.add_argument(
-        "--bundle", metavar="ZIP", help="write report, JSON and logs, with secrets masked: what to attach when you ask for help"
+        "--bundle",
+        metavar="ZIP",
+        help="write report, JSON and logs, with secrets masked: what to attach when you ask for help",
     )
 
 
