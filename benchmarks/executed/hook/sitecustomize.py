@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
 import os
 import sys
 import threading
@@ -41,16 +43,39 @@ def _wrap(module: Any) -> None:
         def run() -> None:
             trace = _tracer()
             threading.settrace(trace)
+            imports = builtins.__import__, importlib.import_module
+            builtins.__import__, importlib.import_module = map(_untraced, imports)
             sys.settrace(trace)
             try:
                 main()
             finally:
                 sys.settrace(None)
+                builtins.__import__, importlib.import_module = imports
                 threading.settrace(None)  # type: ignore[arg-type]
 
         return run
 
     module.script = traced
+
+
+_LARGE = ("torch", "numpy", "sympy")
+
+
+def _untraced(load: Any) -> Any:
+    """An import of a large library takes several times as long while it is traced."""
+
+    def untraced(name: str, *rest: Any, **more: Any) -> Any:
+        scope = rest[0] if rest and isinstance(rest[0], dict) else {}
+        if not str(name or scope.get("__package__", "")).startswith(_LARGE) or name in sys.modules:
+            return load(name, *rest, **more)
+        trace = sys.gettrace()
+        sys.settrace(None)
+        try:
+            return load(name, *rest, **more)
+        finally:
+            sys.settrace(trace)
+
+    return untraced
 
 
 def _tracer() -> Any:
