@@ -36,6 +36,7 @@ from ddpnb.engine.sites import calling_frame, is_user_file
 from ddpnb.errors import CollectiveMismatch, Released
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
+from ddpnb.model.recording import LATE_WAIT
 
 _AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 _BEGIN = layout.CALL.pack_into
@@ -44,6 +45,7 @@ _ENTERED, _ISSUED, _WAITING, _COMPLETED, _FAILED, _FENCED, _REFUSED, _DROPPED, _
 _CALLS_AT, _CALLS, _CALL_SIZE = layout.CALLS_AT, layout.CALLS, layout.CALL_SIZE
 _STATE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.PROGRESS_AT
 _put_time = struct.Struct("<Q").pack_into
+_get_stamp = struct.Struct("<Q").unpack_from
 _put_timeout = struct.Struct("<I").pack_into
 
 
@@ -247,11 +249,14 @@ class Door:
         try:
             self.gate.wait(call)
         except BaseException:  # it will not be made
-            memory[at + _STATE_AT] = _ENTERED
+            if _get_stamp(memory, at)[0] == entry[1] + 1:
+                memory[at + _STATE_AT] = _ENTERED
             self.flight.finish(entry, _REFUSED)
             if seq:
                 group.returned.append(seq)
             raise
+        if _get_stamp(memory, at)[0] != entry[1] + 1:
+            return  # other threads made so many calls meanwhile that its record was used again
         now = time.monotonic_ns()
         _put_time(memory, at + layout.CALL_ENTERED_AT, now)
         _put_time(memory, _PROGRESS_AT + 8, now)
@@ -291,7 +296,7 @@ class Door:
 
     def _watched_wait(self, wait: Callable[..., Any]) -> Callable[..., Any]:
         pending, fresh, p2p_works = self.flight.pending, self.flight.fresh, self.flight.p2p
-        silent, memory, finish = self.box.silent, self.box.memory, self.flight.finish
+        silent, memory, finish, get_stamp = self.box.silent, self.box.memory, self.flight.finish, _get_stamp
 
         def watched_wait(work: Any, timeout: timedelta | None = None) -> Any:
             if silent:
@@ -302,6 +307,8 @@ class Door:
             if entry is None:
                 return self._plain_wait(wait, work, timeout)
             at = entry[0]
+            if get_stamp(memory, at)[0] != entry[1] + 1:
+                return self._late_wait(wait, work, timeout)  # its record belongs to a later call
             if timeout is not None:
                 milliseconds = max(1, int(timeout.total_seconds() * 1000)) & 0x7FFFFFFF
                 _put_timeout(memory, at + layout.CALL_TIMEOUT_AT, milliseconds)
@@ -317,13 +324,29 @@ class Door:
             # On a CUDA device wait() only orders streams: the call may still be in flight.
             if entry[2] or work.is_completed():
                 finish(entry, _COMPLETED)
-            else:
+            elif get_stamp(memory, at)[0] == entry[1] + 1:  # others may have made many calls meanwhile
                 memory[at + _STATE_AT] = _ISSUED
                 pending[work] = entry
             return result
 
         watched_wait.__doc__ = wait.__doc__
         return watched_wait
+
+    def _late_wait(self, wait: Callable[..., Any], work: Any, timeout: timedelta | None) -> Any:
+        """Wait for a work whose record was used again: the wait is a phase, since there is no call to show it on."""
+        frame = calling_frame(2)
+        told: dict[str, Any] = {}
+        if frame is not None:
+            code = frame.f_code
+            told = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+        number = self.box.begin_phase(LATE_WAIT, told)
+        try:
+            result = self._plain_wait(wait, work, timeout)
+        except BaseException:
+            self.box.end_phase(number, failed=True)
+            raise
+        self.box.end_phase(number)
+        return result
 
     def _plain_wait(self, wait: Callable[..., Any], work: Any, timeout: timedelta | None) -> Any:
         """Wait for a work of which nothing is recorded."""

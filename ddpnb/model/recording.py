@@ -15,6 +15,8 @@ from ddpnb.model.calls import Call
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.stacks import Frame, Stack
 
+LATE_WAIT = "wait for an old call"  # a phase: the call's record was used again, so many calls came after it
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:

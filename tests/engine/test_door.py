@@ -7,6 +7,16 @@ import os
 import subprocess
 import sys
 import textwrap
+from datetime import timedelta
+
+import pytest
+
+from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.door import Door
+from ddpnb.model import blackbox as layout
+from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.calls import CallState
+from ddpnb.model.recording import LATE_WAIT
 
 PREAMBLE = """
 import os, signal, sys, json, tempfile, torch, torch.distributed as dist
@@ -184,3 +194,50 @@ def test_a_forked_child_does_not_write_into_the_box():
         print(json.dumps([parent == seen(), parent[1]]))
     """)
     assert found == [True, 1]
+
+
+class Work:
+    """A call whose end nobody has seen yet."""
+
+    def is_completed(self):
+        return False
+
+
+@pytest.fixture
+def old_call(tmp_path):
+    """A door, a work, and the place of its record, which a later call has taken."""
+    box = BlackBox(str(tmp_path / "rank0.box"), 0)
+    door, work, at = Door(box, str(tmp_path)), Work(), layout.CALLS_AT + 3 * layout.CALL_SIZE
+
+    def takes(number, state):
+        layout.CALL.pack_into(box.memory, at, number + 1, 0, number, 0, 0, int(state), 7, -1, 0, 0, 0, 1, 1, 1)
+
+    yield door, work, at, takes
+    door.flight.pending.clear()
+
+
+def test_a_wait_for_a_call_that_left_the_box_leaves_the_later_ones_record_alone(old_call):
+    door, work, at, takes = old_call
+    takes(3 + layout.CALLS, CallState.COMPLETED)
+    record = door.box.memory[at : at + layout.CALL_SIZE]
+    door.flight.pending[work] = at, 3, True
+    during = []
+
+    def wait(_work, *_):
+        during.append((door.box.memory[at : at + layout.CALL_SIZE], BoxReader(door.box.memory).phases()))
+
+    door._watched_wait(wait)(work, timedelta(seconds=5))
+    ((held, (phase,)),) = during
+    assert held == record == door.box.memory[at : at + layout.CALL_SIZE]
+    assert (phase.name, phase.state, phase.facts["file"]) == (LATE_WAIT, "open", __file__)
+    assert [p.state for p in BoxReader(door.box.memory).phases()] == ["done"]
+
+
+def test_a_record_that_is_taken_during_a_wait_is_left_alone_afterwards(old_call):
+    """As on a CUDA device, where wait() returns before the call is complete."""
+    door, work, at, takes = old_call
+    takes(3, CallState.ISSUED)
+    door.flight.pending[work] = at, 3, False
+    door._watched_wait(lambda *_: takes(3 + layout.CALLS, CallState.COMPLETED))(work)
+    assert door.box.memory[at + layout.CALL_STATE_AT] == CallState.COMPLETED
+    assert work not in door.flight.pending

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
-from ddpnb.model.recording import Phase, RankRecord, Recording
+from ddpnb.model.recording import LATE_WAIT, Phase, RankRecord, Recording
 from ddpnb.model.stacks import Stack
 
 
@@ -76,6 +76,9 @@ def _standing(record: RankRecord) -> Standing:
     call = _waited_for(record)
     if call is not None:
         return Standing(rank, Kind.CALL, record, call=call, site=_call_site(record, call))
+    late = _late_wait(record)
+    if late is not None and process.activity == "idle":  # in a call, but nobody knows in which: that accuses nobody
+        return Standing(rank, Kind.UNKNOWN, record, phase=late, site=_phase_site(late))
     waiting = [p for p in record.open_phases if p.name in ("init_process_group", "new_group")]
     if waiting and process.activity != "computing":
         phase = waiting[-1]
@@ -106,6 +109,8 @@ def _waited_for(record: RankRecord) -> Call | None:
     idle = record.process.activity == "idle"
     if held and idle:
         return held[-1]  # the main thread waits for a thread that waits for the call
+    if idle and _late_wait(record) is not None:
+        return in_flight[0]  # the oldest of which something is recorded
     inside = main.innermost if main is not None else None
     if inside is not None and not inside.user and any(part in inside.file for part in _WAITS_IN_TORCH) and idle:
         return in_flight[0]
@@ -115,6 +120,11 @@ def _waited_for(record: RankRecord) -> Call | None:
     if on_device and record.process.still_s >= 2.0:
         return on_device[0]
     return None
+
+
+def _late_wait(record: RankRecord) -> Phase | None:
+    """The wait for a call that is older than those that are recorded, if the rank is in one."""
+    return next((phase for phase in reversed(record.open_phases) if phase.name == LATE_WAIT), None)
 
 
 def _call_site(record: RankRecord, call: Call) -> Site:

@@ -4,6 +4,7 @@ import pytest
 
 from ddpnb.analysis.waiting.standing import Kind, Standing, last_site, standings
 from ddpnb.model.calls import NO_SITE, CallState
+from ddpnb.model.recording import LATE_WAIT
 from ddpnb.model.stacks import Frame
 from tests.analysis.recordings import FILE, TORCH_FRAME, Rank, line, record
 
@@ -19,6 +20,22 @@ def standing(rank: Rank) -> Standing:
 def test_every_rank_has_a_standing():
     found = standings(record(Rank(0).finishes(), Rank(1).computes(), Rank(2).waits("barrier")))
     assert {rank: one.kind for rank, one in found.items()} == {0: Kind.ENDED, 1: Kind.COMPUTING, 2: Kind.CALL}
+
+
+# -- in a call whose record was used again
+
+
+def test_a_wait_for_an_old_call_is_a_wait_for_the_oldest_that_is_recorded():
+    rank = Rank(0).calls("barrier").issues("all_reduce", line(5)).issues("all_reduce", line(6))
+    found = standing(rank.phase(LATE_WAIT, "open", line(9)).idles(60.0, line(9)))
+    assert (found.kind, found.call.site) == (Kind.CALL, line(5))
+
+
+def test_a_wait_for_an_old_call_accuses_nobody_where_no_other_is_in_flight():
+    found = standing(Rank(0).calls("barrier").phase(LATE_WAIT, "open", line(9)).idles(60.0, line(9)))
+    assert (found.kind, found.site) == (Kind.UNKNOWN, line(9))
+    over = Rank(0).calls("barrier").phase(LATE_WAIT, "done", line(9)).idles(60.0, line(9))
+    assert standing(over).kind is Kind.ELSEWHERE
 
 
 # -- ended, frozen, gone
