@@ -61,6 +61,7 @@ class Seen:
             max(0.0, self.wakes_at - now) if long_sleep and self.wakes_at is not None else None,
             str(answer.get("waits_on", ""))[:200] if answer else "",
             answered=not self.silent,
+            holds_lock=self.silent and any(stack.holds_lock for stack in self.stacks),
             still_s=now - self.still_since,
             memory=self.watch.memory,
             cores=self.watch.cores,

@@ -12,7 +12,7 @@ import subprocess
 import sysconfig
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +29,15 @@ _LOOKS = 3  # in a window, before the kernel's letter alone tells something
 SHORT_S, LONG_S = 0.2, 1.0  # windows: to say what it does now, and to say that it did something
 
 
+GONE = "gone"
+STOPPED = ("T", "t")  # by a signal, by a debugger
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A process and all that descends from it, at one moment."""
 
-    status: str = "gone"  # the kernel's letter, or "gone"
+    status: str = GONE  # the kernel's letter, or GONE
     cpu_s: float = 0.0
     moved: float = 0.0  # bytes read and written
     family: tuple[tuple[int, str], ...] = ()  # its descendants: process and the kernel's letter
@@ -69,6 +73,24 @@ _LETTERS = {
     psutil.STATUS_ZOMBIE: "Z",
     psutil.STATUS_DISK_SLEEP: "D",
 }
+
+
+def kernel_status(pid: int) -> str:
+    """The kernel's letter for one process; GONE also for one that has ended and was not waited for yet."""
+    try:
+        if not os.path.isdir("/proc/self"):
+            letter = _LETTERS.get(psutil.Process(pid).status(), "S")
+        else:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                letter = file.read().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError, psutil.Error):
+        return GONE
+    return GONE if letter in "ZX" else letter
+
+
+def stopped(pids: Mapping[int, int]) -> list[int]:
+    """Of these ranks (rank -> process) those whose process is stopped, now."""
+    return sorted(rank for rank, pid in pids.items() if kernel_status(pid) in STOPPED)
 
 
 def _process_table() -> dict[int, tuple[int, str, float]]:
@@ -125,15 +147,15 @@ class Watch:
         self._samples.append((now, new))
         while len(self._samples) > 2 and now - self._samples[1][0] >= LONG_S:
             self._samples.popleft()
-        if new.status == "gone":
+        if new.status == GONE:
             self.activity = "gone"
         elif self._busy(LONG_S, now):
             self.idle_since = now
-        if new.status in ("T", "t"):
+        if new.status in STOPPED:
             self.activity = "stopped"
         elif new.status == "D":  # waiting for a disk is work in progress
             self.activity, self.idle_since = "computing", now
-        elif new.status != "gone":
+        elif new.status != GONE:
             self.activity = "computing" if self._busy(SHORT_S, now) else "idle"
 
     def _busy(self, window: float, now: float) -> bool:
@@ -221,4 +243,5 @@ def _stack(thread: dict[str, Any], pid: int) -> Stack:
     ]
     main = thread.get("os_thread_id") in (pid, None) and thread.get("thread_name") in ("MainThread", None)
     name = str(thread.get("thread_name") or ("MainThread" if main else "?"))
-    return Stack(name, tuple(frames), int(thread.get("thread_id") or 0) >> 6 & 0xFFFFFFFF, main)
+    holds = thread.get("owns_gil") is True and thread.get("active") is False
+    return Stack(name, tuple(frames), int(thread.get("thread_id") or 0) >> 6 & 0xFFFFFFFF, main, holds)

@@ -82,6 +82,7 @@ class Process:
     wakes_in_s: float | None = None
     waits_on: str = ""
     answered: bool = True  # the hotline
+    holds_lock: bool = False  # py-spy saw a thread that waits in native code with the interpreter lock held
     still_s: float = 0.0  # for how long the main thread has stood at the same place
     memory: int = 0  # bytes that the process itself has in memory; 0: not known
     cores: float | None = None  # that it and its children kept busy in the last second

@@ -47,12 +47,16 @@ def _texts(value: Any) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A thread's frames, outermost first."""
+    """A thread's frames, outermost first.
+
+    ``holds_lock``: seen from outside, it holds the interpreter lock and does not compute: it waits in native code.
+    """
 
     thread: str
     frames: tuple[Frame, ...]
     native_id: int = 0
     main: bool = False
+    holds_lock: bool = False
 
     @property
     def user_frames(self) -> tuple[Frame, ...]:

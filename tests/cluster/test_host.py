@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ddpnb.cluster.host import Sample, Watch, children, py_spy_stacks, sample
+from ddpnb.cluster.host import GONE, STOPPED, Sample, Watch, children, kernel_status, py_spy_stacks, sample, stopped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -74,6 +74,43 @@ def test_py_spy_tells_what_a_silent_process_does():
         process.wait()
     assert stacks[0].main and stacks[0].innermost.function == "rest"
     assert py_spy_stacks(process.pid) == ()
+
+
+@pytest.mark.parametrize(
+    ("waits", "holds"), [("ctypes.PyDLL(None).sleep(60)", True), ("time.sleep(60)", False), ("while True: pass", False)]
+)
+def test_py_spy_tells_who_waits_with_the_interpreter_lock_held(waits, holds):
+    code = (
+        f"import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n{waits}"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        time.sleep(1.0)
+        found = [any(stack.holds_lock for stack in py_spy_stacks(process.pid)) for _ in range(4)]
+    finally:
+        process.kill()
+        process.wait()
+    # One that computes may be seen without a core on a busy machine, so all looks count together, as they do in a run.
+    assert all(found) is holds
+
+
+def test_the_kernels_status_of_one_process():
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        assert kernel_status(process.pid) in ("S", "R", "D")
+        process.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 10
+        while kernel_status(process.pid) not in STOPPED and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert stopped({0: os.getpid(), 3: process.pid}) == [3]
+        process.kill()
+        while kernel_status(process.pid) != GONE and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert kernel_status(process.pid) == GONE  # a zombie still
+    finally:
+        process.kill()
+        process.wait()
+    assert kernel_status(process.pid) == GONE
 
 
 def test_what_the_children_of_a_process_do():

@@ -24,8 +24,14 @@ def finding(
     stopped = process.activity == "stopped"
     if code == "DDP314":
         is_, does = phrases.verb(culprits, "is", "are"), phrases.verb(culprits, "does", "do")
-        what = f"{is_} stopped (SIGSTOP)" if stopped else f"{does} not react: native code holds the interpreter lock"
-        remedy = "Continue it (kill -CONT)." if stopped else "Look at the native frames (py-spy dump --native)."
+        if stopped:
+            what, remedy = f"{is_} stopped (SIGSTOP)", "Continue it (kill -CONT)."
+        elif process.holds_lock:
+            what = f"{does} not react: native code holds the interpreter lock"
+            remedy = "Look at the native frames (py-spy dump --native)."
+        else:  # that it is silent is all that is known
+            what = f"{does} not answer, for a reason that is not known"
+            remedy = "Look at its stack from outside (py-spy dump, as root where ptrace is restricted), and at its process (top)."
     else:
         what = f"{phrases.verb(culprits, 'is', 'are')} blocked outside of collectives, waiting for {process.waits_on or 'something'}"
         remedy = "Mend what it waits for there; no other rank can go on before it comes back."
@@ -34,6 +40,8 @@ def finding(
         standing = standings[rank]
         place = phrases.at(standing.site)
         evidence.append(f"Rank {rank} has done nothing for {standing.idle_s:.0f} s{place}.")
+        if not standing.record.process.answered and standing.kind is Kind.ELSEWHERE:
+            evidence.append(f"Rank {rank} does not answer either: its stack was read from outside.")
         if standing.record.process.waits_on:
             evidence.append(f"Rank {rank} waits in the kernel for {standing.record.process.waits_on}.")
     for rank in waiting[:8]:

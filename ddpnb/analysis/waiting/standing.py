@@ -85,7 +85,9 @@ def _standing(record: RankRecord) -> Standing:
         kind = Kind.START if phase.name == "init_process_group" else Kind.NEW_GROUP
         return Standing(rank, kind, record, phase=phase, site=_phase_site(phase))
     if process.activity == "idle":
-        kind = Kind.ELSEWHERE if process.answered else Kind.FROZEN
+        # Silence is no proof: where py-spy shows its stack and no lock that is held, the rank only stands there.
+        known = process.answered or (bool(record.stacks) and not process.holds_lock)
+        kind = Kind.ELSEWHERE if known else Kind.FROZEN
         return Standing(rank, kind, record, site=last_site(record))
     kind = Kind.COMPUTING if process.activity == "computing" else Kind.UNKNOWN
     return Standing(rank, kind, record, site=last_site(record))

@@ -356,10 +356,24 @@ def test_a_stopped_process():
 
 
 def test_a_rank_that_holds_the_interpreter_lock_in_native_code():
+    silent = Rank(1, 2).idles(12.0, line(4), answered=False, holds_lock=True)
+    found = only_finding(record(Rank(0, 2).waits("all_reduce", line(9)), silent))
+    assert (found.code, found.culprits) == ("DDP314", (1,))
+    assert "interpreter lock" in found.summary and "SIGSTOP" not in found.summary
+
+
+def test_a_rank_that_does_not_answer_and_holds_no_lock_is_where_its_stack_shows_it():
     recording = record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).idles(12.0, line(4), answered=False))
     found = only_finding(recording)
+    assert (found.code, found.culprits) == ("DDP313", (1,))
+    assert "interpreter" not in str(found) and any("does not answer either" in one for one in found.evidence)
+
+
+def test_of_a_silent_rank_without_a_stack_nothing_more_is_said():
+    recording = record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).idles(12.0, answered=False))
+    found = only_finding(recording)
     assert (found.code, found.culprits) == ("DDP314", (1,))
-    assert "SIGSTOP" not in found.summary
+    assert "reason that is not known" in found.summary and "lock" not in found.summary + found.remedy
 
 
 def test_a_rank_that_ended_is_to_blame_and_not_one_that_has_just_gone_elsewhere():

@@ -58,7 +58,9 @@ def test_a_process_that_vanished_without_an_ending_is_unknown():
 
 def test_an_idle_rank_is_elsewhere_and_frozen_if_it_does_not_answer():
     assert standing(Rank(0).idles(2.0, line(4))).kind is Kind.ELSEWHERE
-    assert standing(Rank(0).idles(2.0, line(4), answered=False)).kind is Kind.FROZEN
+    assert standing(Rank(0).idles(2.0, answered=False)).kind is Kind.FROZEN
+    assert standing(Rank(0).idles(2.0, line(4), answered=False, holds_lock=True)).kind is Kind.FROZEN
+    assert standing(Rank(0).idles(2.0, line(4), answered=False)).kind is Kind.ELSEWHERE  # py-spy shows its stack
 
 
 def test_a_computing_rank_computes_even_if_it_does_not_answer():
