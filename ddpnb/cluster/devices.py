@@ -12,9 +12,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ddpnb.cluster import machine
 from ddpnb.errors import DeviceError, UsageError
 
 BACKENDS = ("nccl", "gloo")
+
+RANK_BYTES = 180 << 20  # of memory that a rank takes with torch loaded, before the user's program
+_RANKS_A_CORE, _RANKS_AT_LEAST = 64, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,10 @@ def count_gpus() -> int:
         return 0
     code = "import torch; print(torch.cuda.device_count())"
     try:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        # -P: a file in the working directory must not stand in for a module that torch imports
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True
+        )
         return int(done.stdout.strip() or 0)
     except (OSError, ValueError, subprocess.SubprocessError):
         return 0
@@ -56,6 +63,18 @@ def nccl_works() -> bool:
     return dist.is_available() and dist.is_nccl_available()
 
 
+def ranks_that_fit() -> tuple[int, str]:
+    """How many ranks this machine has room for, and what limits them. Generous: it only keeps it from being swamped."""
+    by_cores = max(_RANKS_AT_LEAST, int(_RANKS_A_CORE * machine.cores()))
+    available = machine.facts().get("memory_available")
+    if available is not None and (by_memory := max(2, int(available) // RANK_BYTES)) < by_cores:
+        return (
+            by_memory,
+            f"{available / 2**30:.1f} GiB of memory are available, and a rank needs {RANK_BYTES >> 20} MiB",
+        )
+    return by_cores, f"this process may use {machine.cores():g} cores"
+
+
 def plan(
     n: int,
     backend: str | None = None,
@@ -63,6 +82,7 @@ def plan(
     *,
     gpus: Callable[[], int] = count_gpus,
     nccl: Callable[[], bool] = nccl_works,
+    room: Callable[[], tuple[int, str]] = ranks_that_fit,
 ) -> Plan:
     """Plan ``n`` ranks.
 
@@ -72,11 +92,14 @@ def plan(
         devices: the CUDA devices to use, in rank order; by default 0 to n - 1.
 
     Raises:
-        UsageError: n is not a positive whole number, or the backend is unknown.
+        UsageError: n is not a positive whole number or more than the machine has room for, or the backend is unknown.
         DeviceError: more ranks than GPUs, or a device that does not exist.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n <= 0:
         raise UsageError(f"a world needs at least one rank, not {n!r}.", "Give a whole number: ddpnb.launch(4).")
+    most, limit = room()
+    if n > most:
+        raise UsageError(f"{n} ranks do not fit on this machine: {limit}.", f"At most {most} ranks fit.")
     asked = backend or os.environ.get("DDP_BACKEND") or None
     if asked is not None:
         asked = asked.lower()

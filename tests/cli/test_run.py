@@ -67,6 +67,7 @@ def test_the_scripts_own_status(tmp_path):
         (["run", "nope.py"], "does not exist"),
         (["run", "-n", "0", "x.py"], "at least one rank"),
         (["run", "-n", "two", "x.py"], "invalid int"),
+        (["run", "-n", "99999999", "x.py"], "do not fit on this machine"),
         (["run", "--backend", "mpi", "x.py"], "unknown backend"),
         (["run", "--patience", "0", "x.py"], "patience"),
         (["run", "--json", "no/such/dir/v.json", "x.py"], "cannot write"),

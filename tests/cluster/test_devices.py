@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.cluster.devices import count_gpus, plan
+from ddpnb.cluster import machine
+from ddpnb.cluster.devices import count_gpus, plan, ranks_that_fit
 from ddpnb.errors import DeviceError, UsageError
 
 
 def planned(n, backend=None, devices=None, *, gpus=0, nccl=True):
-    return plan(n, backend, devices, gpus=lambda: gpus, nccl=lambda: nccl)
+    return plan(n, backend, devices, gpus=lambda: gpus, nccl=lambda: nccl, room=lambda: (64, "2 cores"))
 
 
 def test_cpu():
@@ -66,3 +67,26 @@ def test_numbers_of_ranks(n):
 def test_gpus_are_counted():
     torch = pytest.importorskip("torch")
     assert count_gpus() == torch.cuda.device_count()
+
+
+def test_more_ranks_than_the_machine_has_room_for_are_refused_before_anything_is_made():
+    with pytest.raises(UsageError, match=r"99999999 ranks do not fit on this machine: 2 cores(.|\n)*At most 64 ranks"):
+        plan(99_999_999, "gloo", room=lambda: (64, "2 cores"), gpus=lambda: 1 / 0)
+
+
+@pytest.mark.parametrize(
+    ("cores", "available", "most"),
+    [(2.0, 24 << 30, 128), (0.5, 24 << 30, 32), (64.0, 18 << 30, 102), (2.0, 0, 2), (2.0, None, 128)],
+)
+def test_room_is_by_memory_and_by_cores(monkeypatch, cores, available, most):
+    monkeypatch.setattr(machine, "cores", lambda: cores)
+    monkeypatch.setattr(machine, "facts", lambda: {} if available is None else {"memory_available": available})
+    found, why = ranks_that_fit()
+    assert found == most
+    assert ("memory" in why) == (available is not None and available >> 20 < 180 * 64 * cores)
+
+
+@pytest.mark.parametrize("n", [True, 2.0, "2", None, 0, -1])
+def test_a_number_of_ranks_is_a_whole_number(n):
+    with pytest.raises(UsageError, match="at least one rank"):
+        planned(n)
