@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+import sys
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -36,6 +38,7 @@ class Rank:
     def __init__(self, folder: str, rank: int) -> None:
         self.folder = folder
         self.rank = rank
+        self.directory = os.getcwd()  # where the user works; ``attach`` goes there
         self.modules = HiddenModules()
         self._plain = notebook.plain_environment(os.environ)
         self.box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
@@ -108,20 +111,23 @@ class Rank:
                 self.modules.hidden(keep=["cloudpickle"] if payload else []),
             )
         )
-        with notebook.hidden(self._plain, prompt=cell), around:
-            self.phases.environment()
-            ended = script.run(code, self.door.release)
-            self.data.finish()
-            if ended.ending["how"] != "raised":  # then a call that failed would look completed
-                self.door.flight.drain(0.1)
+        ended: script.Ended | None = None
+        try:
+            with notebook.hidden(self._plain, prompt=cell), around:
+                self.phases.environment()
+                ended = script.run(code, self.door.release)
+                self.data.finish()
+                if ended.ending["how"] != "raised":  # then a call that failed would look completed
+                    self.door.flight.drain(0.1)
+        except Exception:
+            if ended is None:
+                raise
+            traceback.print_exc()  # not all could be put back; how the script ended is known all the same
         self._left = not cell and not self.phases.lent
         self.door.gate.end_of_run()
         self.faults.end_of_run()
         self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
-        unfinished = order["outcome"] + ".part"
-        with open(unfinished, "w") as file:
-            json.dump(ended.ending, file)
-        os.replace(unfinished, order["outcome"])
+        _write(ended.ending, order["outcome"])
         self.box.set_run(order["run"], RUN_ENDED)
         return ended.result
 
@@ -166,6 +172,20 @@ class Rank:
         gc.collect()  # what is garbage is not to be found by the next run, nor in a fork of it
 
 
+def _write(ending: dict[str, Any], path: str) -> None:
+    """Write how a script ended, all at once; where that fails, the little that must be known."""
+    for content in (ending, {key: ending[key] for key in ("how", "code", "at_ns")}):
+        try:
+            with open(path + ".part", "w") as file:
+                json.dump(content, file)
+        except (OSError, ValueError, TypeError):
+            if content is not ending:
+                raise
+        else:
+            break
+    os.replace(path + ".part", path)
+
+
 current: Rank | None = None
 
 
@@ -186,6 +206,9 @@ def attach() -> None:
     rank.hotline.namespace = shell.user_ns  # what %px puts there, a cell of ours finds
     rank.hotline.register(shell.kernel)
     rank.modules.note_stack()
+    os.chdir(rank.directory)
+    # Last: %px finds the modules of the user, and what the engine still imports does not come from there.
+    sys.path[:] = [*filter(None, sys.path), ""]
     # What was imported by now stays: to look through half a million objects of torch again at every
     # collection between two runs would take longer than a short run.
     gc.freeze()

@@ -9,7 +9,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
@@ -20,6 +21,8 @@ from ddpnb.engine.release import Release
 from ddpnb.engine.sites import is_own_file, is_user_file
 from ddpnb.engine.surroundings import flush
 from ddpnb.errors import CollectiveMismatch, Released
+
+_LONGEST_MESSAGE = 4000
 
 
 @dataclass
@@ -48,21 +51,43 @@ def run(code: Callable[[], Any], release: Release) -> Ended:
         _leave_child(status, failure)
     ending: dict[str, Any] = {"how": how, "code": status, "at_ns": time.monotonic_ns()}
     if failure is not None:
-        ending |= _describe(_first_cause(failure))
-        print(ending["traceback"], end="", file=sys.stderr)
+        try:
+            ending |= _describe(_first_cause(failure))
+        except BaseException as error:  # an exception of the user's own make may raise wherever it is read
+            ending |= _described_at_least(failure, error)
+        with suppress(Exception):  # the script closed the stream, or put one of its own there
+            print(ending["traceback"], end="", file=sys.stderr)
     elif left is not None and status:
         ending["frames"] = _frames(_skip_own(left.__traceback__))
-        ending["message"] = left.code[:4000] if isinstance(left.code, str) else ""
+        last = _code_of(left)
+        ending["message"] = last[:_LONGEST_MESSAGE] if isinstance(last, str) else ""
     return Ended(ending, result)
 
 
 def _status_of(error: SystemExit) -> int:
-    if error.code is None:
+    code = _code_of(error)
+    if code is None:
         return 0
-    if isinstance(error.code, int):
-        return error.code & 0xFF
-    print(error.code, file=sys.stderr)
+    if isinstance(code, int):
+        return int.__and__(code, 0xFF)
+    with suppress(Exception):  # the script closed the stream, or put one of its own there
+        print(_text(code), file=sys.stderr)
     return 1
+
+
+def _code_of(error: SystemExit) -> object:
+    try:
+        return error.code
+    except BaseException:  # a property of a class of the user's own
+        return 1
+
+
+def _text(value: object) -> str:
+    """``str(value)``, or what kind of thing it is where that raises."""
+    try:
+        return str(value)
+    except BaseException as error:
+        return f"<{type(value).__name__}: its text cannot be shown, {type(error).__name__}>"
 
 
 def _leave_child(status: int, failure: BaseException | None) -> None:
@@ -100,9 +125,27 @@ def _describe(error: BaseException) -> dict[str, Any]:
         text = "".join(told.format())
     return {
         "exception": type(error).__name__,
-        "message": str(error)[:4000],
+        "message": _text(error)[:_LONGEST_MESSAGE],
         "frames": frames[-64:],
         "traceback": text if len(text) < 40_000 else text[:10_000] + "\n[...]\n" + text[-30_000:],
+    }
+
+
+def _described_at_least(error: BaseException, trouble: BaseException) -> dict[str, Any]:
+    """What can be said of an exception without its help."""
+    frames = []
+    for frame, line in traceback.walk_tb(_skip_own(error.__traceback__)):
+        code = frame.f_code
+        user = is_user_file(code.co_filename)
+        frames.append({"file": code.co_filename, "line": line, "function": code.co_name, "user": user})
+    name = type(error).__name__
+    places = "".join(f'  File "{f["file"]}", line {f["line"]}, in {f["function"]}\n' for f in frames[-64:])
+    note = f"<its text cannot be shown: {type(trouble).__name__}>"
+    return {
+        "exception": name,
+        "message": note,
+        "frames": frames[-64:],
+        "traceback": f"Traceback (most recent call last):\n{places}{name}: {note}\n",
     }
 
 
@@ -167,10 +210,25 @@ def cell(path: str, namespace: dict[str, Any]) -> Callable[[], None]:
         last = tree.body[-1] if tree.body else None
         if isinstance(last, ast.Expr):
             tree.body.pop()
-        exec(compile(tree, path, "exec", dont_inherit=True), namespace)
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), path, "eval", dont_inherit=True), namespace)  # noqa: S307 (the user's own)
-            if value is not None:
-                print(repr(value))
+        with _working_directory_importable():
+            exec(compile(tree, path, "exec", dont_inherit=True), namespace)
+            if isinstance(last, ast.Expr):
+                value = eval(compile(ast.Expression(last.value), path, "eval", dont_inherit=True), namespace)  # noqa: S307 (the user's own)
+                if value is not None:
+                    print(repr(value))
 
     return main
+
+
+@contextmanager
+def _working_directory_importable() -> Iterator[None]:
+    """Inside, the working directory is on the import path where a notebook has it: before installed packages."""
+    packages = (
+        i for i, folder in enumerate(sys.path) if os.path.basename(folder) in ("site-packages", "dist-packages")
+    )
+    sys.path.insert(next(packages, len(sys.path)), "")
+    try:
+        yield
+    finally:
+        if "" in sys.path:
+            sys.path.remove("")

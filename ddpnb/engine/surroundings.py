@@ -37,7 +37,7 @@ def like_a_prompt(log: str, environment: Mapping[str, str | None]) -> Iterator[N
     """
     handler = signal.getsignal(signal.SIGINT)
     before = {name: os.environ.get(name) for name in environment}
-    with _output_to(log), _no_event_loop(), _working_directory_on_path():
+    with _output_to(log), _no_event_loop():
         signal.signal(signal.SIGINT, signal.default_int_handler)
         set_variables(environment)
         try:
@@ -45,19 +45,6 @@ def like_a_prompt(log: str, environment: Mapping[str, str | None]) -> Iterator[N
         finally:
             set_variables(before)
             signal.signal(signal.SIGINT, handler)
-
-
-@contextmanager
-def _working_directory_on_path() -> Iterator[None]:
-    """At a prompt, modules are found in the working directory too."""
-    added = not {"", os.getcwd()} & set(sys.path)
-    if added:
-        sys.path.insert(0, "")
-    try:
-        yield
-    finally:
-        if added and "" in sys.path:
-            sys.path.remove("")
 
 
 def set_variables(variables: Mapping[str, str | None]) -> None:

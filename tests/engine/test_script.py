@@ -1,0 +1,82 @@
+"""How a script's end is described: whatever it raises, there is an ending that can be written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ddpnb.engine import rank, script
+from ddpnb.engine.release import Release
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+class Worse(Exception):
+    def __str__(self):
+        raise KeyboardInterrupt
+
+    __repr__ = __str__
+
+
+class NoText:
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+class NoCode(SystemExit):
+    @property
+    def code(self):
+        raise RuntimeError("no code")
+
+
+def ended(monkeypatch, error):
+    def main():
+        raise error
+
+    # The description of threads and locals is not what is tested here: a release needs no door for this.
+    release = object.__new__(Release)
+    monkeypatch.setattr(Release, "inside", lambda _self: __import__("contextlib").nullcontext())
+    monkeypatch.setattr(Release, "told", lambda _self, error: error)
+    return json.loads(json.dumps(script.run(main, release).ending))
+
+
+@pytest.mark.parametrize("error", [Mute(), Worse(), Mute(Worse())], ids=["mute", "interrupts", "nested"])
+def test_an_exception_without_a_text(monkeypatch, capfd, error):
+    ending = ended(monkeypatch, error)
+    assert (ending["how"], ending["code"], ending["exception"]) == ("raised", 1, type(error).__name__)
+    assert ending["message"].startswith("<") and ending["frames"][-1]["function"] == "main"
+    assert type(error).__name__ in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SystemExit(NoText()), 1),
+        (SystemExit(object), 1),
+        (SystemExit(object()), 1),
+        (SystemExit(True), 1),
+        (SystemExit(-1), 255),
+        (NoCode(), 1),
+    ],
+)
+def test_an_exit_with_anything(monkeypatch, error, code):
+    ending = ended(monkeypatch, error)
+    assert (ending["how"], ending["code"]) == ("exited", code)
+
+
+def test_an_exception_that_cannot_be_described(monkeypatch):
+    monkeypatch.setattr(script, "_describe", lambda _: 1 / 0)
+    ending = ended(monkeypatch, KeyError("x"))
+    assert (ending["how"], ending["exception"]) == ("raised", "KeyError")
+    assert "in main\n" in ending["traceback"]
+
+
+def test_an_ending_that_cannot_be_encoded_is_written_all_the_same(tmp_path):
+    path = tmp_path / "ending.json"
+    rank._write({"how": "raised", "code": 1, "at_ns": 5, "message": object()}, str(path))
+    assert json.loads(path.read_text()) == {"how": "raised", "code": 1, "at_ns": 5}
+    assert not list(tmp_path.glob("*.part"))
