@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
+from collections.abc import Iterable
 
 from ddpnb.engine.sites import is_user_file
 from ddpnb.model.stacks import Frame
 
 _END = 4096  # bytes
+_KEPT = 16 << 20  # bytes of each log that are copied for a user to read
 _LAST_FRAME = re.compile(r'  File "(.{1,500})", line (\d{1,7}) in (.{1,200})')
 
 
@@ -34,6 +37,19 @@ def whole(log: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def keep(logs: Iterable[str]) -> str:
+    """Copy the end of these logs to a new folder that nobody removes; its path, or "" where that cannot be."""
+    try:
+        folder = tempfile.mkdtemp(prefix="ddpnb-logs-")
+        for log in logs:
+            with open(log, "rb") as file, open(os.path.join(folder, os.path.basename(log)), "wb") as copy:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT))
+                copy.write(file.read(_KEPT))
+    except OSError:
+        return ""
+    return folder
 
 
 def end(log: str) -> str:

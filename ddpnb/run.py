@@ -66,7 +66,9 @@ class Run:
         self._recording: Recording | None = None
         self._launch_s = launch_s
         self._failure: Exception | None = None
+        self._kept: str | None = None  # a copy of the logs
         self._settling = Settling(
+            engines,
             self.observer,
             self._ranks,
             self._answers,
@@ -101,6 +103,7 @@ class Run:
         Raises:
             WorldError: it cannot be known: a rank could not start, or the watcher failed.
         """
+        self._engines.check_process()
         deadline = None if timeout is None else time.monotonic() + timeout
         # Short waits: a wait without end cannot be interrupted on some systems.
         try:
@@ -112,10 +115,19 @@ class Run:
                 raise
             raise Interrupted(str(self._interrupt())) from None
         if self._failure is not None:
-            raise WorldError(
-                f"run {self.number} is not watched any more: {self._failure}.", "Its logs are in " + self.log_dir
-            )
+            what = getattr(self._failure, "what", "") or f"{self._failure}."
+            hint = getattr(self._failure, "hint", "")
+            folder = self._kept_logs()
+            logs_at = f"The output of the ranks is in {folder}." if folder else ""
+            raise WorldError(f"the outcome of run {self.number} cannot be known: {what}", f"{hint} {logs_at}".strip())
         return self
+
+    def _kept_logs(self) -> str:
+        """A folder with the logs of the ranks, which outlives the world."""
+        if self._kept is None:
+            inside = os.path.commonpath([self._folder, self.log_dir]) == self._folder
+            self._kept = logs.keep(self._logs.values()) if inside else self.log_dir
+        return self._kept
 
     def another_observer(self) -> Observer:
         """A look at the same ranks that shares nothing with the watcher's."""
@@ -144,10 +156,15 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """``running``, ``ok``, ``hang``, ``crash``, ``divergence``, or ``released`` where that came before any of them."""
+        """``running``, ``ok``, ``hang``, ``crash``, ``divergence``, or ``released`` where that came before any of them.
+
+        ``unknown`` where it cannot be known: ``wait()`` says why.
+        """
         if self._released:
             return "released"
-        return self._verdict.outcome if self._verdict is not None else "running"
+        if self._verdict is None:
+            return "running" if self._failure is None else "unknown"
+        return self._verdict.outcome
 
     @property
     def recording(self) -> Recording | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ddpnb.analysis.diagnosis import diagnose
 from ddpnb.cluster.client import Answer
+from ddpnb.cluster.engines import Engines
 from ddpnb.model.recording import Recording
 from ddpnb.output import Stream
 from ddpnb.watch import Observer
@@ -27,6 +28,7 @@ class Settling:
     """Watches the ranks of one run until its outcome is known.
 
     Args:
+        engines: their processes.
         observer: looks at them.
         ranks: those that are in the run.
         answers: what came of their orders, as far as they have been sent.
@@ -38,6 +40,7 @@ class Settling:
 
     def __init__(
         self,
+        engines: Engines,
         observer: Observer,
         ranks: Sequence[int],
         answers: Mapping[int, Answer],
@@ -47,6 +50,8 @@ class Settling:
         patience: float,
         leave_after_crash: bool,
     ) -> None:
+        self._engines = engines
+        self._stopped_at: float | None = None  # since when the controller is, while all ranks stand still
         self._observer = observer
         self._ranks = ranks
         self._answers = answers
@@ -56,7 +61,11 @@ class Settling:
         self._leave_after_crash = leave_after_crash
 
     def watch(self) -> Recording | None:
-        """The Recording on which the verdict is to stand; None if it was told to stop before."""
+        """The Recording on which the verdict is to stand; None if it was told to stop before.
+
+        Raises:
+            WorldError: the controller has died, or is stopped while the ranks stand still: nothing can be proven.
+        """
         statuses = self._observer.statuses()
         changed = dict.fromkeys(self._ranks, time.monotonic())
         next_look, pause, still_before = 0.0, _STILL_S, frozenset()
@@ -90,7 +99,7 @@ class Settling:
             if still != still_before:
                 still_before, pause = still, _STILL_S
                 next_look = min(next_look, now)
-            if not still or now < next_look:
+            if not self._reachable(set(activities) <= still) or not still or now < next_look:
                 continue
             recording = self._prove()
             if recording is not None:
@@ -103,6 +112,23 @@ class Settling:
             pause = min(_LOOK_AT_MOST_S, pause * 1.5)
             next_look = time.monotonic() + pause
         return None
+
+    def _reachable(self, all_still: bool) -> bool:
+        """Whether ranks can be asked at all. Where not, that they do not answer says nothing of them.
+
+        Raises:
+            WorldError: the controller has died, or has been stopped for ``patience`` seconds while all stand still.
+        """
+        state = self._engines.controller_state
+        if state == "died" and any(self._observer.ending(rank) is None for rank in self._ranks):
+            self._engines.check_controller()
+        if state != "stopped" or not all_still:
+            self._stopped_at = None
+            return state == "runs"
+        self._stopped_at = self._stopped_at or time.monotonic()
+        if time.monotonic() - self._stopped_at > self._patience:
+            self._engines.check_controller()
+        return False
 
     def _prove(self) -> Recording | None:
         """A Recording that shows that the run can never go on; None if it may.
@@ -123,6 +149,8 @@ class Settling:
         after = self._observer.statuses()
         if any(before[rank] != after[rank] for rank in concerned if rank in before):
             return None
+        if not self._reachable(False):
+            return None  # it died or was stopped meanwhile: they were not heard
         named = [[(f.code, f.culprits, f.sides) for f in found.errors] for found in (first, second)]
         return recording if named[0] == named[1] else None
 
@@ -141,4 +169,6 @@ class Settling:
                 and not answer.successful()
                 and self._observer.ending(rank) is None
             ):
-                raise RuntimeError(f"rank {rank} could not start the run: {answer.exception()}")
+                raise RuntimeError(
+                    f"rank {rank} could not begin the run, or not say how it ended: {str(answer.exception())[:1000]}"
+                )

@@ -182,8 +182,9 @@ class Observer:
             content = {"verb": "snapshot", "locals": with_locals, "values": values}
             asked = [rank for rank in running if not self._seen[rank].silent] or running
             answers = hotline.ask(self._engines, asked, content, ANSWER_S)
+            reached = self._engines.controller_state == "runs"  # else silence says nothing of the ranks
             for rank in asked:
-                self._seen[rank].silent = rank not in answers
+                self._seen[rank].silent = rank not in answers and reached
             for rank in running:
                 if rank in answers:
                     self._seen[rank].stacks = tuple(Stack.from_json(s) for s in answers[rank].get("stacks", ()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
 import time
@@ -150,7 +151,12 @@ class World(Hands):
 
     @put_off()
     def close(self) -> None:
-        """End all ranks and the controller, and remove the world's files. Logs in log_dir= stay."""
+        """End all ranks and the controller, and remove the world's files. Logs in log_dir= stay.
+
+        In a forked child of the launcher it does nothing: the world is its parent's.
+        """
+        if not self._engines.mine:
+            return
         with self._lock:
             if self._closed:
                 return
@@ -183,14 +189,19 @@ class World(Hands):
     def _check_open(self) -> None:
         if self._closed:
             raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
-        if not self._engines.controller_alive:
-            raise WorldError(
-                "the controller of this world has died; its ranks cannot be reached.",
-                "Close the world (world.close()) and launch a new one.",
-            )
+        self._engines.check_controller()
 
 
 open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """In a forked child: nobody is there who would let go of the locks."""
+    for world in list(open_worlds):
+        world._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 @atexit.register

@@ -1,6 +1,7 @@
-"""Entry of the processes of a world: ``python -m ddpnb.cluster.child engine|controller ...``.
+"""Entry of the processes of a world; the arguments are ``engine`` or ``controller``, the world's folder, and theirs.
 
-Each dies with its launcher. An engine imports torch and installs its hooks before it looks for the
+Each dies with its launcher. Each comes up in the world's folder: ipyparallel puts the working directory first on the
+import path, where a file of the user (``queue.py``) would stand in for a module of ours. An engine imports torch and installs its hooks before it looks for the
 controller, so that both come up at the same time.
 """
 
@@ -8,24 +9,40 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ddpnb.engine import death
+
+
+class _Thread(threading.Thread):
+    """What the controller takes for ``multiprocessing.Process``: its heart monitor is a thread of it.
+
+    As a process of its own it can die alone, and from then on no engine could register any more.
+    """
+
+    def __init__(self, target: Callable[..., Any], kwargs: Mapping[str, Any], daemon: bool) -> None:
+        super().__init__(target=target, kwargs=kwargs, daemon=daemon, name="heart monitor")
+
+    def terminate(self) -> None:
+        """It ends with the controller."""
 
 
 def main() -> None:
     death.bind_to_parent()
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # there is no agent: rank 0 hosts the store
-    if sys.argv.pop(1) == "controller":
-        # The controller forks its heart monitor, which must not outlive it either.
-        os.register_at_fork(after_in_child=death.bind_to_forker)
-        from ipyparallel.controller.app import main as serve
+    kind, folder = sys.argv.pop(1), sys.argv.pop(1)
+    directory = os.getcwd()
+    os.chdir(folder)
+    if kind == "controller":
+        from ipyparallel.controller import app
+
+        app.Process = _Thread
+        serve = app.main
     else:
         from ddpnb.engine import rank
 
-        rank.start()
+        rank.start().directory = directory
         from ipyparallel.engine.app import main as serve
     sys.exit(serve())
-
-
-if __name__ == "__main__":
-    main()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import sys
@@ -19,28 +20,37 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 from ipyparallel import Cluster
 from ipyparallel.cluster.launcher import LocalEngineLauncher
 
 from ddpnb.cluster.client import Answer, Client
+from ddpnb.cluster.host import GONE, STOPPED, kernel_status
 from ddpnb.cluster.replying import in_json
 from ddpnb.engine.wire import DEVICE, PARENT
 from ddpnb.errors import LaunchError, WorldError
 
-_CHILD = [sys.executable, "-m", "ddpnb.cluster.child"]
+# The working directory is taken off the import path before anything is imported: a file of the user must not stand in
+# for a module of ours. ``-P`` would do that too, but scripts would see it in sys.flags, and multiprocessing would hand
+# it on to the interpreters that they start.
+_ENTRY = "import sys; sys.flags.safe_path or sys.path.pop(0); from ddpnb.cluster.child import main; main()"
+_CHILD = [sys.executable, "-c", _ENTRY]
+_NEVER_S = 86_400
 _ENGINE_ARGS = [
     "--IPEngine.enable_nanny=False",
-    "--IPEngine.timeout=60",
-    "--IPEngine.wait_for_url_file=60",
+    # The launcher's own time-out is the only one: it ends what has not come up by then.
+    f"--IPEngine.timeout={_NEVER_S}",
+    f"--IPEngine.wait_for_url_file={_NEVER_S}",
+    "--IPEngine.max_heartbeat_misses=0",  # a rank does not end because its controller is slow or has died
     "--IPEngine.startup_command=import ddpnb.engine.rank as _r; _r.attach(); del _r",
 ]
 _CONTROLLER_ARGS = [
     "--IPController.use_threads=True",
     "--ip=127.0.0.1",
     "--IPController.db_class=NoDB",  # by default it keeps every task with its result
+    f"--IPController.registration_timeout={_NEVER_S}",
     "--HeartMonitor.period=100",  # an engine counts as there after its first beat
     "--HeartMonitor.max_heartmonitor_misses=1000000",  # a stopped rank must not be forgotten
 ]
@@ -62,6 +72,7 @@ class Engines:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self._owner = os.getpid()
         self.client: Client | None = None
         #: called with (ready, wanted) while engines come up
         self.progress: Callable[[int, int], None] = lambda ready, wanted: None
@@ -109,7 +120,7 @@ class Engines:
         self._do(self._start_controller()).result()
         for rank, environment in environments.items():
             self._start_engine(rank, environment)
-        connecting = self._do(self._connect())
+        connecting = self._connect(deadline)
         while not connecting.done():
             self._check_alive(environments, deadline, "the controller did not come up")
             time.sleep(0.02)
@@ -119,18 +130,37 @@ class Engines:
             raise LaunchError(f"the controller did not come up: {error}.", self._log_of_controller()) from None
         self._wait_for(list(environments), deadline)
 
-    async def _connect(self) -> Client:
-        controller: Any = self._cluster.controller
-        return Client(
-            (await controller.get_connection_info())["client"],
-            cluster=self._cluster,
-            profile_dir=self._cluster.profile_dir,
-            cluster_id=self._cluster.cluster_id,
-        )
+    def _connect(self, deadline: float) -> Future[Client]:
+        """A client of the controller, made in a thread of its own: it blocks until the controller answers."""
+        client: Future[Client] = Future()
+
+        def connect() -> None:
+            try:
+                made = Client(
+                    self._do(self._connection()).result(),
+                    cluster=self._cluster,
+                    profile_dir=self._cluster.profile_dir,
+                    cluster_id=self._cluster.cluster_id,
+                    timeout=max(1, math.ceil(deadline - time.monotonic())),
+                )
+            except BaseException as error:
+                client.set_exception(error)
+                return
+            client.set_result(made)
+            if self._loop.is_closed():  # too late: nobody waits for it any more
+                made.close(linger=0)
+
+        threading.Thread(target=connect, name="ddpnb client", daemon=True).start()
+        return client
+
+    async def _connection(self) -> Any:
+        controller = self._cluster.controller
+        assert controller is not None
+        return (await controller.get_connection_info(timeout=-1))["client"]  # the launch has its own limit
 
     async def _start_controller(self) -> None:
         os.environ[PARENT] = str(os.getpid())
-        await self._cluster.start_controller(controller_cmd=[*_CHILD, "controller"])
+        await self._cluster.start_controller(controller_cmd=[*_CHILD, "controller", self.folder])
 
     def _start_engine(self, rank: int, environment: dict[str, str]) -> None:
         self._environments[rank] = environment
@@ -141,7 +171,7 @@ class Engines:
                 n=1,
                 engine_set_id=f"rank{rank}",
                 environment={**environment, PARENT: str(os.getpid())},
-                engine_cmd=[*_CHILD, "engine"],
+                engine_cmd=[*_CHILD, "engine", self.folder],
                 engine_args=_ENGINE_ARGS,
             )
             launcher = self._cluster.engines[f"rank{rank}"]
@@ -179,20 +209,59 @@ class Engines:
                     f"the engine of rank {rank} ended with status {self._exits[rank]} before it was ready.",
                     self._log_of(rank),
                 )
-        if not self.controller_alive:
-            raise LaunchError("the controller died while the world was starting.", self._log_of_controller())
+        if self.controller_state == "died":
+            raise LaunchError("the controller of this world has died.", self._log_of_controller())
         if time.monotonic() > deadline:
             late = ", ".join(str(rank) for rank in ranks)
-            raise LaunchError(
-                f"rank {late}: {what} in time.", "Is the machine very busy? Give launch() a longer timeout=."
-            )
+            hint = "Is the machine very busy? Give it a longer timeout=."
+            if self.controller_state == "stopped":
+                hint = "The controller of this world is stopped: it must go on first (kill -CONT)."
+            raise LaunchError(f"rank {late}: {what} in time.", hint)
 
     # -- looks
 
     @property
-    def controller_alive(self) -> bool:
+    def controller_state(self) -> Literal["runs", "stopped", "died"]:
+        """By the kernel, at this moment: no rank can be asked for anything while its controller does not run."""
         controller = self._cluster.controller
-        return controller is not None and bool(controller.running)
+        status = kernel_status(controller.pid) if controller is not None and controller.running else GONE
+        return "died" if status == GONE else "stopped" if status in STOPPED else "runs"
+
+    @property
+    def controller_alive(self) -> bool:
+        return self.controller_state != "died"
+
+    def check_controller(self) -> None:
+        """Say so where no rank can be reached, whatever the ranks do.
+
+        Raises:
+            WorldError: the controller has died or is stopped, or this is a forked child of the launcher.
+        """
+        self.check_process()
+        if self.controller_state == "died":
+            raise WorldError(
+                "the controller of this world has died; its ranks cannot be reached.",
+                "Close the world (world.close()) and launch a new one.",
+            )
+        if self.controller_state == "stopped":
+            controller: Any = self._cluster.controller
+            raise WorldError(
+                "the controller of this world is stopped; its ranks cannot be reached.",
+                f"kill -CONT {controller.pid} lets it go on; or close the world and launch a new one.",
+            )
+
+    def check_process(self) -> None:
+        """Raise WorldError in a forked child: it has none of the threads that serve the world."""
+        if not self.mine:
+            raise WorldError(
+                f"this world belongs to process {self._owner}; this is a forked child of it.",
+                "Use the world in the process that launched it.",
+            )
+
+    @property
+    def mine(self) -> bool:
+        """Whether this process launched the world; False in a forked child."""
+        return os.getpid() == self._owner
 
     def pid(self, rank: int) -> int:
         return self._pids[rank]
@@ -212,10 +281,9 @@ class Engines:
 
     @staticmethod
     def _tail(launcher: Any) -> str:
-        try:
-            with open(launcher.output_file, errors="replace") as file:
-                lines = file.read()[-4000:].splitlines()[-12:]
-        except (OSError, AttributeError):
+        try:  # it removes the file when the process has ended, and keeps what was in it
+            lines = str(launcher.get_output())[-4000:].splitlines()[-12:]
+        except (OSError, ValueError, AttributeError):
             return ""
         return "Its last lines:\n    " + "\n    ".join(lines) if lines else ""
 
@@ -227,18 +295,20 @@ class Engines:
 
     def begin(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
         """Call an importable function on the main thread of ``rank``; what it returns can be loaded from the answer."""
-        if self.client is None or not self.controller_alive:
-            raise WorldError("the controller of this world has died.", "Close the world and launch a new one.")
+        self.check_controller()
+        assert self.client is not None
         self.client.history.clear()  # it would grow with every call
         return Answer(self.client[self._ids[rank]].apply_async(function, *args))
 
     def engine_id(self, rank: int) -> int:
+        self.check_process()  # whoever asks a rank comes here
         return self._ids[rank]
 
     # -- stop
 
     def kill(self, rank: int) -> None:
         """End the process of ``rank`` and all that it started."""
+        self.check_process()
         pid = self._pids.get(rank)
         if pid is None:
             return
@@ -268,8 +338,11 @@ class Engines:
         self._wait_for(ranks, time.monotonic() + timeout)
 
     def stop(self) -> None:
-        """End everything that was started. Safe to call twice, and at any moment of a start."""
-        if self._loop.is_closed():
+        """End everything that was started. Safe to call twice, and at any moment of a start.
+
+        In a forked child it does nothing: the world is its parent's.
+        """
+        if self._loop.is_closed() or not self.mine:
             return
         for rank in list(self._pids):
             self.kill(rank)

@@ -26,9 +26,3 @@ def bind_to_parent() -> None:
         prctl(_PR_SET_PTRACER, parent, 0, 0, 0)
         if os.getppid() != parent:  # it died before we asked
             os._exit(1)
-
-
-def bind_to_forker() -> None:
-    """In a forked child: die with the process that forked it."""
-    os.environ[PARENT] = str(os.getppid())
-    bind_to_parent()

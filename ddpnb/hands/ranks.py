@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ddpnb.analysis import phrases
 from ddpnb.analysis.status import RankStatus, status
 from ddpnb.analysis.waiting.standing import Kind
-from ddpnb.cluster import hotline
+from ddpnb.cluster import host, hotline
 from ddpnb.errors import UsageError, WorldError
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ class Ranks:
     def _alive(self, rank: int) -> bool:
         return self._engines.exit_status(rank) is None
 
+    def _stopped(self, rank: int) -> bool:
+        """Whether its process is stopped (SIGSTOP, a debugger), by the kernel."""
+        return host.kernel_status(self._engines.pid(rank)) in host.STOPPED
+
     def _chosen(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
         """These ranks, or all that live.
 
@@ -83,9 +87,11 @@ class Ranks:
         answers = hotline.ask(self._engines, ranks, content, ANSWER_S)
         deaf = [rank for rank in ranks if rank not in answers]
         if deaf:
+            self._engines.check_controller()
+            stopped = host.stopped({rank: self._engines.pid(rank) for rank in deaf})
+            why = f" ({phrases.ranks(stopped)} {phrases.verb(stopped, 'is', 'are')} stopped)" if stopped else ""
             raise WorldError(
-                f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'does', 'do')} not answer: stopped, or the "
-                "interpreter's lock is held.",
+                f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'does', 'do')} not answer{why}.",
                 f"world.restart({deaf[0]}) replaces it.",
             )
         refused = next((one["error"] for one in answers.values() if one.get("status") == "error"), None)

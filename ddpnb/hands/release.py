@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ddpnb.analysis import phrases
 from ddpnb.cluster import connections, hotline
 from ddpnb.cluster.engines import Engines
+from ddpnb.cluster.host import STOPPED, kernel_status
 
 _ANSWER_S = 0.5
 _AGAIN_S = 0.15  # who has not come back by then is asked again: it may have gone on to the next wait
@@ -48,6 +49,9 @@ def release(
         busy: which ranks are not back yet.
         why: told in the exception.
         timeout: seconds; who is not back by then is told of.
+
+    Raises:
+        WorldError: the controller has died or is stopped.
     """
     began = time.monotonic()
     asked = waiting = busy()
@@ -66,11 +70,15 @@ def release(
             waiting = busy()
         if waiting and set(waiting) <= silent:
             break
-    left = {rank: _why_not(rank, rank in silent) for rank in waiting}
+    if waiting:
+        engines.check_controller()  # without it no rank has heard of this: that says nothing of them
+    left = {rank: _why_not(engines, rank, rank in silent) for rank in waiting}
     return Freed(tuple(rank for rank in asked if rank not in left), left, time.monotonic() - began)
 
 
-def _why_not(rank: int, silent: bool) -> str:
+def _why_not(engines: Engines, rank: int, silent: bool) -> str:
+    if kernel_status(engines.pid(rank)) in STOPPED:
+        return f"its process is stopped (kill -CONT {engines.pid(rank)}); world.restart({rank}) replaces it."
     if silent:
-        return f"it does not answer (stopped, or the interpreter's lock is held); world.restart({rank}) replaces it."
+        return f"it does not answer; world.restart({rank}) replaces it."
     return f"it goes on; it may have caught the exception. world.restart({rank}) replaces it."

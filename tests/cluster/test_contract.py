@@ -12,6 +12,7 @@ import torch.distributed.distributed_c10d as c10d
 from ipyparallel import Client, serialize
 from ipyparallel.client import client
 from ipyparallel.cluster.launcher import LocalEngineLauncher
+from ipyparallel.controller import app
 from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.distributed import TCPStore
 from torch.nn.parallel import DistributedDataParallel
@@ -36,6 +37,12 @@ def test_ipyparallels_replies():
     for method, count in ((Client._handle_apply_reply, 2), (Client._dispatch_iopub, 1), (Client.result_status, 1)):
         assert inspect.getsource(method).count("serialize.deserialize_object(") == count, method
     assert serialize.serialize_object(in_json(dict, [("a", "\ud800")])) == [b'{"a": "\\ud800"}']
+
+
+def test_ipyparallels_heart_monitor_is_made_as_a_process():
+    source = inspect.getsource(app.IPController)
+    assert "self.heartmonitor_process = Process(" in source, "cluster/child.py makes it a thread by this name"
+    assert source.count(" = Process(") == 3, "cluster/child.py: the others are made where mq_class is of processes"
 
 
 def test_the_kernels_control_handlers():
