@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ddpnb import comparison
-from ddpnb.analysis import frames
+from ddpnb.analysis import frames, phrases
 from ddpnb.analysis.status import RankStatus
-from ddpnb.cluster import hotline
+from ddpnb.cluster import host, hotline
 from ddpnb.comparison import Comparison
+from ddpnb.errors import WorldError
 from ddpnb.hands.ranks import ANSWER_S, Ranks
 from ddpnb.hands.views import Evaluations, FrameDiff, WorldStatus
 from ddpnb.model.holds import check_expression
@@ -84,11 +85,35 @@ class Looks(Ranks):
         with self._lock:
             self._check_open()
             alive = [rank for rank in range(self.size) if self._engines.exit_status(rank) is None]
+            self._check_hearing(alive)
             run = self._last
         found = comparison.compare(self._engines, alive, trace, moving=run is not None and not run.done)
         if found.compared or run is None:
             return found
         return comparison.of_recording(run.recording or run.observer.record(ask=False))
+
+    def _check_hearing(self, ranks: Sequence[int]) -> None:
+        """Say it at once where a rank cannot answer; the digests of a large model may take long.
+
+        Raises:
+            WorldError: one is stopped, or native code holds its interpreter lock.
+        """
+        pids = {rank: self._engines.pid(rank) for rank in ranks}
+        deaf = stopped = host.stopped(pids)
+        why = "stopped"
+        if not stopped:
+            answers = hotline.ask(self._engines, ranks, {"verb": "gate"}, ANSWER_S)
+            self._engines.check_controller()
+            silent = [rank for rank in ranks if rank not in answers]
+            deaf = [rank for rank in silent if any(stack.holds_lock for stack in host.py_spy_stacks(pids[rank]))]
+            why = "blocked in native code that holds the interpreter lock"
+        if deaf:
+            raise WorldError(
+                f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'is', 'are')} {why}: the replicas cannot be compared.",
+                f"kill -CONT {pids[deaf[0]]} lets it go on; world.restart({deaf[0]}) replaces it."
+                if stopped
+                else f"world.restart({deaf[0]}) replaces it.",
+            )
 
     def observer(self) -> Observer:
         """A look of one's own at the ranks, from outside and without asking them: it disturbs nobody."""

@@ -49,7 +49,7 @@ class Replaces(Starts):
         )
 
     def _spoilt(self) -> list[int]:
-        """Ranks that cannot serve another run as they are: dead, still in one, or left over from one that failed.
+        """Ranks that cannot serve another run as they are: dead, stopped, still in one, or left over from one that failed.
 
         A call that never completed would block the end of its process group.
         """
@@ -57,6 +57,7 @@ class Replaces(Starts):
             rank
             for rank in range(self.size)
             if not self._alive(rank)
+            or self._stopped(rank)
             or (
                 (run := self._in_run.get(rank)) is not None
                 and not (run.outcome in ("ok", "divergence") and run.left_clean(rank))
@@ -64,7 +65,10 @@ class Replaces(Starts):
         ]
 
     def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = 60.0) -> None:
-        """Replace the processes of these ranks (by default of all that are dead, hang, or are left from a failed run).
+        """Replace the processes of these ranks.
+
+        By default of all that are dead, stopped, hang, or are left from a failed run; where there are none of
+        these, of those that wait in a step of start-up.
 
         A rank keeps its number, and gets a fresh process; the others are not touched. If the world has a group
         of its own (``init()``, ``rebuild()``), and no rank is in a run, it is rebuilt. Ranks that still wait
@@ -76,7 +80,10 @@ class Replaces(Starts):
         """
         with self._lock:
             self._check_open()
-            wanted = self._spoilt() if ranks is None else [ranks] if isinstance(ranks, int) else list(ranks)
+            starting = self._startup.busy() if self._startup is not None else []
+            wanted = (
+                (self._spoilt() or starting) if ranks is None else [ranks] if isinstance(ranks, int) else list(ranks)
+            )
             unknown = [rank for rank in wanted if rank not in range(self.size)]
             if unknown:
                 raise UsageError(f"there is no rank {unknown[0]!r} in a world of {self.size}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,8 +78,7 @@ class Starts(Holds, Faulty):
                 return self._engines.call(rank, wire.start_up, order | armed[rank])
 
             begun = [begin(rank) for rank in range(self.size)]
-            for answer in begun:
-                answer.get(timeout=_CLEAN_S * 4)
+            self._wait_begun(begun)
 
             logs = {rank: os.path.join(folder, f"rank{rank}.log") for rank in range(self.size)}
 
@@ -88,11 +87,35 @@ class Starts(Holds, Faulty):
                 told |= {"environment": {**self._environment(rank, port), **self._variables(rank, port)}}
                 return self._engines.call(rank, wire.start_up, order | told)
 
-            self._startup = Startup(self.size, begin, make, self._alive, logs)
+            self._startup = Startup(self.size, begin, make, self._alive, logs, self._stopped)
             weakref.finalize(self._startup, self._folders.forget, number).atexit = False
             self._started_as = number
             self._in_run.clear()
             return self._startup
+
+    def _wait_begun(self, begun: Sequence[Any]) -> None:
+        """Wait until each rank has heard that a start-up begins.
+
+        Raises:
+            WorldError: one does not take it.
+        """
+        deadline = time.monotonic() + _CLEAN_S * 4
+        for rank, answer in enumerate(begun):
+            while not answer.ready():
+                if not self._alive(rank) or self._stopped(rank) or time.monotonic() > deadline:
+                    self._engines.check_controller()
+                    what = "is stopped" if self._stopped(rank) else "does not answer" if self._alive(rank) else "died"
+                    raise WorldError(
+                        f"rank {rank} {what}: the start-up did not begin.", f"world.restart({rank}) replaces it."
+                    )
+                answer.wait(0.05)
+            try:
+                answer.get(timeout=0)
+            except Exception as error:
+                raise WorldError(
+                    f"rank {rank} could not begin the start-up: {str(error)[:400]}.",
+                    f"world.restart({rank}) replaces it.",
+                ) from None
 
     @property
     def startup(self) -> Startup | None:
@@ -120,7 +143,18 @@ class Starts(Holds, Faulty):
         """
         startup = self.init().run("first barrier", timeout)
         if startup.state.stopped_at in STEPS[: STEPS.index("first barrier") + 1]:
-            raise WorldError(f"the group did not come to be: {'; '.join(startup.notes())}.", "world.restart() helps.")
+            why = "; ".join(startup.notes())
+            lost = [rank for rank in range(self.size) if not self._alive(rank) or self._stopped(rank)]
+            if lost:
+                self.release(_CLEAN_S)  # the others wait for these in vain
+            hint = (
+                f"world.restart({lost[0] if len(lost) == 1 else lost}), then world.rebuild()."
+                if lost
+                else (
+                    "world.release(), then world.rebuild() tries again; world.restart() replaces the ranks that wait."
+                )
+            )
+            raise WorldError(f"no process group was made: {why}.", hint)
         return startup
 
     def release(self, timeout: float = 10.0) -> Freed:

@@ -34,12 +34,14 @@ class Startup:
         order: Callable[[int, str], Any],
         alive: Callable[[int], bool],
         logs: Mapping[int, str],
+        stopped: Callable[[int], bool] = lambda _: False,
     ) -> None:
         self._size = size
         self._logs = logs
         self._begin = begin
         self._order = order
         self._alive = alive
+        self._is_stopped = stopped
         self._ended: dict[int, dict[str, StepState]] = {rank: {} for rank in range(size)}
         self._going: dict[int, tuple[str, Any, float]] = {}
         self._lock = threading.RLock()  # whoever looks takes answers too
@@ -157,6 +159,8 @@ class Startup:
                 raise UsageError(f"there is no rank {rank!r} in a world of {self._size}.")
             if rank in state.dead:
                 raise WorldError(f"rank {rank} is dead.", f"world.restart({rank}) replaces it.")
+            if rank in self._going and self._is_stopped(rank):
+                raise WorldError(f"rank {rank} is stopped.", f"world.restart({rank}) replaces it.")
             if rank in self._going:
                 raise WorldError(
                     f"rank {rank} {joining.sentence(state, rank)}.",
@@ -173,7 +177,7 @@ class Startup:
         still: float | None = None
         while time.monotonic() < deadline:
             state = self.state
-            going = [rank for rank in list(self._going) if rank not in state.dead]
+            going = [rank for rank in list(self._going) if rank not in state.dead and not self._is_stopped(rank)]
             if not going:
                 return
             absent = all(set(joining.needs(state, rank)) - set(going) for rank in going)
@@ -207,7 +211,12 @@ class Startup:
     def sentences(self) -> dict[int, str]:
         """What each rank does, in words."""
         state = self.state
-        return {rank: joining.sentence(state, rank) for rank in range(self._size)}
+        return {
+            rank: "is stopped (SIGSTOP)"
+            if rank not in state.dead and self._is_stopped(rank)
+            else joining.sentence(state, rank)
+            for rank in range(self._size)
+        }
 
     def _rows(self) -> list[list[str]]:
         state = self.state

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import pytest
@@ -346,3 +348,15 @@ def test_a_stopped_rank_is_not_released_and_said_to_be_so(world):
         world.hold(ranks=2)
     world.restart(2)
     assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
+
+
+def test_replicas_are_not_compared_with_a_stopped_rank(world):
+    os.kill(world.pids()[2], signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        with pytest.raises(WorldError, match=r"Rank 2 is stopped(.|\n)*world.restart\(2\)"):
+            world.compare()
+    finally:
+        os.kill(world.pids()[2], signal.SIGCONT)
+    assert time.monotonic() - began < 20
+    world.compare()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from ddpnb.errors import UsageError, WorldError
@@ -100,3 +103,25 @@ def test_a_rank_that_is_replaced_while_the_others_wait_joins_them(world):
     assert startup.sentences()[2] == "may go on to environment" and startup.busy() == [0]
     startup.step(ranks=2).step(ranks=2).step(ranks=2)
     assert startup.run("first all-reduce").facts("first all-reduce")[2]["sum"] == 10.0, str(startup)
+
+
+def test_a_rank_that_is_stopped_in_a_step_is_said_to_be_and_replaced(world):
+    startup = world.init().run("device")
+    before = world.pids()
+    os.kill(before[2], signal.SIGSTOP)
+    startup.step(wait=60)  # it does not wait for one that cannot come
+    assert startup.sentences()[2] == "is stopped (SIGSTOP)" and 0 in startup.busy()
+    with pytest.raises(WorldError, match=r"rank 2 is stopped(.|\n)*world.restart\(2\)"):
+        startup.step(ranks=2)
+    world.restart()
+    assert [a == b for a, b in zip(before, world.pids(), strict=True)] == [True, True, False, True]
+    startup.step(ranks=2).step(ranks=2).step(ranks=2)
+    assert startup.run("first barrier").state.stopped_at == "first all-reduce", str(startup)
+
+
+def test_a_rank_that_is_stopped_in_a_rebuild_is_named_with_what_helps(world):
+    world.inject("freeze", ranks=2, op="barrier")
+    with pytest.raises(WorldError, match=r"rank 2: is stopped(.|\n)*world.restart\(2\), then world.rebuild\(\)"):
+        world.rebuild()
+    world.restart(2)
+    assert world.rebuild().state.stopped_at == "first all-reduce"
