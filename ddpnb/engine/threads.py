@@ -11,7 +11,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -142,7 +142,8 @@ def _target(fd: int) -> str:
     return f" on {path}" if path.startswith("/") else f" ({path.split(':')[0]})"
 
 
-def _sleep_left(args: list[int]) -> float | None:
+def _sleep_left(args: list[int], now: Callable[[], float] = time.monotonic) -> float | None:
+    # ``now`` as it was when this was imported: the user's program may have put a clock of its own in its place.
     clock, absolute, address = args[:3]
     if clock != time.CLOCK_MONOTONIC or absolute != 1:
         return None
@@ -157,4 +158,4 @@ def _sleep_left(args: list[int]) -> float | None:
     if read(os.getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0) != 16:
         return None
     seconds, nanoseconds = struct.unpack("<qq", buffer.raw)
-    return seconds + nanoseconds * 1e-9 - time.monotonic()
+    return seconds + nanoseconds * 1e-9 - now()
