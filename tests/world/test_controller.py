@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 
@@ -20,8 +21,9 @@ pytestmark = pytest.mark.world
 
 
 @pytest.fixture
-def own():
+def own(monkeypatch, tmp_path):
     """A world of its own, whose controller may be killed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # logs that are kept stay in the test's own folder
     with ddpnb.launch(2, patience=1.5, quiet=True) as world:
         yield world
 
