@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from ddpnb import __version__, interrupts
 
@@ -21,14 +22,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             return STATUS_INTERRUPTED
 
 
+def complain(error: Exception) -> None:
+    """Say what went wrong; names of files and words of ranks cannot drive the terminal."""
+    from ddpnb.render.text import printable
+
+    print(f"ddpnb: {printable(str(error))}", file=sys.stderr)
+
+
 def _run(argv: list[str]) -> int:
     # Imported here, where an interrupt is answered with a message.
     import argparse
     from importlib import import_module
 
-    parser = argparse.ArgumentParser(
-        prog="ddpnb", description="The debugger for PyTorch distributed training.", allow_abbrev=False
-    )
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            super().error(message.encode("unicode_escape").decode() if not message.isprintable() else message)
+
+    parser = Parser(prog="ddpnb", description="The debugger for PyTorch distributed training.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"ddpnb {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     modules = {name: import_module(f"ddpnb.cli.{name}") for name in COMMANDS}

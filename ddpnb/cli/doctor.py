@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ddpnb.cli import STATUS_INTERRUPTED
+from ddpnb.cli import STATUS_INTERRUPTED, complain
 from ddpnb.cli.run import save
-from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.errors import CannotWrite, DdpnbError, UsageError
 from ddpnb.files import check_writable, remove_file
 
 HELP = "test the set-up step by step, without any training code: at which step does which rank stop?"
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _run(arguments)
     except DdpnbError as error:
-        print(f"ddpnb: {error}", file=sys.stderr)
+        complain(error)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
@@ -45,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from ddpnb.checkup import examine
     from ddpnb.cluster.devices import count_gpus
+    from ddpnb.render.text import printable
     from ddpnb.world import launch
 
     if not arguments.timeout > 0:
@@ -62,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
             found.bundle(arguments.bundle)
         except OSError as error:
             remove_file(arguments.bundle)
-            print(f"ddpnb: cannot write to {arguments.bundle!r}: {error.strerror}.", file=sys.stderr)
+            complain(CannotWrite(f"cannot write to {arguments.bundle!r}: {error.strerror}."))
             return status or 1
-        print(f"\nddpnb: what to attach when you ask for help: {arguments.bundle}", file=sys.stderr)
+        print(f"\nddpnb: what to attach when you ask for help: {printable(arguments.bundle)}", file=sys.stderr)
     return status

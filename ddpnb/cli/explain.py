@@ -8,6 +8,7 @@ import os
 import sys
 
 from ddpnb import catalogue
+from ddpnb.cli import complain
 from ddpnb.errors import UsageError
 from ddpnb.explanation import Explanation, explain, of_text, read_log, unknown
 from ddpnb.render import pages
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _run(arguments)
     except UsageError as error:
-        print(f"ddpnb: {error}", file=sys.stderr)
+        complain(error)
         return 2
     except BrokenPipeError:  # ``ddpnb explain | head``
         with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 
-from ddpnb.cli import STATUS_INTERRUPTED
+from ddpnb.cli import STATUS_INTERRUPTED, complain
 from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.pitfalls import Pitfall
 
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _run(arguments)
     except DdpnbError as error:
-        print(f"ddpnb: {error}", file=sys.stderr)
+        complain(error)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)

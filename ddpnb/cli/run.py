@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ddpnb import interrupts
-from ddpnb.cli import STATUS_INTERRUPTED, scaling
+from ddpnb.cli import STATUS_INTERRUPTED, complain, scaling
 from ddpnb.errors import CannotWrite, DdpnbError, UsageError
 from ddpnb.files import check_writable
 
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _run(arguments)
     except DdpnbError as error:
-        print(f"ddpnb: {error}", file=sys.stderr)
+        complain(error)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
@@ -102,6 +102,6 @@ def save(found: Verdict | Checkup, path: str | None, status: int = 0) -> int:
     try:
         found.save(path)
     except CannotWrite as error:
-        print(f"ddpnb: {error}", file=sys.stderr)
+        complain(error)
         return status or 1
     return status

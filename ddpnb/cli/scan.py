@@ -12,7 +12,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ddpnb.cli import STATUS_INTERRUPTED
+from ddpnb.cli import STATUS_INTERRUPTED, complain
 from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.files import check_writable, write_whole
 
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _run(arguments)
     except DdpnbError as error:
-        print(f"ddpnb: {error}", file=sys.stderr)
+        complain(error)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print("ddpnb: interrupted", file=sys.stderr)

@@ -76,6 +76,11 @@ def test_the_scripts_own_status(tmp_path):
         (["run", "--log-dir", "x.py/logs", "x.py"], "cannot write"),
         (["run", "--worldsize", "3", "x.py"], "unrecognized|required"),
         (["frobnicate"], "invalid choice"),
+        (["run", "\x1b]0;x\x07.py"], "does not exist"),
+        (["run", "--json", "no\x1b[2J/v.json", "x.py"], "cannot write"),
+        (["run", "--log-dir", "x.py/\x1b[2J", "x.py"], "cannot write"),
+        (["\x1b[2J"], "invalid choice"),
+        (["run", "-n", "1", "--\x1b[2J=1", "x.py"], "unrecognized|required"),
     ],
 )
 def test_wrong_use(args, says, tmp_path):
@@ -84,6 +89,7 @@ def test_wrong_use(args, says, tmp_path):
     assert done.returncode == 2
     assert any(word in done.stderr for word in says.split("|")), done.stderr
     assert "Traceback" not in done.stderr
+    assert not {"\x1b", "\x07"} & set(done.stderr)
 
 
 def test_backend_from_the_environment(tmp_path):
