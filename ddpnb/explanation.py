@@ -7,7 +7,7 @@ import re
 import traceback
 from dataclasses import dataclass
 
-from ddpnb import catalogue, pitfalls
+from ddpnb import arguments, catalogue, pitfalls
 from ddpnb.analysis.messages.explain import explain_text
 from ddpnb.analysis.messages.explained import Explained
 from ddpnb.catalogue import Page
@@ -97,6 +97,8 @@ def explain(what: str | int | BaseException | Finding | Diagnosis | os.PathLike[
         return of_text("".join(traceback.format_exception(what)))
     if isinstance(what, os.PathLike):
         return of_text(read_log(what))
+    if isinstance(what, int) and not 0 <= what < 1000:
+        raise UsageError(f"there is no finding {arguments.short(what)}.", "All codes: ddpnb explain")
     code = catalogue.resolve(what)
     if code is not None:
         return Explanation(pages=(catalogue.page(code),))
@@ -148,10 +150,9 @@ def read_log(path: str | os.PathLike[str]) -> str:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _LONGEST))
             return file.read(_LONGEST).decode("utf-8", "replace")
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {os.fspath(path)}: {error.strerror or error}.", "Give the file of a log."
-        ) from None
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise UsageError(f"cannot read {os.fspath(path)!r}: {reason}.", "Give the file of a log.") from None
 
 
 # -- findings

@@ -6,6 +6,7 @@ import contextlib
 import os
 import stat
 
+from ddpnb import arguments
 from ddpnb.errors import CannotWrite, UsageError
 
 
@@ -16,12 +17,11 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         UsageError: it is a folder, its folder does not exist, or it cannot be written there.
     """
     hint = "Choose another file, in a folder that exists."
+    _check_path(path)
     try:
         if _is_special(path):
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
             return
-        if not os.fspath(path):
-            raise UsageError("cannot write to '': a file needs a name.", hint)
         if os.path.isdir(path):
             raise UsageError(f"cannot write to {_named(path)}: it is a folder.", hint)
         partial = _partial(path)
@@ -35,8 +35,10 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Write a file all at once: a reader never sees half of it. A device or a pipe is written to as it is.
 
     Raises:
+        UsageError: it is no path.
         CannotWrite: the disk is full, or the folder has gone; what was there before stays.
     """
+    _check_path(path)
     partial = None
     try:
         if _is_special(path):
@@ -63,6 +65,11 @@ def remove_file(path: str | os.PathLike[str]) -> None:
             os.unlink(path)
 
 
+def _check_path(path: object) -> None:
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # a number would be an open file of ours
+        raise UsageError(f"cannot write to {arguments.short(path)}: that is no path.", "Give the path of a file.")
+
+
 def _partial(path: str | os.PathLike[str]) -> str:
     return f"{os.fsdecode(path)}.part"
 
@@ -76,8 +83,8 @@ def _is_special(path: str | os.PathLike[str]) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def _named(path: object) -> str:
-    return repr(path) if not isinstance(path, (str, os.PathLike)) else repr(os.fspath(path))
+def _named(path: str | os.PathLike[str]) -> str:
+    return repr(os.fspath(path))
 
 
 def _reason(error: Exception) -> str:

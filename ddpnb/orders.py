@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, ClassVar
 
+from ddpnb import arguments
 from ddpnb.errors import ScriptNotFound, UsageError, WorldError
 
 FENCES = ("raise", "warn", "off")
@@ -25,23 +26,23 @@ def check_terms(fence: str, patience: float) -> None:
     Raises:
         UsageError: there is no such fence, or that is no number of seconds.
     """
-    if fence not in FENCES:
-        raise UsageError(f"unknown fence {fence!r}.", f"Choose one of: {', '.join(FENCES)}.")
-    if not isinstance(patience, (int, float)) or not patience > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"patience must be a positive number of seconds, not {patience!r}.")
+    if not isinstance(fence, str) or fence not in FENCES:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"unknown fence {arguments.short(fence)}.", f"Choose one of: {', '.join(FENCES)}.")
+    if not isinstance(patience, (int, float)) or isinstance(patience, bool) or not patience > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"patience must be a positive number of seconds, not {arguments.short(patience)}.")
 
 
-def of_script(path: str | os.PathLike[str], arguments: tuple[Any, ...]) -> dict[str, Any]:
+def of_script(path: str | os.PathLike[str], given: tuple[Any, ...]) -> dict[str, Any]:
     """The order to run a script.
 
     Raises:
         ScriptNotFound: there is none that could be run.
     """
     check_script(path)
-    return {"script": os.fspath(path), "arguments": [str(argument) for argument in arguments]}
+    return {"script": os.fsdecode(path), "arguments": [str(argument) for argument in given]}
 
 
-def of_function(function: Callable[..., Any], arguments: tuple[Any, ...], folder: str) -> tuple[dict[str, Any], bytes]:
+def of_function(function: Callable[..., Any], given: tuple[Any, ...], folder: str) -> tuple[dict[str, Any], bytes]:
     """The order to call a function, and what is to be sent with it.
 
     The lines of a notebook's cells are in no file that a rank could read: they are written to ``folder``, and
@@ -53,7 +54,7 @@ def of_function(function: Callable[..., Any], arguments: tuple[Any, ...], folder
     if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
         raise UsageError(f"run() takes the path of a script or a function, not {type(function).__name__}.")
     try:
-        return {"path": list(sys.path)}, _pickled((function, arguments), folder)
+        return {"path": list(sys.path)}, _pickled((function, given), folder)
     except Exception as error:
         raise UsageError(
             f"{getattr(function, '__name__', function)!r} cannot be sent to the ranks: {error}.",
@@ -106,7 +107,8 @@ def of_cell(code: str, folder: str, name: str) -> dict[str, Any]:
         UsageError: they are no Python, or that is no name.
         WorldError: there is no room for them.
     """
-    if not _NAME.fullmatch(name):
+    arguments.text("code", code)
+    if not _NAME.fullmatch(arguments.text("name", name)):
         raise UsageError(f"{name!r} cannot be the name of a cell.", "Use cell and a number, or In and a number: In[3].")
     try:
         compile(code, "cell", "exec", dont_inherit=True)
@@ -131,8 +133,10 @@ def check_script(path: str | os.PathLike[str]) -> None:
     Raises:
         ScriptNotFound: it does not exist, is a folder, or cannot be read.
     """
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     hint = f"It was looked for from {os.getcwd()}."
+    if "\0" in name:
+        raise ScriptNotFound(f"the script {name!r} cannot be: its name holds a null character.", hint)
     if not os.path.isfile(name):
         what = "is a folder" if os.path.isdir(name) else "does not exist"
         raise ScriptNotFound(f"the script {name!r} {what}.", hint)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from ddpnb import logs
+from ddpnb import arguments, logs
 from ddpnb.analysis import phrases
 from ddpnb.analysis.diagnosis import diagnose
 from ddpnb.analysis.timing.notes import model_notes
@@ -104,7 +104,7 @@ class Run:
             WorldError: it cannot be known: a rank could not start, or the watcher failed.
         """
         self._engines.check_process()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + arguments.seconds("timeout", timeout, least=0)
         # Short waits: a wait without end cannot be interrupted on some systems.
         try:
             while not self._known.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))):
@@ -180,7 +180,7 @@ class Run:
 
     def is_in(self, rank: int) -> bool:
         """Whether this rank's process is in the run: it has not ended it, nor refused to begin."""
-        answer = self._answers.get(rank)
+        answer = self._answers.get(arguments.member("rank", rank, self._outcomes))
         return self.observer.ending(rank) is None and not (answer is not None and answer.ready())
 
     @property
@@ -218,6 +218,7 @@ class Run:
 
     def left_clean(self, rank: int) -> bool:
         """Whether the rank's process ended the run alive, with no call left in flight."""
+        arguments.member("rank", rank, self._outcomes)
         ending, recording = self.observer.ending(rank), self._recording
         return (
             ending is not None and ending.how != "died" and (recording is None or not recording.ranks[rank].in_flight)
@@ -225,7 +226,7 @@ class Run:
 
     def log(self, rank: int) -> str:
         """All that this rank has written, standard output and error, as it came."""
-        return logs.whole(self._logs[rank])
+        return logs.whole(self._logs[arguments.member("rank", rank, self._logs)])
 
     @property
     def exit_status(self) -> int:

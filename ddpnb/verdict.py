@@ -7,7 +7,9 @@ import json
 import os
 from typing import Any
 
+from ddpnb import arguments
 from ddpnb.analysis import diagnosis as analysis
+from ddpnb.errors import UsageError
 from ddpnb.files import write_whole
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
@@ -57,5 +59,15 @@ class Verdict(Diagnosis):
 
 
 def diagnose(recording: Recording, patience: float = analysis.PATIENCE) -> Verdict:
-    """What is wrong in this Recording: see ``analysis.diagnosis.diagnose``."""
+    """What is wrong in this Recording: see ``analysis.diagnosis.diagnose``.
+
+    Raises:
+        UsageError: it is no Recording, or that is no number of seconds.
+    """
+    if not isinstance(recording, Recording):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(
+            f"diagnose() takes a Recording, not {arguments.short(recording)}.", "world.snapshot() takes one."
+        )
+    if patience != float("inf"):
+        arguments.seconds("patience", patience)
     return Verdict.of(analysis.diagnose(recording, patience))

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 from types import TracebackType
 
-from ddpnb import orders
+from ddpnb import arguments, orders
 from ddpnb.analysis.diagnosis import PATIENCE
 from ddpnb.checkup import Checkup, examine
 from ddpnb.cluster import devices as device_plan
@@ -59,8 +59,10 @@ def launch(
         LaunchError: it did not come up; everything that was started has been stopped.
     """
     orders.check_terms(fence, patience)
+    timeout = arguments.seconds("timeout", timeout)
     plan = device_plan.plan(n, backend, devices)
     if port is not None:
+        arguments.whole("port", port, 1, 65535)
         ReservedPort(port).release()
     for warning in plan.warnings:
         print(f"ddpnb: warning: {warning}", file=sys.stderr)
@@ -81,6 +83,7 @@ def doctor(n: int = 2, *, backend: str | None = None, timeout: float = 60.0, qui
     Raises:
         UsageError, DeviceError, LaunchError: as ``launch``.
     """
+    arguments.seconds("timeout", timeout)
     with launch(n, backend=backend, quiet=quiet) as world:
         return examine(world, timeout)
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ddpnb import arguments
 from ddpnb.cluster import machine
 from ddpnb.errors import DeviceError, UsageError
 
@@ -96,10 +97,16 @@ def plan(
         DeviceError: more ranks than GPUs, or a device that does not exist.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n <= 0:
-        raise UsageError(f"a world needs at least one rank, not {n!r}.", "Give a whole number: ddpnb.launch(4).")
+        raise UsageError(
+            f"a world needs at least one rank, not {arguments.short(n)}.", "Give a whole number: ddpnb.launch(4)."
+        )
     most, limit = room()
     if n > most:
         raise UsageError(f"{n} ranks do not fit on this machine: {limit}.", f"At most {most} ranks fit.")
+    if backend is not None and not isinstance(backend, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"unknown backend {arguments.short(backend)}.", f"Choose one of: {', '.join(BACKENDS)}.")
+    if devices is not None:
+        devices = arguments.wholes("devices", devices)
     asked = backend or os.environ.get("DDP_BACKEND") or None
     if asked is not None:
         asked = asked.lower()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ddpnb import arguments
 from ddpnb.analysis import phrases
 from ddpnb.analysis.status import RankStatus
 from ddpnb.cluster import hotline
@@ -81,7 +82,7 @@ class Holds(Ranks):
             UsageError: a rank or an operation that does not exist, or an expression that is none.
             WorldError: a rank is dead or does not answer.
         """
-        ops = (before,) if isinstance(before, str) else tuple(before)
+        ops = arguments.texts("before", before)
         hold = Hold(ops, seq, site, group, when)
         with self._lock:
             self._check_open()
@@ -104,8 +105,11 @@ class Holds(Ranks):
         Raises:
             WorldError: none of these ranks is held.
         """
-        if n < 1:
-            raise UsageError(f"a rank can make 1 collective or more, not {n!r}.", "world.resume() lets it go on.")
+        arguments.seconds("wait", wait, least=0)
+        if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < 2**31:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(
+                f"a rank can make 1 collective or more, not {arguments.short(n)}.", "world.resume() lets it go on."
+            )
         with self._lock:
             self._check_open()
             chosen = self._held_ranks(ranks)
@@ -170,7 +174,7 @@ class Holds(Ranks):
             others: ranks that may go on with them: they are given a moment to come to stand too.
         """
         began = time.monotonic()
-        deadline = None if timeout is None else began + timeout
+        deadline = None if timeout is None else began + arguments.seconds("timeout", timeout, least=0)
         known: dict[int, tuple[RankStatus, float]] = {}
         tick = _TICK_S
         while True:

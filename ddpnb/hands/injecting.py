@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ddpnb import arguments
 from ddpnb.analysis import phrases
 from ddpnb.cluster import hotline
 from ddpnb.errors import UsageError
 from ddpnb.hands.ranks import ANSWER_S, Ranks
-from ddpnb.model.faults import Fault, variables
+from ddpnb.model.faults import KINDS, Fault, variables
 from ddpnb.model.faults import fault as fault_of
 
 
@@ -76,6 +77,10 @@ class Faulty(Ranks):
             UsageError: there is no such kind, condition, parameter, operation or rank.
             WorldError: a rank is dead or does not answer.
         """
+        if not isinstance(fault, (str, Fault)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(
+                f"a fault is a name or a Fault, not {arguments.short(fault)}.", f"There are: {', '.join(KINDS)}."
+            )
         if given and not isinstance(fault, str):
             raise UsageError(f"a Fault has its conditions already: {', '.join(given)} cannot be given beside it.")
         described = fault_of(fault, **given) if isinstance(fault, str) else fault
@@ -94,6 +99,8 @@ class Faulty(Ranks):
 
         Ranks that do not answer any more keep theirs until they are replaced.
         """
+        if injection is not None and not isinstance(injection, Injection):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"heal() takes what inject() returned, not {arguments.short(injection)}.")
         with self._lock:
             self._check_open()
             self._injected = [one for one in self._injected if injection is not None and one[0] is not injection]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ddpnb import comparison
+from ddpnb import arguments, comparison
 from ddpnb.analysis import frames, phrases
 from ddpnb.analysis.status import RankStatus
 from ddpnb.cluster import host, hotline
@@ -54,6 +54,8 @@ class Looks(Ranks):
             UsageError: this is no expression.
         """
         check_expression(expression)
+        arguments.whole("frame", frame, 0)
+        arguments.seconds("timeout", timeout)
         with self._lock:
             self._check_open()
             chosen = self._chosen(ranks)
@@ -67,6 +69,7 @@ class Looks(Ranks):
         Args:
             frame: 0 for the innermost function in which most ranks are, 1 for the one around it ...
         """
+        arguments.whole("frame", frame, 0)
         return FrameDiff(frames.side_by_side(self._asked(values=True), frame))
 
     def compare(self, trace: bool = False) -> Comparison:

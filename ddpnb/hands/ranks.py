@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ddpnb import arguments
 from ddpnb.analysis import phrases
 from ddpnb.analysis.status import RankStatus, status
 from ddpnb.analysis.waiting.standing import Kind
 from ddpnb.cluster import host, hotline
-from ddpnb.errors import UsageError, WorldError
+from ddpnb.errors import WorldError
 
 if TYPE_CHECKING:
     from ddpnb.cluster.engines import Engines
@@ -70,10 +71,8 @@ class Ranks:
         """
         if ranks is None:
             return tuple(rank for rank in range(self.size) if self._alive(rank))
-        wanted = (ranks,) if isinstance(ranks, int) else tuple(dict.fromkeys(ranks))
+        wanted = arguments.ranks(ranks, self.size)
         for rank in wanted:
-            if not isinstance(rank, int) or not 0 <= rank < self.size:  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise UsageError(f"there is no rank {rank!r} in a world of {self.size}.")
             if not self._alive(rank):
                 raise WorldError(f"rank {rank} is dead.", f"world.restart({rank}) replaces it.")
         return wanted

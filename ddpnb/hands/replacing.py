@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
+from ddpnb import arguments
 from ddpnb.analysis import phrases
-from ddpnb.errors import UsageError, WorldError
+from ddpnb.errors import WorldError
 from ddpnb.hands.starting import Starts
 from ddpnb.progress import Progress
 
@@ -28,7 +29,10 @@ class Replaces(Starts):
                 run.wait(10)
         dead = [rank for rank in ranks if not self._alive(rank)]
         if dead and cell:
-            raise WorldError(f"{phrases.ranks(dead, True)} is dead.", f"world.restart({dead[0]}) replaces it.")
+            raise WorldError(
+                f"{phrases.ranks(dead, True)} {phrases.verb(dead, 'is', 'are')} dead.",
+                f"world.restart({dead[0]}) replaces it.",
+            )
         spoilt = self._spoilt()
         if not cell and spoilt:
             had_group = self._has_group()
@@ -78,15 +82,11 @@ class Replaces(Starts):
             UsageError: there is no such rank.
             LaunchError: a new process did not come up; the others live on.
         """
+        arguments.seconds("timeout", timeout)
         with self._lock:
             self._check_open()
             starting = self._startup.busy() if self._startup is not None else []
-            wanted = (
-                (self._spoilt() or starting) if ranks is None else [ranks] if isinstance(ranks, int) else list(ranks)
-            )
-            unknown = [rank for rank in wanted if rank not in range(self.size)]
-            if unknown:
-                raise UsageError(f"there is no rank {unknown[0]!r} in a world of {self.size}.")
+            wanted = self._spoilt() or starting if ranks is None else arguments.ranks(ranks, self.size)
             chosen = sorted(set(wanted))
             if not chosen:
                 return

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
-from ddpnb import logs, orders
+from ddpnb import arguments, logs, orders
 from ddpnb.engine import wire
 from ddpnb.errors import UsageError
 from ddpnb.hands.replacing import Replaces
@@ -97,7 +97,8 @@ class Runs(Replaces):
         with self._lock:
             self._check_open()
             chosen = self._chosen(ranks)
-            order = orders.of_cell(code, self._folders.output, name or f"cell{self._number + 1}")
+            name = name if name is not None else f"cell{self._number + 1}"
+            order = orders.of_cell(code, self._folders.output, name)
             self._make_room(chosen, cell=True)
             return self._start_run(order, None, chosen, None, stream, False, (self.fence, self.patience))
 
@@ -112,16 +113,21 @@ class Runs(Replaces):
         terms: tuple[str, float],
     ) -> Run:
         fence, patience = terms
+        if log_dir is not None and not isinstance(log_dir, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"log_dir must be the path of a folder, not {arguments.short(log_dir)}.")
         number = self._number = self._number + 1
         folder = os.path.abspath(log_dir) if log_dir is not None else self._folders.log_dir(number)
+        shown = sys.stdout if stream is True else (stream or None)
+        if shown is not None and not hasattr(shown, "write"):
+            raise UsageError(f"stream must be a file, True, False or None, not {arguments.short(stream)}.")
         try:
             os.makedirs(folder, exist_ok=True)
             logs.set_aside(folder)
-        except OSError as error:
-            raise UsageError(f"cannot write logs to {folder}: {error.strerror}.", "Choose another log_dir.") from None
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            raise UsageError(f"cannot write logs to {folder}: {reason}.", "Choose another log_dir.") from None
         for rank in ranks:
             open(os.path.join(folder, f"rank{rank}.log"), "w").close()
-        shown = sys.stdout if stream is True else (stream or None)
         run = Run(
             self._engines,
             self._folder,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ddpnb import arguments
 from ddpnb.analysis import phrases
 from ddpnb.cluster import connections, hotline
 from ddpnb.cluster.devices import Plan
@@ -58,11 +59,15 @@ class Starts(Holds, Faulty):
         Raises:
             WorldError: the world is closed, or a rank is dead or in a run.
         """
+        arguments.seconds("timeout", timeout)
         with self._lock:
             self._check_open()
             dead = [rank for rank in range(self.size) if not self._alive(rank)]
             if dead:
-                raise WorldError(f"{phrases.ranks(dead, True)} is dead.", f"world.restart({dead[0]}) replaces it.")
+                raise WorldError(
+                    f"{phrases.ranks(dead, True)} {phrases.verb(dead, 'is', 'are')} dead.",
+                    f"world.restart({dead[0]}) replaces it.",
+                )
             self._check_free(range(self.size))
             left = self._not_cleaned(range(self.size))
             if left:
@@ -141,6 +146,7 @@ class Starts(Holds, Faulty):
         Raises:
             WorldError: a rank is dead or in a run, or the group did not come to be.
         """
+        arguments.seconds("timeout", timeout)
         startup = self.init().run("first barrier", timeout)
         if startup.state.stopped_at in STEPS[: STEPS.index("first barrier") + 1]:
             why = "; ".join(startup.notes())
@@ -165,6 +171,7 @@ class Starts(Holds, Faulty):
         Args:
             timeout: seconds; who is not back by then is told of in the answer.
         """
+        arguments.seconds("timeout", timeout, least=0)
         with self._lock:
             self._check_open()
             busy = [rank for rank in self._busy() if self._alive(rank)]

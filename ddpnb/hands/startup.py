@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from typing import Any
 
-from ddpnb import logs
+from ddpnb import arguments, logs
 from ddpnb.analysis import joining, phrases
 from ddpnb.errors import UsageError, WorldError
 from ddpnb.model.startup import STEPS, StartupState, StepState
@@ -97,7 +97,7 @@ class Startup:
 
     def log(self, rank: int) -> str:
         """All that this rank has written meanwhile."""
-        return logs.whole(self._logs[rank])
+        return logs.whole(self._logs[arguments.member("rank", rank, self._logs)])
 
     # -- what one does with it
 
@@ -113,6 +113,7 @@ class Startup:
             UsageError: there is no such rank.
             WorldError: one of those that were named is dead, or still in a step.
         """
+        arguments.seconds("wait", wait, least=0)
         self._start(ranks)
         self._settle(wait)
         return self
@@ -127,6 +128,7 @@ class Startup:
         Raises:
             UsageError: there is no such step.
         """
+        arguments.seconds("timeout", timeout)
         last = STEPS.index(_known(upto))
         deadline = time.monotonic() + timeout
         while (step := self.state.stopped_at) is not None and STEPS.index(step) <= last:
@@ -154,9 +156,7 @@ class Startup:
                 and rank not in state.dead
             }
         found: dict[int, str] = {}
-        for rank in (ranks,) if isinstance(ranks, int) else tuple(ranks):
-            if rank not in range(self._size):
-                raise UsageError(f"there is no rank {rank!r} in a world of {self._size}.")
+        for rank in arguments.ranks(ranks, self._size):
             if rank in state.dead:
                 raise WorldError(f"rank {rank} is dead.", f"world.restart({rank}) replaces it.")
             if rank in self._going and self._is_stopped(rank):
@@ -229,7 +229,10 @@ class Startup:
         by_sentence: dict[str, list[int]] = {}
         for rank, sentence in self.sentences().items():
             by_sentence.setdefault(sentence, []).append(rank)
-        notes = [f"{phrases.ranks(ranks)}: {sentence}" for sentence, ranks in by_sentence.items()]
+        notes = [
+            f"{phrases.ranks(ranks)}: {_of_several(sentence) if len(ranks) > 1 else sentence}"
+            for sentence, ranks in by_sentence.items()
+        ]
         for step in STEPS:
             for name, values in joining.odd_facts(state, step).items():
                 told = ", ".join(f"{value} on rank {rank}" for rank, value in list(values.items())[:8])
@@ -253,7 +256,15 @@ def _cell(one: StepState) -> str:
     return f"{_SYMBOLS[one.state]} {one.seconds:.2f} s" if one.state != "waiting" else _SYMBOLS["waiting"]
 
 
+def _of_several(sentence: str) -> str:
+    """What one rank does, said of several."""
+    for one, several in (("is ", "are "), ("waits ", "wait ")):
+        if sentence.startswith(one):
+            return several + sentence.removeprefix(one)
+    return sentence
+
+
 def _known(step: str) -> str:
-    if step not in STEPS:
-        raise UsageError(f"there is no step {step!r}.", f"The steps are: {', '.join(STEPS)}.")
+    if not isinstance(step, str) or step not in STEPS:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"there is no step {arguments.short(step)}.", f"The steps are: {', '.join(STEPS)}.")
     return step

@@ -9,6 +9,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
+from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.model.names import given_name
 
@@ -243,7 +244,7 @@ def check_operation(name: str) -> None:
     Raises:
         UsageError: with the name that was probably meant.
     """
-    if name not in OPERATIONS:
-        near = difflib.get_close_matches(str(name), OPERATIONS, 1, 0.5)
+    if not isinstance(name, str) or name not in OPERATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
+        near = difflib.get_close_matches(arguments.short(name), OPERATIONS, 1, 0.5)
         hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(OPERATIONS)}."
-        raise UsageError(f"there is no operation {name!r}.", hint)
+        raise UsageError(f"there is no operation {arguments.short(name)}.", hint)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import check_operation
 
@@ -158,6 +159,13 @@ class Fault:
     times: int | None = 1
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or self.kind not in KINDS:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise _unknown(self.kind)
+        if not isinstance(self.values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"values must be a dict of parameters, not {arguments.short(self.values)}.")
+        _check(self.description, {name: getattr(self, name) for name in _FIELDS[1:]})
+
     @property
     def description(self) -> Kind:
         return KINDS[self.kind]
@@ -208,42 +216,48 @@ def fault(kind: str, **given: Any) -> Fault:
     Raises:
         UsageError: there is no such kind, condition, parameter or operation, or a value that cannot be.
     """
-    kind = str(kind)
-    description = KINDS.get(kind.replace("_", " "))
+    description = KINDS.get(str(kind).replace("_", " "))
     if description is None:
-        near = difflib.get_close_matches(kind, KINDS, 1, 0.5)
-        raise UsageError(
-            f"there is no fault {kind!r}.", f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(KINDS)}."
-        )
+        raise _unknown(kind)
     conditions = {name: given.pop(name) for name in _FIELDS[1:] if name in given}
     known = {one.name: one for one in description.parameters}
     for name, value in given.items():
         if name not in known:
             takes = f"It takes: {', '.join(known)}." if known else "It takes none."
             raise UsageError(f"the fault {kind!r} has no parameter {name!r}.", takes)
-        default = known[name].default
-        if isinstance(default, (int, float)) and not isinstance(value, (int, float)):
-            raise UsageError(f"{name} of the fault {kind!r} must be a number, not {value!r}.")
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
+        if isinstance(known[name].default, (int, float)) and not is_number:
+            raise UsageError(f"{name} of the fault {kind!r} must be a number, not {arguments.short(value)}.")
+        if not isinstance(value, (str, int, float)):
+            raise UsageError(f"{name} of the fault {kind!r} must be a text, not {arguments.short(value)}.")
     _check(description, conditions)
     return Fault(description.name, **conditions, values=given)
+
+
+def _unknown(kind: object) -> UsageError:
+    near = difflib.get_close_matches(str(kind), KINDS, 1, 0.5) if isinstance(kind, str) else []
+    hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(KINDS)}."
+    return UsageError(f"there is no fault {arguments.short(kind)}.", hint)
 
 
 def _check(kind: Kind, conditions: Mapping[str, Any]) -> None:
     name = kind.name
     if kind.place != "door" and any(conditions.get(one) for one in ("op", "seq", "group")):
         raise UsageError(f"the fault {name!r} strikes no call: it takes no op, seq or group.")
-    op = conditions.get("op")
-    if op:
+    op = conditions.get("op", "")
+    if op != "":
         check_operation(op)
         if kind.ops and op not in kind.ops:
             raise UsageError(f"the fault {name!r} does not strike {op}.", f"It strikes: {', '.join(kind.ops)}.")
     for one in ("seq", "step", "times"):
-        value = conditions.get(one)
-        if value is not None and (not isinstance(value, int) or value < (one != "step")):
-            raise UsageError(f"{one} must be a whole number from {int(one != 'step')}, not {value!r}.")
+        if conditions.get(one) is not None:
+            arguments.whole(one, conditions[one], int(one != "step"))
+    arguments.whole("seed", conditions.get("seed", 0), -(2**31))
+    for one in ("op", "site", "group"):
+        arguments.text(one, conditions.get(one, ""))
     chance = conditions.get("probability", 1.0)
-    if not isinstance(chance, (int, float)) or not 0 < chance <= 1:
-        raise UsageError(f"probability must lie above 0 and not above 1, not {chance!r}.")
+    if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0 < chance <= 1:
+        raise UsageError(f"probability must lie above 0 and not above 1, not {arguments.short(chance)}.")
 
 
 def variables(fault: Fault, port: int, size: int) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import check_operation
 
@@ -32,8 +33,10 @@ class Hold:
     def __post_init__(self) -> None:
         for op in self.before:
             check_operation(op)
-        if self.seq is not None and (not isinstance(self.seq, int) or self.seq < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"seq must be a whole number from 1, not {self.seq!r}.")
+        if self.seq is not None:
+            arguments.whole("seq", self.seq, 1)
+        for name, value in (("site", self.site), ("group", self.group), ("when", self.when)):
+            arguments.text(name, value)
         if self.when:
             check_expression(self.when)
 
@@ -69,11 +72,12 @@ def check_expression(text: str) -> None:
     Raises:
         UsageError: with what Python says of it.
     """
+    arguments.text("expression", text)
     try:
         compile(text, "<expression>", "eval")
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise UsageError(
-            f"{text!r} is no expression: {getattr(error, 'msg', None) or error}.",
+            f"{arguments.short(text)} is no expression: {getattr(error, 'msg', None) or error}.",
             "Statements are run with world.execute().",
         ) from None
 

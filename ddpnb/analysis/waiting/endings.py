@@ -108,7 +108,7 @@ def _finding(
         )
     if lost:
         evidence.append(f"{phrases.ranks(lost, True)} lost the connection: a consequence.")
-    summary = f"{phrases.ranks(ranks, True)} {_what(ending)}"
+    summary = f"{phrases.ranks(ranks, True)} {_what(ending, phrases.verb(ranks, 'was', 'were'))}"
     summary += (
         f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}."
         if waiting
@@ -130,13 +130,15 @@ def _site_of(recording: Recording, waits: dict[int, Wait], rank: int):  # noqa: 
     return waits[rank].standing.site if rank in waits else last_site(recording.ranks[rank])
 
 
-def _what(ending: Ending) -> str:
+def _what(ending: Ending, was: str = "was") -> str:
     if ending.how == "raised":
         message = ending.message.strip().splitlines()[0][:200] if ending.message.strip() else ""
         return f"raised {ending.exception}" + (f": {message}" if message else "")
     if ending.how == "exited":
         return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({ending.code})"
-    return f"was killed by {ending.signal_name}" if ending.code < 0 else f"ended its process with status {ending.code}"
+    return (
+        f"{was} killed by {ending.signal_name}" if ending.code < 0 else f"ended its process with status {ending.code}"
+    )
 
 
 def _how(rank: int, record: RankRecord) -> str:

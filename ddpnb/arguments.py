@@ -1,0 +1,114 @@
+"""Checks of what a user gives to a public function: a wrong value is answered with what to give instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ddpnb.errors import UsageError
+
+_LONGEST_S = 1e9  # thirty years: what the system's own waits can take
+
+
+def seconds(name: str, value: Any, *, least: float | None = None) -> float:
+    """A number of seconds above 0, or from ``least`` on.
+
+    Raises:
+        UsageError: it is none: no number, not a number (NaN), negative, or without end.
+    """
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not (0 if least is None else least) <= value <= _LONGEST_S or (least is None and value == 0):
+        wanted = "a positive number of seconds" if least is None else f"a number of seconds from {least:g}"
+        raise UsageError(f"{name} must be {wanted}, not {short(value)}.")
+    return float(value)
+
+
+def whole(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
+    """A whole number within these limits.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        wanted = f"from {least}" if most == 2**31 - 1 else f"from {least} to {most}"
+        raise UsageError(f"{name} must be a whole number {wanted}, not {short(value)}.")
+    return value
+
+
+def wholes(name: str, value: Any) -> tuple[int, ...]:
+    """Several whole numbers from 0.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    values = None if isinstance(value, (str, bytes)) else _listed(value)
+    if values is None:
+        raise UsageError(f"{name} must be a list of whole numbers, not {short(value)}.")
+    return tuple(whole(name, one, 0) for one in values)
+
+
+def text(name: str, value: Any) -> str:
+    """A text.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not isinstance(value, str):
+        raise UsageError(f"{name} must be a text, not {short(value)}.")
+    return value
+
+
+def texts(name: str, value: Any) -> tuple[str, ...]:
+    """One text or several.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    values = (value,) if isinstance(value, str) else _listed(value)
+    if values is None or not all(isinstance(one, str) for one in values):
+        raise UsageError(f"{name} must be a text or a list of them, not {short(value)}.")
+    return values
+
+
+def ranks(value: Any, size: int) -> tuple[int, ...]:
+    """One rank or several, each once.
+
+    Raises:
+        UsageError: there is no such rank.
+    """
+    values = (value,) if isinstance(value, int) else _listed(value)
+    if values is None or isinstance(value, (str, bytes)):
+        raise UsageError(
+            f"ranks must be a rank or a list of ranks, not {short(value)}.", "Write ranks=1 or ranks=[0, 2]."
+        )
+    for rank in values:
+        if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < size:
+            raise UsageError(f"there is no rank {short(rank)} in a world of {size}.")
+    return tuple(dict.fromkeys(values))
+
+
+def member(name: str, value: Any, known: Iterable[int]) -> int:
+    """One of the ranks that are known.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    ranks_known = sorted(known)
+    if not isinstance(value, int) or isinstance(value, bool) or value not in ranks_known:
+        raise UsageError(
+            f"there is no {name} {short(value)} here.", f"There are: {', '.join(map(str, ranks_known[:16]))}."
+        )
+    return value
+
+
+def short(value: Any) -> str:
+    """How a message shows a value, whatever it is."""
+    try:
+        shown = repr(value)
+    except Exception:
+        shown = f"a {type(value).__name__}"
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+
+
+def _listed(value: Any) -> tuple[Any, ...] | None:
+    return tuple(value) if isinstance(value, Iterable) else None
