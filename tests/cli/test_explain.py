@@ -76,7 +76,7 @@ def test_words_of_an_error(explain):
         (["ddp30x"], "DDP301"),
         (["colective-missing"], "DDP301 collective-missing"),
         (["qwertz"], "All codes"),
-        (["--file", "nowhere.log"], "cannot read nowhere.log"),
+        (["--file", "nowhere.log"], "cannot read 'nowhere.log'"),
         (["--file", "nowhere.log", "DDP301"], "--file takes no codes"),
     ],
 )
