@@ -20,6 +20,7 @@ from ddpnb.files import write_whole
 from ddpnb.model.findings import Finding
 from ddpnb.model.startup import STEPS, StartupState
 from ddpnb.render import pages, text
+from ddpnb.render.secrets import Secrets
 from ddpnb.render.status import table
 
 if TYPE_CHECKING:
@@ -109,12 +110,16 @@ class Checkup:
         write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     def bundle(self, path: str | os.PathLike[str]) -> None:
-        """Write what somebody needs who is asked for help: the report, its JSON, and each rank's output."""
+        """Write what somebody needs who is asked for help: the report, its JSON, and each rank's output.
+
+        What looks like a secret is masked in all of them.
+        """
+        secrets = Secrets(os.environ)
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr("report.txt", str(self) + "\n")
-            file.writestr("doctor.json", json.dumps(self.to_json(), indent=1) + "\n")
+            file.writestr("report.txt", secrets.mask(str(self)) + "\n")
+            file.writestr("doctor.json", json.dumps(secrets.masked(self.to_json()), indent=1) + "\n")
             for rank, log in self.logs.items():
-                file.writestr(f"rank{rank}.log", log)
+                file.writestr(f"rank{rank}.log", secrets.mask(log))
 
 
 _MARKS = {"ok": "✓", "warning": "!", "unknown": "?"}

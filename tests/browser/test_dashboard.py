@@ -196,8 +196,9 @@ def test_the_time_line_shows_what_comes_after_a_release(lab, page):
     """In the run after it rank 0 issues broadcasts that rank 1 never makes, then both go on in another group."""
     lab.open(page, lab.write("again.ipynb", AFTER_A_RELEASE, RUNS, "print('both', 'runs are over')"))
     lab.run_all(page)
-    expect(page.get_by_text("both runs are over")).to_be_visible(timeout=LONG_MS)
     line = of(page, "time line")
+    expect(line).to_be_visible(timeout=LONG_MS)
+    expect(page.get_by_text("both runs are over")).to_be_visible(timeout=LONG_MS)
     line.get_by_role("button", name="show all").click()
     canvas = line.locator("canvas")
     width = canvas.bounding_box()["width"]

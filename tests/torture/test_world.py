@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from ddpnb.errors import DdpnbError
+from tests.conftest import alive
 from tests.torture.harness import MARK, parent, read, until
 from tests.torture.test_signals import FATAL, STOPPED, send
 from tests.torture.worlds import Pair, fresh, recover, train
@@ -70,8 +71,11 @@ def begin(world, moment):
 @pytest.mark.parametrize("moment", ["idle", "running", "hang", "hold"])
 def test_a_rank_of_a_world(pairs, moment, name):
     with pairs.lend() as world:
-        run = begin(world, moment)
-        send(world.pids()[1], name)
+        run, pid = begin(world, moment), world.pids()[1]
+        send(pid, name)
+        if name not in (STOPPED, "INT"):
+            until("the rank dies", lambda: not alive(pid))
+            time.sleep(1)  # so that the launcher has been notified, idle or not
         if moment == "running" and name not in (STOPPED, "INT"):
             run.wait(60)
             first = run.diagnosis.findings[0]

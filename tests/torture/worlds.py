@@ -46,7 +46,8 @@ def recover(world):
     """As a user does after something went wrong: then the next run is a healthy one."""
     world.release()
     world.restart()
-    assert sorted(world.run(train, 5, stream=None).wait(90).results) == [0, 1]
+    run = world.run(train, 5, stream=None).wait(90)
+    assert run.outcome == "ok" and run.results == [0, 1], str(run.diagnosis)
 
 
 class Pair:
