@@ -48,6 +48,7 @@ class Run:
         launch_s: float,
         leave_after_crash: bool = False,
         interrupt: Callable[[], object] | None = None,
+        logs_are_removed: bool = False,
     ) -> None:
         self.number = number
         self.log_dir = log_dir
@@ -66,7 +67,7 @@ class Run:
         self._recording: Recording | None = None
         self._launch_s = launch_s
         self._failure: Exception | None = None
-        self._kept: str | None = None  # a copy of the logs
+        self._kept = None if logs_are_removed else log_dir  # where the logs outlive the world
         self._settling = Settling(
             engines,
             self.observer,
@@ -125,8 +126,7 @@ class Run:
     def _kept_logs(self) -> str:
         """A folder with the logs of the ranks, which outlives the world."""
         if self._kept is None:
-            inside = os.path.commonpath([self._folder, self.log_dir]) == self._folder
-            self._kept = logs.keep(self._logs.values()) if inside else self.log_dir
+            self._kept = logs.keep(self._logs.values())
         return self._kept
 
     def another_observer(self) -> Observer:

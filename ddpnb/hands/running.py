@@ -141,6 +141,7 @@ class Runs(Replaces):
             launch_s=self.launch_s,
             leave_after_crash=leave_after_crash,
             interrupt=self.release if _in_ipython() else None,
+            logs_are_removed=log_dir is None,
         )
         weakref.finalize(run, self._folders.forget, number).atexit = False
         port = self._new_port()
