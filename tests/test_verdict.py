@@ -13,7 +13,7 @@ from tests.analysis.recordings import Rank, line, record
 from tests.render.findings import USUAL, hang
 
 FINDING_KEYS = {
-    "code", "name", "severity", "summary", "culprits", "waiting", "collective", "where", "tensors", "evidence", "remedy",
+    "code", "name", "severity", "summary", "culprits", "sides", "waiting", "collective", "where", "tensors", "evidence", "remedy",
 }  # fmt: skip
 
 
@@ -44,6 +44,7 @@ def test_the_verdict_as_json(verdict):
             "severity": "error",
             "summary": USUAL.summary,
             "culprits": [1],
+            "sides": [],
             "waiting": [0, 2, 3],
             "collective": {
                 "op": "all_reduce", "group": "default_pg", "seq": 57, "shapes": [[1024]], "dtypes": ["float32"],
@@ -63,6 +64,11 @@ def test_a_finding_without_a_collective_says_so():
     value = Verdict.of(hang(Finding("DDP102", "x"))).to_json()["findings"][0]
     assert value["collective"] is None
     assert (value["where"], value["culprits"], value["waiting"]) == ([], [], [])
+
+
+def test_a_tie_lists_its_sides_and_no_culprit():
+    value = Verdict.of(hang(Finding("DDP410", "x", sides=((0, 2), (1, 3))))).to_json()["findings"][0]
+    assert (value["culprits"], value["sides"]) == ([], [[0, 2], [1, 3]])
 
 
 def test_exit_codes_are_in_the_order_of_the_ranks():
