@@ -139,11 +139,16 @@ def _swap(
     waiting = tuple(sorted(here.keys() - set(culprits)))
     mine, theirs = here[culprits[0]], here[waiting[0]]
     sides = (waiting, culprits) if tied else ()
+    order = (
+        f"{phrases.ranks(here, True)} make two calls in different orders"
+        if tied
+        else f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} two calls in another order than "
+        f"{phrases.ranks(waiting)}"
+    )
     return Finding(
         "DDP309",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} two calls in another order than {phrases.ranks(waiting)}: "
-        f"{mine.op} #{mine.seq} comes from {_told(mine.site)} there, and from {_told(theirs.site)} here. "
-        "They have the same signature, so the numbers were mixed in silence.",
+        f"{order}: {mine.op} #{mine.seq} comes from {_told(mine.site)} on {phrases.ranks(culprits)}, and from "
+        f"{_told(theirs.site)} on {phrases.ranks(waiting)}. They have the same signature, so the numbers were mixed in silence.",
         () if tied else culprits,
         () if tied else waiting,
         theirs,

@@ -99,10 +99,17 @@ def models_differ(models: Mapping[int, Model]) -> Finding | None:
         what = f"{phrases.verb(odd, 'registers', 'register')} the parameters of {mine.module} in another order, or with another type, than"
     else:
         what = f"{phrases.verb(odd, 'wraps', 'wrap')} another {mine.module} than"
+    both = (
+        f"register the parameters of {mine.module} in different orders, or with different types"
+        if code == "DDP404"
+        else f"wrap different models {mine.module}"
+    )
     sides = () if culprits else apart.sides
     return Finding(
         code,
-        f"{phrases.ranks(odd, True)} {what} {phrases.ranks(others)}: {differences[0]}",
+        f"{phrases.ranks(odd, True)} {what} {phrases.ranks(others)}: {differences[0]}"
+        if culprits
+        else f"{phrases.ranks(models, True)} {both}: on {phrases.ranks(odd)}, {differences[0]}",
         culprits,
         others if culprits else (),
         None,

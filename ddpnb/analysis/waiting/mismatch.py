@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import Split
@@ -135,7 +135,9 @@ def _kind(reference: Call, odd: Call) -> str:
 def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Call) -> Finding:
     code = _kind(reference, odd)
     changed = [rank for rank in found.calls if _before(recording, found, rank)]
-    culprits = found.odd or Split(found.sides).blamed(changed)
+    split = Split(found.sides)
+    strayed = [rank for rank in found.calls if _left_its_order(recording.ranks[rank], found.calls[rank])]
+    culprits = found.odd or split.blamed(changed) or split.blamed(strayed)
     sides = () if culprits else found.sides
     rest = tuple(rank for side in found.sides for rank in side if rank not in culprits)
     waiting = () if sides else rest
@@ -154,6 +156,8 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
             for rank, call in sorted(found.calls.items())[:8]
         ]
     evidence += [_before(recording, found, rank) for rank in changed if rank in culprits][:1]
+    if split.tied and culprits and culprits == tuple(sorted(strayed)):
+        evidence.append(f"{phrases.ranks(culprits, True)} never made this call after the one before it until now.")
     evidence += phrases.undecided(sides)
     place = f"collective #{odd.seq} of {odd.group}"
     if culprits:
@@ -220,6 +224,17 @@ def _before(recording: Recording, found: Disagreement, rank: int) -> str:
     if not earlier or any(one.signature.agreed == call.signature.agreed for one in earlier):
         return ""
     return f"Rank {rank}'s call before, from the same line, was {earlier[-1].signature}."
+
+
+def _left_its_order(record: RankRecord, call: Call) -> bool:
+    """Whether a rank has never made this call right after the one that came before it, of those of its group."""
+    made = [
+        (one.site, one.signature.agreed)
+        for one in record.calls
+        if one.group.key == call.group.key and one.seq and one.number <= call.number
+    ]
+    steps = list(pairwise(made))
+    return len(steps) > 1 and steps[-1] not in steps[:-1]
 
 
 def _where(found: Disagreement, order: tuple[int, ...]) -> tuple[tuple[int, Site], ...]:

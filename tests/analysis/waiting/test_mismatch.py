@@ -396,6 +396,21 @@ def test_of_two_ranks_the_one_that_made_the_call_differently_before_is_named(cul
     assert any(f"Rank {culprit}'s call before" in text for text in found.evidence)
 
 
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_of_two_ranks_the_one_that_left_its_usual_order_is_named(culprit):
+    """It went from the broadcast of one forward to that of the next, without the reduction in between."""
+    ranks = [Rank(n, 2) for n in range(2)]
+    for rank in ranks:
+        for _ in range(3):
+            rank.calls("broadcast", line(5), root=0).calls("all_reduce", line(6))
+        rank.calls("broadcast", line(5), root=0)
+    ranks[1 - culprit].waits("all_reduce", line(6))
+    ranks[culprit].calls("broadcast", line(5), root=0, state=FENCED)
+    found = finding(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP302", (culprit,), ())
+    assert any("never made this call after the one before it" in text for text in found.evidence)
+
+
 def test_a_line_that_makes_several_kinds_of_calls_did_not_change():
     """A wrapper broadcasts one buffer after the other from one line."""
     ranks = [Rank(n, 2) for n in range(2)]
