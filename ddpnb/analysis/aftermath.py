@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.source.branches import guards_of
 from ddpnb.analysis.source.unwaited import Unwaited, unwaited
 from ddpnb.analysis.waiting.facts import as_int
 from ddpnb.analysis.waiting.standing import last_site
@@ -146,7 +148,10 @@ def _not_waited(recording: Recording) -> Finding | None:
         for one in unwaited(source) if "async_op" in source or "isend" in source or "irecv" in source else ():
             ranks = made.get((path, one.line))
             if ranks:
-                return _early_use(path, one, sorted(ranks))
+                found = _early_use(path, one, sorted(ranks))
+                # Which of these ranks come to a use under a condition is not recorded.
+                guarded = one.use_line and set(guards_of(source, one.use_line)) - set(guards_of(source, one.line))
+                return replace(found, culprits=()) if guarded and len(ranks) > 1 else found
     return None
 
 

@@ -123,3 +123,20 @@ def test_a_work_that_nobody_waits_for():
     at = script.at("reduce")
     found = the_finding(recorded(lambda r: r.issues("all_reduce", at).finishes(), script=script))
     assert (found.code, found.culprits) == ("DDP316", (0, 1, 2, 3))
+
+
+def test_a_use_under_a_condition_names_no_rank():
+    """All ranks made the call; which of them came to the line that uses its tensor is not recorded."""
+    script = Script("""
+        import torch.distributed as dist
+
+        def main(x, rank):
+            dist.all_reduce(x, async_op=True)   # reduce
+            if rank == 0:
+                print(x)   # read
+    """)
+    at = script.at("reduce")
+    found = the_finding(recorded(lambda r: r.issues("all_reduce", at).finishes(), script=script))
+    assert (found.code, found.culprits) == ("DDP316", ())
+    assert [(rank, site.line) for rank, site in found.where] == [(rank, at.line) for rank in range(4)]
+    assert f"line {script.line('read')}" not in found.summary
