@@ -7,8 +7,12 @@ controller, so that both come up at the same time.
 
 from __future__ import annotations
 
-import os
 import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    sys.path.pop(0)  # the folder of this file: its modules are imported as ddpnb.cluster's alone
+
+import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -46,3 +50,7 @@ def main() -> None:
         rank.start().directory = directory
         from ipyparallel.engine.app import main as serve
     sys.exit(serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ipyparallel
@@ -21,9 +24,42 @@ _dispatch_iopub: Any = vars(ipyparallel.Client._dispatch_iopub)["__wrapped__"]  
 
 
 class Client(ipyparallel.Client):
-    """A client whose calls result in the buffers of the reply: a list of bytes."""
+    """A client whose own calls result in the buffers of the reply: a list of bytes.
+
+    What a user asks for through a view of ipyparallel is loaded, as ipyparallel has it.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self._calling = threading.local()
+        self._users: set[str] = set()  # calls of the user's, by message
+        super().__init__(*args, **more)
+
+    @contextmanager
+    def own_calls(self) -> Iterator[None]:
+        """Calls that this thread makes inside are not the user's."""
+        self._calling.own = True
+        try:
+            yield
+        finally:
+            self._calling.own = False
+
+    def send_apply_request(self, *args: Any, message_future_hook: Any = None, **more: Any) -> Any:
+        own = getattr(self._calling, "own", False)
+
+        def hook(future: Any) -> None:  # before the request is sent
+            if not own:
+                self._users.add(future.msg_id)
+            if message_future_hook is not None:
+                message_future_hook(future)
+
+        return super().send_apply_request(*args, message_future_hook=hook, **more)
 
     def _handle_apply_reply(self, msg: dict[str, Any]) -> None:
+        call = msg["parent_header"].get("msg_id")
+        if call in self._users:
+            self._users.discard(call)
+            super()._handle_apply_reply(msg)
+            return
         kept = [bytes(buffer) for buffer in msg.get("buffers") or ()]
         super()._handle_apply_reply({**msg, "buffers": [pickle.dumps(kept)]})  # a pickle of ours, of bytes alone
 

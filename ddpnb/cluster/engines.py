@@ -32,11 +32,10 @@ from ddpnb.cluster.replying import in_json
 from ddpnb.engine.wire import DEVICE, PARENT
 from ddpnb.errors import LaunchError, WorldError
 
-# The working directory is taken off the import path before anything is imported: a file of the user must not stand in
-# for a module of ours. ``-P`` would do that too, but scripts would see it in sys.flags, and multiprocessing would hand
-# it on to the interpreters that they start.
-_ENTRY = "import sys; sys.flags.safe_path or sys.path.pop(0); from ddpnb.cluster.child import main; main()"
-_CHILD = [sys.executable, "-c", _ENTRY]
+# By its path, so that the working directory is not on the import path: a file of the user must not stand in for a module
+# of ours. ``-P`` would do that too, but scripts would see it in sys.flags, and multiprocessing would hand it on to the
+# interpreters that they start.
+_CHILD = [sys.executable, os.path.join(os.path.dirname(__file__), "child.py")]
 _NEVER_S = 86_400
 _ENGINE_ARGS = [
     "--IPEngine.enable_nanny=False",
@@ -189,7 +188,7 @@ class Engines:
         wanted = len(missing)
         while missing:
             for engine in set(self.client.ids) - known - set(asked):
-                asked[engine] = Answer(self.client[engine].apply_async(in_json, os.getpid))
+                asked[engine] = self._ask(engine, in_json, os.getpid)
             for engine, answer in list(asked.items()):
                 if answer.ready():
                     del asked[engine]
@@ -298,7 +297,12 @@ class Engines:
         self.check_controller()
         assert self.client is not None
         self.client.history.clear()  # it would grow with every call
-        return Answer(self.client[self._ids[rank]].apply_async(function, *args))
+        return self._ask(self._ids[rank], function, *args)
+
+    def _ask(self, engine: int, function: Callable[..., Any], *args: Any) -> Answer:
+        assert self.client is not None
+        with self.client.own_calls():
+            return Answer(self.client[engine].apply_async(function, *args))
 
     def engine_id(self, rank: int) -> int:
         self.check_process()  # whoever asks a rank comes here

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import psutil
 import pytest
-from ipyparallel import Client
 
 import ddpnb
 from ddpnb.cluster import engines
+from ddpnb.cluster.client import Client
 from ddpnb.errors import LaunchError
 
 pytestmark = pytest.mark.world

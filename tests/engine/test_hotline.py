@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import math
 import sys
 from collections import OrderedDict
@@ -41,7 +41,9 @@ def answers(monkeypatch):
         line._verbs["asked"] = lambda _: verb()
         kernel = SimpleNamespace(control_handlers={}, session=SimpleNamespace(send=send))
         line.register(kernel)
-        asyncio.run(kernel.control_handlers[hotline.REQUEST](None, None, {"content": {"verb": "asked"}}))
+        handling = kernel.control_handlers[hotline.REQUEST](None, None, {"content": {"verb": "asked"}})
+        with contextlib.suppress(StopIteration):  # it waits for nothing
+            handling.send(None)
         (answer,) = sent
         return answer
 
