@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 
@@ -55,16 +54,16 @@ def test_an_exception_is_not_loaded(world, tmp_path):
 
 
 def test_what_a_rank_publishes_is_not_loaded(world, tmp_path):
-    def publishes(folder):
-        from ipyparallel.datapub import publish_data
-
-        publish_data({"bomb": Bomb(f"{folder}/{os.environ['RANK']}")})
-        return 3
-
-    run = world.run(publishes, str(tmp_path), stream=None).wait(30)
-    arrived(run)
-    time.sleep(0.2)
-    assert run.results == [3] * 4
+    client = world._engines.client
+    sent = client[:].execute(
+        "import os\n"
+        "from ipyparallel.datapub import publish_data\n"
+        "class Bomb:\n"
+        f"    def __reduce__(self): return os.mkdir, ({str(tmp_path)!r} + '/' + os.environ['RANK'],)\n"
+        "publish_data({'bomb': Bomb()})"
+    )
+    sent.get(30)
+    assert sent.wait_for_output(30)  # what was published comes before
     assert list(tmp_path.iterdir()) == []
 
 
