@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -29,6 +30,54 @@ def between(pids: Iterable[int]) -> dict[int, list[list[Any]]]:
         pid: [[fd, list(own), list(other)] for fd, own, other in ones if (other, own) in ends]
         for pid, ones in found.items()
     }
+
+
+def in_transit(between: Mapping[int, Sequence[Sequence[Any]]]) -> bool:
+    """Whether a message is on its way on one of these connections (of ``between()``), as the kernel sees it.
+
+    It is if bytes are in a socket's queue, or if a thread of gloo's, which takes them from there, is running or
+    waits for a core. Where the kernel does not tell (no /proc), nothing is in transit.
+    """
+    return any(_gloo_runs(pid) for pid in between) or any(_queued(pid, ones) for pid, ones in between.items())
+
+
+_GLOO = (b"(gloo_", b"(pt_gloo_")
+
+
+def _gloo_runs(pid: int) -> bool:
+    folder = f"/proc/{pid}/task"
+    try:
+        threads = os.listdir(folder)
+    except OSError:
+        return False
+    for thread in threads:
+        try:
+            with open(f"{folder}/{thread}/stat", "rb") as file:
+                name, _, rest = file.read().partition(b" ")[2].rpartition(b") ")
+        except OSError:
+            continue  # it has ended
+        if name.startswith(_GLOO) and rest[:1] in b"RD":
+            return True
+    return False
+
+
+def _queued(pid: int, connections: Sequence[Sequence[Any]]) -> bool:
+    """Whether bytes are queued in one of these sockets of a process, to be sent or to be read."""
+    sockets: set[str] = set()
+    for fd, *_ in connections:
+        try:
+            sockets.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except OSError:
+            continue
+    for table in ("tcp", "tcp6") if sockets else ():
+        try:
+            with open(f"/proc/{pid}/net/{table}") as file:
+                rows = [line.split() for line in file]
+        except OSError:
+            continue
+        if any(row[4] != "00000000:00000000" and f"socket:[{row[9]}]" in sockets for row in rows[1:] if len(row) > 9):
+            return True
+    return False
 
 
 def _plain(address: Any) -> tuple[str, int]:

@@ -130,13 +130,13 @@ class Gate:
             self.troubles.clear()
             self._settle()
 
-    def wake(self) -> None:
-        """Somebody was released: who is held looks up."""
+    def released(self) -> None:
+        """A release was asked for: held calls raise it, and so does every call that comes to the door from now on."""
         with self._condition:
-            self._condition.notify_all()
+            self._settle()
 
     def _settle(self) -> None:
-        self.armed[:] = [True] if self._pause or self._holds else []
+        self.armed[:] = [True] if self._pause or self._holds or self._release.wanted else []
         self._condition.notify_all()
 
     def state(self) -> dict[str, Any]:
@@ -152,9 +152,13 @@ class Gate:
     def stops(self, call: AtDoor) -> bool:
         """Whether the calling thread is to stop before this call; one that is not has used up a step."""
         with self._condition:
+            if self._release.wanted:
+                return True  # wait() raises
             if self._pause:
                 return not self._pass()
             holds = [hold for hold, _ in self._holds.values()]
+            if not holds:
+                self._settle()  # the release that armed it is over
         return any(self._fits(call, hold) for hold in holds)  # runs the user's expressions: without the lock
 
     def wait(self, call: AtDoor) -> None:
@@ -167,9 +171,11 @@ class Gate:
             opened = self._opened
             self._held[get_ident()] = {"since": time.monotonic(), **call.told()}
             try:
-                while self._opened == opened and not self._pass():
+                while True:
                     if self._release.wanted:
                         raise self._release.exception()
+                    if self._opened != opened or self._pass():
+                        break
                     self._condition.wait(_TICK_S)
             finally:
                 del self._held[get_ident()]

@@ -85,6 +85,7 @@ class Hotline:
             "resume": self._resume,
             "releasing": self._releasing,
             "release": self._release,
+            "released": self._released,
             "cut": lambda content: {"connections": self._door.release.cut(content["connections"])},
             "inject": self._inject,
             "heal": self._heal,
@@ -140,11 +141,16 @@ class Hotline:
         return {}
 
     def _release(self, content: dict[str, Any]) -> dict[str, Any]:
-        return {"connections": self._door.release.free(content["connections"])}
+        free = self._door.release.free
+        return {"connections": free(content["connections"], both_ways=bool(content.get("both_ways")))}
 
     def _releasing(self, content: dict[str, Any]) -> dict[str, Any]:
         self._door.release.ask(str(content["why"])[:500])
-        self._door.gate.wake()
+        self._door.gate.released()
+        return {}
+
+    def _released(self, _content: dict[str, Any]) -> dict[str, Any]:
+        self._door.release.let_go()
         return {}
 
     def _inject(self, content: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,16 @@ Nothing in torch frees a thread from a wait of gloo or of the store (2.13: signa
 ``shutdown()`` do not). What does is to shut the connections down on which it waits; the call then
 fails within milliseconds, and its error is told as what it is: a release. A rank that waits for
 something else (a lock, a queue, a sleep) gets the exception from a signal.
+
+Gloo (as in torch 2.13) wakes a wait only for an operation that it has not begun to send or to receive. An
+operation that is in its send queue when the connection ends is forgotten: its thread waits until the group's
+time-out, and the process group cannot be destroyed before. So a connection is ended in this order:
+
+1. The door refuses new calls on all ranks, and the launcher waits until nothing is in transit.
+2. Each rank shuts down the reading side alone. A write that fails (EPIPE) before gloo has read the end of the
+   stream would put its operation into the send queue.
+3. The socket stays open, by a duplicate of its descriptor, until all ranks are back: gloo closes its own as soon
+   as it reads the end, and the peer's next write would fail.
 """
 
 from __future__ import annotations
@@ -45,6 +55,8 @@ class Release:
         self._raised = False  # one request, one exception out of nothing
         self._looks_at = ""  # host:port where the main thread looks for a store now
         self._stand_ins: dict[str, threading.Thread] = {}  # those that are the store at an address
+        self._kept_open: dict[tuple[Any, ...], socket.socket] = {}  # by own and other address
+        self._keeping = threading.Lock()
         self._of_children: Any = (
             signal.getsignal(signal.SIGCHLD) or signal.SIG_DFL
         )  # what the user's code has set for SIGCHLD
@@ -59,17 +71,20 @@ class Release:
         self._raised = False
         self.wanted[:] = [why]
 
-    def free(self, connections: Sequence[Any]) -> int:
+    def free(self, connections: Sequence[Any], *, both_ways: bool = False) -> int:
         """Free the main thread from whatever it waits for; called from another one.
 
         Args:
-            connections: the sockets to shut down, as ``[fd, own address, other address]``.
+            connections: the sockets to shut down, as ``[fd, own address, other address]``. They stay open
+                until ``let_go()``.
+            both_ways: shut the writing side down too, for a thread that is blocked in a write.
 
         Returns:
             how many were shut down.
         """
         _abort_nccl()
-        count = sum(map(_shut, connections))
+        how = socket.SHUT_RDWR if both_ways else socket.SHUT_RD
+        count = sum(self._shut_and_keep(connection, how) for connection in connections)
         if self._looks_at:
             self._stand_in(self._looks_at)
         signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
@@ -97,6 +112,23 @@ class Release:
             time.sleep(_LOOKS_S)
         del store
 
+    def _shut_and_keep(self, connection: Any, how: int) -> int:
+        copy = _copy(connection)
+        if copy is None:
+            return 0
+        key = (*connection[1], *connection[2])
+        with self._keeping:
+            copy_kept = self._kept_open.setdefault(key, copy)
+        if copy_kept is not copy:
+            copy.close()
+        return _shut_down(copy_kept, how)
+
+    def let_go(self) -> None:
+        """The ranks are back: close the connections that were kept open for their sake."""
+        with self._keeping:
+            while self._kept_open:
+                self._kept_open.popitem()[1].close()
+
     def cut(self, connections: Sequence[Any]) -> int:
         """Shut connections down of a group that is about to be destroyed, and of which calls may be left in flight."""
         return sum(map(_shut, connections))
@@ -104,6 +136,7 @@ class Release:
     def clear(self) -> None:
         """A new group or a new run: what was asked concerns it no more."""
         self.wanted.clear()
+        self.let_go()
 
     def settle(self) -> None:
         """A new group is about to be made: whoever has had the exception and goes on is free again."""
@@ -184,19 +217,35 @@ def _put_away(number: int) -> Any:
 
 def _shut(connection: Any) -> int:
     """Shut one connection down, if the descriptor still is that connection."""
+    copy = _copy(connection)
+    if copy is None:
+        return 0
+    with copy:
+        return _shut_down(copy, socket.SHUT_RDWR)
+
+
+def _shut_down(connection: socket.socket, how: int) -> int:
+    try:
+        connection.shutdown(how)
+    except OSError:
+        return 0
+    return 1
+
+
+def _copy(connection: Any) -> socket.socket | None:
+    """The connection by a descriptor of its own; None if the descriptor is another connection by now."""
     fd, own, other = connection
     try:
         copy = socket.socket(fileno=os.dup(fd))
     except OSError:
-        return 0
-    with copy:
-        try:
-            if _address(copy.getsockname()) != tuple(own) or _address(copy.getpeername()) != tuple(other):
-                return 0
-            copy.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return 0
-    return 1
+        return None
+    try:
+        if _address(copy.getsockname()) == tuple(own) and _address(copy.getpeername()) == tuple(other):
+            return copy
+    except OSError:
+        pass
+    copy.close()
+    return None
 
 
 def _address(name: tuple[Any, ...]) -> tuple[str, int]:

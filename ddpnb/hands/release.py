@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ddpnb.analysis import phrases
 from ddpnb.cluster import connections, hotline
@@ -14,6 +15,8 @@ from ddpnb.cluster.host import STOPPED, kernel_status
 _ANSWER_S = 0.5
 _AGAIN_S = 0.15  # who has not come back by then is asked again: it may have gone on to the next wait
 _TICK_S = 0.004
+_TRANSIT_S = 1.0  # that messages between the ranks may take to arrive before the connections are shut
+_BOTH_WAYS_S = 2.0  # from then on writes are ended too
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,22 @@ def release(
     began = time.monotonic()
     asked = waiting = busy()
     silent: set[int] = set()
+    shut: set[int] = set()
+    transit_ends = began + _TRANSIT_S
     while waiting and time.monotonic() - began < timeout:
-        between = connections.between([engines.pid(rank) for rank in everybody])
         awake = [rank for rank in waiting if rank not in silent] or waiting
-        # First all must know: the first connection that is shut wakes the ranks at both of its ends.
+        # First all must know: no rank issues another call, and the first connection that is shut wakes both ends.
         heard = hotline.ask(engines, awake, {"verb": "releasing", "why": why}, _ANSWER_S)
         silent |= set(awake) - set(heard)
-        contents = {rank: {"verb": "release", "connections": between.get(engines.pid(rank), [])} for rank in heard}
+        between = connections.between([engines.pid(rank) for rank in everybody])
+        while connections.in_transit(between) and time.monotonic() < transit_ends:
+            time.sleep(_TICK_S)
+        both_ways = time.monotonic() - began > _BOTH_WAYS_S
+        contents: dict[int, dict[str, Any]] = {
+            rank: {"verb": "release", "connections": between.get(engines.pid(rank), []), "both_ways": both_ways}
+            for rank in heard
+        }
+        shut |= set(contents)
         hotline.ask_each(engines, contents, _ANSWER_S)
         again = time.monotonic() + _AGAIN_S
         while waiting and time.monotonic() < again:
@@ -70,6 +82,7 @@ def release(
             waiting = busy()
         if waiting and set(waiting) <= silent:
             break
+    hotline.ask(engines, sorted(shut), {"verb": "released"}, _ANSWER_S)
     if waiting:
         engines.check_controller()  # without it no rank has heard of this: that says nothing of them
     left = {rank: _why_not(engines, rank, rank in silent) for rank in waiting}

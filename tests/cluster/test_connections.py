@@ -10,7 +10,14 @@ import sys
 from ddpnb.cluster import connections
 from ddpnb.engine import release
 
-OTHER = "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); print('there', flush=True); sys.stdin.read()"
+OTHER = """
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+print("there", flush=True)
+for line in sys.stdin:
+    s.sendall(b"abcdef"[: int(line)])
+    print("sent", flush=True)
+"""
 
 
 def test_between_processes():
@@ -30,6 +37,14 @@ def test_between_processes():
             assert len(found[mine]) == len(found[child.pid]) == 1
             fd, own, other = found[mine][0]
             assert fd == accepted.fileno() and own == ["127.0.0.1", port] and found[child.pid][0][1] == other
+            if sys.platform == "linux":
+                assert not connections.in_transit(found)
+                child.stdin.write(b"3\n")
+                child.stdin.flush()
+                assert child.stdout.readline() == b"sent\n"
+                assert connections.in_transit(found)  # three bytes that nobody has read
+                assert accepted.recv(3) == b"abc"
+                assert not connections.in_transit(found)
             # The descriptor is shut down only if it still is that connection.
             assert release._shut([fd, own, ["127.0.0.1", 1]]) == 0
             assert release._shut([fd, own, other]) == 1

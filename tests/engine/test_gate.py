@@ -122,9 +122,22 @@ def test_whoever_is_released_is_let_through_with_an_exception(gate):
     passing = Passing(gate)
     assert passing.stands_after(2)
     gate._release.wanted.append("why")
-    gate.wake()
+    gate.released()
     passing.thread.join(5)
     assert isinstance(passing.error, Released) and gate.state()["held"] == []
+
+
+def test_no_call_is_issued_after_a_release_was_asked_for(gate):
+    gate.step(2)  # not even one that a step allows
+    gate._release.wanted.append("why")
+    gate.released()
+    assert gate.armed
+    passing = Passing(gate)
+    passing.thread.join(5)
+    assert isinstance(passing.error, Released) and not passing.made
+    gate.resume()
+    gate._release.wanted.clear()
+    assert not gate.stops(call()) and not gate.armed
 
 
 def test_only_what_is_kept_outlives_a_run(gate):

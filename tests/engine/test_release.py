@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 import time
 
@@ -68,6 +69,50 @@ def test_nothing_is_raised_outside_of_the_users_code_nor_twice(release):
 
 def test_a_connection_that_is_none(release):
     assert release.cut([[10_000, ["127.0.0.1", 1], ["127.0.0.1", 2]]]) == 0
+
+
+@pytest.fixture
+def connected():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        other = socket.create_connection(server.getsockname())
+        mine, _ = server.accept()
+        for end in (mine, other):
+            end.settimeout(5)
+        yield mine, other
+        mine.close()
+        other.close()
+
+
+def test_a_connection_stays_open_until_all_ranks_are_back(release, connected):
+    """Gloo forgets an operation whose write fails: neither end may find the connection closed by the other."""
+    mine, other = connected
+    connection = [mine.fileno(), list(mine.getsockname()), list(mine.getpeername())]
+    assert release.free([connection]) == 1
+    assert mine.recv(1) == b""  # whoever reads is woken
+    mine.sendall(b"x")  # a write does not fail
+    assert other.recv(1) == b"x"
+    mine.close()  # as gloo does at the end of the stream
+    for _ in range(20):
+        other.sendall(b"y")
+        time.sleep(0.005)
+    other.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        other.recv(1)
+    other.settimeout(5)
+    release.let_go()
+    with pytest.raises(ConnectionResetError):  # closed with bytes unread
+        other.recv(1)
+
+
+def test_a_connection_is_kept_once_and_can_be_shut_both_ways(release, connected):
+    mine, _ = connected
+    connection = [mine.fileno(), list(mine.getsockname()), list(mine.getpeername())]
+    assert release.free([connection]) == release.free([connection], both_ways=True) == 1
+    assert len(release._kept_open) == 1
+    with pytest.raises(BrokenPipeError):
+        mine.sendall(b"x")
+    release.clear()
+    assert not release._kept_open
 
 
 def test_a_worker_that_dies_is_told_to_the_users_code_or_to_nobody(release):

@@ -233,6 +233,22 @@ def test_a_run_that_was_well_is_released(world):
     assert run.outcome == "released" and world.status()[0].state == "ended"
 
 
+def test_ranks_in_the_midst_of_collectives_are_released(world):
+    """Messages are on their way between the ranks: gloo must not lose one whose thread then waits for its time-out."""
+    pids = world.pids()
+    for turn in range(5):
+        run = world.run(hands.steps, 100_000_000, stream=None)
+        deadline = time.monotonic() + 30
+        while not world.status()[0].call and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.3 + 0.01 * turn)
+        freed = world.release()
+        assert not freed.left, (turn, freed)
+        assert {ending.exception for ending in run.endings.values()} == {"Released"}
+    assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
+    assert world.pids() == pids
+
+
 def test_nothing_to_release(world):
     assert "no rank is in a run" in str(world.release())
 
