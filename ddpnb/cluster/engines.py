@@ -174,8 +174,13 @@ class Engines:
                 engine_args=_ENGINE_ARGS,
             )
             launcher = self._cluster.engines[f"rank{rank}"]
-            launcher.on_stop(lambda data: self._exits.setdefault(rank, data.get("exit_code")))
-            self._pids[rank] = launcher.pid
+            pid = self._pids[rank] = launcher.pid
+
+            def ended(data: dict[str, Any]) -> None:
+                if self._pids[rank] == pid:  # else it was replaced before this was known
+                    self._exits.setdefault(rank, data.get("exit_code"))
+
+            launcher.on_stop(ended)
 
         self._do(start()).result()
 
@@ -265,8 +270,12 @@ class Engines:
     def pid(self, rank: int) -> int:
         return self._pids[rank]
 
+    def alive(self, rank: int) -> bool:
+        """Whether the rank's process lives, by the kernel: its exit status is known a moment later."""
+        return rank not in self._exits and kernel_status(self._pids[rank]) != GONE
+
     def exit_status(self, rank: int) -> int | None:
-        """None while the rank's process lives; negative: the signal that killed it."""
+        """None while the rank's process lives, or its status is not known yet; negative: the signal that killed it."""
         if rank not in self._exits:
             return None
         status = self._exits[rank]

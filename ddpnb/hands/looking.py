@@ -87,7 +87,7 @@ class Looks(Ranks):
         """
         with self._lock:
             self._check_open()
-            alive = [rank for rank in range(self.size) if self._engines.exit_status(rank) is None]
+            alive = [rank for rank in range(self.size) if self._engines.alive(rank)]
             self._check_hearing(alive)
             run = self._last
         found = comparison.compare(self._engines, alive, trace, moving=run is not None and not run.done)

@@ -56,7 +56,7 @@ class Ranks:
         return found
 
     def _alive(self, rank: int) -> bool:
-        return self._engines.exit_status(rank) is None
+        return self._engines.alive(rank)
 
     def _stopped(self, rank: int) -> bool:
         """Whether its process is stopped (SIGSTOP, a debugger), by the kernel."""

@@ -345,6 +345,18 @@ def test_hands_on_a_dead_rank(world):
     assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
 
 
+def test_an_idle_rank_that_was_just_killed_is_replaced(world):
+    before = world.pids()
+    os.kill(before[1], signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while alive(before[1]) and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    world.restart()  # at once: the launcher may not have its exit status yet
+    assert [a == b for a, b in zip(before, world.pids(), strict=True)] == [True, False, True, True]
+    run = world.run(hands.steps, 3, stream=None).wait(30)
+    assert run.outcome == "ok" and None not in run.results
+
+
 def test_a_held_rank_is_replaced(world):
     holding = world.hold(seq=2)
     world.run(hands.steps, 4, stream=None)
