@@ -18,6 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(sys.argv[1:] if argv is None else list(argv))
         except KeyboardInterrupt:  # before a command had begun, or when it was over
+            interrupts.notice()  # else it is raised again, where nobody catches it
             print("ddpnb: interrupted", file=sys.stderr)
             return STATUS_INTERRUPTED
 

@@ -57,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(error)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
+        interrupts.notice()
         print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
         return STATUS_INTERRUPTED
 
