@@ -160,15 +160,14 @@ class Settling:
         return set(running) - {rank for finding in errors for rank in finding.concerned}
 
     def _check_orders(self, activities: Mapping[int, str]) -> None:
-        """An order that failed on the engine before the script began is an error of ours or of the host."""
+        """An order that is over, where the rank did not write how the script ended, is an error of ours or of the host."""
         for rank in activities:
             answer = self._answers.get(rank)
-            if (
-                answer is not None
-                and answer.ready()
-                and not answer.successful()
-                and self._observer.ending(rank) is None
-            ):
-                raise RuntimeError(
-                    f"rank {rank} could not begin the run, or not say how it ended: {str(answer.exception())[:1000]}"
-                )
+            # Asked in this order: a rank writes the ending first.
+            if answer is None or not answer.ready() or self._observer.ending(rank) is not None:
+                continue
+            if answer.successful():
+                raise RuntimeError(f"rank {rank} is idle again and did not write how its script ended")
+            raise RuntimeError(
+                f"rank {rank} could not begin the run, or not write how it ended: {str(answer.exception())[:1000]}"
+            )
