@@ -19,7 +19,7 @@ from typing import Any
 from ddpnb.engine.locals import describe_locals
 from ddpnb.engine.release import Release
 from ddpnb.engine.sites import is_own_file, is_user_file
-from ddpnb.engine.surroundings import flush
+from ddpnb.engine.surroundings import flush, restore_builtins
 from ddpnb.errors import CollectiveMismatch, Released
 
 _LONGEST_MESSAGE = 4000
@@ -36,10 +36,14 @@ class Ended:
 def run(code: Callable[[], Any], release: Release) -> Ended:
     """Call ``code`` as the main program and say how it ended. Never raises."""
     pid = os.getpid()
+    built_in = dict(builtins.__dict__)
     result, how, status, failure, left = None, "finished", 0, None, None
     try:
         with release.inside():
-            result = code()
+            try:
+                result = code()
+            finally:  # what follows must not call what the script put in the place of ``open`` or ``len``
+                restore_builtins(built_in, keep=("__import__",))  # hidden modules end theirs themselves
     except SystemExit as error:
         status = _status_of(error)
         how = "exited"

@@ -2,21 +2,24 @@
 
 The process lives on afterwards, so what a process's exit does is done here: non-daemon threads are
 joined, what the script registered with ``atexit`` is called, files are flushed, and what it changed
-(arguments, path, directory, environment, streams, signal handlers) is put back.
+(arguments, path, directory, environment, streams, signal handlers, builtins, modules of the standard library) is put
+back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import builtins
 import faulthandler
 import os
 import random
 import signal
+import stat
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -95,7 +98,7 @@ def like_a_process(
 def _output_to(log: str) -> Iterator[None]:
     """Standard output and error of the process, at the level of file descriptors, go to ``log``."""
     before = sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__
-    saved = [os.dup(1), os.dup(2)]
+    _restore_standard_files(sockets=True)
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
@@ -111,9 +114,47 @@ def _output_to(log: str) -> Iterator[None]:
         for stream in {id(s): s for s in (sys.stdout, sys.stderr, out, err)}.values():
             flush(stream)
         sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = before  # type: ignore[misc]
-        for target, source in zip((1, 2), saved, strict=True):
-            os.dup2(source, target)
-            os.close(source)
+        _restore_standard_files(sockets=False)
+
+
+_standard: list[int] = []  # copies of the descriptors 0, 1 and 2 as they were before the first run
+
+
+def _restore_standard_files(*, sockets: bool) -> None:
+    """Let the descriptors 0, 1 and 2 be what they were before the first run.
+
+    Args:
+        sockets: also where one of them is a socket by now, or the like. A program that closes them gives their numbers
+            to what it opens next, such as the store of its group, whose threads wait forever for what was
+            replaced beneath them. It is closed with the group, before the next script.
+    """
+    if not _standard:
+        _open_missing()
+        _standard.extend(os.dup(number) for number in (0, 1, 2))
+    for number, copy in enumerate(_standard):
+        try:
+            if sockets or not _is_in_use(number):
+                os.dup2(copy, number)
+        except OSError:
+            pass  # the script closed our copy
+    _open_missing()
+
+
+def _is_in_use(number: int) -> bool:
+    """Whether this descriptor is a socket or the like, and not the one of our copy."""
+    try:
+        now, before = os.fstat(number), os.fstat(_standard[number])
+    except OSError:
+        return False
+    known = stat.S_ISREG(now.st_mode) or stat.S_ISCHR(now.st_mode) or stat.S_ISFIFO(now.st_mode)
+    return not known and not os.path.samestat(now, before)
+
+
+def _open_missing() -> None:
+    """Open /dev/null for each of the descriptors 0, 1 and 2 that is closed."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
 
 
 def flush(stream: Any) -> None:
@@ -129,6 +170,10 @@ def _restored() -> Iterator[None]:
     argv, original, path, directory = list(sys.argv), list(sys.orig_argv), list(sys.path), os.getcwd()
     environment, hook = dict(os.environ), sys.excepthook
     main_module = sys.modules.get("__main__")
+    built_in = dict(builtins.__dict__)
+    library = {
+        name: module for name, module in sys.modules.items() if name.partition(".")[0] in sys.stdlib_module_names
+    }
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     # A plain process has these; the engine's own would swallow Ctrl-C and stop the engine.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -136,6 +181,8 @@ def _restored() -> Iterator[None]:
     try:
         yield
     finally:
+        restore_builtins(built_in)
+        sys.modules.update(library)  # also where the script put something else under such a name, or nothing
         sys.argv, sys.orig_argv, sys.path[:], sys.excepthook = argv, original, path, hook
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -146,6 +193,19 @@ def _restored() -> Iterator[None]:
             sys.modules["__main__"] = main_module
         if os.path.isdir(directory):
             os.chdir(directory)
+
+
+def restore_builtins(before: Mapping[str, Any], *, keep: Collection[str] = ()) -> None:
+    """Give Python's builtins the values that they had before; what was added stays.
+
+    Args:
+        before: their values.
+        keep: names that stay as they are.
+    """
+    current = builtins.__dict__  # vars() may be one of those
+    for name, value in before.items():
+        if name not in keep and current.get(name, current) is not value:
+            current[name] = value
 
 
 @contextmanager
@@ -191,8 +251,9 @@ def _own_atexit() -> Iterator[None]:
             function, args, kwargs = registered.pop()
             try:
                 function(*args, **kwargs)
-            except BaseException:
-                traceback.print_exc()
+            except BaseException as error:  # reported as Python does, without our own frame
+                print(f"Exception ignored in atexit callback: {function!r}", file=sys.stderr)
+                traceback.print_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
     finally:
         atexit.register, atexit.unregister = register, unregister
 
