@@ -26,10 +26,11 @@ import psutil
 from ipyparallel import Cluster
 from ipyparallel.cluster.launcher import LocalEngineLauncher
 
+from ddpnb.cluster import descendants
 from ddpnb.cluster.client import Answer, Client
 from ddpnb.cluster.host import GONE, STOPPED, kernel_status
 from ddpnb.cluster.replying import in_json
-from ddpnb.engine.wire import DEVICE, PARENT
+from ddpnb.engine.wire import DEVICE, FOLDER, PARENT
 from ddpnb.errors import LaunchError, WorldError
 
 # By its path, so that the working directory is not on the import path: a file of the user must not stand in for a module
@@ -78,6 +79,7 @@ class Engines:
         self._ids: dict[int, int] = {}  # rank -> engine id
         self._pids: dict[int, int] = {}
         self._exits: dict[int, int | None] = {}
+        self._killed: set[int] = set()  # processes of ranks that we have ended
         self._environments: dict[int, dict[str, str]] = {}
         log = logging.getLogger("ddpnb.cluster")
         log.addHandler(logging.NullHandler())
@@ -174,15 +176,21 @@ class Engines:
                 engine_args=_ENGINE_ARGS,
             )
             launcher = self._cluster.engines[f"rank{rank}"]
-            pid = self._pids[rank] = launcher.pid
-
-            def ended(data: dict[str, Any]) -> None:
-                if self._pids[rank] == pid:  # else it was replaced before this was known
-                    self._exits.setdefault(rank, data.get("exit_code"))
-
-            launcher.on_stop(ended)
+            launcher.on_stop(lambda data: self._note_end(rank, data))
+            self._pids[rank] = launcher.pid
 
         self._do(start()).result()
+
+    def _note_end(self, rank: int, data: dict[str, Any]) -> None:
+        """A process of a rank has ended. Called on the thread that starts processes: none is started meanwhile."""
+        pid = data.get("pid")
+        if pid == self._pids[rank]:  # else it was replaced before this was known
+            self._exits.setdefault(rank, data.get("exit_code"))
+        if pid not in self._killed:  # else that was done, and there may be another process by now
+            descendants.end(self._environments[rank][FOLDER], rank, self._living())
+
+    def _living(self) -> list[int]:
+        return [pid for rank, pid in list(self._pids.items()) if rank not in self._exits]
 
     def _wait_for(self, ranks: Iterable[int], deadline: float) -> None:
         """Wait for the engines of these ranks and learn which engine is which."""
@@ -322,9 +330,14 @@ class Engines:
     def kill(self, rank: int) -> None:
         """End the process of ``rank`` and all that it started."""
         self.check_process()
-        pid = self._pids.get(rank)
-        if pid is None:
-            return
+        if rank in self._pids:
+            self._kill(rank)
+            others = [pid for pid in self._living() if pid != self._pids[rank]]
+            descendants.end(self._environments[rank][FOLDER], rank, others)
+
+    def _kill(self, rank: int) -> None:
+        pid = self._pids[rank]
+        self._killed.add(pid)
         family: list[psutil.Process] = []
         try:
             family = psutil.Process(pid).children(recursive=True) if rank not in self._exits else []
@@ -358,7 +371,9 @@ class Engines:
         if self._loop.is_closed() or not self.mine:
             return
         for rank in list(self._pids):
-            self.kill(rank)
+            self._kill(rank)
+        for folder in {environment[FOLDER] for environment in self._environments.values()}:
+            descendants.end(folder)
         if self.client is not None:
             self.client.close(linger=0)
         try:
