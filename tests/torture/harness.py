@@ -44,7 +44,7 @@ def parent(pid: int) -> int:
 
 
 def roles(mark: str, launcher: int) -> dict[str, int]:
-    """The processes of a world by what they are: launcher, controller, heart monitor, rank0 ..., worker."""
+    """The processes of a world by what they are: launcher, controller, rank0 ..., worker."""
     found = {"launcher": launcher} if alive(launcher) else {}
     others: list[int] = []
     for pid in marked(mark):
@@ -56,10 +56,7 @@ def roles(mark: str, launcher: int) -> dict[str, int]:
             others.append(pid)
     names = {pid: name for name, pid in found.items()}
     for pid in others:
-        name = names.get(parent(pid), "")
-        if name == "controller":
-            found["heart monitor"] = pid
-        elif name == "rank1":
+        if names.get(parent(pid)) == "rank1":
             found["worker"] = pid
     return found
 

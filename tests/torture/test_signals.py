@@ -64,13 +64,13 @@ def finish(started, who, name, moment):
     """Let what is alive end, and check how it did."""
     number = 0 if name == STOPPED else getattr(signal, f"SIG{name}")
     fatal = name != STOPPED
-    if not fatal or who == "heart monitor":
+    if not fatal:
         (started.folder / "stop").touch()
     status, said = started.end(), started.said
     killed = who == "launcher" and name in ("QUIT", "KILL")
     if who == "launcher" and fatal:
         assert status == (-number if killed else 128 + number), said
-    elif not fatal or (who == "heart monitor" and moment != "launching"):
+    elif not fatal:
         assert status == 0, said
     elif who == "controller":
         assert status == 1 and re.search(DIED, said) and "DDP3" not in said, said
@@ -90,8 +90,7 @@ def case(who, name, *, cheap=False):
 
 @pytest.mark.parametrize(
     ("who", "name"),
-    [case(who, name) for who in ("launcher", "controller", "rank1") for name in (*FATAL, STOPPED)]
-    + [case("heart monitor", STOPPED)],
+    [case(who, name) for who in ("launcher", "controller", "rank1") for name in (*FATAL, STOPPED)],
 )
 def test_while_launching(command, who, name):
     started = start(command, "train")
@@ -109,8 +108,7 @@ CHEAP = {("launcher", "TERM"), ("launcher", "KILL"), ("controller", "KILL"), ("r
         case(who, name, cheap=(who, name) in CHEAP)
         for who in ("launcher", "controller", "rank1")
         for name in (*FATAL, STOPPED)
-    ]
-    + [case("heart monitor", name) for name in ("KILL", STOPPED)],
+    ],
 )
 def test_in_a_healthy_run(command, who, name):
     started = start(command, "train")
