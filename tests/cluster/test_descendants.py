@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,12 +18,9 @@ from tests.conftest import alive
 pytestmark = pytest.mark.world
 
 CHILD = """
-import os, subprocess, sys, time
+import os, subprocess
 child = subprocess.Popen(["sleep", "600"], start_new_session=True)
-with open("pid.part", "w") as file:
-    file.write(str(child.pid))
-if os.environ["RANK"] == "0":
-    os.rename("pid.part", "pid")
+open("pid", "w").write(str(child.pid))
 """
 ENDS = {
     "killed": "os.kill(os.getpid(), 9)",
@@ -30,23 +29,31 @@ ENDS = {
 }
 
 
+@pytest.fixture
+def started(tmp_path):
+    """The process that the program has started; it is ended after the test."""
+    yield lambda: int((tmp_path / "pid").read_text())
+    with contextlib.suppress(OSError):
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
 def wait_for_end(*pids):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 20
     while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, pids))
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_a_child_in_its_own_session_ends_with_its_rank(world, tmp_path, monkeypatch, end):
+def test_a_child_in_its_own_session_ends_with_its_rank(world, started, tmp_path, monkeypatch, end):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "program.py").write_text(f"{CHILD}\nif os.environ['RANK'] == '0': {end}\n")
+    (tmp_path / "program.py").write_text(f"import os\nif os.environ['RANK'] != '0': raise SystemExit\n{CHILD}\n{end}\n")
     world.run("program.py", stream=None).wait(60)
-    wait_for_end(int((tmp_path / "pid").read_text()))
+    wait_for_end(started())
     assert all(map(alive, (world.pids()[rank] for rank in range(1, world.size))))
 
 
-def test_a_daemon_ends_with_the_world(tmp_path, monkeypatch):
+def test_a_daemon_ends_with_the_world(started, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     child = CHILD.replace("\n", "\n    ")
     (tmp_path / "program.py").write_text(
@@ -54,9 +61,8 @@ def test_a_daemon_ends_with_the_world(tmp_path, monkeypatch):
     )
     with ddpnb.launch(1, backend="gloo", quiet=True) as world:
         assert world.run("program.py", stream=None).wait(60).outcome == "ok"
-        pid = int((tmp_path / "pid").read_text())
-        assert alive(pid)
-    wait_for_end(pid)
+        assert alive(started())
+    wait_for_end(started())
 
 
 def test_only_processes_with_this_environment(tmp_path):
