@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import weakref
 from typing import Any
-from weakref import WeakValueDictionary
 
 
 class FileBytes:
@@ -23,8 +23,10 @@ class FileBytes:
     """
 
     def __init__(self, path: str) -> None:
-        self._fd = -1
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        # Not __del__: while that closes the file, another thread can still get this object from a weak reference.
+        self._close = weakref.finalize(self, os.close, self._fd)
+        self._close.atexit = False
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
             self.close()
             raise ValueError("not a regular file")
@@ -47,15 +49,11 @@ class FileBytes:
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self) -> None:
-        self.close()
+        self._fd = -1
+        self._close()
 
 
-_files: WeakValueDictionary[tuple[int, int], FileBytes] = WeakValueDictionary()
+_files: weakref.WeakValueDictionary[tuple[int, int], FileBytes] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 
 

@@ -63,3 +63,18 @@ def test_it_is_closed_when_it_is_dropped(path):
     source.close()
     source.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_file_that_is_being_closed_is_not_given_to_another_reader(path, monkeypatch):
+    """Closing lets other threads run: one of them may open the same file at that moment."""
+    close, others = os.close, []
+
+    def closing(fd):
+        if not others:
+            others.append(shared_file(path))
+        close(fd)
+
+    monkeypatch.setattr(os, "close", closing)
+    file = shared_file(path)
+    del file
+    assert others[0].read(0, 5) == b"01234"
