@@ -102,6 +102,7 @@ class World(Hands):
         self._debug = debug_environment(plan.backend) if debug else {}
         self._port = port
         self._ports: list[ReservedPort] = []
+        self._unused = ReservedPort()  # for faults: a rank that looks for the store there finds nobody
         self._quiet = quiet
         self._folders = Folders(self.size)
         self._folder = self._folders.memory
@@ -167,7 +168,7 @@ class World(Hands):
         for run in list(self._runs):
             run.stop_watching()
         self._engines.stop()
-        for reserved in self._ports:
+        for reserved in (*self._ports, self._unused):
             reserved.release()
         self._folders.remove()
         open_worlds.discard(self)

@@ -9,6 +9,7 @@ from typing import Any
 from ddpnb import arguments
 from ddpnb.analysis import phrases
 from ddpnb.cluster import hotline
+from ddpnb.cluster.environment import ReservedPort
 from ddpnb.errors import UsageError
 from ddpnb.hands.ranks import ANSWER_S, Ranks
 from ddpnb.model.faults import KINDS, Fault, variables
@@ -56,6 +57,7 @@ class Injection:
 class Faulty(Ranks):
     """Ranks into which faults can be injected."""
 
+    _unused: ReservedPort  # on which nobody listens
     _injected: list[tuple[Injection, bool, frozenset[int]]]  # whether it outlives a run, and where it is armed already
 
     def inject(
@@ -107,10 +109,10 @@ class Faulty(Ranks):
             faults = None if injection is None else [injection.fault.to_json()]
             self._tell_all({"verb": "heal", "faults": faults})
 
-    def _variables(self, rank: int, port: int) -> dict[str, str | None]:
+    def _variables(self, rank: int) -> dict[str, str | None]:
         """What the faults of the environment change for this rank."""
         found: dict[str, str | None] = {}
         for injection, _, _ in self._injected:
             if rank in injection.ranks:
-                found |= variables(injection.fault, port, self.size)
+                found |= variables(injection.fault, self._unused.port, self.size)
         return found

@@ -148,8 +148,7 @@ class Runs(Replaces):
         order |= {"fence": fence, "directory": os.getcwd()}
         armed = self._armed(ranks)
         own = {
-            rank: armed[rank] | {"environment": {"MASTER_PORT": str(port), **self._variables(rank, port)}}
-            for rank in ranks
+            rank: armed[rank] | {"environment": {"MASTER_PORT": str(port), **self._variables(rank)}} for rank in ranks
         }
         run.start({rank: order | own[rank] for rank in ranks}, payload, wire.run)
         self._injected = [one for one in self._injected if one[1] or one[0].fault.description.place != "environment"]

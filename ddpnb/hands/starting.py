@@ -89,7 +89,7 @@ class Starts(Holds, Faulty):
 
             def make(rank: int, step: str) -> Any:
                 told: dict[str, Any] = {"step": step, "log": logs[rank]}
-                told |= {"environment": {**self._environment(rank, port), **self._variables(rank, port)}}
+                told |= {"environment": {**self._environment(rank, port), **self._variables(rank)}}
                 return self._engines.call(rank, wire.start_up, order | told)
 
             self._startup = Startup(self.size, begin, make, self._alive, logs, self._stopped)

@@ -260,8 +260,11 @@ def _check(kind: Kind, conditions: Mapping[str, Any]) -> None:
         raise UsageError(f"probability must lie above 0 and not above 1, not {arguments.short(chance)}.")
 
 
-def variables(fault: Fault, port: int, size: int) -> dict[str, str | None]:
-    """What a fault of the environment sets; None: what it takes away. Empty for other faults."""
+def variables(fault: Fault, unused_port: int, size: int) -> dict[str, str | None]:
+    """What a fault of the environment sets; None: what it takes away. Empty for other faults.
+
+    ``unused_port``: one on which nobody listens. The number after the right one may be that of another job's store.
+    """
     if fault.kind == "variable":
         return {str(fault.value("name")): str(fault.value("value"))}
     if fault.kind == "missing variable":
@@ -269,7 +272,7 @@ def variables(fault: Fault, port: int, size: int) -> dict[str, str | None]:
     if fault.kind == "duplicate rank":
         return {"RANK": str(fault.value("rank"))}
     if fault.kind == "wrong port":
-        return {"MASTER_PORT": str(port + 1 if port < 65535 else port - 1)}
+        return {"MASTER_PORT": str(unused_port)}
     if fault.kind == "wrong address":
         return {"MASTER_ADDR": str(fault.value("address"))}
     if fault.kind == "wrong interface":

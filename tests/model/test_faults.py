@@ -66,7 +66,7 @@ def test_json_that_is_no_fault_is_refused(value):
 
 
 def test_variables():
-    assert variables(fault("wrong port"), 65535, 4) == {"MASTER_PORT": "65534"}
+    assert variables(fault("wrong port"), 2000, 4) == {"MASTER_PORT": "2000"}
     assert variables(fault("world size"), 1, 4) == {"WORLD_SIZE": "5"}
     assert variables(fault("missing variable", name="RANK"), 1, 4) == {"RANK": None}
     assert variables(fault("variable", name="A", value="b"), 1, 4) == {"A": "b"}
