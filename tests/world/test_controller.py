@@ -63,7 +63,9 @@ def test_the_controller_dies(own, moment):
         time.sleep(1)
     pids = own.pids()
     if moment == "releasing":
-        stop(own)  # what is asked now is never heard
+        stop(own)
+        while own._engines.controller_state != "stopped":
+            time.sleep(0.01)
         threading.Timer(0.1, kill, [own]).start()
         assert "controller" in bounded(own.release)
     elif moment == "restarting":
