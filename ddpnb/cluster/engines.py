@@ -387,7 +387,7 @@ class Engines:
     async def _stop_cluster(self) -> None:
         controller = self._cluster.controller
         if controller is not None and controller.running:
-            os.killpg(controller.pid, signal.SIGKILL)  # with its heart monitor
+            os.killpg(controller.pid, signal.SIGKILL)  # with all that it has started
         await self._cluster.stop_cluster()
         # A launch that was interrupted may have started an engine that nobody noted.
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
