@@ -29,10 +29,11 @@ if kind == "bare crossing":
 elif kind == "door":
     from ddpnb.engine.blackbox import BlackBox
     from ddpnb.engine.door import Door
+    from ddpnb.engine.waits import watched
     folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     door = Door(BlackBox(os.path.join(folder, "rank0.box"), 0), folder)
     door.open()
-    FakeWork.wait = door._watched_wait(FakeWork.wait)
+    FakeWork.wait = watched(FakeWork.wait, door)
 x = torch.ones(4)
 times = []
 for _ in range(rounds + 1):
@@ -85,6 +86,7 @@ if kind == "detail":
 else:
     from ddpnb.engine.blackbox import BlackBox
     from ddpnb.engine.door import Door
+    from ddpnb.engine.waits import watched
     from ddpnb.engine.phases import Phases
     folder = os.environ["BENCH_FOLDER"]
     box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)

@@ -121,7 +121,7 @@ class BlackBox:
         )
 
     def begin_phase(self, name: str, facts: dict[str, Any]) -> int:
-        """Open a phase; returns its number, to be given to end_phase."""
+        """Open a phase; returns its number, to be given to end_phase (-1: nothing was recorded)."""
         if self.silent:
             return -1
         name_at, facts_at = self.intern({"phase": name}), self.intern(facts)
@@ -136,6 +136,8 @@ class BlackBox:
         return number
 
     def end_phase(self, number: int, failed: bool = False, facts: dict[str, Any] | None = None) -> None:
+        if number < 0:
+            return
         end_facts = self.intern(facts) if facts else 0
         at = layout.PHASES_AT + (number % layout.PHASES) * layout.PHASE_SIZE
         with self._lock:

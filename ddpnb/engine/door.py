@@ -13,11 +13,10 @@ import json
 import os
 import struct
 import sys
-import time
-import traceback
 from _thread import get_ident
 from collections.abc import Callable
-from datetime import timedelta
+from contextlib import suppress
+from time import monotonic_ns
 from typing import Any
 
 import torch
@@ -29,14 +28,15 @@ from ddpnb.engine.fence import disagreement
 from ddpnb.engine.flight import Flight
 from ddpnb.engine.gate import AtDoor, Gate
 from ddpnb.engine.groups import Groups, KnownGroup
-from ddpnb.engine.hooks import as_ours
+from ddpnb.engine.hooks import place, say_failed
 from ddpnb.engine.release import Release
 from ddpnb.engine.signatures import OPS, OpSpec, Signatures
 from ddpnb.engine.sites import calling_frame, is_user_file
-from ddpnb.errors import CollectiveMismatch, Released
+from ddpnb.engine.waits import watched
+from ddpnb.errors import CollectiveMismatch
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
-from ddpnb.model.recording import LATE_WAIT
+from ddpnb.model.recording import DETACHED
 
 _AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 _BEGIN = layout.CALL.pack_into
@@ -46,7 +46,6 @@ _CALLS_AT, _CALLS, _CALL_SIZE = layout.CALLS_AT, layout.CALLS, layout.CALL_SIZE
 _STATE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.PROGRESS_AT
 _put_time = struct.Struct("<Q").pack_into
 _get_stamp = struct.Struct("<Q").unpack_from
-_put_timeout = struct.Struct("<I").pack_into
 
 
 class Door:
@@ -70,6 +69,8 @@ class Door:
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
         self._run = 0
         self._told = False
+        #: not empty once our own hook has failed: calls go down as if we had never been here
+        self.off: list[bool] = []
         self._library: torch.library.Library | None = None
         self._wait: Callable[..., Any] | None = None
         box.on_new_table.append(self._forget_strings)
@@ -85,17 +86,17 @@ class Door:
                 library.impl(name, self._kernel(packet.default, spec), "BackendSelect", with_keyset=True)
         self._library = library
         self._wait = Work.wait
-        Work.wait = self._watched_wait(Work.wait)  # type: ignore[method-assign]
+        Work.wait = watched(Work.wait, self)  # type: ignore[method-assign]
 
     def close(self) -> None:
         """Take the hooks away; calls go down as if we had never been here."""
-        if self._library is not None:
-            self._library._destroy()
-            self._library = None
         if self._wait is not None:
             Work.wait = self._wait  # type: ignore[method-assign]
             self._wait = None
         self.flight.pending.clear()
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
 
     def new_run(self, run: int, fence: str, *, keep: bool = False) -> None:
         """Forget the calls of the run before, and its groups unless they live on (their calls are counted on)."""
@@ -112,14 +113,16 @@ class Door:
         self.groups.renumber()
 
     def detach(self) -> None:
-        """Our own hook failed: say so once and get out of the way of the training."""
-        self.close()
-        self.box.event("hooks detached", {"error": traceback.format_exc(limit=4)[-2000:]})
-        print(
-            "ddpnb: a hook failed and has been taken away; the run goes on unwatched on this rank.\n"
-            + as_ours(traceback.format_exc(limit=4)),
-            file=sys.stderr,
-        )
+        """Our own hook failed: say so once and get out of the way of the training. Never raises."""
+        first = not self.off
+        self.off.append(True)
+        if first:
+            say_failed(self.box, "the run goes on unwatched on this rank", DETACHED)
+        with suppress(Exception):  # nobody will see them end
+            for entry in list(self.flight.pending.values()):
+                self.flight.finish(entry, _DROPPED)
+        with suppress(Exception):
+            self.close()
 
     # -- calls
 
@@ -133,15 +136,16 @@ class Door:
         pair = len(op._schema.returns) == 2  # (tensors, Work); otherwise the Work itself
         returns_work = spec.name != "monitored_barrier"
         group_at, p2p, new_group = spec.group, spec.p2p, self.groups.get
-        silent, held, faults = self.box.silent, self.gate.armed, self.faults.armed
+        silent, off, held, faults = self.box.silent, self.off, self.gate.armed, self.faults.armed
         pending, fresh, poll = self.flight.pending, self.flight.fresh, self.flight.poll
         groups, sites = self.groups.known, self._sites
         memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.reader(spec)
-        unbox_group, unbox_work, monotonic_ns = ProcessGroup.unbox, Work.unbox, time.monotonic_ns
+        unbox_group, unbox_work = ProcessGroup.unbox, Work.unbox
 
         def kernel(keyset: Any, *args: Any) -> Any:
-            if silent:
-                self._tell_of_child()
+            if silent or off:
+                if silent:
+                    self._tell_of_child()
                 return redispatch(keyset & _AFTER, *args)
             if faults:
                 struck = self.faults.strike(spec, args, lambda changed: kernel(keyset, *changed))
@@ -176,43 +180,68 @@ class Door:
                 )  # fmt: skip
                 _PROGRESS(memory, _PROGRESS_AT, number + 1, now)
                 entry = (at, number, on_cpu)
-                if held:
-                    self._stop(entry, group, spec, seq, frame)
-                board = group.board
-                if seq and board is not None:
-                    disagreeing = board.announce(seq, agreed)
-                    if disagreeing:
-                        self._mismatch(group, seq, entry, disagreeing)
-            except (CollectiveMismatch, Released):
-                raise
             except Exception:
                 self.detach()
                 return redispatch(keyset & _AFTER, *args)
+            if held:
+                self._stop(entry, group, spec, seq, frame)
+            board = group.board
+            if seq and board is not None:
+                self._compare(group, seq, entry, agreed)
             try:
                 result = redispatch(keyset & _AFTER, *args)
             except BaseException as error:
-                told = self.release.told(error)
-                lost = told is not error or not returns_work  # the peers may have seen it
-                self.flight.finish(entry, _FAILED if lost else _REFUSED)
-                if seq and not lost:
-                    group.returned.append(seq)
-                    if board is not None:
-                        board.withdraw(seq)
+                told = self._failed(error, group, seq, entry, returns_work=returns_work)
                 if told is not error:
                     raise told from None
                 raise
-            if returns_work:
-                memory[at + _STATE_AT] = _ISSUED
-                work = unbox_work(result[1] if pair else result)
-                if p2p:
-                    fresh.append((work, entry))
+            try:
+                if off:
+                    self.flight.finish(entry, _DROPPED)  # nobody will see it end
+                elif returns_work:
+                    memory[at + _STATE_AT] = _ISSUED
+                    work = unbox_work(result[1] if pair else result)
+                    if p2p:
+                        fresh.append((work, entry))
+                    else:
+                        pending[work] = entry
                 else:
-                    pending[work] = entry
-            else:
-                self.flight.finish(entry, _COMPLETED)
+                    self.flight.finish(entry, _COMPLETED)
+            except Exception:
+                self.detach()
             return result
 
         return kernel
+
+    def _compare(self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], agreed: int) -> None:
+        """The fence: announce the call, and stop or warn where a peer has announced another one in its place."""
+        try:
+            disagreeing = group.board.announce(seq, agreed)  # type: ignore[union-attr]
+            what = self._mismatch(group, seq, entry, disagreeing) if disagreeing else ""
+        except Exception:
+            self.detach()
+            return
+        if what:
+            raise CollectiveMismatch(
+                what, "All ranks must make the same call here (set the fence to 'off' to let it through)."
+            )
+
+    def _failed(
+        self, error: BaseException, group: KnownGroup, seq: int, entry: tuple[int, int, bool], *, returns_work: bool
+    ) -> BaseException:
+        """The backend raised: record it. Returns the error as the user should see it."""
+        told = error
+        try:
+            told = self.release.told(error)
+            lost = told is not error or not returns_work  # the peers may have seen it
+            self.flight.finish(entry, _FAILED if lost else _REFUSED)
+            if seq and not lost:
+                group.returned.append(seq)
+                if group.board is not None:
+                    group.board.withdraw(seq)
+        except Exception:
+            self.detach()
+        return told
 
     def _tell_of_child(self) -> None:
         """A forked child uses a group: say so in a file of its own, since the box is its parent's."""
@@ -220,11 +249,7 @@ class Door:
             return
         self._told = True
         try:
-            frame = calling_frame(2)
-            told: dict[str, Any] = {"pid": os.getpid()}
-            if frame is not None:
-                code = frame.f_code
-                told |= {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+            told = {"pid": os.getpid(), **place(2)}
             with open(f"{self.box.path}.child{self._run}", "w") as file:
                 json.dump(told, file)
         except Exception:
@@ -240,12 +265,19 @@ class Door:
         return peer, tag, turn, 0
 
     def _stop(self, entry: tuple[int, int, bool], group: KnownGroup, spec: OpSpec, seq: int, frame: Any) -> None:
-        """Hold the call for as long as somebody wants that; its time begins when it is let go on."""
+        """Hold the call for as long as somebody wants that; its time begins when it is let go on.
+
+        Whatever is raised while it is held goes to the user: a release, an interrupt, a signal handler of theirs.
+        """
         at, memory = entry[0], self.box.memory
         call = AtDoor(spec.name, seq, group.identity, frame)
-        if not self.gate.stops(call):
+        try:
+            if not self.gate.stops(call):
+                return
+            memory[at + _STATE_AT] = _HELD
+        except Exception:
+            self.detach()
             return
-        memory[at + _STATE_AT] = _HELD
         try:
             self.gate.wait(call)
         except BaseException:  # it will not be made
@@ -257,7 +289,7 @@ class Door:
             raise
         if _get_stamp(memory, at)[0] != entry[1] + 1:
             return  # other threads made so many calls meanwhile that its record was used again
-        now = time.monotonic_ns()
+        now = monotonic_ns()
         _put_time(memory, at + layout.CALL_ENTERED_AT, now)
         _put_time(memory, _PROGRESS_AT + 8, now)
         memory[at + _STATE_AT] = _ENTERED
@@ -280,75 +312,18 @@ class Door:
             self._sites[id(code), frame.f_lasti, caller and caller.f_lasti] = (site, code)
         return site
 
-    def _mismatch(self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]) -> None:
-        """Peers announced another call for the same place in the sequence: stop, or warn."""
+    def _mismatch(self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]) -> str:
+        """Record that peers announced another call for the same place in the sequence.
+
+        Returns:
+            what differs, if the call must not be made; empty where a warning is enough.
+        """
         number = entry[1]
         peers = [group.ranks[place] for place in places]
         what = disagreement(self.box.memory, self.folder, group, seq, number, peers)
         self.box.event("fence", {"call": number, "peers": peers, "seq": seq, "fence": self.groups.fence})
         if self.groups.fence == "warn":
             print(f"ddpnb: fence: {what}", file=sys.stderr, flush=True)
-            return
+            return ""
         self.flight.finish(entry, _FENCED)
-        raise CollectiveMismatch(
-            what, "All ranks must make the same call here (set the fence to 'off' to let it through)."
-        )
-
-    def _watched_wait(self, wait: Callable[..., Any]) -> Callable[..., Any]:
-        pending, fresh, p2p_works = self.flight.pending, self.flight.fresh, self.flight.p2p
-        silent, memory, finish, get_stamp = self.box.silent, self.box.memory, self.flight.finish, _get_stamp
-
-        def watched_wait(work: Any, timeout: timedelta | None = None) -> Any:
-            if silent:
-                return wait(work) if timeout is None else wait(work, timeout)
-            if fresh:
-                self.flight.loosen()
-            entry = pending.pop(work, None) or p2p_works.get(work)
-            if entry is None:
-                return self._plain_wait(wait, work, timeout)
-            at = entry[0]
-            if get_stamp(memory, at)[0] != entry[1] + 1:
-                return self._late_wait(wait, work, timeout)  # its record belongs to a later call
-            if timeout is not None:
-                milliseconds = max(1, int(timeout.total_seconds() * 1000)) & 0x7FFFFFFF
-                _put_timeout(memory, at + layout.CALL_TIMEOUT_AT, milliseconds)
-            memory[at + _STATE_AT] = _WAITING
-            try:
-                result = wait(work) if timeout is None else wait(work, timeout)
-            except BaseException as error:
-                finish(entry, _FAILED)
-                told = self.release.told(error)
-                if told is not error:
-                    raise told from None
-                raise
-            # On a CUDA device wait() only orders streams: the call may still be in flight.
-            if entry[2] or work.is_completed():
-                finish(entry, _COMPLETED)
-            elif get_stamp(memory, at)[0] == entry[1] + 1:  # others may have made many calls meanwhile
-                memory[at + _STATE_AT] = _ISSUED
-                pending[work] = entry
-            return result
-
-        watched_wait.__doc__ = wait.__doc__
-        return watched_wait
-
-    def _late_wait(self, wait: Callable[..., Any], work: Any, timeout: timedelta | None) -> Any:
-        """Wait for a work whose record was used again: the wait is a phase, since there is no call to show it on."""
-        frame = calling_frame(2)
-        told: dict[str, Any] = {}
-        if frame is not None:
-            code = frame.f_code
-            told = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
-        number = self.box.begin_phase(LATE_WAIT, told)
-        try:
-            result = self._plain_wait(wait, work, timeout)
-        except BaseException:
-            self.box.end_phase(number, failed=True)
-            raise
-        self.box.end_phase(number)
-        return result
-
-    def _plain_wait(self, wait: Callable[..., Any], work: Any, timeout: timedelta | None) -> Any:
-        """Wait for a work of which nothing is recorded."""
-        with self.release.telling():
-            return wait(work) if timeout is None else wait(work, timeout)
+        return what

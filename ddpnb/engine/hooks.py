@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from ddpnb.engine.blackbox import BlackBox
+from ddpnb.engine.evaluation import sentence
 from ddpnb.engine.sites import calling_frame
 
 _ALIKE = 4  # how often the same event is recorded: what happens in every step must not fill the box
@@ -43,7 +44,8 @@ class Hooks:
         self._alive.clear()
         self._alive = [True]  # for hooks that are installed from here on
         while self._undo:
-            self._undo.pop()()
+            with contextlib.suppress(Exception):  # the others must come off all the same
+                self._undo.pop()()
 
     def new_run(self) -> None:
         """Forget what was seen in the run before."""
@@ -153,36 +155,52 @@ class Hooks:
 
     def fail(self) -> None:
         """Something of ours failed: take the hooks away and say so, once."""
-        told = traceback.format_exc(limit=4)
         self.remove()
-        if self._failed:
-            return
-        self._failed = True
-        with contextlib.suppress(Exception):
-            self.box.event("hooks detached", {"error": told[-2000:]})
-        with contextlib.suppress(Exception):  # a script may have closed it
-            print(
-                "ddpnb: a hook failed and has been taken away; the run goes on without it on this rank.\n"
-                + as_ours(told),
-                file=sys.stderr,
-            )
+        if not self._failed:
+            self._failed = True
+            say_failed(self.box, "the run goes on without it on this rank")
 
     def event(self, name: str, facts: dict[str, Any] | None = None, *, depth: int = 2) -> None:
-        """Record something that happened, with the user's line; the same thing a few times at most."""
-        told = {**(facts or {}), **place(depth + 1)}
-        key = f"{name} {told}"
-        if len(self._seen) < 10_000:
-            self._seen[key] += 1
-            if self._seen[key] <= _ALIKE:
-                self.box.event(name, told)
+        """Record something that happened, with the user's line; the same thing a few times at most. Never raises."""
+        try:
+            told = {**(facts or {}), **place(depth + 1)}
+            key = f"{name} {told}"
+            if len(self._seen) < 10_000:
+                self._seen[key] += 1
+                if self._seen[key] <= _ALIKE:
+                    self.box.event(name, told)
+        except Exception:
+            self.fail()
+
+    def facts(self, gather: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``gather`` returns; nothing when it raises. For hooks that stand in the place of the user's call."""
+        try:
+            return gather()
+        except Exception:
+            self.fail()
+            return {}
 
     def span(self, name: str, facts: dict[str, Any]) -> Span:
         return Span(self, name, facts)
 
 
-def as_ours(trace: str) -> str:
-    """A traceback of ours, each line marked as such: nobody is to take it for a failure of the script."""
-    return "".join(f"ddpnb:   {line}\n" for line in trace.splitlines())
+def say_failed(box: BlackBox, consequence: str, event: str = "hooks detached") -> None:
+    """Record and print the exception that is being handled, which is ours. Never raises.
+
+    Each line of the traceback is marked: nobody is to take it for a failure of the script. What broke the hook (a
+    script may have replaced ``len``) can break each part of this too.
+    """
+    trace = type(sys.exc_info()[1]).__name__
+    with contextlib.suppress(Exception):
+        trace = traceback.format_exc(limit=4)
+    with contextlib.suppress(Exception):
+        box.event(event, {"error": trace[-2000:]})
+    with contextlib.suppress(Exception):
+        print(
+            f"ddpnb: a hook failed and has been taken away; {consequence}.\n"
+            + "".join(f"ddpnb:   {line}\n" for line in trace.splitlines()),
+            file=sys.stderr,
+        )
 
 
 # By wrapper: whether its hooks are still wanted, what it stands for, whether the owner had that itself.
@@ -254,7 +272,7 @@ class Span:
             return
         try:
             if error is not None:
-                self.learned["error"] = f"{type(error).__name__}: {error}"[:500]
+                self.learned["error"] = sentence(error)[:500]
             self._hooks.box.end_phase(self._number, error is not None, self.learned)
         except Exception:
             self._hooks.fail()

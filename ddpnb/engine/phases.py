@@ -7,6 +7,7 @@ before and closes after. A wrapper forwards arguments, results and exceptions un
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -81,23 +82,27 @@ class Phases(Hooks):
                 value = args[place] if len(args) > place else kwargs.get(name)
                 return os.environ.get(variable) if value in (None, -1) else value
 
-            facts = {
-                "backend": str(argument(0, "backend") or ""),
-                "asked": str(asked or ""),  # by the script; the launcher may have chosen another
-                "init_method": (method := str(argument(1, "init_method") or "env://")),
-                "address": _address(method),
-                "world_size": argument(3, "world_size", "WORLD_SIZE"),
-                "rank": argument(4, "rank", "RANK"),
-                "timeout_s": _seconds(argument(2, "timeout")),
-                "threads": torch.get_num_threads(),
-                **versions(),
-            }
-            self.event("environment", environment())  # a script may have changed it
+            def gather() -> dict[str, Any]:
+                method = str(argument(1, "init_method") or "env://")
+                return {
+                    "backend": str(argument(0, "backend") or ""),
+                    "asked": str(asked or ""),  # by the script; the launcher may have chosen another
+                    "init_method": method,
+                    "address": _address(method),
+                    "world_size": argument(3, "world_size", "WORLD_SIZE"),
+                    "rank": argument(4, "rank", "RANK"),
+                    "timeout_s": _seconds(argument(2, "timeout")),
+                    "threads": torch.get_num_threads(),
+                    **versions(),
+                }
+
+            facts = self.facts(gather)
+            self.event("environment", self.facts(environment))  # a script may have changed it
             self._make_room()
-            with self.span("init_process_group", facts) as span, self._door.release.looking(facts["address"]):
+            with self.span("init_process_group", facts) as span, self._door.release.looking(facts.get("address", "")):
                 result = original(*args, **kwargs)
                 self._introduce(dist.group.WORLD)
-                span.learned = {"size": dist.get_world_size(), "as_rank": dist.get_rank()}
+                span.learned = self.facts(lambda: {"size": dist.get_world_size(), "as_rank": dist.get_rank()})
             return result
 
         return init_process_group
@@ -124,17 +129,24 @@ class Phases(Hooks):
 
     def _new_group(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
-            try:
-                members = sorted(ranks) if ranks is not None else list(range(dist.get_world_size()))
-            except (TypeError, ValueError, RuntimeError):
-                members = []  # torch will say what is wrong with them
-            facts = {
-                "ranks": members,
-                "local": bool(kwargs.get("use_local_synchronization", False)),
-                "name": str(getattr(c10d._world, "group_count", "")),
-                "timeout_s": _seconds(args[0] if args else kwargs.get("timeout")),
-                "backend": str((args[1] if len(args) > 1 else kwargs.get("backend")) or ""),
-            }
+            if ranks is not None:
+                with contextlib.suppress(TypeError):  # torch will say what is wrong with them
+                    ranks = list(ranks)  # an iterator can be read but once
+
+            def gather() -> dict[str, Any]:
+                try:
+                    members = sorted(ranks) if ranks is not None else list(range(dist.get_world_size()))
+                except (TypeError, ValueError, RuntimeError):
+                    members = []
+                return {
+                    "ranks": members,
+                    "local": bool(kwargs.get("use_local_synchronization", False)),
+                    "name": str(getattr(c10d._world, "group_count", "")),
+                    "timeout_s": _seconds(args[0] if args else kwargs.get("timeout")),
+                    "backend": str((args[1] if len(args) > 1 else kwargs.get("backend")) or ""),
+                }
+
+            facts = self.facts(gather)
             with self.span("new_group", facts), self._door.release.telling():
                 group = original(ranks, *args, **kwargs)
                 if isinstance(group, dist.ProcessGroup):
@@ -145,7 +157,10 @@ class Phases(Hooks):
 
     def _destroy(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
-            self._door.groups.forget(args[0] if args else kwargs.get("group"))
+            try:
+                self._door.groups.forget(args[0] if args else kwargs.get("group"))
+            except Exception:
+                self._door.detach()
             # Gloo's threads let go of the last call's tensors a moment after it is complete, and need the
             # interpreter for it (torch 2.13). If the group dies before, under the interpreter's lock, both
             # wait for ever. Seen on a busy machine with us and without (3 of 24 runs of one script).
@@ -174,7 +189,7 @@ class Phases(Hooks):
         def __init__(model: Any, *args: Any, **kwargs: Any) -> None:
             with self.span("model wrapped", {"wrapper": type(model).__name__}) as span:
                 original(model, *args, **kwargs)
-                span.learned = {"parameters": sum(1 for _ in model.parameters())}
+                span.learned = self.facts(lambda: {"parameters": sum(1 for _ in model.parameters())})
 
         return __init__
 

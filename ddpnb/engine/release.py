@@ -41,7 +41,7 @@ SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _KNOCKS_S = 60.0  # torch knocks ever more rarely
 _LOOKS_S = 0.05  # between two looks whether it is still knocked
 _FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
-_TELL = ("door.py", "gate.py", "phases.py")
+_TELL = ("door.py", "gate.py", "phases.py", "waits.py")
 _HINT = "The process and its variables live on: world.rebuild() gives it a fresh process group."
 
 

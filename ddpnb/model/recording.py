@@ -15,6 +15,7 @@ from ddpnb.model.calls import Call
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.stacks import Frame, Stack
 
+DETACHED = "door detached"  # a phase: from here on the collectives of this rank were not recorded
 LATE_WAIT = "wait for an old call"  # a phase: the call's record was used again, so many calls came after it
 
 
@@ -127,6 +128,22 @@ class RankRecord:
     unnamed: int = 0  # names and facts of calls and phases that are missing: the box had no room for them
 
     @property
+    def gaps(self) -> tuple[str, ...]:
+        """What was not recorded of this rank, in sentences."""
+        found: list[str] = []
+        if self.unnamed:
+            found.append(
+                f"The black box of rank {self.rank} is full: the names and facts of some of its calls and phases are "
+                f"missing ({self.unnamed} had no room)."
+            )
+        if any(phase.name == DETACHED for phase in self.phases):
+            found.append(
+                f"Rank {self.rank} is not watched any more, since a hook of ddpnb failed on it: its later collectives are "
+                "not recorded, and it may wait in one of them."
+            )
+        return tuple(found)
+
+    @property
     def main_stack(self) -> Stack | None:
         return next((stack for stack in self.stacks if stack.main), None)
 
@@ -158,12 +175,7 @@ class Recording:
     @property
     def gaps(self) -> tuple[str, ...]:
         """What was not recorded, in sentences."""
-        return tuple(
-            f"The black box of rank {rank} is full: the names and facts of some of its calls and phases are missing "
-            f"({record.unnamed} had no room)."
-            for rank, record in sorted(self.ranks.items())
-            if record.unnamed
-        )
+        return tuple(gap for _, record in sorted(self.ranks.items()) for gap in record.gaps)
 
     @property
     def last_progress_ns(self) -> int:

@@ -13,6 +13,7 @@ import pytest
 
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.door import Door
+from ddpnb.engine.waits import watched
 from ddpnb.model import blackbox as layout
 from ddpnb.model.blackbox import BoxReader
 from ddpnb.model.calls import CallState
@@ -113,6 +114,55 @@ def test_a_failing_hook_detaches_itself_and_says_so_once():
     assert said.count("a hook failed") == 1
 
 
+def test_a_hook_that_cannot_even_say_why_it_failed_does_not_reach_the_user():
+    """A script that replaces builtins breaks what we record, and the traceback module too."""
+    found, said = run("""
+        import builtins
+        length, x = len, torch.ones(3)
+        builtins.len = lambda *given: 0
+        dist.all_reduce(x)
+        work = dist.all_reduce(x, async_op=True)
+        work.wait()
+        builtins.len = length
+        dist.all_reduce(x)
+        phases_seen = [p.name for p in BoxReader(box.memory).phases()]
+        print(json.dumps([x.tolist(), door._library is None, calls()]))
+    """)
+    assert found == [[1.0, 1.0, 1.0], True, []]
+    assert said.count("the run goes on unwatched on this rank") == 1
+
+
+def test_detached_in_the_middle_no_call_is_left_in_flight():
+    found, _ = run("""
+        door.gate.stops = lambda call: 1 / 0
+        door.gate.armed.append(True)
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        print(json.dumps([x.tolist(), door._library is None, calls()]))
+    """)
+    assert found == [[1.0, 1.0, 1.0], True, [["all_reduce", 1, "DROPPED"]]]
+
+
+def test_what_a_signal_handler_raises_while_a_call_is_held_is_the_users():
+    found, said = run("""
+        from ddpnb.model.holds import Hold
+        def late(*_): raise TimeoutError("mine")
+        signal.signal(signal.SIGALRM, late)
+        door.gate.hold(Hold())
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        told = ""
+        try:
+            dist.all_reduce(torch.ones(3))
+        except TimeoutError as error:
+            told = str(error)
+        door.gate.resume(); door.gate.end_of_run()
+        dist.all_reduce(torch.ones(3))
+        print(json.dumps([told, calls()]))
+    """)
+    assert found == ["mine", [["all_reduce", 1, "REFUSED"], ["all_reduce", 1, "COMPLETED"]]]
+    assert "hook failed" not in said
+
+
 def test_closed_leaves_no_trace():
     found, _ = run("""
         from torch._C._distributed_c10d import Work
@@ -132,6 +182,15 @@ def test_two_groups_with_the_same_ranks_are_told_apart():
         print(json.dumps([(c.group.key, c.seq) for c in BoxReader(box.memory).calls()]))
     """)
     assert found == [["0#1", 1], ["0#2", 1], ["0#2", 2]]
+
+
+def test_the_members_of_a_group_may_come_from_an_iterator():
+    found, _ = run("""
+        group = dist.new_group(rank for rank in [0])
+        dist.all_reduce(torch.ones(1), group=group)
+        print(json.dumps([dist.get_world_size(group), calls()]))
+    """)
+    assert found == [1, [["all_reduce", 1, "COMPLETED"]]]
 
 
 def test_no_tensor_is_kept_alive():
@@ -226,7 +285,7 @@ def test_a_wait_for_a_call_that_left_the_box_leaves_the_later_ones_record_alone(
     def wait(_work, *_):
         during.append((door.box.memory[at : at + layout.CALL_SIZE], BoxReader(door.box.memory).phases()))
 
-    door._watched_wait(wait)(work, timedelta(seconds=5))
+    watched(wait, door)(work, timedelta(seconds=5))
     ((held, (phase,)),) = during
     assert held == record == door.box.memory[at : at + layout.CALL_SIZE]
     assert (phase.name, phase.state, phase.facts["file"]) == (LATE_WAIT, "open", __file__)
@@ -238,6 +297,6 @@ def test_a_record_that_is_taken_during_a_wait_is_left_alone_afterwards(old_call)
     door, work, at, takes = old_call
     takes(3, CallState.ISSUED)
     door.flight.pending[work] = at, 3, False
-    door._watched_wait(lambda *_: takes(3 + layout.CALLS, CallState.COMPLETED))(work)
+    watched(lambda *_: takes(3 + layout.CALLS, CallState.COMPLETED), door)(work)
     assert door.box.memory[at + layout.CALL_STATE_AT] == CallState.COMPLETED
     assert work not in door.flight.pending
