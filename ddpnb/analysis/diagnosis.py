@@ -32,7 +32,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     standing = standings(recording)
     found_waits = waits(recording, standing, patience)
     held = stuck(found_waits, standing, patience)
-    findings = _findings(recording, standing, found_waits, held, patience)
+    findings = [_with_gaps(recording, f) for f in _findings(recording, standing, found_waits, held, patience)]
     unknown = set(range(recording.world_size)) - set(standing)
     ended = not unknown and all(s.kind is Kind.ENDED for s in standing.values())
     errors = [finding for finding in findings if finding.severity == "error"]
@@ -48,6 +48,13 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         world_size=recording.world_size,
         exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
     )
+
+
+def _with_gaps(recording: Recording, finding: Finding) -> Finding:
+    """An error says what was not recorded of the ranks that it names."""
+    ranks = sorted(finding.concerned & set(recording.ranks)) if finding.severity == "error" else ()
+    gaps = tuple(gap for rank in ranks for gap in recording.ranks[rank].gaps)
+    return replace(finding, evidence=(*finding.evidence, *gaps)) if gaps else finding
 
 
 def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience: float) -> bool:

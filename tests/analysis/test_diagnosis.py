@@ -8,7 +8,7 @@ import pytest
 from ddpnb.analysis.diagnosis import PATIENCE, diagnose
 from ddpnb.model.calls import Call, CallState, Group, Signature
 from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.recording import DETACHED, Ending, Phase, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from tests.analysis.recordings import FILE, TORCH_FRAME, Rank, Script, group, line, record
 
@@ -47,6 +47,30 @@ def test_a_run_that_goes_on_is_not_settled():
 def test_a_large_collective_that_all_are_in_is_at_work():
     found = diagnose(record(*(Rank(rank).waits("all_reduce", line(5), idle=1.0) for rank in range(4))))
     assert (found.outcome, found.findings, found.settled) == ("ok", (), False)
+
+
+# -- what was not recorded
+
+
+def test_an_error_says_what_was_not_recorded_of_the_ranks_that_it_names():
+    found = diagnose(
+        record(
+            Rank(0, 2).calls("all_reduce", line(5)).waits("all_reduce", line(9), idle=60.0),
+            Rank(1, 2).calls("all_reduce", line(5)).phase(DETACHED, "done").idles(60.0, line(9), waits_on="a lock"),
+        )
+    )
+    (finding,) = found.findings
+    (gap,) = [sentence for sentence in finding.evidence if "not watched" in sentence]
+    assert gap.startswith("Rank 1 is not watched any more") and "may wait in one of them" in gap
+
+
+def test_a_gap_of_a_rank_that_is_not_concerned_is_left_out():
+    ranks = [Rank(rank).calls("all_reduce", line(5)).waits("all_reduce", line(9), idle=60.0) for rank in (0, 2)]
+    crashed = Rank(1).calls("all_reduce", line(5)).raises("ValueError", "no", line(7))
+    found = diagnose(record(ranks[0], crashed, ranks[1], Rank(3).phase(DETACHED, "done").finishes()))
+    assert found.errors and not [
+        s for f in found.findings if 3 not in f.concerned for s in f.evidence if "not watched" in s
+    ]
 
 
 # -- late, but not wrong
