@@ -136,6 +136,18 @@ def test_in_a_hang(command, who, name):
     finish(started, who, name, "hang")
 
 
+@pytest.mark.parametrize("moment", [0.2 * step for step in range(1, 25)], ids="{:.1f}".format)
+@pytest.mark.parametrize("name", ["INT", "TERM"])
+def test_at_any_moment(command, name, moment):
+    """While it imports, launches, runs, and has found the hang; a verdict is in order, where there is one."""
+    started = start(command, "hang", "--patience", "1")
+    time.sleep(moment)
+    if started.process.poll() is None:
+        send(started.process.pid, name)
+        assert started.end() in (128 + getattr(signal, f"SIG{name}"), 3), started.said
+    started.left_nothing()
+
+
 @pytest.mark.parametrize("name", ["INT", "TERM"])
 def test_twice(command, name):
     """An impatient user: the second signal comes while the ranks are being stopped."""
