@@ -119,16 +119,17 @@ class Rank:
                 self.data.finish()
                 if ended.ending["how"] != "raised":  # then a call that failed would look completed
                     self.door.flight.drain(0.1)
-        except Exception:
+        except BaseException:  # also Ctrl-C while a thread of the script is joined
             if ended is None:
                 raise
             traceback.print_exc()  # not all could be put back; how the script ended is known all the same
         self._left = not cell and not self.phases.lent
-        self.door.gate.end_of_run()
-        self.faults.end_of_run()
-        self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
-        _write(ended.ending, order["outcome"])
-        self.box.set_run(order["run"], RUN_ENDED)
+        with surroundings.OwnBuiltins():  # the user's, after a cell: the ending is written whatever ``open`` is
+            self.door.gate.end_of_run()
+            self.faults.end_of_run()
+            self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
+            _write(ended.ending, order["outcome"])
+            self.box.set_run(order["run"], RUN_ENDED)
         return ended.result
 
     def start_up(self, order: dict[str, Any]) -> dict[str, Any]:

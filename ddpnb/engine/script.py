@@ -7,19 +7,19 @@ import builtins
 import io
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
+from time import monotonic_ns
 from types import ModuleType, TracebackType
 from typing import Any
 
 from ddpnb.engine.locals import describe_locals
 from ddpnb.engine.release import Release
 from ddpnb.engine.sites import is_own_file, is_user_file
-from ddpnb.engine.surroundings import flush, restore_builtins
+from ddpnb.engine.surroundings import OwnBuiltins, flush
 from ddpnb.errors import CollectiveMismatch, Released
 
 _LONGEST_MESSAGE = 4000
@@ -34,38 +34,45 @@ class Ended:
 
 
 def run(code: Callable[[], Any], release: Release) -> Ended:
-    """Call ``code`` as the main program and say how it ended. Never raises."""
+    """Call ``code`` as the main program and say how it ended. Never raises.
+
+    What the code put in the place of builtins stays: its threads, atexit callbacks and later cells rely on it.
+    """
     pid = os.getpid()
-    built_in = dict(builtins.__dict__)
-    result, how, status, failure, left = None, "finished", 0, None, None
+    result, left, failure = None, None, None
     try:
         with release.inside():
-            try:
-                result = code()
-            finally:  # what follows must not call what the script put in the place of ``open`` or ``len``
-                restore_builtins(built_in, keep=("__import__",))  # hidden modules end theirs themselves
+            result = code()
     except SystemExit as error:
-        status = _status_of(error)
-        how = "exited"
         left = error
     except BaseException as error:  # KeyboardInterrupt is the user's own here
-        failure = release.told(error)
-        how, status = "raised", 1
-    if os.getpid() != pid:
-        _leave_child(status, failure)
-    ending: dict[str, Any] = {"how": how, "code": status, "at_ns": time.monotonic_ns()}
-    if failure is not None:
-        try:
-            ending |= _describe(_first_cause(failure))
-        except BaseException as error:  # an exception of the user's own make may raise wherever it is read
-            ending |= _described_at_least(failure, error)
-        with suppress(Exception):  # the script closed the stream, or put one of its own there
-            print(ending["traceback"], end="", file=sys.stderr)
-    elif left is not None and status:
-        ending["frames"] = _frames(_skip_own(left.__traceback__))
-        last = _code_of(left)
-        ending["message"] = last[:_LONGEST_MESSAGE] if isinstance(last, str) else ""
+        failure = error
+    if left is None and failure is None and os.getpid() == pid:
+        return Ended({"how": "finished", "code": 0, "at_ns": monotonic_ns()}, result)
+    with OwnBuiltins():
+        status = _status_of(left) if left is not None else int(failure is not None)
+        if os.getpid() != pid:
+            _leave_child(status, failure)
+        how = "exited" if left is not None else "raised"
+        ending: dict[str, Any] = {"how": how, "code": status, "at_ns": monotonic_ns()}
+        if failure is not None:
+            ending |= _described(release.told(failure))
+        elif left is not None and status:
+            ending["frames"] = _frames(_skip_own(left.__traceback__))
+            last = _code_of(left)
+            ending["message"] = last[:_LONGEST_MESSAGE] if isinstance(last, str) else ""
     return Ended(ending, result)
+
+
+def _described(failure: BaseException) -> dict[str, Any]:
+    """The exception, which is printed too, as Python does."""
+    try:
+        told = _describe(_first_cause(failure))
+    except BaseException as error:  # an exception of the user's own make may raise wherever it is read
+        told = _described_at_least(failure, error)
+    with suppress(Exception):  # the script closed the stream, or put one of its own there
+        print(told["traceback"], end="", file=sys.stderr)
+    return told
 
 
 def _status_of(error: SystemExit) -> int:

@@ -28,6 +28,8 @@ import torch
 from ddpnb.engine.sites import is_user_file
 
 _set_num_threads = torch.set_num_threads  # without the hook that tells of it: this is not the script's doing
+_BUILT_IN = dict(builtins.__dict__)  # as Python has them: no script has run yet
+_MISSING = object()
 
 
 @contextmanager
@@ -90,6 +92,8 @@ def like_a_process(
             threads = torch.get_num_threads()
             stack.callback(_set_num_threads, threads)
             _set_num_threads(int(environment["OMP_NUM_THREADS"] or threads))
+        # Threads and atexit callbacks of the script find its builtins; what puts the process back finds Python's.
+        stack.callback(restore_builtins, dict(builtins.__dict__), keep=("__import__",))
         with _own_atexit():
             yield
 
@@ -195,6 +199,35 @@ def _restored() -> Iterator[None]:
             os.chdir(directory)
 
 
+class OwnBuiltins:
+    """Inside, builtins are Python's: our code must not call what a script put in the place of ``open`` or ``len``.
+
+    Threads of the script see that too, so it is for short stretches. What the script put there comes back at the end.
+    ``__import__`` stays: hidden modules have theirs there. (Not a generator: it would need ``next``.)
+    """
+
+    def __init__(self) -> None:
+        self._users: dict[str, Any] = {}
+
+    def __enter__(self) -> None:
+        current = builtins.__dict__
+        for name, value in _BUILT_IN.items():
+            users = current.get(name, _MISSING)
+            if users is not value and name != "__import__":
+                self._users[name] = users
+                current[name] = value
+
+    def __exit__(self, *_: object) -> None:
+        current = builtins.__dict__
+        for name, users in self._users.items():
+            if current.get(name) is not _BUILT_IN[name]:
+                continue  # the script's own code has set it meanwhile
+            if users is _MISSING:
+                del current[name]
+            else:
+                current[name] = users
+
+
 def restore_builtins(before: Mapping[str, Any], *, keep: Collection[str] = ()) -> None:
     """Give Python's builtins the values that they had before; what was added stays.
 
@@ -252,8 +285,9 @@ def _own_atexit() -> Iterator[None]:
             try:
                 function(*args, **kwargs)
             except BaseException as error:  # reported as Python does, without our own frame
-                print(f"Exception ignored in atexit callback: {function!r}", file=sys.stderr)
-                traceback.print_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
+                with OwnBuiltins():
+                    print(f"Exception ignored in atexit callback: {function!r}", file=sys.stderr)
+                    traceback.print_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
     finally:
         atexit.register, atexit.unregister = register, unregister
 

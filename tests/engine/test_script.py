@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import json
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -80,3 +83,38 @@ def test_an_ending_that_cannot_be_encoded_is_written_all_the_same(tmp_path):
     rank._write({"how": "raised", "code": 1, "at_ns": 5, "message": object()}, str(path))
     assert json.loads(path.read_text()) == {"how": "raised", "code": 1, "at_ns": 5}
     assert not list(tmp_path.glob("*.part"))
+
+
+RELEASE = SimpleNamespace(inside=nullcontext, told=lambda error: error)
+
+
+def test_builtins_that_a_script_or_cell_replaces_stay(monkeypatch):
+    """As torchvision's ``setup_for_distributed`` does: a later cell calls ``print(x, force=True)``."""
+    monkeypatch.setattr(builtins, "print", print)  # puts it back
+    printed = []
+
+    def main():
+        builtins.print = lambda *values, force=False, **_: printed.append((*values, force))
+
+    def later():
+        print("loss", force=True)
+
+    for code in (main, later):
+        assert script.run(code, RELEASE).ending["how"] == "finished"
+    assert printed == [("loss", True)]
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), SystemExit("broken")], ids=["raises", "exits"])
+def test_an_ending_is_described_with_pythons_builtins(error):
+    before = dict(vars(builtins))
+
+    def main():
+        builtins.len = builtins.isinstance = builtins.str = builtins.print = builtins.next = builtins.sum = None
+        raise error
+
+    try:
+        ended = script.run(main, RELEASE)
+        kept = [before[name] is not value for name, value in builtins.__dict__.items() if name in before]
+    finally:
+        builtins.__dict__.update(before)
+    assert (ended.ending["message"], ended.ending["frames"][-1]["function"], sum(kept)) == ("broken", "main", 6)

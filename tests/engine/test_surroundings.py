@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import subprocess
+import sys
 
 import pytest
 
-from ddpnb.engine.surroundings import restore_builtins
-
-pytestmark = pytest.mark.world
+from ddpnb.engine.surroundings import OwnBuiltins, restore_builtins
 
 TRAIN = """
 import torch, torch.distributed as dist
@@ -20,6 +20,7 @@ MODULES = "import sys\nfor name in ('json', 'pickle', 'threading', 'logging'): s
 BUILTINS = "import builtins\nbuiltins.len = builtins.open = builtins.isinstance = lambda *given: 0\n"
 
 
+@pytest.mark.world
 @pytest.mark.parametrize(
     ("lines", "outcomes"),
     [(CLOSED + TRAIN, {"ok"}), (MODULES + TRAIN, {"ok"}), (BUILTINS + TRAIN, {"ok", "crash"}), (BUILTINS, {"ok"})],
@@ -43,3 +44,70 @@ def test_builtins_that_were_added_or_are_kept_stay(monkeypatch):
     monkeypatch.delattr(builtins, "anext")
     restore_builtins(before, keep=("aiter",))
     assert (builtins.vars, builtins.anext, builtins.aiter, builtins._) == (before["vars"], before["anext"], None, str)
+
+
+def test_own_builtins_are_pythons_only_inside(monkeypatch):
+    before = dict(vars(builtins))
+    monkeypatch.setattr(builtins, "aiter", None)
+    monkeypatch.setattr(builtins, "copyright", None)
+    monkeypatch.delattr(builtins, "anext")
+    with OwnBuiltins():
+        inside = builtins.aiter, builtins.anext
+        builtins.copyright = str  # a thread of the script, meanwhile
+    assert inside == (before["aiter"], before["anext"])
+    assert (builtins.aiter, builtins.copyright, hasattr(builtins, "anext")) == (None, str, False)
+
+
+ALONE = """
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+from ddpnb.engine import script
+from ddpnb.engine.surroundings import like_a_process
+folder, *names = sys.argv[1:]
+release = SimpleNamespace(inside=nullcontext, told=lambda error: error)
+for name in names:
+    with like_a_process(f"{folder}/{name}.log", folder, {}, [], nullcontext()):
+        ended = script.run(script.script(f"{folder}/{name}", []), release)
+    print(ended.ending["how"])
+"""
+
+
+def run_scripts(folder, **scripts):
+    """Scripts one after the other in one process, each as in a process of its own; the standard output of each."""
+    for name, lines in scripts.items():
+        (folder / name).write_text(lines)
+    command = [sys.executable, "-c", ALONE, str(folder), *scripts]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["finished"] * len(scripts)), done.stderr
+    return [(folder / f"{name}.log").read_text() for name in scripts]
+
+
+PATCHES = """
+import atexit, builtins, threading
+plain = builtins.print
+
+def only_when_forced(*values, force=False, **options):
+    if force:
+        plain(*values, **options)
+
+builtins.print = only_when_forced
+ended = threading.Event()
+
+def goes_on():
+    ended.wait(5)
+    print("from a thread", force=True)
+
+threading.Thread(target=goes_on).start()
+atexit.register(lambda: print("at exit", force=True))
+atexit.register(lambda: 1 / 0)
+threading.Timer(0.5, ended.set).start()
+"""
+
+
+def test_threads_and_atexit_callbacks_find_the_builtins_of_their_script(tmp_path):
+    """As torchvision's ``setup_for_distributed`` replaces ``print``; the next script has Python's again."""
+    first, second = run_scripts(tmp_path, first=PATCHES, second="print('as ever')\n")
+    assert "from a thread\n" in first and first.endswith("at exit\n") and "TypeError" not in first
+    assert "Exception ignored in atexit callback" in first and "ZeroDivisionError" in first
+    assert second == "as ever\n"
