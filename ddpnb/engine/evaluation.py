@@ -32,6 +32,11 @@ def sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:500]
 
 
+def names_in(frame: Any) -> dict[str, Any]:
+    """What an expression finds in a frame: one namespace, so that a comprehension sees the locals too."""
+    return {**frame.f_globals, **frame.f_locals}
+
+
 def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, Any]) -> dict[str, Any]:
     """Evaluate in the ``depth``-th user frame of the main thread, from the innermost; at the prompt, in ``namespace``.
 
@@ -51,7 +56,7 @@ def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, A
             return {"error": f"there is no frame {depth}: the rank stands in {len(frames)} of the user's."}
         frame = frames[depth]
         where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        names = {**frame.f_globals, **frame.f_locals}  # one namespace: a comprehension sees the locals too
+        names = names_in(frame)
         del frame
     frames.clear()
     told: dict[str, Any] = {}

@@ -12,14 +12,15 @@ from _thread import get_ident
 from dataclasses import dataclass
 from typing import Any
 
-from ddpnb.engine.evaluation import sentence
+from ddpnb.engine.evaluation import names_in, sentence
 from ddpnb.engine.release import Release
+from ddpnb.engine.sites import place_of
 from ddpnb.model.holds import Hold, site_fits
 
 _TICK_S = 0.5  # a thread in a wait without end is deaf to signals on some systems
 
 
-@dataclass(frozen=True)
+@dataclass
 class AtDoor:
     """A call that stands at the door: what rules are compared with."""
 
@@ -27,6 +28,7 @@ class AtDoor:
     seq: int  # 0 for sends and receives
     group: Any  # model.calls.Group
     frame: Any  # the user's, or None
+    opened: int = -1  # how often everybody had been let go when it came to the gate
 
     def fits(self, hold: Hold) -> bool:
         """Whether a hold means this call.
@@ -49,20 +51,13 @@ class AtDoor:
         if hold.when:
             if self.frame is None:
                 return False
-            names = {
-                **self.frame.f_globals,
-                **self.frame.f_locals,
-            }  # one namespace: a comprehension sees the locals too
-            return bool(eval(hold.when, names))  # noqa: S307 (the user's own)
+            return bool(eval(hold.when, names_in(self.frame)))  # noqa: S307 (the user's own)
         return True
 
     def told(self) -> dict[str, Any]:
         """The call, as JSON."""
         told = {"op": self.op, "seq": self.seq, "group": str(self.group)}
-        if self.frame is None:
-            return told
-        code = self.frame.f_code
-        return told | {"file": code.co_filename, "line": self.frame.f_lineno, "function": code.co_name}
+        return told if self.frame is None else told | place_of(self.frame)
 
     def _names(self) -> tuple[str, ...]:
         members = ",".join(map(str, self.group.ranks))
@@ -152,6 +147,7 @@ class Gate:
     def stops(self, call: AtDoor) -> bool:
         """Whether the calling thread is to stop before this call; one that is not has used up a step."""
         with self._condition:
+            call.opened = self._opened
             if self._release.wanted:
                 return True  # wait() raises
             if self._pause:
@@ -162,23 +158,22 @@ class Gate:
         return any(self._fits(call, hold) for hold in holds)  # runs the user's expressions: without the lock
 
     def wait(self, call: AtDoor) -> None:
-        """Hold the calling thread until it is stepped, resumed or released.
+        """Hold the calling thread until it is stepped, resumed or released, be it since ``stops`` was asked.
 
         Raises:
             Released: it was released meanwhile.
         """
         with self._condition:
-            opened = self._opened
             self._held[get_ident()] = {"since": time.monotonic(), **call.told()}
             try:
                 while True:
                     if self._release.wanted:
                         raise self._release.exception()
-                    if self._opened != opened or self._pass():
+                    if self._opened != call.opened or self._pass():
                         break
                     self._condition.wait(_TICK_S)
             finally:
-                del self._held[get_ident()]
+                self._held.pop(get_ident(), None)  # a signal handler's call may have been held meanwhile, too
 
     def _pass(self) -> bool:
         if self._pause and self._allowed > 0:

@@ -113,3 +113,9 @@ def frames_of(ident: int, most: int = _WALK) -> list[FrameType]:
     with contextlib.suppress(AttributeError, KeyError):  # the outermost has no caller; or there is no such thread
         found.extend(accumulate(chain(now, repeat("f_back", most - 1)), getattr))
     return [frame for frame in found if frame is not None]
+
+
+def place_of(frame: FrameType) -> dict[str, Any]:
+    """Where a frame is, as facts."""
+    code = frame.f_code
+    return {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}

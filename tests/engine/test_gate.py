@@ -146,3 +146,23 @@ def test_only_what_is_kept_outlives_a_run(gate):
     gate.hold(Hold())
     gate.end_of_run()
     assert gate.state()["holds"] == ["before every call #2"] and not gate.state()["pause"]
+
+
+@pytest.mark.parametrize("hold", [Hold(when="resume() or True"), None], ids=["while a condition runs", "just before"])
+def test_a_call_that_is_resumed_between_the_question_and_the_wait_goes_on(gate, hold):
+    """The gate says that it stops a call, then the door marks the call as held, then it waits."""
+    gate.hold(hold or Hold())
+    made = []
+
+    def pass_the_gate():
+        at_door = call(resume=gate.resume)
+        if gate.stops(at_door):
+            if hold is None:
+                gate.resume()
+            gate.wait(at_door)
+        made.append(at_door)
+
+    thread = threading.Thread(target=pass_the_gate, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert made and not gate.state()["held"]
