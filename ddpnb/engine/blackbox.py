@@ -7,7 +7,6 @@ import mmap
 import os
 import struct
 import threading
-import time
 from _thread import get_ident
 from collections.abc import Callable
 from itertools import count
@@ -15,6 +14,7 @@ from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Any
 
 from ddpnb.engine import shared_files
+from ddpnb.engine.locks import is_mine
 from ddpnb.model import blackbox as layout
 from ddpnb.model.strings import GENERATIONS, STRING_LIMIT, string_number
 
@@ -28,7 +28,7 @@ class BlackBox:
     """A memory-mapped file that survives ``kill -9`` and is readable by other processes.
 
     Records are written without a lock: numbers come from atomic counters, and a record belongs to
-    the thread that began it. Only the table of strings, which grows rarely, takes a lock.
+    the thread that began it. Only strings, phases and runs, which are rarely written, take a lock.
 
     Raises:
         OSError: there is no room for the file.
@@ -43,7 +43,7 @@ class BlackBox:
             self.memory = mmap.mmap(fd, layout.BOX_SIZE)
         finally:
             os.close(fd)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         #: not empty in a forked child, which must leave the box alone (a list: the door keeps it at hand)
         self.silent: list[bool] = []
         self._interned: dict[str, int] = {}
@@ -72,13 +72,15 @@ class BlackBox:
         return self._steps
 
     def intern(self, value: dict[str, Any]) -> int:
-        """The number of this JSON text in the table; 0 when the table is full."""
+        """The number of this JSON text in the table; 0 when the table is full, or may not be written now."""
         text = json.dumps(value, sort_keys=True, default=str)
         if len(text) > STRING_LIMIT:
             text = json.dumps({"truncated": text[:1000]})
         number = self._interned.get(text)
         if number is not None:
             return number
+        if self.silent or is_mine(self._lock):
+            return 0
         data = text.encode("utf-8", "replace")
         with self._lock:
             if text in self._interned:
@@ -121,14 +123,14 @@ class BlackBox:
         )
 
     def begin_phase(self, name: str, facts: dict[str, Any]) -> int:
-        """Open a phase; returns its number, to be given to end_phase (-1: nothing was recorded)."""
-        if self.silent:
+        """Open a phase; returns its number, to be given to end_phase; -1 when nothing may be written now."""
+        if self.silent or is_mine(self._lock):
             return -1
         name_at, facts_at = self.intern({"phase": name}), self.intern(facts)
         with self._lock:
             number = self._phase_count
             at = layout.PHASES_AT + (number % layout.PHASES) * layout.PHASE_SIZE
-            now = time.monotonic_ns()
+            now = monotonic_ns()
             layout.PHASE.pack_into(self.memory, at, number + 1, name_at, facts_at, 0, 0, now, 0)
             self._phase_count += 1
             self._write_status()
@@ -136,7 +138,7 @@ class BlackBox:
         return number
 
     def end_phase(self, number: int, failed: bool = False, facts: dict[str, Any] | None = None) -> None:
-        if number < 0:
+        if number < 0 or self.silent or is_mine(self._lock):
             return
         end_facts = self.intern(facts) if facts else 0
         at = layout.PHASES_AT + (number % layout.PHASES) * layout.PHASE_SIZE
@@ -144,15 +146,19 @@ class BlackBox:
             fields = layout.PHASE.unpack_from(self.memory, at)
             if fields[0] != number + 1:
                 return  # overwritten since
-            now = time.monotonic_ns()
+            now = monotonic_ns()
             layout.PHASE.pack_into(self.memory, at, *fields[:3], 1 + failed, end_facts, fields[5], now)
             self._touch(now)
 
     def event(self, name: str, facts: dict[str, Any]) -> None:
         """A phase that is over as soon as it begins."""
-        self.end_phase(self.begin_phase(name, facts))
+        number = self.begin_phase(name, facts)
+        if number >= 0:
+            self.end_phase(number)
 
     def set_run(self, run: int, state: int) -> None:
+        if self.silent:
+            return
         with self._lock:
             if state == layout.RUN_ACTIVE:
                 calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
@@ -165,7 +171,7 @@ class BlackBox:
             if state == layout.RUN_ACTIVE:
                 self._begin_table()
             self._write_status()
-            self._touch(time.monotonic_ns())
+            self._touch(monotonic_ns())
         if state == layout.RUN_ACTIVE:
             self.intern({})  # string 0: nothing
             for forget in self.on_new_table:
@@ -186,6 +192,8 @@ class BlackBox:
 
     def forward(self) -> None:
         """A wrapped model is about to run forward."""
+        if self.silent:
+            return
         self._forwards += 1
         _NUMBER(self.memory, layout.FORWARDS_AT, self._forwards)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-import time
 import weakref
 from itertools import islice
+from time import monotonic, monotonic_ns, sleep  # a script may replace those of the module
 from typing import Any
 
 from ddpnb.engine.blackbox import BlackBox
@@ -36,7 +36,7 @@ class Flight:
         at, number, _ = entry
         memory = self._box.memory
         if not self._box.silent and _get_time(memory, at)[0] == number + 1 and memory[at + _STATE_AT] < _COMPLETED:
-            now = time.monotonic_ns()
+            now = monotonic_ns()
             memory[at + _STATE_AT] = state
             _put_time(memory, at + _DONE_AT, now)
             _put_time(memory, _PROGRESS_AT + 8, now)
@@ -44,7 +44,10 @@ class Flight:
     def loosen(self) -> None:
         """Let go of sends and receives: from now on their callers alone hold them."""
         while self.fresh:
-            work, entry = self.fresh.pop()
+            try:
+                work, entry = self.fresh.pop()
+            except IndexError:  # another thread took the last one
+                return
             self.p2p[work] = entry
             weakref.finalize(work, self.finish, entry, _DROPPED).atexit = False
 
@@ -72,10 +75,10 @@ class Flight:
 
     def drain(self, seconds: float) -> None:
         """Poll until nothing is in flight: gloo wakes who waits a moment before it says "complete"."""
-        deadline = time.monotonic() + seconds
+        deadline = monotonic() + seconds
         self.poll()
-        while self.pending and time.monotonic() < deadline:
-            time.sleep(0.005)
+        while self.pending and monotonic() < deadline:
+            sleep(0.005)
             self.poll()
 
 

@@ -49,7 +49,7 @@ class Groups:
         self._made: dict[tuple[int, ...], int] = {}  # how many groups with these members came
         self._run = 0
         self._unhurried = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def new_run(self, run: int, fence: str, *, keep: bool) -> None:
         """Forget the groups of the run before, unless they live on: then their calls are counted on."""
@@ -69,7 +69,10 @@ class Groups:
             with self._lock:
                 known = self.known.get(group)
                 if known is None:
-                    known = self.known[group] = self._introduce(group)
+                    introduced = self._introduce(group)
+                    # A signal handler may have used the group meanwhile, on this thread: what it has counted stays.
+                    known = self.known.setdefault(group, introduced)
+                    self._made[known.ranks] = known.identity.ordinal + 1
         return known
 
     def _introduce(self, group: Any) -> KnownGroup:
@@ -78,7 +81,6 @@ class Groups:
         except (KeyError, ValueError, RuntimeError):
             ranks = tuple(range(group.size()))
         ordinal = self._made.get(ranks, 0)
-        self._made[ranks] = ordinal + 1
         name = str(getattr(group, "group_name", "") or "")
         described = str(getattr(group, "group_desc", "") or "")
         label = described if described and described != "undefined" else ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
+from time import monotonic_ns
 from typing import Any
 
 from ddpnb.engine import shared_files
 from ddpnb.engine.blackbox import BlackBox
-from ddpnb.engine.sites import calling_frame
+from ddpnb.engine.locks import is_mine
+from ddpnb.engine.sites import calling_frame, place_of
 from ddpnb.engine.watched import Watched
 from ddpnb.model import samples as layout
 
@@ -34,7 +35,7 @@ class SampleFile:
             os.close(fd)
         self._memory[:8] = layout.MAGIC
         self._written = self._began = self._run = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def new_run(self, run: int) -> None:
         with self._lock:
@@ -59,7 +60,7 @@ class SampleFile:
     ) -> None:
         """Append a row. ``values`` are doubles, ``hashes`` 32-bit words, ``norms`` as many floats."""
         length = (layout.ROW_SIZE + len(values) + len(hashes) + len(norms) + 7) & ~7
-        if length > layout.RING_SIZE // 4:
+        if length > layout.RING_SIZE // 4 or is_mine(self._lock):
             return
         with self._lock:
             place = self._written % layout.RING_SIZE
@@ -73,7 +74,7 @@ class SampleFile:
             at = layout.HEADER_SIZE + place
             layout.ROW.pack_into(
                 self._memory, at, length, layout.STAMP, model, _KINDS[kind], log2, turn & 0xFFFFFFFF, step & 0xFFFFFFFF,
-                site, names, time.monotonic_ns(), len(hashes) // 4, len(values) // 8,
+                site, names, monotonic_ns(), len(hashes) // 4, len(values) // 8,
             )  # fmt: skip
             at += layout.ROW_SIZE
             for part in (values, hashes, norms):
@@ -136,8 +137,7 @@ class Samples:
         known = self._sites.get((id(frame.f_code), frame.f_lasti))
         if known is None:
             code = frame.f_code
-            told = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
-            known = (self._box.intern(told), code)
+            known = (self._box.intern(place_of(frame)), code)
             if len(self._sites) < 5000:
                 self._sites[id(code), frame.f_lasti] = known
         return known[0]

@@ -159,3 +159,19 @@ def test_readers_that_race_with_new_runs_never_mix_strings(box):
         for thread in readers:
             thread.join(30)
     assert not wrong
+
+
+def test_a_forked_child_writes_nothing(box):
+    """It shares the memory: what it writes stands in its parent's box."""
+    box.set_run(1, layout.RUN_ACTIVE)
+    phase = box.begin_phase("data loop", {})
+    before = bytes(box.memory)
+    box.silence()
+    box.event("sampler", {"shuffle": True})
+    box.end_phase(box.begin_phase("save", {}))
+    box.end_phase(phase, facts={"batches": 3})
+    assert box.intern({"never": "seen"}) == 0
+    box.step()
+    box.forward()
+    box.set_run(2, layout.RUN_ACTIVE)
+    assert bytes(box.memory) == before
