@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from ddpnb.analysis.silent.drift import differing
+from ddpnb.model.names import UNDECODABLE
 from ddpnb.model.replicas import UNWRAPPED, Model, Sample
 from ddpnb.model.samples import SampleReader, contents, step_of
 from ddpnb.model.shared import shared_file
@@ -148,5 +149,5 @@ class Follower:
                 return Model.from_json(json.load(file))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        except (OSError, *UNDECODABLE):
             return Model(number)

@@ -24,9 +24,10 @@ from ddpnb.follow import Follower
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
+from ddpnb.model.names import UNDECODABLE
 from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
 from ddpnb.model.shared import shared_file
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.model.stacks import Frame, stacks_in
 from ddpnb.seen import Seen
 
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
@@ -136,7 +137,7 @@ class Observer:
                 str(value.get("traceback", "")),
                 int(value["at_ns"]),
             )
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        except (OSError, *UNDECODABLE):
             return None
 
     def look(self) -> dict[int, str]:
@@ -187,7 +188,7 @@ class Observer:
                 self._seen[rank].silent = rank not in answers and reached
             for rank in running:
                 if rank in answers:
-                    self._seen[rank].stacks = tuple(Stack.from_json(s) for s in answers[rank].get("stacks", ()))
+                    self._seen[rank].stacks = stacks_in(answers[rank].get("stacks"))
                 elif self._engines.exit_status(rank) is None:
                     self._seen[rank].stacks = py_spy_stacks(self._engines.pid(rank))
         with self._lock:

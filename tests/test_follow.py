@@ -142,7 +142,20 @@ def test_another_run_is_not_ours(run):
     assert run.kept() == []
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"ranks": 3}', '{"tensors": [7]}', "[" * 5000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        '{"ranks": 3}',
+        '{"tensors": [7]}',
+        "[" * 5000,
+        '{"tensors": [{"shape": [1e999]}]}',
+        '{"tensors": [{"shape": [1000000000000000]}]}',
+    ],
+)
 def test_a_description_that_does_not_parse(run, text):
     run.model(0, text)
     run.model(0, MODEL | {"number": 1}, number=1)

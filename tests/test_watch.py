@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import subprocess
@@ -11,6 +12,7 @@ import textwrap
 
 import pytest
 
+from ddpnb.cluster import hotline
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.samples import SampleFile
 from ddpnb.model import blackbox as layout
@@ -29,6 +31,8 @@ class Engines:
 
     def device(self, _rank):
         return "cpu"
+
+    controller_state = "runs"
 
 
 @pytest.fixture
@@ -128,3 +132,23 @@ def test_an_ending_that_makes_no_sense_is_none(observer, tmp_path, text):
     assert observer.ending(0) is None
     (tmp_path / "ending.json").write_text(json.dumps({"how": "finished", "code": 0, "at_ns": 1}))
     assert observer.ending(0).well
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [7, None, "x", [], {"frames": {"a": 1}}, {"frames": [1]}, {"frames": "abc"}, {"frames": [{"line": "abc"}]},
+     {"frames": [{"line": math.inf}]}, {"frames": [{"locals": 3}]}, {"native_id": "x"}],
+    ids=str,
+)  # fmt: skip
+def test_a_stack_that_makes_no_sense_is_left_out(observer, monkeypatch, stack):
+    good = {"thread": "MainThread", "frames": [{"file": "train.py", "line": 3, "function": "main"}], "main": True}
+    monkeypatch.setattr(hotline, "ask", lambda *_: {0: {"stacks": [stack, good]}})
+    stacks = observer.record().ranks[0].stacks
+    assert stacks[-1].innermost.line == 3
+    assert all(isinstance(frame.line, int) for each in stacks for frame in each.frames)
+
+
+@pytest.mark.parametrize("stacks", [None, 7, "text", {"a": 1}], ids=str)
+def test_stacks_that_make_no_sense_are_none(observer, monkeypatch, stacks):
+    monkeypatch.setattr(hotline, "ask", lambda *_: {0: {"stacks": stacks}})
+    assert observer.record().ranks[0].stacks == ()

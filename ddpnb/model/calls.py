@@ -104,6 +104,9 @@ class Signature:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Signature:
+        def text(name: str) -> str | None:
+            return str(value[name]) if value.get(name) is not None else None
+
         def splits(name: str) -> tuple[int, ...] | None:
             return tuple(int(count) for count in value[name]) if value.get(name) is not None else None
 
@@ -111,9 +114,9 @@ class Signature:
             op=given_name(value.get("op", UNNAMED)),
             shapes=tuple(tuple(int(size) for size in shape) for shape in value.get("shapes", ())),
             dtypes=tuple(str(dtype) for dtype in value.get("dtypes", ())),
-            reduce_op=value.get("reduce_op"),
+            reduce_op=text("reduce_op"),
             root=int(value["root"]) if value.get("root") is not None else None,
-            layout=value.get("layout"),
+            layout=text("layout"),
             in_splits=splits("in_splits"),
             out_splits=splits("out_splits"),
             agreed=str(value.get("agreed", "")),

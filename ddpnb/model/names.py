@@ -1,8 +1,10 @@
-"""Names that ranks give: of variables, functions, threads, groups."""
+"""What ranks and files give: names of variables, functions, threads, groups; and values that make no sense."""
 
 from __future__ import annotations
 
 MAX_NAME = 200  # characters
+#: what decoding JSON raises that came from a rank or a file, and may be anything
+UNDECODABLE = (TypeError, ValueError, LookupError, OverflowError, AttributeError, RecursionError)
 
 
 def one_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from ddpnb.model.calls import NO_SITE, Site
 # Models without a wrapper are numbered from here on: a rank may have more of these than the others, and
 # those with one have the same numbers everywhere.
 UNWRAPPED = 1000
+MAX_ELEMENTS = 1 << 37  # of one model on one rank: a reader makes a name for every 16,384 of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,22 @@ class Model:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Model:
+        """Decode a model.
+
+        Raises:
+            ValueError: it has more elements than a rank can hold.
+            Exception: it makes no sense otherwise (``names.UNDECODABLE``).
+        """
+        tensors = tuple(TensorSpec.from_json(tensor) for tensor in value.get("tensors", ()))
+        if sum(abs(math.prod(tensor.shape)) for tensor in tensors) > MAX_ELEMENTS:
+            raise ValueError("too many elements")
         return cls(
             int(value.get("number", 0)),
             str(value.get("wrapper", "")),
             str(value.get("module", "")),
             str(value.get("group", "")),
             tuple(int(rank) for rank in value.get("ranks", ())),
-            tuple(TensorSpec.from_json(tensor) for tensor in value.get("tensors", ())),
+            tensors,
             dict(value.get("options", {})),
             Site.from_json(dict(value.get("site", {}))),
         )

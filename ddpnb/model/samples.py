@@ -162,7 +162,8 @@ class SampleReader:
         chosen = self._units[model][first_of(step, log2) :: 1 << log2]
         told = _mapping(self._string(names))
         named = told.pop("names", ())
-        facts: dict[str, Any] = dict(zip(map(str, named), numbers, strict=False)) | told
+        names_given = cast("list[Any]", named) if isinstance(named, list) else []
+        facts: dict[str, Any] = dict(zip(map(str, names_given), numbers, strict=False)) | told
         bypass = facts.get("bypass")  # the number of a place: where the module was called without its wrapper
         if isinstance(bypass, float) and 0 < bypass < 1 << 32:
             facts["bypass_site"] = self._string(int(bypass))

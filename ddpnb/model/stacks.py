@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from ddpnb.model.calls import Site
-from ddpnb.model.names import given_name
+from ddpnb.model.names import UNDECODABLE, given_name
 
 MAX_THREADS, MAX_FRAMES, MAX_LOCALS = 64, 64, 40
 NOT_SHOWN = "not shown"  # a variable that a look had no time to describe
@@ -79,3 +79,14 @@ class Stack:
             int(value.get("native_id", 0) or 0),
             bool(value.get("main", False)),
         )
+
+
+def stacks_in(value: Any) -> tuple[Stack, ...]:
+    """The stacks of a rank's answer, which may be anything: those that make sense."""
+    found: list[Stack] = []
+    for entry in cast("list[Any]", value)[:MAX_THREADS] if isinstance(value, list) else ():
+        try:
+            found.append(Stack.from_json(entry))
+        except UNDECODABLE:
+            continue
+    return tuple(found)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddpnb.model.names import UNDECODABLE
+
 STRING_LIMIT = 16 << 10  # bytes of one string
 PLACE_BITS = 20  # of a number; those above are the generation's
 GENERATIONS = 1 << 32 - PLACE_BITS
@@ -30,6 +32,7 @@ class _Table:
     generation: int = 0
     strings: list[Any] = field(default_factory=list[Any])
     read: int = 0  # bytes
+    damaged: bool = False  # where the next string begins is unknown
     decoded: dict[tuple[type, int], Any] = field(default_factory=dict[tuple[type, int], Any])
 
     def parse(self, data: bytes) -> None:
@@ -77,12 +80,13 @@ class Strings:
             if generation != self._table.generation:
                 self._table, self._before = _Table(generation), self._table
             table = self._table
-            if table.read + 4 > used:
+            if table.damaged or table.read + 4 > used:
                 return
             data = read(table.read, used - table.read)
             after = extent()
             if after[0] == generation and after >= before:  # else it has begun again: these bytes may be of both
                 table.parse(data)
+                table.damaged = table.read < used  # all that is in use is whole: the writer counts a string when it is
 
     def _find(self, number: int) -> tuple[_Table, Any]:
         generation, place = number >> PLACE_BITS, number & (1 << PLACE_BITS) - 1
@@ -104,6 +108,6 @@ class Strings:
                 return default
             try:
                 table.decoded[key] = kind.from_json(value)
-            except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
+            except UNDECODABLE:
                 return default
         return table.decoded[key]

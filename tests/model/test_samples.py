@@ -95,7 +95,9 @@ def test_the_place_of_a_bypass():
 
 
 @pytest.mark.parametrize(
-    "strings", [{}, {1: 7}, {1: [1]}, {1: {"names": [None, {}]}}, {1: {"names": ["a"] * 50}}], ids=str
+    "strings",
+    [{}, {1: 7}, {1: [1]}, {1: {"names": [None, {}]}}, {1: {"names": ["a"] * 50}}, {1: {"names": 7}}],
+    ids=str,
 )
 def test_strings_that_make_no_sense(strings):
     reader = PackedFile().reader(strings)
