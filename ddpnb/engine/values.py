@@ -13,6 +13,7 @@ import math
 import sys
 from itertools import islice
 from time import thread_time_ns
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ _SETS = frozenset(map(id, (set, frozenset)))
 _TENSORS = frozenset(map(id, (torch.Tensor, torch.nn.Parameter)))  # a subclass may answer with code of its own
 _OWN = frozenset(map(id, torch.Tensor.__mro__))
 _mro, _vars = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
+_contents = _vars(ModuleType)["__dict__"].__get__
 
 
 class Allowance:
@@ -110,15 +112,17 @@ class Writer:
         if id(kind) in _BRACKETS:
             return self._container(kind, value, levels)
         if kind is range or kind is slice:
+            if levels < 0:  # a slice in a slice: three of them at each level
+                return "<slice>"
             parts = (value.start, value.stop, value.step)
             shown = parts[:2] if kind is range and value.step == 1 else parts
-            return f"{kind.__name__}({', '.join(self._any(part, 1) for part in shown)})"
+            return f"{kind.__name__}({', '.join(self._any(part, levels - 1) for part in shown)})"
         if issubclass(kind, torch.Tensor):
             return _describe_tensor(value)
         if issubclass(kind, BaseException):
             # The getter of BaseException itself: a class may have a property of this name.
             held = BaseException.args.__get__(value)  # type: ignore[attr-defined]
-            plain = (self._any(a, 0) for a in held[: self._items] if type(a) in (str, int))
+            plain = (self._any(a, 0) for a in held[: self._items] if type(a) is str or type(a) is int)
             return f"{_slot(kind, '__name__')}({', '.join(plain)})"
         return _describe_array(value) or _named(kind)
 
@@ -180,15 +184,20 @@ def _describe_tensor(tensor: torch.Tensor) -> str:
 
 def _dispatches(kind: type) -> bool:
     """Whether the shape of such a tensor may be an answer of Python code. That of torch's DTensor is not."""
-    module = sys.modules.get("torch.distributed.tensor")
-    if module is not None and kind is vars(module).get("DTensor"):
+    if kind is _loaded("torch.distributed.tensor", "DTensor"):
         return False
     return any("__torch_dispatch__" in _vars(base) for base in _mro(kind) if id(base) not in _OWN)
 
 
+def _loaded(module: str, name: str) -> Any:
+    """What a module holds under a name; None where there is no such module. A script may put anything in its place."""
+    held = sys.modules.get(module)
+    return _contents(held).get(name) if issubclass(type(held), ModuleType) else None
+
+
 def _describe_array(value: Any) -> str:
     """An array of numpy, where that was imported; empty for anything else."""
-    numpy = vars(sys.modules.get("numpy", sys)).get("ndarray")
+    numpy = _loaded("numpy", "ndarray")
     if type(numpy) is not type or type(value) is not numpy:
         return ""
     kind: Any = numpy

@@ -273,3 +273,45 @@ def test_a_value_that_was_asked_for_is_bounded_too():
     assert describe(digits(), 4000) == "<int of 3321929 bits>"
     assert evaluation._is_plain(1 << 63) and not evaluation._is_plain(1 << 64)
     assert evaluation.evaluate("10**5000", 0, 5.0, {})["text"] == "<int of 16610 bits>"
+
+
+def test_the_work_does_not_grow_with_slices_in_slices():
+    """Three at each level: 25 levels took hours, with the interpreter lock held."""
+    value = 1
+    for _ in range(60):
+        value = slice(value, value, value)
+    calls = 0
+
+    class Counting(Writer):
+        def _any(self, *given):
+            nonlocal calls
+            calls += 1
+            return super()._any(*given)
+
+    assert "<slice>" in Counting(MAX_TEXT, 6, 3, Allowance(1)).text(value)
+    assert calls < 500
+    assert text([slice(1, None), range(3)]) == "[slice(1, None, None), range(0, 3)]"
+
+
+def test_the_class_of_an_exceptions_argument_is_not_compared():
+    class Kind(type):
+        __eq__ = __hash__ = never
+
+    class Argument(metaclass=Kind):
+        pass
+
+    assert text(ValueError(Argument(), "a", 3)) == "ValueError('a', 3)"
+
+
+@pytest.mark.parametrize("instead", [None, 7, object()], ids=["nothing", "a number", "an object"])
+def test_a_script_may_put_anything_in_the_place_of_a_module(monkeypatch, instead):
+    class Plain:
+        pass
+
+    class Tensor(torch.Tensor):
+        pass
+
+    monkeypatch.setitem(sys.modules, "numpy", instead)
+    monkeypatch.setitem(sys.modules, "torch.distributed.tensor", instead)
+    assert text(Plain()).endswith("Plain>")
+    assert text(torch.ones(2).as_subclass(Tensor)) == "Tensor[2] float32 cpu"
