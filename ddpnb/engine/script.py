@@ -8,19 +8,22 @@ import io
 import os
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from time import monotonic_ns
-from types import ModuleType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
-from ddpnb.engine.locals import describe_locals
+from ddpnb.engine.locals import LOOK_S, describe_locals
 from ddpnb.engine.release import Release
 from ddpnb.engine.sites import is_own_file, is_user_file
 from ddpnb.engine.surroundings import OwnBuiltins, flush
+from ddpnb.engine.values import Allowance
 from ddpnb.errors import CollectiveMismatch, Released
+from ddpnb.model.stacks import MAX_FRAMES
 
 _LONGEST_MESSAGE = 4000
 
@@ -56,18 +59,18 @@ def run(code: Callable[[], Any], release: Release) -> Ended:
         how = "exited" if left is not None else "raised"
         ending: dict[str, Any] = {"how": how, "code": status, "at_ns": monotonic_ns()}
         if failure is not None:
-            ending |= _described(release.told(failure))
+            ending |= _described(failure, release)
         elif left is not None and status:
             ending["frames"] = _frames(_skip_own(left.__traceback__))
-            last = _code_of(left)
-            ending["message"] = last[:_LONGEST_MESSAGE] if isinstance(last, str) else ""
+            last: Any = _code_of(left)
+            ending["message"] = str.__str__(last)[:_LONGEST_MESSAGE] if issubclass(type(last), str) else ""
     return Ended(ending, result)
 
 
-def _described(failure: BaseException) -> dict[str, Any]:
+def _described(failure: BaseException, release: Release) -> dict[str, Any]:
     """The exception, which is printed too, as Python does."""
     try:
-        told = _describe(_first_cause(failure))
+        told = _describe(_first_cause(release.told(failure)))
     except BaseException as error:  # an exception of the user's own make may raise wherever it is read
         told = _described_at_least(failure, error)
     with suppress(Exception):  # the script closed the stream, or put one of its own there
@@ -79,8 +82,12 @@ def _status_of(error: SystemExit) -> int:
     code = _code_of(error)
     if code is None:
         return 0
-    if isinstance(code, int):
-        return int.__and__(code, 0xFF)
+    # Its type, not its class: an object may say that it is an integer.
+    if issubclass(type(code), int):
+        number = int.__index__(code)  # type: ignore[arg-type]
+        return (
+            number & 0xFF if -(1 << 63) <= number < 1 << 63 else 0xFF
+        )  # as a C long, which is -1 where it does not fit
     with suppress(Exception):  # the script closed the stream, or put one of its own there
         print(_text(code), file=sys.stderr)
     return 1
@@ -137,7 +144,7 @@ def _describe(error: BaseException) -> dict[str, Any]:
     return {
         "exception": type(error).__name__,
         "message": _text(error)[:_LONGEST_MESSAGE],
-        "frames": frames[-64:],
+        "frames": frames[-MAX_FRAMES:],
         "traceback": text if len(text) < 40_000 else text[:10_000] + "\n[...]\n" + text[-30_000:],
     }
 
@@ -145,27 +152,34 @@ def _describe(error: BaseException) -> dict[str, Any]:
 def _described_at_least(error: BaseException, trouble: BaseException) -> dict[str, Any]:
     """What can be said of an exception without its help."""
     frames = []
-    for frame, line in traceback.walk_tb(_skip_own(error.__traceback__)):
+    for frame, line in _innermost(error.__traceback__):
         code = frame.f_code
         user = is_user_file(code.co_filename)
         frames.append({"file": code.co_filename, "line": line, "function": code.co_name, "user": user})
     name = type(error).__name__
-    places = "".join(f'  File "{f["file"]}", line {f["line"]}, in {f["function"]}\n' for f in frames[-64:])
+    places = "".join(f'  File "{f["file"]}", line {f["line"]}, in {f["function"]}\n' for f in frames)
     note = f"<its text cannot be shown: {type(trouble).__name__}>"
     return {
         "exception": name,
         "message": note,
-        "frames": frames[-64:],
+        "frames": frames,
         "traceback": f"Traceback (most recent call last):\n{places}{name}: {note}\n",
     }
 
 
+def _innermost(trace: TracebackType | None) -> deque[tuple[FrameType, int]]:
+    """The last frames of a traceback, without ours, and their lines."""
+    lines = traceback.walk_tb(trace)
+    return deque((entry for entry in lines if not is_own_file(entry[0].f_code.co_filename)), MAX_FRAMES)
+
+
 def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
     found = []
-    for frame, line in traceback.walk_tb(trace):
+    allowance = Allowance(LOOK_S)
+    for frame, line in reversed(
+        _innermost(trace)
+    ):  # where it was raised first: there may be time for some of them only
         path = frame.f_code.co_filename
-        if is_own_file(path):
-            continue
         entry: dict[str, Any] = {
             "file": path,
             "line": line,
@@ -173,9 +187,9 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
             "user": is_user_file(path),
         }
         if entry["user"]:
-            entry["locals"] = describe_locals(frame)
+            entry["locals"] = describe_locals(frame, within=allowance)
         found.append(entry)
-    return found
+    return found[::-1]
 
 
 def _skip_own(trace: TracebackType | None) -> TracebackType | None:
@@ -235,7 +249,9 @@ def cell(path: str, namespace: dict[str, Any]) -> Callable[[], None]:
 def _working_directory_importable() -> Iterator[None]:
     """Inside, the working directory is on the import path where a notebook has it: before installed packages."""
     packages = (
-        i for i, folder in enumerate(sys.path) if os.path.basename(folder) in ("site-packages", "dist-packages")
+        i
+        for i, folder in enumerate(sys.path)
+        if isinstance(folder, str) and os.path.basename(folder) in ("site-packages", "dist-packages")
     )
     sys.path.insert(next(packages, len(sys.path)), "")
     try:

@@ -6,6 +6,7 @@ import builtins
 import json
 from contextlib import nullcontext
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,6 +29,13 @@ class Worse(Exception):
 class NoText:
     def __str__(self):
         raise RuntimeError("no text")
+
+
+class Odd(int):
+    def _never(self, *_):
+        raise RuntimeError
+
+    __and__ = __lt__ = __le__ = __index__ = __int__ = __bool__ = _never
 
 
 class NoCode(SystemExit):
@@ -64,6 +72,13 @@ def test_an_exception_without_a_text(monkeypatch, capfd, error):
         (SystemExit(True), 1),
         (SystemExit(-1), 255),
         (NoCode(), 1),
+        (SystemExit(Mock(spec=int)), 1),
+        (SystemExit(Mock(spec=str)), 1),
+        (SystemExit(Odd(3)), 3),
+        (SystemExit(2**64), 255),
+        (SystemExit(-(2**64)), 255),
+        (SystemExit(2**63 - 1), 255),
+        (SystemExit(-(2**63)), 0),
     ],
 )
 def test_an_exit_with_anything(monkeypatch, error, code):
@@ -118,3 +133,47 @@ def test_an_ending_is_described_with_pythons_builtins(error):
     finally:
         builtins.__dict__.update(before)
     assert (ended.ending["message"], ended.ending["frames"][-1]["function"], sum(kept)) == ("broken", "main", 6)
+
+
+def test_a_cell_with_anything_on_the_import_path(monkeypatch, tmp_path, capsys):
+    """Python skips what is no text."""
+    path = tmp_path / "cell.py"
+    path.write_text("import sys; sys.path[:0] = [None, 3]")
+    monkeypatch.setattr(script.sys, "path", [*script.sys.path])
+    namespace = {}
+    for _ in range(2):
+        assert script.run(script.cell(str(path), namespace), RELEASE).ending["how"] == "finished", (
+            capsys.readouterr().err
+        )
+
+
+@pytest.mark.parametrize("error", [RecursionError("deep"), SystemExit("deep")], ids=["raises", "exits"])
+def test_of_a_deep_traceback_only_the_last_frames_are_described(monkeypatch, error):
+    described = []
+    monkeypatch.setattr(script, "describe_locals", lambda frame, **given: described.append(given["within"]) or {})
+
+    def main(depth=500):
+        if not depth:
+            raise error
+        main(depth - 1)
+
+    ending = script.run(main, RELEASE).ending
+    assert len(ending["frames"]) == len(described) == 64
+    assert len(set(described)) == 1  # all of them have one time together
+    assert [frame["function"] for frame in ending["frames"]] == ["main"] * 64
+    assert ending["frames"][-1]["line"] < ending["frames"][0]["line"]
+
+
+def test_an_exception_whose_class_lies_is_described():
+    """It is asked whether it is a release."""
+
+    class Lies(Exception):
+        @property
+        def __class__(self):
+            raise RuntimeError
+
+    def main():
+        raise Lies
+
+    release = SimpleNamespace(inside=nullcontext, told=lambda error: isinstance(error, OSError))
+    assert script.run(main, release).ending["exception"] == "Lies"
