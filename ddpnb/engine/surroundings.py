@@ -2,7 +2,7 @@
 
 The process lives on afterwards, so what a process's exit does is done here: non-daemon threads are
 joined, what the script registered with ``atexit`` is called, files are flushed, and what it changed
-(arguments, path, directory, environment, streams, signal handlers, builtins, modules of the standard library) is put
+(arguments, path, directory, environment, streams, timers, signal handlers, builtins, modules of the standard library) is put
 back.
 """
 
@@ -25,11 +25,14 @@ from typing import Any
 
 import torch
 
+from ddpnb.engine.release import SIGNAL as RELEASE
 from ddpnb.engine.sites import is_user_file
 
 _set_num_threads = torch.set_num_threads  # without the hook that tells of it: this is not the script's doing
 _BUILT_IN = dict(builtins.__dict__)  # as Python has them: no script has run yet
 _MISSING = object()
+# Signals whose handlers stay as they are: two cannot have any, one is put away by the release, one is its own.
+_OF_OTHERS = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, RELEASE}
 
 
 @contextmanager
@@ -178,18 +181,22 @@ def _restored() -> Iterator[None]:
     library = {
         name: module for name, module in sys.modules.items() if name.partition(".")[0] in sys.stdlib_module_names
     }
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals() - _OF_OTHERS}
     # A plain process has these; the engine's own would swallow Ctrl-C and stop the engine.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         yield
     finally:
+        for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+            signal.setitimer(timer, 0)  # first: an alarm of this script's ends no other, nor the idle engine
+        faulthandler.cancel_dump_traceback_later()
         restore_builtins(built_in)
         sys.modules.update(library)  # also where the script put something else under such a name, or nothing
         sys.argv, sys.orig_argv, sys.path[:], sys.excepthook = argv, original, path, hook
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            if handler is not None and signal.getsignal(number) is not handler:  # None: not set by Python
+                signal.signal(number, handler)
         for name in set(os.environ) - set(environment):
             del os.environ[name]
         os.environ.update(environment)

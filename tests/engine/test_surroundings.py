@@ -111,3 +111,28 @@ def test_threads_and_atexit_callbacks_find_the_builtins_of_their_script(tmp_path
     assert "from a thread\n" in first and first.endswith("at exit\n") and "TypeError" not in first
     assert "Exception ignored in atexit callback" in first and "ZeroDivisionError" in first
     assert second == "as ever\n"
+
+
+SETS_SIGNALS = """
+import faulthandler, signal
+signal.alarm(1)
+signal.setitimer(signal.ITIMER_PROF, 0.5)
+faulthandler.dump_traceback_later(1, exit=True)
+for number in (signal.SIGALRM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT):
+    signal.signal(number, lambda *_: print("the first script"))
+"""
+LATER = """
+import signal, time
+for number in (signal.SIGALRM, signal.SIGUSR1, signal.SIGHUP, signal.SIGPROF):
+    assert signal.getsignal(number) is signal.SIG_DFL, number
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+until = time.monotonic() + 1.5
+while time.monotonic() < until:
+    sum(range(1000))
+print("as ever")
+"""
+
+
+def test_timers_and_signal_handlers_end_with_their_script(tmp_path):
+    """An alarm went off in the next script, or killed the idle engine."""
+    assert run_scripts(tmp_path, first=SETS_SIGNALS, second=LATER) == ["", "as ever\n"]
