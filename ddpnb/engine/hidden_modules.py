@@ -46,8 +46,8 @@ class HiddenModules:
         loaded = _packages() - _FIXED - set(keep)
         shadowed = {name for name in _provided(sys.path) & loaded if _user_spec(name) is not None}
         view = _View((self._stack & loaded) | shadowed, shadowed)
-        view.begin()
         try:
+            view.begin()
             yield
         finally:
             view.end()
@@ -65,7 +65,7 @@ class _View:
         }
         self._threads = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         self._import = builtins.__import__
-        self._active = False
+        self._active = self._serves_own_threads = False
 
     def begin(self) -> None:
         self._active = True
@@ -123,7 +123,8 @@ class _View:
     # -- for our own threads, where the user's path has a module of the same name
 
     def _serve_own_threads(self) -> None:
-        if builtins.__import__ != self._import_for:
+        if not self._serves_own_threads:  # once: below a wrapper of the script's it serves on
+            self._serves_own_threads = True
             self._import = builtins.__import__
             builtins.__import__ = self._import_for
 

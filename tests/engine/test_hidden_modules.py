@@ -171,3 +171,38 @@ def test_an_import_that_fails_leaves_nothing_behind(folders):
 
     assert ddpnbother.whose == "stack"
     assert builtins.__import__.__module__ == "builtins"
+
+
+def test_an_import_that_the_script_wraps_is_wrapped_once(folders):
+    """As an import hook that logs does; it called itself without end."""
+    modules, user = folders
+    for name, folder in (("ddpnbstack", user), ("ddpnbother", user / "lib")):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.py").write_text("whose = 'user'\n")
+    imported, plain = [], builtins.__import__
+    try:
+        with modules.hidden():
+            first = __import__("ddpnbstack")
+            below = builtins.__import__
+
+            def logged(name, *given, **named):
+                imported.append(name)
+                return below(name, *given, **named)
+
+            builtins.__import__ = logged
+            sys.path.insert(0, str(user / "lib"))
+            second = __import__("ddpnbother")
+            __import__("json")
+    finally:
+        builtins.__import__ = plain
+    assert (first.whose, second.whose, imported.count("ddpnbother")) == ("user", "user", 1)
+    assert sys.modules["ddpnbother"].whose == "stack"
+
+
+def test_modules_come_back_when_they_could_not_be_hidden(folders, monkeypatch):
+    modules, _ = folders
+    loaded = sys.modules["ddpnbstack"]
+    monkeypatch.setattr(sys, "meta_path", tuple(sys.meta_path))
+    with pytest.raises(AttributeError), modules.hidden():
+        pass
+    assert sys.modules["ddpnbstack"] is loaded
