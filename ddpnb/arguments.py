@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from ddpnb.errors import UsageError
 
+_MOST = 1 << 16  # entries of a list
 _LONGEST_S = 1e9  # thirty years: what the system's own waits can take
 
 
@@ -29,10 +32,11 @@ def whole(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
     Raises:
         UsageError: it is none.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+    number = _integer(value)
+    if number is None or not least <= number <= most:
         wanted = f"from {least}" if most == 2**31 - 1 else f"from {least} to {most}"
         raise UsageError(f"{name} must be a whole number {wanted}, not {short(value)}.")
-    return value
+    return number
 
 
 def wholes(name: str, value: Any) -> tuple[int, ...]:
@@ -76,15 +80,19 @@ def ranks(value: Any, size: int) -> tuple[int, ...]:
     Raises:
         UsageError: there is no such rank.
     """
-    values = (value,) if isinstance(value, int) else _listed(value)
+    single = _integer(value)
+    values = _listed(value) if single is None else (single,)
     if values is None or isinstance(value, (str, bytes)):
         raise UsageError(
             f"ranks must be a rank or a list of ranks, not {short(value)}.", "Write ranks=1 or ranks=[0, 2]."
         )
-    for rank in values:
-        if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < size:
-            raise UsageError(f"there is no rank {short(rank)} in a world of {size}.")
-    return tuple(dict.fromkeys(values))
+    found: dict[int, None] = {}
+    for entry in values:
+        rank = _integer(entry)
+        if rank is None or not 0 <= rank < size:
+            raise UsageError(f"there is no rank {short(entry)} in a world of {size}.")
+        found[rank] = None
+    return tuple(found)
 
 
 def member(name: str, value: Any, known: Iterable[int]) -> int:
@@ -94,11 +102,12 @@ def member(name: str, value: Any, known: Iterable[int]) -> int:
         UsageError: it is none of them.
     """
     ranks_known = sorted(known)
-    if not isinstance(value, int) or isinstance(value, bool) or value not in ranks_known:
+    number = _integer(value)
+    if number is None or number not in ranks_known:
         raise UsageError(
             f"there is no {name} {short(value)} here.", f"There are: {', '.join(map(str, ranks_known[:16]))}."
         )
-    return value
+    return number
 
 
 def short(value: Any) -> str:
@@ -111,4 +120,19 @@ def short(value: Any) -> str:
 
 
 def _listed(value: Any) -> tuple[Any, ...] | None:
-    return tuple(value) if isinstance(value, Iterable) else None
+    """The entries of anything that has some, and not endlessly many; else None."""
+    try:
+        values = tuple(islice(value, _MOST + 1))
+    except Exception:  # a tensor without dimensions, or an iterator of the user's own
+        return None
+    return values if len(values) <= _MOST else None
+
+
+def _integer(value: Any) -> int | None:
+    """A whole number, also one of NumPy or PyTorch; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except Exception:  # of the user's own class, or a tensor of several
+        return None
