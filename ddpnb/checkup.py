@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import time
@@ -113,13 +114,18 @@ class Checkup:
         """Write what somebody needs who is asked for help: the report, its JSON, and each rank's output.
 
         What looks like a secret is masked in all of them.
+
+        Raises:
+            CannotWrite: the disk is full, or there is no such folder.
         """
         secrets = Secrets(os.environ)
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
             file.writestr("report.txt", secrets.mask(str(self)) + "\n")
             file.writestr("doctor.json", json.dumps(secrets.masked(self.to_json()), indent=1) + "\n")
             for rank, log in self.logs.items():
                 file.writestr(f"rank{rank}.log", secrets.mask(log))
+        write_whole(path, content.getvalue())
 
 
 _MARKS = {"ok": "✓", "warning": "!", "unknown": "?"}

@@ -3,66 +3,113 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
+import secrets
 import stat
+import sys
+from dataclasses import dataclass
 
 from ddpnb import arguments
 from ddpnb.errors import CannotWrite, UsageError
+
+_HINT = "Choose another file, in a folder that exists."
+_MOST_LINKS = 40  # as the kernel follows
+_DESCRIPTORS = ("/proc", "/dev/fd")  # links there stand for open files: to replace one would break /dev/stdout
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a path leads, links followed.
+
+    Attributes:
+        path: the file itself.
+        special: it is written to as it is, since a file in its place would break it: a device, a pipe, an open file.
+        pipe: it is a named pipe.
+        descriptor: of an open file of this process (``/dev/stdout``, ``/dev/fd/3``), else None.
+    """
+
+    path: str
+    special: bool = False
+    pipe: bool = False
+    descriptor: int | None = None
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a file that could not be written in the end. Leaves nothing behind.
 
+    A named pipe is not opened: its reader may come later, and would take the check for the end.
+
     Raises:
         UsageError: it is a folder, its folder does not exist, or it cannot be written there.
     """
-    hint = "Choose another file, in a folder that exists."
     _check_path(path)
     try:
-        if _is_special(path):
-            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-            return
-        if os.path.isdir(path):
-            raise UsageError(f"cannot write to {_named(path)}: it is a folder.", hint)
-        partial = _partial(path)
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
-        os.unlink(partial)
+        place = _find(path)
+        if place.pipe:
+            if not os.access(place.path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        elif place.special:
+            os.close(_open_special(place))
+        elif os.path.isdir(place.path):
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        else:
+            _probe(os.path.dirname(place.path))
     except (OSError, ValueError, TypeError) as error:
-        raise UsageError(f"cannot write to {_named(path)}: {_reason(error)}.", hint) from None
+        raise UsageError(f"cannot write to {_named(path)}: {_reason(error)}.", _HINT) from None
 
 
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder that could not be made, or in which no file could be. Leaves nothing behind.
+
+    Raises:
+        UsageError: something else has its name, or nothing can be written there.
+    """
+    _check_path(path)
+    try:
+        folder = os.path.abspath(os.fsdecode(path))
+        while not os.path.isdir(folder):
+            if os.path.lexists(folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            _check_name(folder)
+            folder = os.path.dirname(folder)
+        _probe(folder)
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"cannot write to {_named(path)}: {_reason(error)}.", "Choose another folder.") from None
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a file all at once: a reader never sees half of it. A device or a pipe is written to as it is.
 
     Raises:
         UsageError: it is no path.
-        CannotWrite: the disk is full, or the folder has gone; what was there before stays.
+        CannotWrite: the disk is full, the folder has gone, or nobody reads from the pipe; what was there before stays.
     """
     _check_path(path)
-    partial = None
     try:
-        if _is_special(path):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-            return
-        partial = _partial(path)
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(partial, path)
+        data = content.encode() if isinstance(content, str) else content
+        place = _find(path)
+        if place.special:
+            with open(_open_special(place), "wb") as file:
+                file.write(data)
+        else:
+            _replace(place.path, data)
     except (OSError, ValueError, TypeError) as error:
         raise CannotWrite(
             f"cannot write to {_named(path)}: {_reason(error)}.", "Make room, or choose another file."
         ) from None
-    finally:
-        if partial is not None:
-            remove_file(partial)
 
 
-def remove_file(path: str | os.PathLike[str]) -> None:
-    """Remove what could not be written to its end. A device or a pipe stays."""
+def remove_earlier(path: str | os.PathLike[str]) -> None:
+    """Remove what an earlier command left there: it must not pass for the result of this one.
+
+    A device or a pipe stays. Call it after ``check_writable()``.
+    """
     with contextlib.suppress(OSError, ValueError):
-        if not _is_special(path):
-            os.unlink(path)
+        place = _find(path)
+        if not place.special:
+            os.unlink(place.path)
 
 
 def _check_path(path: object) -> None:
@@ -70,17 +117,81 @@ def _check_path(path: object) -> None:
         raise UsageError(f"cannot write to {arguments.short(path)}: that is no path.", "Give the path of a file.")
 
 
-def _partial(path: str | os.PathLike[str]) -> str:
-    return f"{os.fsdecode(path)}.part"
+def _find(path: str | os.PathLike[str]) -> _Place:
+    """Follow a path to what it names, which need not exist.
+
+    Raises:
+        OSError: it leads nowhere: through a file, in a circle, to a name that is too long.
+    """
+    _check_name(path)
+    own = f"/proc/{os.getpid()}/fd"
+    place = os.fsdecode(path)
+    for _ in range(_MOST_LINKS):
+        head, name = os.path.split(place)
+        folder = os.path.realpath(head)  # of "" the working directory
+        place = os.path.join(folder, name)
+        if any(os.path.commonpath([folder, base]) == base for base in _DESCRIPTORS):
+            descriptor = int(name) if folder in (own, "/dev/fd") and name.isascii() and name.isdigit() else None
+            return _Place(place, special=True, descriptor=descriptor)
+        if not os.path.islink(place):
+            break
+        place = os.path.join(folder, os.readlink(place))
+    else:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    mode = os.stat(place).st_mode if os.path.exists(place) else stat.S_IFREG
+    return _Place(place, special=not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)), pipe=stat.S_ISFIFO(mode))
 
 
-def _is_special(path: str | os.PathLike[str]) -> bool:
-    """Whether it is there and neither a file nor a folder: to put a file in the place of a device would break it."""
+def _check_name(path: str | os.PathLike[str]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.stat(path)
+
+
+def _open_special(place: _Place) -> int:
+    """A descriptor that writes to a device, a pipe or an open file; without waiting for the reader of a pipe.
+
+    An open file of this process is duplicated, not opened again: both descriptors then share one position.
+    """
+    if place.descriptor is not None:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        if fcntl.fcntl(place.descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "it is open for reading only")
+        return fcntl.fcntl(place.descriptor, fcntl.F_DUPFD_CLOEXEC, 0)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+        descriptor = os.open(place.path, flags)
+    except OSError as error:
+        if error.errno == errno.ENXIO and place.pipe:
+            raise OSError(errno.ENXIO, "nobody reads from this pipe") from None
+        raise
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _replace(path: str, data: bytes) -> None:
+    descriptor, partial = _create_in(os.path.dirname(path))
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _probe(folder: str) -> None:
+    descriptor, partial = _create_in(folder)
+    os.close(descriptor)
+    os.unlink(partial)
+
+
+def _create_in(folder: str) -> tuple[int, str]:
+    """Create a file that was not there: its name is nobody else's, so that it may be removed."""
+    path = os.path.join(folder, f".ddpnb-{secrets.token_hex(8)}.part")
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), path
 
 
 def _named(path: str | os.PathLike[str]) -> str:

@@ -8,7 +8,7 @@ import sys
 from ddpnb.cli import STATUS_INTERRUPTED, complain
 from ddpnb.cli.run import save
 from ddpnb.errors import CannotWrite, DdpnbError, UsageError
-from ddpnb.files import check_writable, remove_file
+from ddpnb.files import check_writable
 
 HELP = "test the set-up step by step, without any training code: at which step does which rank stop?"
 
@@ -61,9 +61,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.bundle is not None:
         try:
             found.bundle(arguments.bundle)
-        except OSError as error:
-            remove_file(arguments.bundle)
-            complain(CannotWrite(f"cannot write to {arguments.bundle!r}: {error.strerror}."))
+        except CannotWrite as error:
+            complain(error)
             return status or 1
         print(f"\nddpnb: what to attach when you ask for help: {printable(arguments.bundle)}", file=sys.stderr)
     return status
