@@ -15,7 +15,7 @@ from ddpnb.analysis.diagnosis import diagnose
 from ddpnb.analysis.timing.notes import model_notes
 from ddpnb.cluster.client import Answer
 from ddpnb.cluster.engines import Engines
-from ddpnb.errors import Interrupted, WorldError
+from ddpnb.errors import CannotWrite, Interrupted, WorldError
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Ending, Recording
 from ddpnb.output import Stream
@@ -84,10 +84,20 @@ class Run:
         self._thread = threading.Thread(target=self._follow, name=f"ddpnb run {number}", daemon=True)
 
     def start(self, orders: Mapping[int, Mapping[str, Any]], payload: bytes | None, entry: Callable[..., Any]) -> None:
-        """Send each rank its order and begin to watch."""
+        """Send each rank its order and begin to watch.
+
+        Raises:
+            CannotWrite: there is no room for the files of this run; no rank has been sent anything.
+        """
         for rank in self._outcomes.keys() - orders.keys():  # it is not asked for anything: it has ended
-            with open(self._outcomes[rank], "w") as file:
-                json.dump({"how": "finished", "code": 0, "at_ns": time.monotonic_ns()}, file)
+            try:
+                with open(self._outcomes[rank], "w") as file:
+                    json.dump({"how": "finished", "code": 0, "at_ns": time.monotonic_ns()}, file)
+            except OSError as error:
+                raise CannotWrite(
+                    f"run {self.number} cannot begin: cannot write to {self._outcomes[rank]}: {error.strerror}.",
+                    "Make room in TMPDIR.",
+                ) from None
         for rank, order in orders.items():
             own = {**order, "run": self.number, "log": self._logs[rank], "outcome": self._outcomes[rank]}
             self._answers[rank] = self._engines.begin(rank, entry, own, payload)

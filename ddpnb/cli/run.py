@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ddpnb import interrupts
 from ddpnb.cli import STATUS_INTERRUPTED, complain, scaling
 from ddpnb.errors import CannotWrite, DdpnbError, UsageError
-from ddpnb.files import check_writable
+from ddpnb.files import check_folder, check_writable
 
 if TYPE_CHECKING:
     from ddpnb.checkup import Checkup
@@ -70,6 +70,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from ddpnb.world import launch
 
     check_script(arguments.script)
+    if arguments.log_dir is not None:
+        check_folder(arguments.log_dir)
     if arguments.scaling is not None:
         return scaling.run(arguments)
     n = arguments.nproc if arguments.nproc is not None else (count_gpus() or 2)

@@ -123,11 +123,11 @@ class Runs(Replaces):
         try:
             os.makedirs(folder, exist_ok=True)
             logs.set_aside(folder)
+            for rank in ranks:
+                open(os.path.join(folder, f"rank{rank}.log"), "w").close()
         except (OSError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or error
             raise UsageError(f"cannot write logs to {folder}: {reason}.", "Choose another log_dir.") from None
-        for rank in ranks:
-            open(os.path.join(folder, f"rank{rank}.log"), "w").close()
         run = Run(
             self._engines,
             self._folder,

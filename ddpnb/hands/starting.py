@@ -14,7 +14,7 @@ from ddpnb.analysis import phrases
 from ddpnb.cluster import connections, hotline
 from ddpnb.cluster.devices import Plan
 from ddpnb.engine import wire
-from ddpnb.errors import WorldError
+from ddpnb.errors import CannotWrite, WorldError
 from ddpnb.hands.holding import Holds
 from ddpnb.hands.injecting import Faulty
 from ddpnb.hands.release import Freed, release
@@ -58,6 +58,7 @@ class Starts(Holds, Faulty):
 
         Raises:
             WorldError: the world is closed, or a rank is dead or in a run.
+            CannotWrite: there is no room for the logs.
         """
         arguments.seconds("timeout", timeout)
         with self._lock:
@@ -75,7 +76,13 @@ class Starts(Holds, Faulty):
             number = self._number = self._number + 1
             port = self._new_port()
             folder = self._folders.log_dir(number)
-            os.makedirs(folder, exist_ok=True)
+            try:
+                os.makedirs(folder, exist_ok=True)
+            except OSError as error:
+                raise CannotWrite(
+                    f"the start-up cannot begin: cannot make the folder of its logs, {folder}: {error.strerror}.",
+                    "Make room in TMPDIR.",
+                ) from None
             order = {"run": number, "fence": self.fence, "backend": self.plan.backend, "timeout": timeout}
             armed = self._armed(range(self.size))
 

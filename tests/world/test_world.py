@@ -14,7 +14,7 @@ import time
 import pytest
 
 import ddpnb
-from ddpnb.errors import DdpnbError, DeviceError, LaunchError, ScriptNotFound, UsageError, WorldError
+from ddpnb.errors import CannotWrite, DdpnbError, DeviceError, LaunchError, ScriptNotFound, UsageError, WorldError
 from tests.conftest import alive
 
 pytestmark = pytest.mark.world
@@ -250,6 +250,28 @@ def test_wrong_use_of_run(world, tmp_path):
         world.run(42)
     with pytest.raises(UsageError):
         world.restart(9)
+
+
+@pytest.mark.parametrize("folder", ["/proc", "/proc/logs"])
+def test_logs_that_cannot_be_written_are_refused(world, folder):
+    """A folder that exists and takes no file, as on a disk that can only be read, and one that cannot be made."""
+    with pytest.raises(UsageError, match="cannot write logs to"):
+        world.run(str, log_dir=folder, stream=None)
+    assert world.run(str, stream=None).wait(60).outcome == "ok"
+
+
+def test_no_room_for_the_files_of_a_run(world, monkeypatch):
+    """It is an error of ours, and the ranks are free afterwards."""
+    with monkeypatch.context() as full:
+        full.setattr(world._folders, "ending", lambda run, rank: f"/proc/run{run}-rank{rank}.json")
+        with pytest.raises(CannotWrite, match="run .* cannot begin: cannot write to /proc"):
+            world.execute("1", ranks=[0], stream=None)
+        full.setattr(world._folders, "log_dir", lambda run: f"/proc/run{run}")
+        with pytest.raises(CannotWrite, match="start-up cannot begin"):
+            world.init()
+        with pytest.raises(UsageError, match="cannot write logs to"):
+            world.execute("1", stream=None)
+    assert world.run(str, stream=None).wait(60).outcome == "ok"
 
 
 def test_a_port_in_use():
