@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from types import TracebackType
@@ -46,4 +47,5 @@ class Progress:
                 self._display.update(content, raw=True)
         elif self._terminal:
             end = "\n" if last else ""
-            print(f"\r\x1b[Kddpnb: {text}", end=end, file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError, ValueError):  # the terminal was closed
+                print(f"\r\x1b[Kddpnb: {text}", end=end, file=sys.stderr, flush=True)

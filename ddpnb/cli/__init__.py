@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from ddpnb import __version__, interrupts
@@ -19,15 +22,37 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run(sys.argv[1:] if argv is None else list(argv))
         except KeyboardInterrupt:  # before a command had begun, or when it was over
             interrupts.notice()  # else it is raised again, where nobody catches it
-            print("ddpnb: interrupted", file=sys.stderr)
+            say("interrupted")
             return STATUS_INTERRUPTED
+        finally:
+            if argv is None:
+                _drop_unread()
 
 
 def complain(error: Exception) -> None:
     """Say what went wrong; names of files and words of ranks cannot drive the terminal."""
     from ddpnb.render.text import printable
 
-    print(f"ddpnb: {printable(str(error))}", file=sys.stderr)
+    say(printable(str(error)))
+
+
+def say(text: str) -> None:
+    """Print a line of our own. Where the terminal was closed, the exit status and the files still tell."""
+    with suppress(OSError, ValueError):
+        print(f"ddpnb: {text}", file=sys.stderr, flush=True)
+
+
+def _drop_unread() -> None:
+    """Drop what a closed terminal or pipe did not take: Python would end with status 120 because of it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            if error.errno in (errno.EIO, errno.EPIPE):
+                with suppress(OSError, ValueError):
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        except (ValueError, AttributeError):  # it is closed, or there is none
+            pass
 
 
 def _run(argv: list[str]) -> int:

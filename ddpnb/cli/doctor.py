@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from contextlib import suppress
 
-from ddpnb.cli import STATUS_INTERRUPTED, complain
+from ddpnb.cli import STATUS_INTERRUPTED, complain, say
 from ddpnb.cli.run import save
 from ddpnb.errors import CannotWrite, DdpnbError, UsageError
-from ddpnb.files import check_writable
+from ddpnb.files import check_writable, remove_earlier
 
 HELP = "test the set-up step by step, without any training code: at which step does which rank stop?"
 
@@ -38,31 +38,35 @@ def run(arguments: argparse.Namespace) -> int:
         complain(error)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
+        say("interrupted; the world has been stopped")
         return STATUS_INTERRUPTED
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from ddpnb.checkup import examine
-    from ddpnb.cluster.devices import count_gpus
+    from ddpnb.cluster import devices
     from ddpnb.render.text import printable
     from ddpnb.world import launch
 
     if not arguments.timeout > 0:
         raise UsageError(f"--timeout must be a positive number of seconds, not {arguments.timeout!r}.")
-    for path in (arguments.json, arguments.bundle):
-        if path is not None:
-            check_writable(path)
-    n = arguments.nproc if arguments.nproc is not None else (count_gpus() or 2)
+    n = arguments.nproc if arguments.nproc is not None else (devices.count_gpus() or 2)
+    devices.plan(n, arguments.backend)
+    files = [path for path in (arguments.json, arguments.bundle) if path is not None]
+    for path in files:
+        check_writable(path)
+    for path in files:
+        remove_earlier(path)  # the doctor may end without a report
     with launch(n, backend=arguments.backend) as world:
         found = examine(world, arguments.timeout)
-    print(found)
     status = save(found, arguments.json, found.exit_status)
+    with suppress(OSError, ValueError):  # the terminal was closed
+        print(found, flush=True)
     if arguments.bundle is not None:
         try:
             found.bundle(arguments.bundle)
         except CannotWrite as error:
             complain(error)
             return status or 1
-        print(f"\nddpnb: what to attach when you ask for help: {printable(arguments.bundle)}", file=sys.stderr)
+        say(f"what to attach when you ask for help: {printable(arguments.bundle)}")
     return status

@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 
-from ddpnb.cli import STATUS_INTERRUPTED, complain
+from ddpnb.cli import STATUS_INTERRUPTED, complain, say
 from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.pitfalls import Pitfall
 
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(error)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
+        say("interrupted; the world has been stopped")
         return STATUS_INTERRUPTED
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ddpnb import interrupts
-from ddpnb.cli import STATUS_INTERRUPTED, complain, scaling
+from ddpnb.cli import STATUS_INTERRUPTED, complain, say, scaling
 from ddpnb.errors import CannotWrite, DdpnbError, UsageError
-from ddpnb.files import check_folder, check_writable
+from ddpnb.files import check_folder, check_writable, remove_earlier
 
 if TYPE_CHECKING:
     from ddpnb.checkup import Checkup
@@ -58,14 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         interrupts.notice()
-        print("ddpnb: interrupted; the world has been stopped", file=sys.stderr)
+        say("interrupted; the world has been stopped")
         return STATUS_INTERRUPTED
 
 
 def _run(arguments: argparse.Namespace) -> int:
     # Asked before anything starts: a wrong path should not cost four seconds.
-    from ddpnb.cluster.devices import count_gpus
-    from ddpnb.orders import check_script
+    from ddpnb.cluster import devices
+    from ddpnb.orders import check_script, check_terms
     from ddpnb.render import text
     from ddpnb.world import launch
 
@@ -74,9 +75,12 @@ def _run(arguments: argparse.Namespace) -> int:
         check_folder(arguments.log_dir)
     if arguments.scaling is not None:
         return scaling.run(arguments)
-    n = arguments.nproc if arguments.nproc is not None else (count_gpus() or 2)
+    n = arguments.nproc if arguments.nproc is not None else (devices.count_gpus() or 2)
+    check_terms(arguments.fence, arguments.patience)
+    devices.plan(n, arguments.backend)
     if arguments.json is not None:
         check_writable(arguments.json)
+        remove_earlier(arguments.json)  # this run may end without a verdict, even without any notice
     with launch(
         n, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience, debug=arguments.debug
     ) as world:
@@ -86,15 +90,17 @@ def _run(arguments: argparse.Namespace) -> int:
         except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or a signal: say what is known, then leave
             interrupts.notice()
             found = going.interrupted()
-            text.show(found)
             save(found, arguments.json)
+            with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
+                text.show(found)
             raise
         found = going.diagnosis
-        if found.outcome != "ok" or found.findings:
-            text.show(found)
         status = save(found, arguments.json, going.exit_status)
-        if arguments.account:
-            print(going.account, file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):
+            if found.outcome != "ok" or found.findings:
+                text.show(found)
+            if arguments.account:
+                print(going.account, file=sys.stderr, flush=True)
         return status
 
 

@@ -12,9 +12,9 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ddpnb.cli import STATUS_INTERRUPTED, complain
+from ddpnb.cli import STATUS_INTERRUPTED, complain, say
 from ddpnb.errors import DdpnbError, UsageError
-from ddpnb.files import check_writable, write_whole
+from ddpnb.files import check_writable, remove_earlier, write_whole
 
 HELP = "find collectives that not all ranks make, in the source, without running it"
 _LARGEST = 2 << 20  # bytes of a file
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(error)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        print("ddpnb: interrupted", file=sys.stderr)
+        say("interrupted")
         return STATUS_INTERRUPTED
 
 
@@ -58,6 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
     scripts = [_checked(path) for path in dict.fromkeys(given)]
     if arguments.json is not None:
         check_writable(arguments.json)
+        remove_earlier(arguments.json)  # with --run it may end without a report
     found = scan(Files(scripts), scripts)
     shown = rendered.scan(found, everything=arguments.all, colour=wants_colour(sys.stdout))
     print(shown, flush=True)

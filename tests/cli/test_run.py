@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 import psutil
 import pytest
 
+from ddpnb.cli import main
 from ddpnb.cli.run import save
+from ddpnb.errors import LaunchError, WorldError
 from ddpnb.verdict import Verdict
 from tests.conftest import VICTIMS, alive
 
@@ -210,6 +215,85 @@ def test_the_verdict_of_an_interrupted_run(tmp_path):
     assert (verdict["outcome"], verdict["settled"], verdict["findings"]) == ("interrupted", False, [])
     assert "interrupted: the script was still running" in said
     assert_all_ended(process, children)
+
+
+def test_the_terminal_is_closed(tmp_path):
+    """What was found is in the file, and the status says why it ended, although nothing can be shown any more."""
+    script = tmp_path / "s.py"
+    script.write_text(
+        "import pathlib, time\npathlib.Path('begun').touch()\nfor _ in range(6000): print('x', flush=True); time.sleep(0.1)\n"
+    )
+    master, slave = os.openpty()
+
+    def on_terminal():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    command = [*DDPNB, "run", "-n", "1", "--patience", "300", "--json", "v.json", "s.py"]
+    with subprocess.Popen(
+        command,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=tmp_path,
+        preexec_fn=on_terminal,  # noqa: PLW1509
+    ) as process:
+        os.close(slave)
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+            if select.select([master], [], [], 0.05)[0]:
+                os.read(master, 1 << 16)
+        children = family(process)
+        os.close(master)
+        try:
+            assert process.wait(30) == 129
+        finally:
+            process.kill()
+    assert json.loads((tmp_path / "v.json").read_text())["outcome"] == "interrupted"
+    assert_all_ended(process, children)
+
+
+class _NoWorld:
+    """A world whose controller dies."""
+
+    def __init__(self, *given, **more):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def run(self, *given, **more):
+        raise WorldError("the outcome of run 1 cannot be known: the controller died.")
+
+
+def _not_launched(*given, **more):
+    raise LaunchError("no room")
+
+
+@pytest.mark.parametrize("launch", [_NoWorld, _not_launched], ids=["run", "launch"])
+@pytest.mark.parametrize("command", [["run", "x.py"], ["doctor"], ["scan", "--run", "1", "x.py"]], ids=lambda c: c[0])
+def test_an_earlier_verdict_does_not_pass_for_that_of_a_run_that_gave_none(command, launch, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py").write_text("")
+    (tmp_path / "v.json").write_text('{"outcome": "ok"}')
+    monkeypatch.setattr("ddpnb.world.launch", launch)
+    monkeypatch.setattr("ddpnb.checkup.examine", lambda world, timeout: world.run())
+    assert main([command[0], "--json", "v.json", *command[1:]]) == 1
+    assert not (tmp_path / "v.json").exists()
+
+
+@pytest.mark.parametrize("wrong", [["--patience", "0"], ["-n", "0"], ["--backend", "mpi"]], ids=lambda c: c[0])
+def test_wrong_use_leaves_an_earlier_verdict(wrong, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py").write_text("")
+    (tmp_path / "v.json").write_text("before")
+    assert main(["run", "--json", "v.json", *wrong, "x.py"]) == 2
+    assert (tmp_path / "v.json").read_text() == "before"
 
 
 def test_a_verdict_that_cannot_be_written(capsys):
