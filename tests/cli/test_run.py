@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import json
 import os
 import select
@@ -144,7 +145,14 @@ def assert_all_ended(process, children):
     while any(map(alive, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, children))
-    assert not [name for name in os.listdir("/dev/shm") if name.startswith(f"ddpnb-{process.pid}-")]
+    assert left_by(process) == []
+
+
+def left_by(process):
+    """The folders of its worlds that are still there."""
+    bases = (os.environ.get("DDPNB_SHM") or "/dev/shm", tempfile.gettempdir())
+    pattern = f"ddpnb-{os.geteuid()}/ddpnb-{process.pid}-*"
+    return [path for base in bases for path in glob.glob(os.path.join(base, pattern))]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -316,6 +324,16 @@ def test_nothing_stays_in_shared_memory(tmp_path):
     command = [*DDPNB, "run", "-n", "2", str(VICTIMS / "missing.py"), "early_return"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         process.wait(60)
-    for base in ("/dev/shm", tempfile.gettempdir()):
-        folders = os.listdir(os.path.join(base, f"ddpnb-{os.geteuid()}"))
-        assert not [name for name in folders if name.startswith(f"ddpnb-{process.pid}-")]
+    assert left_by(process) == []
+
+
+def test_what_is_left_would_be_seen():
+    """Where the tests above look is where worlds are."""
+    process = begin("run", "-n", "1", VICTIMS / "alone.py", "600")
+    try:
+        wait_for_ranks(process, 1)
+        assert len(left_by(process)) == 2
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert left_by(process) == []

@@ -180,3 +180,7 @@ class Command:
             finally:
                 again.close()
         assert [one for one in self.folders if is_left(one)] == []
+        # Those of a launch that failed before its ranks could tell; logs that a message names are kept on purpose.
+        temporary = self.folder / "tmp"
+        assert [path for path in temporary.glob("ddpnb-*") if is_left(str(path)) and str(path) not in said] == []
+        assert list(self.folder.glob("**/*.part")) == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 
 from ddpnb.errors import DdpnbError
@@ -108,8 +106,15 @@ def test_a_hostile_program_in_a_world_that_lives_on(pairs, tmp_path, monkeypatch
     statuses = write(tmp_path / "program.py", name)
     with pairs.lend(restart=False) as world:  # the next run is a healthy one in the same processes
         if statuses is None:  # it may have spoiled the process itself: that is said, and fresh ones work
-            with contextlib.suppress(DdpnbError):
-                assert world.run("program.py", stream=None).wait(DEADLINE_S).done
+            try:
+                run = world.run("program.py", stream=None).wait(DEADLINE_S)
+                assert run.done and run.outcome in ("ok", "crash", "hang"), run
+                said = str(run.diagnosis)
+                assert (run.outcome == "ok") == (run.exit_status == 0) == (not run.diagnosis.errors), said
+            except DdpnbError as error:
+                said = str(error)
+                assert "run" in said or "rank" in said
+            assert "\033" not in said and not shows_ours(said), said
             world.restart([0, 1])
             return
         run = world.run("program.py", stream=None).wait(DEADLINE_S)

@@ -10,6 +10,8 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import DdpnbError
+from ddpnb.model.blackbox import BOX_SIZE
+from ddpnb.model.samples import FILE_SIZE
 from tests.torture.harness import until
 from tests.torture.test_hostile import TRAIN
 
@@ -23,11 +25,22 @@ def limit_files(size):
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-@pytest.mark.parametrize("size", [0, 4096, 1 << 20, 4 << 20], ids=["nothing", "4 KiB", "1 MiB", "4 MiB"])
-def test_no_room_for_files(command, tmp_path, size):
+NO_PLACE = "there is no place for the shared files of 2 ranks"
+
+
+@pytest.mark.parametrize(("size", "status", "says"), [
+    (0, 1, ""), (4096, 1, NO_PLACE), (4 << 20, 1, NO_PLACE),  # smaller than a box
+    (6 << 20, 1, NO_PLACE),  # smaller than what a rank says of its replicas
+    (9 << 20, 1, "File too large"),  # smaller than the output of a rank
+    (16 << 20, 0, "xxx"),  # smaller than the output of both, which is shown as far as it goes
+    (32 << 20, 0, "xxx"),
+], ids=["nothing", "4 KiB", "4 MiB", "6 MiB", "9 MiB", "16 MiB", "32 MiB"])  # fmt: skip
+def test_no_room_for_files(command, tmp_path, size, status, says):
+    assert 4 << 20 < BOX_SIZE < 6 << 20 < FILE_SIZE < 9 << 20
     (tmp_path / "program.py").write_text(TRAIN + "print('x' * 10_000_000)\n")
     started = command("run", "-n", "2", "program.py", prepare=limit_files(size))
-    assert started.end() >= 0
+    assert started.end() == status, started.said[-3000:]
+    assert says in started.said and (size or not started.said)  # not even a message fits into nothing
     started.left_nothing()
 
 
@@ -73,9 +86,10 @@ def test_worlds_come_and_go():
 @pytest.mark.parametrize(
     ("name", "arguments", "options"),
     [
-        ("run", (5,), {}), ("run", ("nowhere.py",), {}), ("run", (lambda: 1,), {"ranks": "x"}), ("hold", (5,), {}),
+        ("run", (5,), {}), ("run", ("nowhere.py",), {}), ("run", (lambda: 1,), {"patience": "x"}), ("hold", (5,), {}),
         ("inject", (5,), {}), ("inject", ("skip",), {"ranks": 99}), ("step", ("x",), {}), ("execute", ("def (",), {}),
-        ("execute", (5,), {}), ("restart", ("x",), {}), ("restart", (99,), {}), ("evaluate", ("def",), {}), ("release", (5,), {}),
+        ("execute", (5,), {}), ("restart", ("x",), {}), ("restart", (99,), {}), ("evaluate", ("def",), {}),
+        ("release", ("x",), {}), ("release", (float("nan"),), {}),
     ],
     ids=str,
 )  # fmt: skip
