@@ -46,11 +46,19 @@ VALUES = [
 ]
 
 
+class Wrong(list):
+    """Values that must be refused: to take one in silence is a failure."""
+
+
 def refuse_or_work(call, *, values=VALUES):
     """Each value is taken, or refused with an error that says what is wrong in a line that can be printed."""
     for value in values:
         try:
             call(value)
+            if isinstance(values, Wrong):
+                raise AssertionError(f"a {type(value).__name__} was taken")
+        except AssertionError:
+            raise
         except DdpnbError as error:
             if not 0 < len(str(error)) < 2000:
                 raise AssertionError(f"the message has {len(str(error))} characters") from error
@@ -113,7 +121,7 @@ def test_of_launch_and_doctor(name, monkeypatch):
 
 # -- on ranks
 
-NUMBERLESS = [value for value in VALUES if value not in (0, 5, 1.5, None)]  # what no time-out can be
+NUMBERLESS = Wrong(value for value in VALUES if value not in (0, 5, 1.5, None))  # what no time-out can be
 
 
 def on_ranks(world):
@@ -156,13 +164,13 @@ def on_ranks(world):
         refused = [value for value in VALUES if isinstance(value, (float, bytes, list, dict, object)) and value]
         wrong = [value for value in refused if not isinstance(value, (str, Path)) or "\0" in str(value)]
         wrong = [value for value in wrong if not (name == "stream" and value is True)]
-        wrong = [value for value in wrong if not (name == "patience" and isinstance(value, (int, float)))]
+        wrong = Wrong(value for value in wrong if not (name == "patience" and isinstance(value, (int, float))))
         yield f"{name} of run", lambda value, name=name: world.run(len, **{name: value}), wrong
     yield "execute", world.execute, [value for value in VALUES if not isinstance(value, str)]
     yield (
         "ranks of execute",
         lambda value: world.execute("1", ranks=value, stream=None),
-        [-1, 1.5, "x", b"x", [None], True, Hostile()],
+        Wrong([-1, 1.5, "x", b"x", [None], True, Hostile()]),
     )
     yield (
         "name of execute",
