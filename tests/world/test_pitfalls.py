@@ -6,38 +6,22 @@ from pathlib import Path
 
 import pytest
 
-import ddpnb
-from benchmarks import executed
 from ddpnb import pitfalls
 
 pytestmark = pytest.mark.world
 
 
-@pytest.fixture(scope="module")
-def ran():
-    """The lines that the ranks really executed."""
-    with executed.recording() as lines:
-        yield lines
-
-
-@pytest.fixture(scope="module")
-def pair(ran):
-    with ddpnb.launch(2, quiet=True) as world:
-        yield world
-
-
 @pytest.fixture
-def run(pair, ran):
+def run(traced_world):
     def run(one, script):
         if one.lacking:
             pytest.skip(one.lacking)
-        ran.clear()
-        return pair.run(script, stream=None, fence=one.fence, patience=min(one.patience, 3.0)).wait(60)
+        return traced_world.run(script, stream=None, fence=one.fence, patience=min(one.patience, 3.0)).wait(60)
 
     yield run
-    left = pair.release(2).left
+    left = traced_world.release(2).left
     if left:
-        pair.restart(left)
+        traced_world.restart(left)
 
 
 def told(run):
@@ -45,12 +29,12 @@ def told(run):
 
 
 @pytest.mark.parametrize("name", pitfalls.names())
-def test_broken_gives_its_finding(run, ran, name):
+def test_broken_gives_its_finding(run, only_lines_that_ran, name):
     one = pitfalls.get(name)
     done = run(one, one.broken)
-    assert ran.check(done.diagnosis)[1] == [], f"lines that the named rank did not execute\n{told(done)}"
     found = done.diagnosis.findings
     assert found and found[0].code == one.finding, told(done)
+    only_lines_that_ran(done, least=1 if one.line else 0)
     # Whoever leaves early may close its connections as it goes: then those that wait for it raise.
     either = (one.outcome, "crash") if one.outcome == "hang" else (one.outcome,)
     assert done.outcome in either, told(done)

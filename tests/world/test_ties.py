@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import ddpnb
-from benchmarks import executed
 from tests.conftest import VICTIMS
 
 pytestmark = pytest.mark.world
@@ -19,28 +17,14 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def ran():
-    """The lines that the ranks really executed."""
-    with executed.recording() as lines:
-        yield lines
-
-
-@pytest.fixture(scope="module")
-def pair(ran):
-    with ddpnb.launch(2, quiet=True) as world:
-        yield world
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_of_two_ranks(pair, ran, case):
+def test_of_two_ranks(traced_world, only_lines_that_ran, case):
     code, culprit = CASES[case]
-    ran.clear()
-    run = pair.run(SCRIPT, case, stream=None).wait(60)
+    run = traced_world.run(SCRIPT, case, stream=None).wait(60)
     assert run.done and run.outcome == "divergence", run.log(0)
     (found,) = run.diagnosis.errors
     assert found.code == code, str(run.diagnosis)
-    assert ran.check(run.diagnosis)[1] == [], f"lines that the named rank did not execute\n{run.diagnosis}"
+    only_lines_that_ran(run, least=1)
     told = found.to_json()
     if culprit is None:
         assert (told["culprits"], told["waiting"], told["sides"]) == ([], [], [[0], [1]])

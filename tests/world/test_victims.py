@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import ddpnb
-from benchmarks import executed
 from tests.conftest import VICTIMS, marked_lines
 
+TRACED = {"n": 4, "patience": 3.0}
 ROOT = Path(__file__).parents[2]
 
 CASES = {
@@ -71,42 +70,22 @@ CASES = {
 CRASHES = {"killed": 137, "left": 7, "raised": 1, "exits": 5, "all_raise": 1, "cleaned_up": 1, "short_timeout": 1}
 
 
-@pytest.fixture(scope="module")
-def ran():
-    """The lines that the ranks really executed."""
-    with executed.recording() as lines:
-        yield lines
-
-
-@pytest.fixture(scope="module")
-def traced_world(ran):
-    with ddpnb.launch(4, patience=3.0, quiet=True) as world:
-        yield world
-
-
 @pytest.fixture
-def world(traced_world, ran):
+def world(traced_world):
     left = traced_world.release().left
     if left:
         traced_world.restart(left)
-    ran.clear()
     return traced_world
-
-
-def only_lines_that_ran(ran, run):
-    named, wrong = ran.check(run.diagnosis)
-    assert wrong == [], f"lines that the named rank did not execute\n{run.diagnosis}"
-    return named
 
 
 @pytest.mark.world
 @pytest.mark.parametrize(("file", "case"), CASES, ids=[f"{file}-{case}" for file, case in CASES])
-def test_named(world, ran, file, case):
+def test_named(world, only_lines_that_ran, file, case):
     code, culprits = CASES[file, case]
     script = VICTIMS / file
     run = world.run(script, case, stream=None).wait(30)
     assert run.done, "no verdict"
-    only_lines_that_ran(ran, run)
+    only_lines_that_ran(run, least=1)
     findings = run.diagnosis.errors
     assert [(f.code, list(f.culprits)) for f in findings] == [(code, culprits)], str(run.diagnosis)
     lines = {rank: site.line for rank, site in findings[0].where}
@@ -124,7 +103,7 @@ def test_named(world, ran, file, case):
 
 @pytest.mark.world
 @pytest.mark.parametrize("file", ["data.py", "replicas.py"])
-def test_silent_mistakes_name_only_lines_that_ran(world, ran, file):
+def test_silent_mistakes_name_only_lines_that_ran(world, ran, only_lines_that_ran, file):
     """Each of these runs ends by itself; what is found is the matter of the tests beside."""
     cases = re.findall(r"^def (\w+)\(rank\)", (VICTIMS / file).read_text(), re.MULTILINE)
     stands_still = ("uneven", "worker_waits", "environment_waits")
@@ -132,19 +111,19 @@ def test_silent_mistakes_name_only_lines_that_ran(world, ran, file):
         ran.clear()
         run = world.run(VICTIMS / file, case, stream=None).wait(90)
         assert run.done, case
-        assert only_lines_that_ran(ran, run) > 0, case
+        only_lines_that_ran(run, least=1)
 
 
 REPLICAS = "edited,edited_a_little,rate,momentum,not_synchronised,gradient,statistics"
 
 
 @pytest.mark.world
-def test_the_tour_names_only_lines_that_ran(world, ran):
+def test_the_tour_names_only_lines_that_ran(world, only_lines_that_ran):
     """One branch of its loop has a ``continue`` that nobody takes: no card may point there."""
     script = ROOT / "notebooks" / "train.py"
     run = world.run(script, "--steps", "20", stream=None).wait(60)
     assert [f.code for f in run.diagnosis.findings] == ["DDP301", "DDP508"], str(run.diagnosis)
-    assert only_lines_that_ran(ran, run) >= 4
+    only_lines_that_ran(run, least=4)
     assert run.diagnosis.findings[0].culprits == (1,)
     text = script.read_text().splitlines()
     taken_back = next(number for number, line in enumerate(text, 1) if "continue" in line)
@@ -152,7 +131,7 @@ def test_the_tour_names_only_lines_that_ran(world, ran):
 
 
 @pytest.mark.world
-def test_the_readmes_example_is_its_real_output(world, ran, tmp_path, monkeypatch):
+def test_the_readmes_example_is_its_real_output(world, only_lines_that_ran, tmp_path, monkeypatch):
     text = (ROOT / "README.md").read_text()
     script, shown = re.search(
         r"`hang.py`.*?```python\n(.*?)```\n\n```\n\$ ddpnb run -n 4 hang.py\n(.*?)```", text, re.DOTALL
@@ -160,7 +139,7 @@ def test_the_readmes_example_is_its_real_output(world, ran, tmp_path, monkeypatc
     (tmp_path / "hang.py").write_text(script)
     monkeypatch.chdir(tmp_path)
     run = world.run("hang.py", stream=None).wait(60)
-    assert only_lines_that_ran(ran, run) == 4
+    assert only_lines_that_ran(run) == 4
     assert [f.code for f in run.diagnosis.findings] == ["DDP308"]
 
     def words(text):

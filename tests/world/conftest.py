@@ -1,0 +1,36 @@
+"""Ranks that record the lines that they execute: the ground truth for what findings name."""
+
+from __future__ import annotations
+
+import pytest
+
+import ddpnb
+from benchmarks import executed
+
+
+@pytest.fixture(scope="module")
+def ran():
+    """The lines that the ranks really executed."""
+    with executed.recording() as lines:
+        yield lines
+
+
+@pytest.fixture(scope="module")
+def traced_world(ran, request):
+    """Ranks that record what they run; a module says how many: ``TRACED = {"n": 4, "patience": 3.0}``."""
+    with ddpnb.launch(**{"n": 2, **getattr(request.module, "TRACED", {})}, quiet=True) as world:
+        yield world
+
+
+@pytest.fixture
+def only_lines_that_ran(ran):
+    """Checks a run: each line that its findings name was executed by that rank; returns how many are named."""
+    ran.clear()
+
+    def check(run, least=0):
+        named, wrong = ran.check(run.diagnosis)
+        assert wrong == [], f"lines that the named rank did not execute\n{run.diagnosis}"
+        assert named >= least, f"no line is named\n{run.diagnosis}"
+        return named
+
+    return check
