@@ -23,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ddpnb run [options] SCRIPT [ARGS...]"
     parser.epilog = (
         "exit status: 0 all ranks ended well; the script's own if it crashed; 3 a hang or mismatch; "
-        "4 completed, but the ranks did not agree; 2 wrong use"
+        "4 completed, but the ranks did not agree; 2 wrong use; 1 ddpnb itself failed, or the verdict could not be "
+        "written; 128+n ended by signal n (130 Ctrl-C, 143 SIGTERM, 129 the terminal was closed)"
     )
     parser.add_argument(
         "-n", "--nproc", type=int, default=None, metavar="N", help="ranks (default: one per GPU, else 2)"

@@ -102,6 +102,14 @@ def test_wrong_use(args, says, tmp_path):
     assert not {"\x1b", "\x07"} & set(done.stderr)
 
 
+def test_help_names_every_exit_status(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    for status in ("0 all ranks", "1 ddpnb itself failed", "2 wrong use", "3 a hang", "4 completed", "128+n"):
+        assert status in said
+
+
 def test_backend_from_the_environment(tmp_path):
     done = ddpnb("run", "x.py", cwd=tmp_path, env={**os.environ, "DDP_BACKEND": "smoke"})
     assert done.returncode == 2
