@@ -75,7 +75,7 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
         tensors=found.tensors,
         sides=() if culprits else found.sides,
     )
-    if loaders == culprits:  # what they loaded came from their own memory, and this is where
+    if loaders and loaders == culprits:  # what they loaded came from their own memory, and this is where
         finding = placed(finding, known((rank, sites[rank]) for rank in culprits))
     return finding
 

@@ -168,6 +168,17 @@ def test_a_state_from_memory_that_one_rank_loaded():
     assert (found.code, found.culprits, found.where) == ("DDP405", (2,), ((2, line(20)),))
 
 
+def test_a_tie_keeps_the_places_where_it_was_seen():
+    """Nobody loaded a state and nobody is to blame: that is no reason to leave the lines out."""
+    ranks = [Rank(n, 2).wraps(at=WRAPPED).trains(1, STEP) for n in range(2)]
+    for rank in ranks:  # what each held after the second step was not looked at
+        rank.forward(STEP).backward(STEP).gradients(STEP).drifts({WEIGHT: 7 + rank.rank})
+        rank.sample("forward", STEP, step=2, odd={WEIGHT: 7 + rank.rank}, sync=1.0).finishes()
+    found = the_finding(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP405", (), ((0,), (1,)))
+    assert dict(found.where) == {0: STEP, 1: STEP}
+
+
 def test_wrapped_without_a_broadcast():
     ranks = [Rank(n).drifts({WEIGHT: 50 + n}).wraps(at=WRAPPED, init_sync=False).trains(2, STEP) for n in range(4)]
     found = the_finding(record(*(rank.finishes() for rank in ranks)))
