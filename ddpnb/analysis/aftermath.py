@@ -11,7 +11,7 @@ from ddpnb.analysis.source.branches import guards_of
 from ddpnb.analysis.source.unwaited import Unwaited, unwaited
 from ddpnb.analysis.waiting.facts import as_int
 from ddpnb.analysis.waiting.standing import last_site
-from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.calls import NO_SITE, CallState, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Phase, RankRecord, Recording
 
@@ -138,35 +138,59 @@ def _nothing_loaded(recording: Recording) -> Finding | None:
 def _not_waited(recording: Recording) -> Finding | None:
     """DDP316: after a line from which a call was made, the source uses the tensor before it waits."""
     made: dict[tuple[str, int], set[int]] = defaultdict(set)
+    dropped: dict[tuple[str, int], set[int]] = defaultdict(set)
     for rank, record in recording.ranks.items():
         for call in record.calls:
-            made[call.site.file, call.site.line].add(rank)
             path, _, line = call.site.via.rpartition(":")  # a function that hands the work back has made it
-            if line.isdigit():
-                made[path, int(line)].add(rank)
+            places = [(call.site.file, call.site.line), *([(path, int(line))] if line.isdigit() else [])]
+            for place in places:
+                made[place].add(rank)
+                if call.state is CallState.DROPPED:
+                    dropped[place].add(rank)
     for path, source in sorted(recording.sources.items()):
         for one in unwaited(source) if "async_op" in source or "isend" in source or "irecv" in source else ():
-            ranks = made.get((path, one.line))
-            if ranks:
-                found = _early_use(path, one, sorted(ranks))
-                # Which of these ranks come to a use under a condition is not recorded.
+            place = path, one.line
+            if place in dropped:
+                return _thrown_away(path, one, sorted(dropped[place]))
+            if place in made:
                 guarded = one.use_line and set(guards_of(source, one.use_line)) - set(guards_of(source, one.line))
-                return replace(found, culprits=()) if guarded and len(ranks) > 1 else found
+                return _early_use(path, one, sorted(made[place]), guarded=bool(guarded))
     return None
 
 
-def _early_use(path: str, one: Unwaited, ranks: list[int]) -> Finding:
+_WAIT = "Keep the handle and call handle.wait() before the tensor is read, changed or freed."
+
+
+def _thrown_away(path: str, one: Unwaited, ranks: list[int]) -> Finding:
+    """The Works of these ranks were seen to end before anybody waited for them."""
     site = Site(path, one.line, one.function)
-    done = "changed" if one.changed else "used"
     return _finding(
         "DDP316",
-        f"{phrases.ranks(ranks, True)} made an asynchronous {one.op}{phrases.at(site)}, and the source shows no wait() for it"
-        + (f" before {one.tensor} is {done}." if one.use_line else "."),
+        f"{phrases.ranks(ranks, True)} threw away the Work of {one.op}{phrases.at(site)} before anything waited for it.",
         dict.fromkeys(ranks, site),
         [f"Inferred from the source, not observed: {one.reason}"],
-        "Keep the handle and call handle.wait() before the tensor is read, changed or freed.",
+        _WAIT,
         "error",
     )
+
+
+def _early_use(path: str, one: Unwaited, ranks: list[int], *, guarded: bool) -> Finding:
+    """The call was seen; that it is asynchronous and used too early is read from the source: a warning."""
+    site = Site(path, one.line, one.function)
+    done = "changed" if one.changed else "used"
+    unknown = " That line is under a condition: which of these ranks come to it was not recorded."
+    finding = _finding(
+        "DDP316",
+        f"{phrases.ranks(ranks, True)} made the {one.op}{phrases.at(site)}. By its source it is asynchronous, with no wait()"
+        + (f" before {one.tensor} is {done}." if one.use_line else "."),
+        dict.fromkeys(ranks, site),
+        [f"Inferred from the source, not observed: {one.reason}{unknown if guarded else ''}"],
+        _WAIT,
+        "warning",
+    )
+    if guarded and len(ranks) > 1:
+        return replace(finding, culprits=(), sides=tuple((rank,) for rank in ranks))
+    return finding
 
 
 # -- DDP606

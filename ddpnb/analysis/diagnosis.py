@@ -149,9 +149,9 @@ def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list
     of_data = data.find(recording)
     told = {finding.code for finding in of_data}  # the loaders tell the reason, inputs only that it is so
     found += [*of_data, *(f for f in numbers.find(recording) if f.code not in told), *settings.find(recording, held)]
-    at_the_end = aftermath.find(recording)
-    named = {finding.code for finding in at_the_end}  # by the source: the very line
-    found = [*(f for f in found if f.code not in named), *at_the_end]
+    # What the source shows of a work (DDP316) says nothing new beside one that was recorded.
+    recorded = any(finding.code == "DDP316" for finding in found)
+    found += [finding for finding in aftermath.find(recording) if finding.code != "DDP316" or not recorded]
     if "DDP401" in known:  # the gradients of that step were never synchronised
         known = known | {"DDP409"}
     order = {"error": 0, "warning": 1, "note": 2}

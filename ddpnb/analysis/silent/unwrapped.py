@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import by_turn, comparable, differing, first_difference
 from ddpnb.analysis.silent.edited import holding
 from ddpnb.analysis.silent.optimizers import hyper_differ, scaler_differs
 from ddpnb.analysis.silent.telling import finding_of, how_far
+from ddpnb.analysis.source.unwaited import unwaited
 from ddpnb.model.calls import Call
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
@@ -80,19 +83,23 @@ def _kept_equal(recording: Recording, number: int, model: Model) -> list[str] | 
 
 
 def _taken_early(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP316: the optimizer takes gradients whose averaging is still on its way."""
+    """DDP316: the optimizer steps while calls that average gradients or parameters are still on their way."""
     shapes = {tensor.shape for tensor in model.parameters}
     for turn, samples in by_turn(recording, number, "gradients").items():
         early = {rank: s for rank, s in samples.items() if s.number("outstanding")}
         if len(early) < 2 or len(early) < len(samples) or not differing(samples):
             continue
         # Calls of other things, a metric say, may be on their way as well.
-        averaged = [c for rank, s in early.items() for c in recording.ranks[rank].calls if _on_its_way(c, s, shapes)]
-        if not averaged:
+        calls = {
+            rank: [c for c in recording.ranks[rank].calls if _on_its_way(c, one, shapes)] for rank, one in early.items()
+        }
+        if not any(calls.values()):
             continue
-        return finding_of(
+        first = next(made[0] for made in calls.values() if made)
+        finding = finding_of(
             "DDP316",
-            f"Optimizer step {turn} takes gradients while the calls that average them are still on their way.",
+            f"Optimizer step {turn} runs while calls on tensors of the shapes of its parameters are still on their way: "
+            f"{first.op}{phrases.at(first.site)}.",
             samples,
             tuple(sorted(early)),
             [
@@ -101,7 +108,21 @@ def _taken_early(recording: Recording, number: int, model: Model) -> Finding | N
             ],
             "Wait for all handles (for work in pending: work.wait()) before optimizer.step().",
         )
+        return _at_the_call(recording, finding, calls)
     return None
+
+
+def _at_the_call(recording: Recording, finding: Finding, calls: Mapping[int, Sequence[Call]]) -> Finding:
+    """With the line of the call as the place, where its source shows no wait() for it at all."""
+    site = next(made[0].site for made in calls.values() if made)
+    if any(call.site != site for made in calls.values() for call in made) or not all(calls.values()):
+        return finding
+    shown = [one for one in unwaited(recording.sources.get(site.file, "")) if one.line == site.line]
+    if not shown:
+        return finding
+    guess = f"Inferred from the source, not observed: {shown[0].reason}"
+    places = tuple((rank, site) for rank in finding.culprits)
+    return replace(finding, where=places, evidence=(*finding.evidence, guess))
 
 
 def _on_its_way(call: Call, sample: Sample, shapes: set[tuple[int, ...]]) -> bool:
