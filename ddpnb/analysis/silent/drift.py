@@ -29,19 +29,55 @@ class Split:
 
     @property
     def tied(self) -> bool:
-        """Whether no side is the largest: the numbers of ranks then do not tell which side is at fault."""
-        return self.differs and len(self.sides[0]) == len(self.sides[1])
+        """Whether no side is the majority: the numbers of ranks then do not show which side is at fault."""
+        return self.differs and 2 * len(self.sides[0]) <= sum(map(len, self.sides))
 
     @property
     def culprits(self) -> tuple[int, ...]:
         """The ranks outside of the majority; none in a tie."""
         return () if self.tied else tuple(sorted(rank for side in self.sides[1:] for rank in side))
 
-    def blamed(self, changed: Iterable[int]) -> tuple[int, ...]:
-        """The culprits; in a tie those ranks that changed against their own past, if only some did."""
+    def blamed(self, changed: Iterable[int], known: Iterable[int] | None = None) -> tuple[int, ...]:
+        """The culprits; in a tie those ranks that changed against their own past, if only some did.
+
+        Args:
+            changed: ranks that differ from their own past.
+            known: ranks whose past is recorded; all of them if left out. Of a rank without a recorded past nobody
+                knows whether it changed, so a tie then stays open.
+        """
         ranks = {rank for side in self.sides for rank in side}
         own = ranks.intersection(changed)
-        return tuple(sorted(own)) if self.tied and len(own) < len(ranks) else self.culprits
+        whole = known is None or ranks.issubset(known)
+        return tuple(sorted(own)) if self.tied and whole and len(own) < len(ranks) else self.culprits
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The ranks that differ from their own past, and those whose past is recorded."""
+
+    changed: tuple[int, ...]
+    known: tuple[int, ...]
+
+    @property
+    def unchanged(self) -> tuple[int, ...]:
+        return tuple(rank for rank in self.known if rank not in self.changed)
+
+    def blamed(self, split: Split) -> tuple[int, ...]:
+        """The culprits of a split; in a tie those that changed, if the past of every rank is recorded."""
+        return split.blamed(self.changed, self.known)
+
+
+def against_past(values: Mapping[int, object], before: Mapping[int, Iterable[object]]) -> Past:
+    """Which ranks have a value that is none of those they had before; a rank without earlier values is unknown."""
+    earlier = {rank: set(map(_countable, before.get(rank, ()))) for rank in values}
+    known = tuple(rank for rank in sorted(values) if earlier[rank])
+    return Past(tuple(rank for rank in known if _countable(values[rank]) not in earlier[rank]), known)
+
+
+def last_common(turns: Mapping[int, Mapping[int, Sample]], turn: int, ranks: Iterable[int]) -> Mapping[int, Sample]:
+    """The samples of the last turn before this one that all these ranks took; none if there is no such turn."""
+    wanted = set(ranks)
+    return next((turns[n] for n in sorted(turns, reverse=True) if n < turn and wanted <= turns[n].keys()), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +187,15 @@ def first_difference(
     return earliest[1] if earliest is not None else None
 
 
-def changed_since(recording: Recording, found: Difference, units: Iterable[str]) -> tuple[int, ...]:
+def changed_since(recording: Recording, found: Difference, units: Iterable[str]) -> Past:
     """Ranks whose own parameters changed between two looks without an optimizer step in between.
 
     The first look is after an optimizer step or at a forward. Nothing that belongs to training changes parameters
-    in between, so these ranks' own code did it.
+    in between, so these ranks' own code did it. A rank is known not to have changed only if all parts were looked at.
     """
-    changed = []
+    chosen = list(units)
+    changed: list[int] = []
+    known: list[int] = []
     for rank, sample in found.samples.items():
         before = [
             s
@@ -167,10 +205,13 @@ def changed_since(recording: Recording, found: Difference, units: Iterable[str])
         ]
         if before and before[-1].step == sample.step:
             held = before[-1].digests
-            common = [name for name in units if name in held and name in sample.digests]
+            own = [name for name in chosen if name in sample.digests]
+            common = [name for name in own if name in held]
             if any(held[name].hash != sample.digests[name].hash for name in common):
                 changed.append(rank)
-    return tuple(sorted(changed))
+            if rank in changed or common == own:
+                known.append(rank)
+    return Past(tuple(sorted(changed)), tuple(sorted(known)))
 
 
 def values_of(sample: Sample, units: Iterable[str]) -> tuple[int, ...]:

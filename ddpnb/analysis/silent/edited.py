@@ -19,8 +19,10 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
     steps = {rank: sample.step for rank, sample in found.samples.items()}
     if len(set(steps.values())) > 1:  # a rank that has stepped less often
         return steps_differ(recording, model, found, steps)
-    changed = changed_since(recording, found, found.units)
-    culprits = changed if changed and len(changed) < len(found.samples) else found.split.culprits
+    past = changed_since(recording, found, found.units)
+    changed = past.changed
+    whole = len(past.known) == len(found.samples)  # else a rank of which it is not known may have changed them too
+    culprits = changed if changed and whole and past.unchanged else found.split.culprits
     if len(changed) == len(found.samples) and apart(found.samples, found.units):
         culprits = changed  # each by its own
     step = min(steps.values())
@@ -37,9 +39,9 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
         f"{counted(found.tensors)} {'is' if len(found.tensors) == 1 else 'are'} no longer the same: {', '.join(found.tensors[:6])}.",
     ]
     if changed:
+        others = f"; {phrases.ranks(past.unchanged)} did not" if past.unchanged else ""
         evidence.append(
-            f"{phrases.ranks(changed, True)} changed them after the optimizer's step, outside of training"
-            f"{'; the others did not' if len(changed) < len(found.samples) else ''}."
+            f"{phrases.ranks(changed, True)} changed them between two looks, without an optimizer step{others}."
         )
     evidence += how_far(found)
     if found.turn - 1 in turns:

@@ -44,7 +44,8 @@ def _other_structure(recording: Recording, number: int, model: Model) -> Finding
         apart = split(kinds)
         # A rank whose inputs are always of their own kind has another model of the world, not a bad sample.
         odd = tuple(r for r in kinds if apart.differs and usual.get(r, "") not in ("", kinds[r]))
-        odd = tuple(sorted(set(odd).intersection(apart.blamed(odd))))
+        known = [rank for rank in kinds if usual.get(rank)]
+        odd = tuple(sorted(set(odd).intersection(apart.blamed(odd, known))))
         if odd:
             rank = odd[0]
             return finding_of(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.silent.drift import Difference, by_turn, split
+from ddpnb.analysis.silent.drift import Difference, Past, against_past, by_turn, last_common, split
 from ddpnb.analysis.silent.telling import as_number, finding_of, how_far, known, loads, site_of
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.replicas import Model
 
 
 def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | None:
@@ -25,7 +24,9 @@ def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | N
             values = {rank: sample.facts.get(name) for rank, sample in samples.items()}
             apart = split(values)
             if apart.differs:
-                culprits = apart.blamed(_changed(recording, number, turn, name, samples))
+                before = last_common(by_turn(recording, number, "gradients"), turn, samples)
+                past = against_past(values, {rank: [sample.facts.get(name)] for rank, sample in before.items()})
+                culprits = past.blamed(apart)
                 told = sorted({str(value): None for value in values.values()})
                 step = f"optimizer step {turn} of {model.module}"
                 return finding_of(
@@ -47,15 +48,9 @@ def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | N
     return None
 
 
-def _changed(recording: Recording, number: int, turn: int, name: str, samples: Mapping[int, Sample]) -> list[int]:
-    """Ranks whose setting has changed since the step before."""
-    before = by_turn(recording, number, "gradients").get(turn - 1, {})
-    return [r for r in samples if r in before and before[r].facts.get(name) != samples[r].facts.get(name)]
-
-
 def steps_differ(recording: Recording, model: Model, found: Difference, steps: dict[int, int]) -> Finding:
     apart = split(steps)
-    culprits = apart.blamed(_other_pace(recording, found))
+    culprits = _pace(recording, found).blamed(apart)
     by_then = f"by forward {found.turn} of {model.module}"
     return finding_of(
         "DDP410",
@@ -76,16 +71,18 @@ def steps_differ(recording: Recording, model: Model, found: Difference, steps: d
     )
 
 
-def _other_pace(recording: Recording, found: Difference) -> list[int]:
-    """Ranks that made another number of optimizer steps before this forward than they used to make before each."""
+def _pace(recording: Recording, found: Difference) -> Past:
+    """Which ranks made another number of optimizer steps before this forward than they used to make before each."""
     turns = by_turn(recording, found.model, "forward")
-    changed: list[int] = []
+    made: dict[int, list[int]] = {}
     for rank in found.samples:
         steps = [turns[turn][rank].step for turn in range(1, found.turn + 1) if rank in turns.get(turn, {})]
-        if len(steps) == found.turn and len(steps) > 2:
-            made = [after - before for before, after in pairwise(steps)]
-            changed += [rank] if made[-1] not in made[:-1] else []
-    return changed
+        whole = len(steps) == found.turn and len(steps) > 2
+        made[rank] = [after - before for before, after in pairwise(steps)] if whole else []
+    return against_past(
+        {rank: steps[-1] if steps else None for rank, steps in made.items()},
+        {rank: steps[:-1] for rank, steps in made.items()},
+    )
 
 
 def other_update(recording: Recording, model: Model, found: Difference) -> Finding:
@@ -156,19 +153,15 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
                 "Load the scaler's state on every rank.",
             )
         if apart.differs:
+            common = last_common(by_turn(recording, number, "scale"), turn, samples)
+            before = {rank: [sample.number("scale")] for rank, sample in common.items()}
             return finding_of(
                 "DDP409",
                 f"The scale of the GradScaler differs between ranks since its update {turn}.",
                 samples,
-                apart.blamed(_other_factor(recording, number, turn, scales)),
+                against_past(scales, before).blamed(apart),
                 [f"Rank {rank}: scale {scale:.6g}." for rank, scale in sorted(scales.items())[:8] if scale is not None],
                 "Let all ranks see the same infinities: synchronise gradients before unscaling, or all_reduce found_inf.",
                 sides=apart.sides,
             )
     return None
-
-
-def _other_factor(recording: Recording, number: int, turn: int, scales: Mapping[int, float | None]) -> list[int]:
-    """Ranks whose scale has changed since the update before, at which all had the same."""
-    before = by_turn(recording, number, "scale").get(turn - 1, {})
-    return [rank for rank, scale in scales.items() if rank in before and before[rank].number("scale") != scale]

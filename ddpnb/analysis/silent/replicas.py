@@ -8,12 +8,13 @@ script changed them in between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.once import once
 from ddpnb.analysis.silent.drift import (
     Difference,
+    Past,
     by_turn,
     comparable,
     differing,
@@ -247,12 +248,15 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
         held = {rank: values_of(sample, units) for rank, sample in samples.items()}
         apart = split(held)
         # The ranks that changed them just before this forward; else those that go on to change them.
-        culprits = (
-            everybody
-            if statistics
-            else apart.blamed(_changing(turns, units, turn, turn))
-            or apart.blamed(_changing(turns, units, turn + 1, turn + _SOON))
-        )
+        before = _changing(turns, units, samples, turn, turn)
+        later = _changing(turns, units, samples, turn + 1, turn + _SOON)
+        culprits = everybody if statistics else before.blamed(apart) or later.blamed(apart)
+        moved: list[str] = []
+        if culprits and apart.tied and not statistics:
+            past, when = (before, "just before") if before.blamed(apart) else (later, "after")
+            moved = [
+                f"{phrases.ranks(culprits, True)} changed them {when} that forward, {phrases.ranks(past.unchanged)} did not."
+            ]
         tensors = tuple(dict.fromkeys(unit.partition("[")[0] for unit in units))
         why = (
             f"{model.wrapper} was told not to synchronise buffers: every rank keeps statistics of its own batches."
@@ -265,12 +269,12 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
             f"{' ...' if len(tensors) > 3 else ''}.",
             samples,
             culprits,
-            [why, *([f"{units[0]}: norm {extent(samples, units[0])}."] if extent(samples, units[0]) else [])],
+            [why, *moved, *([f"{units[0]}: norm {extent(samples, units[0])}."] if extent(samples, units[0]) else [])],
             "Let the wrapper synchronise buffers (the default), or use SyncBatchNorm; otherwise evaluate and save from one rank only."
             if statistics
             else "Change buffers on all ranks alike, or broadcast them.",
             tensors=tensors,
-            sides=() if statistics else apart.sides,
+            sides=() if culprits else apart.sides,
         )
         if statistics:  # nobody did it: the line is where the model was wrapped
             places = tuple((rank, m.site) for rank, m in sorted(models_of(recording)[number].items()))
@@ -279,12 +283,16 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
     return None
 
 
-def _changing(turns: Mapping[int, Mapping[int, Sample]], units: tuple[str, ...], first: int, last: int) -> set[int]:
+def _changing(
+    turns: Mapping[int, Mapping[int, Sample]], units: tuple[str, ...], ranks: Iterable[int], first: int, last: int
+) -> Past:
     """The ranks on which these parts changed from one forward to the next, in these forwards."""
-    return {
-        rank
-        for turn in range(first, last + 1)
-        for rank, sample in turns.get(turn, {}).items()
-        if (before := turns.get(turn - 1, {}).get(rank)) is not None
-        and values_of(before, units) != values_of(sample, units)
-    }
+    seen: dict[int, dict[int, bool]] = {rank: {} for rank in ranks}  # turn -> whether they changed since the one before
+    for turn in range(first, last + 1):
+        for rank, sample in turns.get(turn, {}).items():
+            before = turns.get(turn - 1, {}).get(rank)
+            if before is not None and rank in seen:
+                seen[rank][turn] = values_of(before, units) != values_of(sample, units)
+    most = max(map(len, seen.values()), default=0)  # a rank of which less was seen may have changed them as well
+    known = tuple(rank for rank in sorted(seen) if seen[rank] and (len(seen[rank]) == most or any(seen[rank].values())))
+    return Past(tuple(rank for rank in known if any(seen[rank].values())), known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.silent.drift import Difference, by_turn, models_of, split
+from ddpnb.analysis.silent.drift import Difference, Past, against_past, by_turn, models_of, split
 from ddpnb.analysis.silent.telling import finding_of, how_far, known
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
@@ -51,7 +51,10 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
         flags = {rank: sample.number("sync") for rank, sample in samples.items()}
         apart = split(flags)
         if apart.differs:
-            culprits = apart.blamed(_changed(recording, number, turn, "sync", samples))
+            past = _past(recording, number, turn, "sync", samples, "forward")
+            # Which rank ends its first window first shows nothing; one that always synchronised and no longer does, does.
+            stopped = [rank for rank in past.changed if flags[rank] == 0.0]
+            culprits = apart.blamed(stopped, past.known)
             says = {1.0: "synchronises", 0.0: "is under no_sync"}
             evidence = [
                 f"{phrases.ranks([r for r in samples if flags[r] == flag], True)}: forward {turn} {words}."
@@ -78,7 +81,7 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
         # A forward whose backward was left out is another matter.
         complete = all(s.number("forwards") and s.number("forwards") == s.number("backwards") for s in samples.values())
         if apart.differs and complete and not _rarely(recording, number):
-            culprits = apart.blamed(_changed(recording, number, turn, "synced", samples, "gradients"))
+            culprits = _past(recording, number, turn, "synced", samples, "gradients").blamed(apart)
             return finding_of(
                 "DDP408",
                 f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} optimizer step {turn} after "
@@ -107,16 +110,13 @@ def _bypass(sample: Sample) -> Site:
     return Site.from_json(seen) if isinstance(seen, dict) else sample.site
 
 
-def _changed(
-    recording: Recording, number: int, turn: int, name: str, samples: Mapping[int, Sample], kind: str = "forward"
-) -> list[int]:
-    """Ranks of which a fact is one that none of their earlier samples had."""
+def _past(recording: Recording, number: int, turn: int, name: str, samples: Mapping[int, Sample], kind: str) -> Past:
+    """Of which ranks a fact is one that none of their earlier samples had."""
     turns = by_turn(recording, number, kind)
-    changed: list[int] = []
-    for rank, sample in samples.items():
-        before = {turns[t][rank].number(name) for t in turns if t < turn and rank in turns[t]}
-        changed += [rank] if before and sample.number(name) not in before else []
-    return changed
+    return against_past(
+        {rank: sample.number(name) for rank, sample in samples.items()},
+        {rank: [turns[t][rank].number(name) for t in turns if t < turn and rank in turns[t]] for rank in samples},
+    )
 
 
 def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:

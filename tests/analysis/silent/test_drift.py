@@ -7,6 +7,7 @@ import math
 import pytest
 
 from ddpnb.analysis.silent.drift import (
+    against_past,
     by_turn,
     changed_since,
     differing,
@@ -166,7 +167,7 @@ def test_models_by_number_and_rank():
 def test_the_rank_that_changed_its_own_parameters(culprit):
     recording = four(lambda rank: rank.drifts({WEIGHT: 9}), odd=(culprit,))
     found = first_difference(recording, 0)
-    assert changed_since(recording, found, found.units) == (culprit,)
+    assert changed_since(recording, found, found.units).changed == (culprit,)
 
 
 def test_all_but_one_changed_theirs():
@@ -174,7 +175,7 @@ def test_all_but_one_changed_theirs():
     recording = four(lambda rank: rank.drifts({WEIGHT: 9}), odd=(0, 1, 3))
     found = first_difference(recording, 0)
     assert found.split.culprits == (2,)
-    assert changed_since(recording, found, found.units) == (0, 1, 3)
+    assert changed_since(recording, found, found.units).changed == (0, 1, 3)
 
 
 def test_a_change_between_two_forwards_without_a_step():
@@ -183,7 +184,7 @@ def test_a_change_between_two_forwards_without_a_step():
     recording = record(*(rank.forward() for rank in ranks))
     found = first_difference(recording, 0)
     assert found.split.tied
-    assert changed_since(recording, found, found.units) == (0,)
+    assert changed_since(recording, found, found.units).changed == (0,)
 
 
 def test_nobody_changed_anything_where_the_step_made_the_difference():
@@ -192,7 +193,17 @@ def test_nobody_changed_anything_where_the_step_made_the_difference():
     recording = record(*(rank.updated().forward() for rank in ranks))
     found = first_difference(recording, 0, kinds=("forward",))
     assert found.turn == 3
-    assert changed_since(recording, found, found.units) == ()
+    assert changed_since(recording, found, found.units).changed == ()
+
+
+def test_a_rank_of_which_the_earlier_look_is_missing_may_have_changed_its_parameters_too():
+    ranks = [Rank(n, 2).wraps().trains(1) for n in range(2)]
+    ranks[1].sample("updated", step=2, turn=3)
+    for rank in ranks:
+        rank.drifts({WEIGHT: 90 + rank.rank}).forward(step=2)
+    recording = record(*ranks)
+    past = changed_since(recording, first_difference(recording, 0), [WEIGHT])
+    assert (past.changed, past.known) == ((1,), (1,))
 
 
 def test_a_forward_without_the_step_before_it_tells_nothing():
@@ -201,7 +212,7 @@ def test_a_forward_without_the_step_before_it_tells_nothing():
     recording = record(*(rank.forward(step=5) for rank in ranks))
     found = first_difference(recording, 0)
     assert found.turn == 2
-    assert changed_since(recording, found, found.units) == ()
+    assert changed_since(recording, found, found.units).changed == ()
 
 
 # -- by how much
@@ -233,7 +244,9 @@ def test_many_ranks_are_cut_short():
     [
         ({0: "a", 1: "a", 2: "b"}, ((0, 1), (2,)), (2,)),
         ({0: "b", 1: "a", 2: "a"}, ((1, 2), (0,)), (0,)),
-        ({0: "a", 1: "a", 2: "b", 3: "c"}, ((0, 1), (2,), (3,)), (2, 3)),
+        ({0: "a", 1: "a", 2: "b", 3: "c"}, ((0, 1), (2,), (3,)), ()),
+        ({0: "a", 1: "a", 2: "b", 3: "c", 4: "d"}, ((0, 1), (2,), (3,), (4,)), ()),
+        ({0: "a", 1: "a", 2: "a", 3: "b", 4: "c"}, ((0, 1, 2), (3,), (4,)), (3, 4)),
         ({0: None, 1: 1.0, 2: 1.0}, ((1, 2), (0,)), (0,)),
         ({0: "a", 1: "b"}, ((0,), (1,)), ()),
         ({5: "a", 3: "b"}, ((3,), (5,)), ()),
@@ -262,6 +275,17 @@ def test_only_a_majority_tells_which_side_is_odd(values, sides, culprits):
 )
 def test_in_a_tie_the_ranks_own_past_tells(values, changed, culprits):
     assert split(values).blamed(changed) == culprits
+
+
+@pytest.mark.parametrize(("known", "culprits"), [([0, 1], (0,)), ([0], ()), ([1], ()), ([], ())], ids=str)
+def test_a_rank_without_a_recorded_past_leaves_a_tie_open(known, culprits):
+    assert split({0: "a", 1: "b"}).blamed([0], known) == culprits
+    assert split({0: "a", 1: "b", 2: "b"}).blamed([1], known) == (0,)  # a majority needs no past
+
+
+def test_a_value_is_compared_with_all_that_the_rank_had_before():
+    past = against_past({0: 1.0, 1: 2.0, 2: 3.0, 3: math.nan}, {0: [1.0, 2.0], 1: [1.0], 3: [math.nan]})
+    assert (past.changed, past.known, past.unchanged) == ((1,), (0, 1, 3), (0, 3))
 
 
 def test_not_a_number_on_all_ranks_is_alike():

@@ -108,7 +108,7 @@ def test_parameters_that_were_edited(culprits):
     assert "forward 3" in found.summary
     assert dict(found.where) == dict.fromkeys(range(4), STEP)
     assert any(f"rank{'s' * (len(culprits) > 1)} {culprits[0]}"[:6] in text.lower() for text in found.evidence)
-    assert any("after the optimizer's step" in text for text in found.evidence)
+    assert any("without an optimizer step" in text for text in found.evidence)
 
 
 def test_of_two_ranks_the_one_that_changed_its_own_is_to_blame_even_if_it_is_rank_0():
@@ -733,6 +733,104 @@ def test_parameters_that_were_unfrozen_on_one_rank():
 
 
 # -- sentence and JSON name the same ranks
+
+
+def without(recording, rank, kind, *turns):
+    """The recording without some samples of one rank."""
+    own = recording.ranks[rank]
+    samples = tuple(one for one in own.samples if one.kind != kind or one.turn not in turns)
+    return replace(recording, ranks={**recording.ranks, rank: replace(own, samples=samples)})
+
+
+def wraps_and_scales(rank):
+    rank.wraps(at=WRAPPED)
+    for turn in range(3):
+        step(rank).scales(8.0 if turn == 2 and rank.rank else 4.0, STEP)
+    return rank.finishes()
+
+
+def sets_its_buffer(rank):
+    rank.wraps(*NORMED, tensor("queue", buffer=True), at=WRAPPED).event("buffers synced", model=0, synced=False)
+    for turn in range(3):
+        rank.forward(STEP, odd={"queue": 70 if turn == 2 and rank.rank else 60}, buffers_synced=0.0).backward(STEP)
+        rank.gradients(STEP).updated(STEP)
+    return rank.finishes()
+
+
+def takes_another_rate(rank):
+    rank.wraps(at=WRAPPED)
+    for turn in range(3):
+        step(rank, lr=0.2 if turn == 2 and rank.rank else 0.1)
+    return rank.finishes()
+
+
+def stops_to_synchronise(rank):
+    rank.wraps(at=WRAPPED).trains(2, STEP)
+    (deferred if rank.rank else step)(rank)
+    return rank.finishes()
+
+
+def edits_its_parameters(rank):
+    rank.wraps(at=WRAPPED).trains(2, STEP)
+    return rank.drifts({WEIGHT: 9} if rank.rank else {}).trains(1, STEP).finishes()
+
+
+@pytest.mark.parametrize(
+    ("train", "kind", "code"),
+    [
+        (takes_another_rate, "gradients", "DDP410"),
+        (wraps_and_scales, "scale", "DDP409"),
+        (sets_its_buffer, "forward", "DDP406"),
+        (stops_to_synchronise, "forward", "DDP408"),
+        (edits_its_parameters, ("updated", "forward"), "DDP405"),
+    ],
+    ids=["lr", "scale", "buffer", "no_sync", "parameters"],
+)
+def test_in_a_tie_the_rank_that_changed_is_blamed_only_if_the_others_past_is_recorded(train, kind, code):
+    whole = record(*(train(Rank(n, 2)) for n in range(2)))
+    found = the_finding(whole)
+    assert (found.code, found.culprits, found.sides) == (code, (1,), ())
+    assert "rank 0 did not" in " ".join(found.evidence)
+    part = whole
+    for one in kind if isinstance(kind, tuple) else (kind,):
+        part = without(part, 0, one, *((2, 3) if one == "updated" else (1, 2)))
+    found = the_finding(part)
+    assert (found.code, found.culprits, found.sides) == (code, (), ((0,), (1,)))
+    assert not any("past" in text or "did not" in text for text in found.evidence)
+
+
+def test_which_rank_ends_its_first_window_first_shows_nothing():
+    """One accumulates over two and one over three micro-batches: either may be the wrong number."""
+    ranks = []
+    for number in range(2):
+        rank = Rank(number, 2).wraps(at=WRAPPED)
+        ranks.append(accumulates(accumulates(rank, 3 + number), 3 + number).finishes())
+    found = the_finding(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP408", (), ((0,), (1,)))
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_steps_after_other_numbers_of_batches_need_a_step_before(steps):
+    def window(rank, batches):
+        for _ in range(batches):
+            rank.forward(STEP).backward(STEP)
+        return rank.gradients(STEP).updated(STEP)
+
+    ranks = [Rank(n, 2).wraps(at=WRAPPED) for n in range(2)]
+    for rank in ranks:
+        for _ in range(steps):
+            window(rank, 3)
+        window(rank, 2 + rank.rank).finishes()
+    found = the_finding(record(*ranks))
+    assert (found.code, found.culprits) == ("DDP408", (0,) if steps else ())
+
+
+def test_three_edits_of_five_are_no_minority():
+    """Two ranks that agree by chance are no majority either."""
+    value = {0: 9, 1: 9, 2: 8, 3: 7, 4: 6}
+    taken = trained(lambda r: step(r, updated={WEIGHT: value[r.rank]}), culprits=range(5), world=5)
+    found = the_finding(taken)
+    assert (found.code, found.culprits, found.sides) == ("DDP410", (), ((0, 1), (2,), (3,), (4,)))
 
 
 TIES = {
