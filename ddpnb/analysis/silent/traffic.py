@@ -83,13 +83,14 @@ def order_swap(recording: Recording) -> Finding | None:
                 there = {rank: ranks[rank][other] for rank in alike}
                 if len({call.signature.agreed for call in (*here.values(), *there.values())}) > 1:
                     continue  # no exchange: a root that changes, each time with its own line
-                statement = _statement(recording, place)
-                swapped = _exchanged(alike, here, there, place) or _exchanged(alike, here, there, statement)
+                swapped, usual = _exchanged(alike, here, there, place)
+                guessed = not swapped
+                if guessed:
+                    swapped, usual = _exchanged(alike, here, there, _statement(recording, place))
                 if swapped:
-                    tied = 2 * len(swapped) == len(ranks)
-                    here, there = ({rank: calls[n] for rank, calls in ranks.items()} for n in (seq, other))
+                    here, there = ({rank: ranks[rank][n] for rank in (*swapped, *usual)} for n in (seq, other))
                     sites = {rank: _site(recording, place(call)) or call.site for rank, call in here.items()}
-                    return _swap(here, there, swapped, sites, tied)
+                    return _swap(here, there, (swapped, usual), sites, guessed=guessed)
     return None
 
 
@@ -110,8 +111,8 @@ def _exchanged(
     here: Mapping[int, Call],
     there: Mapping[int, Call],
     place: Callable[[Call], tuple[str, int]],
-) -> tuple[int, ...]:
-    """The ranks whose two calls are those of the majority, the other way round."""
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks whose two calls are those of most ranks, the other way round; and those that make them as most do."""
     pairs = {rank: (place(here[rank]), place(there[rank])) for rank in here}
     counts: Counter[object] = Counter()
     for rank, pair in pairs.items():
@@ -119,8 +120,12 @@ def _exchanged(
     most = max(counts.values())
     usual = next(pairs[rank] for rank in sorted(pairs) if counts[pairs[rank]] == most)
     if usual[0] == usual[1]:
-        return ()
-    return tuple(sorted(one for rank in pairs if pairs[rank] == (usual[1], usual[0]) for one in alike[rank]))
+        return (), ()
+
+    def making(wanted: object) -> tuple[int, ...]:
+        return tuple(sorted(one for rank, pair in pairs.items() if pair == wanted for one in alike[rank]))
+
+    return making((usual[1], usual[0])), making(usual)
 
 
 def _site(recording: Recording, place: tuple[str, int]) -> Site | None:
@@ -132,11 +137,22 @@ def _site(recording: Recording, place: tuple[str, int]) -> Site | None:
 def _swap(
     here: Mapping[int, Call],
     there: Mapping[int, Call],
-    culprits: tuple[int, ...],
+    orders: tuple[tuple[int, ...], tuple[int, ...]],
     sites: Mapping[int, Site],
-    tied: bool,
+    *,
+    guessed: bool,
 ) -> Finding:
-    waiting = tuple(sorted(here.keys() - set(culprits)))
+    """The finding.
+
+    Args:
+        here: the first of the two calls, by rank.
+        there: the second of them.
+        orders: the ranks that make them the other way round, and those that make them as most do.
+        sites: the lines of the first call.
+        guessed: that these are the same two calls follows from the text of their lines alone.
+    """
+    culprits, waiting = orders
+    tied = len(culprits) >= len(waiting)
     mine, theirs = here[culprits[0]], here[waiting[0]]
     sides = (waiting, culprits) if tied else ()
     order = (
@@ -157,6 +173,11 @@ def _swap(
             f"#{mine.seq}: {phrases.ranks(culprits)} at {_told(mine.site)}, {phrases.ranks(waiting)} at {_told(theirs.site)}.",
             f"#{there[culprits[0]].seq}: {phrases.ranks(culprits)} at {_told(there[culprits[0]].site)}, "
             f"{phrases.ranks(waiting)} at {_told(there[waiting[0]].site)}.",
+            *(
+                ("Inferred from the source, not observed: lines of the same text make the same call.",)
+                if guessed
+                else ()
+            ),
             *phrases.undecided(sides),
         ),
         "Make the calls in one order that does not depend on the rank (sort by name; do not iterate over sets).",

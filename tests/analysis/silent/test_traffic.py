@@ -54,6 +54,19 @@ def test_of_two_ranks_neither_is_said_to_be_the_other_way_round():
     assert dict(found.where) == {0: A, 1: B}
 
 
+@pytest.mark.parametrize("others", [1, 3])
+def test_ranks_that_make_other_calls_there_are_on_neither_side(others):
+    """They neither make an exchange of two ranks a majority, nor are they said to be at a line where they were not."""
+    ranks = [sequence(A, B, rank=0, world=2 + others), sequence(B, A, rank=1, world=2 + others)]
+    for number in range(others):
+        ranks.append(sequence(line(20 + number), line(40 + number), rank=2 + number, world=2 + others))
+    (found,) = traffic.find(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP309", (), ((0,), (1,)))
+    assert found.where == ((1, B), (0, A))
+    assert "rank 2" not in " ".join((found.summary, *found.evidence))
+    assert not any("source" in text for text in found.evidence)
+
+
 def test_an_exchange_over_some_distance():
     (found,) = traffic.find(recorded((A, C, C, C, B), (B, C, C, C, A)))
     assert (found.code, found.culprits) == ("DDP309", (1,))
@@ -86,6 +99,7 @@ def test_two_branches_with_the_same_calls_in_another_order(helper):
     (found,) = traffic.find(record(*ranks, script=BRANCHES))
     assert (found.code, found.culprits) == ("DDP309", (2,))
     assert found.where[:2] == ((2, lines[2]), (0, lines[0]))
+    assert any(text.startswith("Inferred from the source, not observed") for text in found.evidence)
 
 
 def test_two_branches_with_the_same_calls_in_one_order():
