@@ -22,7 +22,8 @@ class Tile:
     """One rank, or several that do the same.
 
     ``state`` is a word of ``Kind`` or ``idle``; ``doing`` names the call or phase; ``since_s``: for how long
-    it stands there (None: it moves); ``finding``: the code of the finding whose culprit it is.
+    it stands there (None: it moves); ``finding``: the code of the finding whose culprit it is; ``undecided``: of the
+    finding in which it is on one of the sides, where nothing recorded shows which side is at fault.
     """
 
     ranks: tuple[int, ...]
@@ -36,7 +37,7 @@ class Tile:
     device: str = ""
     process: Process = field(default_factory=Process)
     finding: str = ""
-    waits: bool = False  # it waits for a culprit
+    undecided: str = ""
     well: bool = True  # if it has ended: without an error
 
 
@@ -49,11 +50,17 @@ def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile,
     """
     errors = [finding for finding in findings if finding.severity == "error"]
     culprit = {rank: finding.code for finding in reversed(errors) for rank in finding.culprits}
-    waiting = {rank for finding in errors for rank in finding.waiting}
+    undecided = {
+        rank: finding.code
+        for finding in reversed(errors)
+        if not finding.culprits
+        for side in finding.sides
+        for rank in side
+    }
     standing = standings(recording)
     missing = _missing(recording, standing)
     found = [
-        _tile(recording, one, tuple(sorted(missing.get(rank, ()))), culprit.get(rank, ""), rank in waiting)
+        _tile(recording, one, tuple(sorted(missing.get(rank, ()))), culprit.get(rank, ""), undecided.get(rank, ""))
         for rank, one in sorted(standing.items())
     ]
     return tuple(found) if len(found) <= SINGLE else _together(found)
@@ -69,7 +76,7 @@ def _missing(recording: Recording, standing: dict[int, Standing]) -> dict[int, f
     return {rank: found[ranks[0]].missing for ranks in alike.values() if ranks[0] in found for rank in ranks}
 
 
-def _tile(recording: Recording, one: Standing, missing: tuple[int, ...], finding: str, waits_for_it: bool) -> Tile:
+def _tile(recording: Recording, one: Standing, missing: tuple[int, ...], finding: str, undecided: str) -> Tile:
     record = one.record
     idle = not (record.calls or record.phases or record.ending) and one.kind is not Kind.FROZEN
     ending = record.ending
@@ -85,7 +92,7 @@ def _tile(recording: Recording, one: Standing, missing: tuple[int, ...], finding
         record.device,
         record.process,
         finding,
-        waits_for_it,
+        "" if finding else undecided,
         ending is None or ending.well,
     )
 
@@ -120,7 +127,7 @@ def _together(found: list[Tile]) -> tuple[Tile, ...]:
     """Ranks that do the same as one tile, those that differ from the most first."""
     alike: dict[tuple[object, ...], list[Tile]] = {}
     for tile in found:
-        alike.setdefault((tile.state, tile.doing, tile.site, tile.finding, tile.well), []).append(tile)
+        alike.setdefault((tile.state, tile.doing, tile.site, tile.finding, tile.undecided, tile.well), []).append(tile)
     grouped = [
         replace(
             ones[0],
@@ -132,7 +139,7 @@ def _together(found: list[Tile]) -> tuple[Tile, ...]:
         )
         for ones in alike.values()
     ]
-    ordered = sorted(grouped, key=lambda tile: (not tile.finding, len(tile.ranks), tile.ranks))
+    ordered = sorted(grouped, key=lambda tile: (not tile.finding, not tile.undecided, len(tile.ranks), tile.ranks))
     if len(ordered) > _SHOWN:
         rest = [rank for tile in ordered[_SHOWN - 1 :] for rank in tile.ranks]
         ordered[_SHOWN - 1 :] = [Tile(tuple(sorted(rest)), "unknown", "each something else")]

@@ -49,6 +49,8 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
     word = word_of(one)
     if word == "failed":
         image, role = "gone", "error"
+    if one.undecided:
+        role = "warning"
     if one.finding:
         image, role = "stop" if image in ("wait", "done", "compute") else image, "error"
     name = phrases.ranks(one.ranks)
@@ -68,7 +70,7 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
     doing = markup.text(one.doing, 80)
     since = f" · {markup.age(one.since_s)}" if one.since_s is not None else ""
     missing = f" · for {phrases.ranks(one.missing)}" if one.missing else ""
-    code = f" · {markup.text(one.finding)}" if one.finding else ""
+    code = f" · {markup.text(_named(one))}" if _named(one) else ""
     told = attributes_of(one, name, chosen, first=first)
     return (
         f"<button{told}>"
@@ -78,6 +80,11 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
         f'<span class="line place mono faint">{place}{markup.text(missing)}</span>'
         f"{_meters(one, host)}</button>"
     )
+
+
+def _named(one: Tile) -> str:
+    """The finding that names the rank, and how."""
+    return one.finding or (f"{one.undecided}: one of the sides" if one.undecided else "")
 
 
 def word_of(one: Tile) -> str:
@@ -100,9 +107,10 @@ def attributes_of(one: Tile, name: str, chosen: int | None, *, first: bool) -> s
             "data-rank": one.ranks[0],
             "data-stop": "1",
             "data-bad": True if one.finding else None,
+            "data-undecided": True if one.undecided else None,
             "tabindex": "0" if first else "-1",
             "aria-pressed": "true" if chosen in one.ranks else "false",
-            "aria-label": f"{name}: {word_of(one)} {one.doing[:300]}" + (f", {one.finding}" if one.finding else ""),
+            "aria-label": f"{name}: {word_of(one)} {one.doing[:300]}" + (f", {_named(one)}" if _named(one) else ""),
         }
     )
 
@@ -175,7 +183,7 @@ def text(tiles: Sequence[Tile]) -> str:
         since = markup.span(one.since_s) if one.since_s is not None else ""
         where = f"{_end(relative(one.site.file))}:{one.site.line}" if one.site != NO_SITE else ""
         name = phrases.ranks(one.ranks).partition(" ")[2]
-        row = [name, word_of(one), one.doing[:60], since, str(one.steps or ""), where, one.finding]
+        row = [name, word_of(one), one.doing[:60], since, str(one.steps or ""), where, _named(one)]
         rows.append([" ".join(cell.split()) for cell in row])
     return printable(table(rows)) if tiles else "no rank is known."
 

@@ -13,44 +13,46 @@ _LONGEST = 200  # characters of a file's name
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them
 
 
-def stacks(tree: Sequence[Branch], culprits: Collection[int] = ()) -> str:
+def stacks(tree: Sequence[Branch], culprits: Collection[int] = (), sides: Collection[Collection[int]] = ()) -> str:
     """The tree as nested lists.
 
     Args:
         tree: of ``analysis.merging``.
         culprits: ranks that a finding names.
+        sides: groups of ranks of which one is at fault, and nothing recorded shows which.
     """
     if not tree:
         return '<p class="faint">No stack is known: no rank is in a run, or none was asked.</p>'
-    return f'<ul class="tree mono">{"".join(_branch(one, None, culprits) for one in tree)}</ul>'
+    return f'<ul class="tree mono">{"".join(_branch(one, None, culprits, sides) for one in tree)}</ul>'
 
 
-def _branch(one: Branch, above: tuple[int, ...] | None, culprits: Collection[int]) -> str:
+def _branch(
+    one: Branch, above: tuple[int, ...] | None, culprits: Collection[int], sides: Collection[Collection[int]]
+) -> str:
     """Frames that follow one another without a fork stay in one list."""
     lines: list[str] = []
     chain = [one]
     while len(chain[-1].calls) == 1 and chain[-1].calls[0].ranks == one.ranks:
         chain.append(chain[-1].calls[0])
     shown, left = _of_interest(chain)
-    bad = set(one.ranks) <= set(culprits)
-    word = f"{markup.icon('stop')} culprit: " if bad else ""
-    who = (
-        f'<span class="who{" bad" if bad else ""}">{word}{phrases.ranks(one.ranks)}</span>'
-        if one.ranks != above
-        else ""
-    )
+    kind, word = "", ""
+    if set(one.ranks) <= set(culprits):
+        kind, word = " bad", f"{markup.icon('stop')} culprit: "
+    elif any(set(one.ranks) <= set(side) for side in sides):
+        kind, word = " undecided", f"{markup.icon('why')} one side: "
+    who = f'<span class="who{kind}">{word}{phrases.ranks(one.ranks)}</span>' if one.ranks != above else ""
     if left[0] < 0:
         lines.append(f'<div class="faint">{who}… {left[1]} frames of libraries</div>')
         who = ""
     for number, frame in enumerate(shown):
         site = markup.place(frame.frame.site) if frame.frame.user else f"<code>{markup.text(_short(frame))}</code>"
-        kind = "" if frame.frame.user else ' class="faint"'
+        shade = "" if frame.frame.user else ' class="faint"'
         lines.append(
-            f"<div>{who if not number else ''}<span{kind}>{markup.text(frame.frame.function, 80)} {site}</span></div>"
+            f"<div>{who if not number else ''}<span{shade}>{markup.text(frame.frame.function, 80)} {site}</span></div>"
         )
         if number == left[0] and left[1]:
             lines.append(f'<div class="faint">… {left[1]} frames of libraries</div>')
-    below = "".join(_branch(child, one.ranks, culprits) for child in chain[-1].calls)
+    below = "".join(_branch(child, one.ranks, culprits, sides) for child in chain[-1].calls)
     return f"<li>{''.join(lines)}{f'<ul>{below}</ul>' if below else ''}</li>"
 
 

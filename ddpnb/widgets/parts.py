@@ -62,8 +62,10 @@ class Stacks(Fragment):
 
     def show_recording(self, recording: Recording, found: Diagnosis | None = None) -> None:
         tree = merging.merge(recording)
-        culprits = {rank for one in found.errors for rank in one.culprits} if found is not None else set[int]()
-        self.show(stacks.stacks(tree, culprits), stacks.text(tree))
+        errors = found.errors if found is not None else ()
+        culprits = {rank for one in errors for rank in one.culprits}
+        sides = [side for one in errors if not one.culprits for side in one.sides]
+        self.show(stacks.stacks(tree, culprits, sides), stacks.text(tree))
 
 
 class Variables(Fragment):

@@ -131,17 +131,16 @@ def test_clocks_that_disagree_by_hours_give_no_time_below_zero():
 # -- what the findings say
 
 
-def test_findings_name_culprits_and_those_who_wait_for_them():
+def test_the_first_finding_that_names_a_rank_counts():
     findings = (Finding("DDP301", "", (1,), (0, 2)), Finding("DDP999", "", (1, 2), (0,)))
     found = board(*(Rank(rank, 3).computes() for rank in range(3)), findings=findings)
     assert [tile.finding for tile in found] == ["", "DDP301", "DDP999"]
-    assert [tile.waits for tile in found] == [True, False, True]
 
 
 @pytest.mark.parametrize("severity", ["warning", "note"])
 def test_only_errors_have_culprits(severity):
     finding = Finding("DDP315", "", (0,), (1,), severity=severity)
-    assert not any(tile.finding or tile.waits for tile in board(Rank(0, 2), Rank(1, 2), findings=[finding]))
+    assert not any(tile.finding or tile.undecided for tile in board(Rank(0, 2), Rank(1, 2), findings=[finding]))
 
 
 def test_findings_about_ranks_that_are_not_there_are_no_matter():
@@ -174,6 +173,32 @@ def test_a_thousand_ranks_that_do_the_same_share_a_tile_and_culprits_come_first(
     assert (first.ranks, first.finding, first.state) == ((7, 500), "DDP301", "ended")
     assert len(second.ranks) == 998 and second.state == "waiting" and second.missing == (7, 500)
     assert second.steps == 0 and second.since_s == pytest.approx(2.0)
+
+
+def test_in_an_open_tie_the_ranks_of_all_sides_are_marked_as_such():
+    tie = Finding("DDP303", "", sides=((0,), (1,)))
+    ranks = [Rank(n, 3).computes(line(9)) for n in range(3)]
+    assert [(one.finding, one.undecided) for one in board(*ranks, findings=[tie])] == [
+        ("", "DDP303"),
+        ("", "DDP303"),
+        ("", ""),
+    ]
+    named = Finding("DDP312", "", (1,))
+    assert [(one.finding, one.undecided) for one in board(*ranks, findings=[tie, named])][:2] == [
+        ("", "DDP303"),
+        ("DDP312", ""),
+    ]
+
+
+def test_what_is_only_a_warning_marks_no_rank():
+    tie = Finding("DDP316", "", severity="warning", sides=((0,), (1,)))
+    assert [one.undecided for one in board(*(Rank(n, 2) for n in range(2)), findings=[tie])] == ["", ""]
+
+
+def test_ranks_on_a_side_share_no_tile_with_others_and_come_before_them():
+    tie = Finding("DDP303", "", sides=((7,), (500,)))
+    found = tiles(many(1000), [tie])
+    assert [(one.ranks[0], len(one.ranks), one.undecided) for one in found] == [(7, 2, "DDP303"), (0, 998, "")]
 
 
 def test_ranks_of_one_tile_are_all_the_ranks_there_are():

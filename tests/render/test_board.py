@@ -55,6 +55,16 @@ def test_a_state_that_nobody_knows_is_shown_as_it_is():
     assert "on holiday" in shown(Tile((0,), "on holiday")).text
 
 
+def test_a_rank_on_one_of_the_sides_of_a_tie_says_so():
+    """Never colour alone: in words, to a screen reader and in a terminal too."""
+    tile = replace(WAITING, undecided="DDP303")
+    seen = shown(tile)
+    assert "waiting · DDP303: one of the sides" in seen.text
+    assert any(label.endswith(", DDP303: one of the sides") for label in seen.labels)
+    assert "state warning" in board.board([tile]) and "data-bad" not in board.board([tile])
+    assert board.text([tile]).splitlines()[1].endswith("DDP303: one of the sides")
+
+
 def test_one_that_ended_with_an_error_has_failed():
     seen = shown(Tile((0,), "ended", "KeyError: 'x'", well=False))
     assert "failed" in seen.text and "rank 0: failed KeyError: 'x'" in seen.labels

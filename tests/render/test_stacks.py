@@ -41,6 +41,12 @@ def test_a_culprit_is_called_one():
     assert len(seen.all("svg")) == 1
 
 
+def test_each_side_of_a_tie_is_called_one():
+    seen = Reading(stacks.stacks(PARTED, (), [(0, 2), (1,)]))
+    assert "one side: ranks 0 and 2" in seen.text and "one side: rank 1" in seen.text
+    assert seen.text.count("one side:") == 2 and "culprit" not in seen.text  # the branch of all ranks is no side
+
+
 def test_of_a_long_run_inside_libraries_the_end_is_shown_and_the_rest_counted():
     seen = Reading(stacks.stacks(tree((MAIN, *map(library, range(10))))))
     assert "… 7 frames of libraries" in seen.text

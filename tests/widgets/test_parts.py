@@ -5,11 +5,12 @@ from __future__ import annotations
 from ddpnb.analysis import board as boards
 from ddpnb.analysis import frames, merging
 from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render import board, stacks, text, variables
 from ddpnb.widgets.parts import Board, Card, Stacks, Variables, parts
-from tests.analysis.recordings import Rank, Script, record
+from tests.analysis.recordings import Rank, Script, line, record
 from tests.render.reading import Reading
 
 SCRIPT = Script("""
@@ -45,6 +46,17 @@ def test_the_board_names_the_culprit():
     assert shown.text == board.text(boards.tiles(HUNG, FOUND.findings))
     assert FOUND.errors[0].code in shown.text and FOUND.errors[0].code in shown.html
     assert [values["rank"] for action, values in Reading(shown.html).actions if action == "rank"] == ["0", "1"]
+
+
+def test_in_an_open_tie_board_and_stacks_mark_the_sides():
+    apart = [
+        Rank(n, 2).calls("all_reduce", SCRIPT.at("reduce"), shape=(n + 1,), state=CallState.FENCED) for n in range(2)
+    ]
+    taken = record(*(rank.idles(1.0, line(4 + rank.rank)) for rank in apart), script=SCRIPT)
+    found = diagnose(taken)
+    assert (found.errors[0].culprits, found.errors[0].sides) == ((), ((0,), (1,)))
+    assert Board(taken, found).text.count("DDP303: one of the sides") == 2
+    assert Reading(Stacks(taken, found).html).text.count("one side: rank") == 2
 
 
 def test_the_rank_that_was_chosen_is_pressed():
