@@ -213,11 +213,12 @@ class Observer:
         process = seen.process(answer, device) if ending is None else Process("gone")
         if not current and process.activity == "idle" and time.monotonic() - self._began < _BEGIN_S:
             process = replace(process, activity="unknown")  # the order is on its way: that says nothing of the rank
+        phases = (seen.reader.phases() if seen.reader is not None and current else ()) + self._of_children(rank)
         return RankRecord(
             rank=rank,
             pid=self._engines.pid(rank),
             calls=calls,
-            phases=(seen.reader.phases() if seen.reader is not None and current else ()) + self._of_children(rank),
+            phases=phases,
             stacks=seen.stacks if ending is None and with_stacks else (),
             process=process,
             ending=ending,
@@ -229,6 +230,7 @@ class Observer:
             samples=self._follower.samples(rank),
             children=seen.waited_for(self._engines.pid(rank)) if ending is None else (),
             output=logs.end(self._logs.get(rank, "")) if ending is not None or with_stacks else "",
+            phases_forgotten=self.status(rank).phases_forgotten if current else 0,  # after they were read
             unnamed=seen.reader.dropped if seen.reader is not None and current else 0,
         )
 

@@ -55,6 +55,20 @@ def test_what_is_in_the_box_is_in_the_recording(observer):
     assert recording.gaps == ()
 
 
+def test_phases_that_have_left_the_ring_are_counted(observer, box):
+    for number in range(layout.PHASES + 7 - 1):  # one was there before
+        box.event("data loop", {"loader": 0, "number": number})
+    recording = observer.record(ask=False)
+    assert (len(recording.ranks[0].phases), recording.ranks[0].phases_forgotten) == (layout.PHASES, 7)
+    assert not recording.has_all_phases
+    (gap,) = recording.gaps
+    assert "rank 0 keeps the last phases only" in gap and "7 older ones" in gap
+    box.set_run(2, layout.RUN_ACTIVE)
+    assert box.event("environment", {}) is None
+    again = Observer(observer._engines, observer._folder, {0: ""}, 2).record(ask=False)
+    assert (again.ranks[0].phases_forgotten, again.gaps) == (0, ())
+
+
 def test_a_box_without_room_for_names_says_so(observer, box):
     filler = "x" * (STRING_LIMIT - 100)
     for number in range(layout.STRINGS_SIZE // len(filler) + 1):

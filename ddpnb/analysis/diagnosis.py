@@ -203,7 +203,8 @@ def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patie
     for rank in open_ranks:
         one = standing[rank]
         phases = [p.name for p in one.record.phases if p.state == "done"]
-        alive = phases.count("init_process_group") > phases.count("destroy_process_group")
+        made, ended = phases.count("init_process_group"), phases.count("destroy_process_group")
+        alive = made > ended or bool(one.record.phases_forgotten and one.record.calls and not ended)
         if not alive or not one.expired(_NOBODY_WAITS * patience):
             return []
     frozen = [rank for rank in open_ranks if standing[rank].kind is Kind.FROZEN]

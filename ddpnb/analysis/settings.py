@@ -94,6 +94,8 @@ def _apart(found: Split) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _of_groups(recording: Recording) -> tuple[dict[int, Phase], dict[int, str]]:
     """The first new_group of which the ranks ask for different backends: its phases, and what they ask for."""
+    if not recording.has_all_phases:  # which of them is whose first is not known
+        return {}, {}
     made = {rank: [p for p in record.phases if p.name == "new_group"] for rank, record in recording.ranks.items()}
     for turn in range(max(map(len, made.values()), default=0)):
         phases = {rank: found[turn] for rank, found in made.items() if len(found) > turn}

@@ -93,6 +93,11 @@ class Status:
     first_phase: int = 0
     forwards: int = 0
 
+    @property
+    def phases_forgotten(self) -> int:
+        """How many phases of the current run have left the ring."""
+        return max(0, self.phases - self.first_phase - PHASES)
+
 
 class BoxReader:
     """Reads one box. Any thread may read.

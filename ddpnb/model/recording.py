@@ -125,6 +125,7 @@ class RankRecord:
     output: str = ""  # the end of what it wrote
     forwards: int = 0  # of wrapped models
     device: str = ""  # cpu, cuda:0; empty: not known
+    phases_forgotten: int = 0  # phases of the run that are older than those recorded here
     unnamed: int = 0  # names and facts of calls and phases that are missing: the box had no room for them
 
     @property
@@ -135,6 +136,11 @@ class RankRecord:
             found.append(
                 f"The black box of rank {self.rank} is full: the names and facts of some of its calls and phases are "
                 f"missing ({self.unnamed} had no room)."
+            )
+        if self.phases_forgotten:
+            found.append(
+                f"The black box of rank {self.rank} keeps the last phases only (start-up, groups, models, data loops): "
+                f"{self.phases_forgotten} older ones of this run are missing."
             )
         if any(phase.name == DETACHED for phase in self.phases):
             found.append(
@@ -176,6 +182,11 @@ class Recording:
     def gaps(self) -> tuple[str, ...]:
         """What was not recorded, in sentences."""
         return tuple(gap for _, record in sorted(self.ranks.items()) for gap in record.gaps)
+
+    @property
+    def has_all_phases(self) -> bool:
+        """Whether no rank has forgotten phases: only then can whole lists of them be compared."""
+        return not any(record.phases_forgotten for record in self.ranks.values())
 
     @property
     def last_progress_ns(self) -> int:

@@ -93,6 +93,7 @@ class Rank(Training):
         self._ending: Ending | None = None
         self._steps = 0
         self._forgotten = 0
+        self._phases_forgotten = 0
         self._forwards = 0
         self._children: tuple[Child, ...] = ()
         self._output = ""
@@ -180,6 +181,11 @@ class Rank(Training):
     def forgets(self, calls: int) -> Rank:
         """So many calls are older than what is recorded."""
         self._forgotten = calls
+        return self
+
+    def forgets_phases(self, phases: int) -> Rank:
+        """So many phases are older than what is recorded."""
+        self._phases_forgotten = phases
         return self
 
     def has_run_forward(self, times: int) -> Rank:
@@ -272,6 +278,7 @@ class Rank(Training):
             self._children,
             self._output,
             forwards=self._forwards,
+            phases_forgotten=self._phases_forgotten,
         )
 
 

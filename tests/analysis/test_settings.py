@@ -87,6 +87,15 @@ def test_groups_with_other_backends(culprits):
     assert dict(found.where) == dict.fromkeys(range(4), line(7))
 
 
+def test_groups_are_not_compared_by_their_number_where_some_are_forgotten():
+    def make(rank):
+        if rank.rank:
+            rank.makes_group([0, 1, 2, 3], line(6), backend="gloo")
+        rank.makes_group([0, 1, 2, 3], line(7), backend="nccl").forgets_phases(0 if rank.rank else 1)
+
+    assert settings.find(recorded(make)) == []
+
+
 def test_different_groups_may_have_different_backends():
     def make(rank):
         mine = [0, 1] if rank.rank < 2 else [2, 3]

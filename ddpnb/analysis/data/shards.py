@@ -36,7 +36,7 @@ def _wraps(recording: Recording, rank: int) -> bool:
 
 def _one_group(recording: Recording) -> bool:
     """Whether the ranks have no smaller groups than the world: then all of them do the same."""
-    return not any(
+    return recording.has_all_phases and not any(
         phase.name == "new_group" and len(_members(phase.facts.get("ranks"))) != recording.world_size
         for record in recording.ranks.values()
         for phase in record.phases

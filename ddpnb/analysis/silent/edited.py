@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import Difference, apart, by_turn, changed_since
 from ddpnb.analysis.silent.optimizers import steps_differ
-from ddpnb.analysis.silent.telling import counted, finding_of, how_far, known, loads, placed, site_of
+from ddpnb.analysis.silent.telling import counted, finding_of, how_far, known, loaded_alone, loads, placed, site_of
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Model
@@ -48,7 +48,7 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
         evidence.append(f"At forward {found.turn - 1} all ranks still held the same.")
     sites = {rank: site_of(phases[-1]) for rank, phases in early.items() if phases}
     read = [r for r in loaders if any(p.name == "checkpoint read" for p in recording.ranks[r].phases)]
-    if read and len(loaders) < len(found.samples):
+    if read and loaded_alone(recording, loaders, found.samples):
         failed = _failed_loads(recording, [rank for rank in found.samples if rank not in loaders])
         if failed:
             return _not_loaded(model, found, loaders, failed, evidence)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import Difference, Past, against_past, by_turn, last_common, split
-from ddpnb.analysis.silent.telling import as_number, finding_of, how_far, known, loads, site_of
+from ddpnb.analysis.silent.telling import as_number, finding_of, how_far, known, loaded_alone, loads, site_of
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
@@ -98,7 +98,7 @@ def other_update(recording: Recording, model: Model, found: Difference) -> Findi
         "the optimizers' own states are not the same.",
         *how_far(found),
     ]
-    if loaders and len(loaders) < len(found.samples):
+    if loaded_alone(recording, loaders, found.samples):
         return Finding(
             "DDP605",
             f"{phrases.ranks(loaders, True)} restored the state of the optimizer, the others did not: the replicas part at "
@@ -134,7 +134,7 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
         scales = {rank: sample.number("scale") for rank, sample in samples.items()}
         apart = split(scales)
         restored = {rank: phases for rank, phases in loads(recording, "scaler").items() if phases and rank in samples}
-        if apart.differs and 0 < len(restored) < len(samples):
+        if apart.differs and loaded_alone(recording, restored, samples):
             ranks = tuple(sorted(restored))
             return Finding(
                 "DDP605",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ddpnb.analysis import phrases
@@ -52,6 +52,12 @@ def loads(recording: Recording, what: str) -> dict[int, list[Phase]]:
         loaded = [p for p in record.phases if p.name == "state loaded" and p.facts.get("what") == what]
         found[rank] = [p for p in loaded if site_of(p) not in refused]
     return found
+
+
+def loaded_alone(recording: Recording, loaders: Collection[int], ranks: Collection[int]) -> bool:
+    """Whether some ranks have loaded a state and the others certainly have not: none of their phases is forgotten."""
+    others = [rank for rank in ranks if rank not in loaders]
+    return bool(loaders and others) and not any(recording.ranks[rank].phases_forgotten for rank in others)
 
 
 def site_of(phase: Phase) -> Site:

@@ -163,7 +163,7 @@ def comm_hooks_differ(recording: Recording) -> Finding | None:
     told = {
         rank: tuple((p.facts.get("hook"), p.facts.get("state"), _settings(p)) for p in phases)
         for rank, phases in hooks.items()
-        if recording.ranks[rank].models
+        if recording.ranks[rank].models and not recording.ranks[rank].phases_forgotten
     }
     apart = split(told)
     if not apart.differs:
@@ -226,6 +226,7 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
         rank: sum(t.kind == "SyncBatchNorm" for m in record.models for t in m.tensors)
         or sum(as_int(p.facts.get("layers")) or 0 for p in conversions[rank])
         for rank, record in wrapped.items()
+        if not record.phases_forgotten
     }
     if len(kinds) > 1 and len(set(kinds.values())) > 1:
         apart = split(kinds)
@@ -270,7 +271,8 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
     for rank, phases in events(recording, "optimizer").items():
         for phase in phases:
             unused = phase.facts.get("copies") or _holds_nothing(recording, rank, phase)
-            if (unused and _never_stepped(recording, rank, phase)) or _replaced_some(phase, phases):
+            whole = not recording.ranks[rank].phases_forgotten  # else another optimizer may hold what is missing
+            if (unused and _never_stepped(recording, rank, phase)) or (whole and _replaced_some(phase, phases)):
                 stale[rank] = phase
     if not stale:
         return None

@@ -7,7 +7,7 @@ waits share one set: a question to every rank about every other one takes minute
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from ddpnb.analysis.waiting.facts import address_of, as_int, claim_of, members_of, starts_of
 from ddpnb.analysis.waiting.standing import Standing
@@ -66,8 +66,8 @@ class Coming:
         here: dict[str, set[int]] = defaultdict(set)
         for rank, record in self._recording.ranks.items():
             starts = starts_of(record)
-            if len(starts) >= turn:
-                state = starts[turn - 1].state
+            if len(starts) >= turn or (starts and record.phases_forgotten):
+                state = starts[-1 if record.phases_forgotten else turn - 1].state
                 # One that went through it and has ended did so without the others (another backend).
                 if state == "open" or (state == "done" and record.ending is None):
                     here[address_of(record)].add(rank)
@@ -105,6 +105,7 @@ class _Made:
         self._came: dict[tuple[Hashable, Hashable], set[int]] = defaultdict(set)  # and under this name
         self._named: dict[Hashable, dict[tuple[int, ...], set[int]]] = defaultdict(lambda: defaultdict(set))
         self._known: dict[Hashable, tuple[frozenset[int], frozenset[int], frozenset[int]]] = {}
+        self._ranks = recording.ranks
         for rank, record in recording.ranks.items():
             for phase in record.phases:
                 if phase.name == "new_group":
@@ -121,8 +122,8 @@ class _Made:
         if place not in self._known:
             members = members_of(phase)
             if local:  # named by its members alone
-                counts = self._counts.get(asked, {})
-                absent = frozenset(member for member in members if counts.get(member, 0) < turn)
+                whole = not any(self._ranks[m].phases_forgotten for m in {*members, standing.rank} & self._ranks.keys())
+                absent = self._behind(asked, members, turn) if whole else self._elsewhere(asked, members)
             else:
                 absent = frozenset(members) - self._came.get((asked, name), set())
             # Other lists under the name of mine never meet it.
@@ -130,6 +131,20 @@ class _Made:
             self._known[place] = absent, others, absent | others
         absent, others, both = self._known[place]
         return both if standing.rank not in absent else absent - {standing.rank} | others
+
+    def _behind(self, asked: Hashable, members: Iterable[int], turn: int) -> frozenset[int]:
+        """The members that have asked for such a group less often."""
+        counts = self._counts.get(asked, {})
+        return frozenset(member for member in members if counts.get(member, 0) < turn)
+
+    def _elsewhere(self, asked: Hashable, members: Iterable[int]) -> frozenset[int]:
+        """The members that do not stand in such a call: nobody leaves it before all have come."""
+        here = {
+            rank
+            for rank, record in self._ranks.items()
+            if any(phase.name == "new_group" and _asked(phase) == asked for phase in record.open_phases)
+        }
+        return frozenset(members) - here
 
     def _others(self, name: Hashable, members: tuple[int, ...]) -> frozenset[int]:
         return _NOBODY.union(*(ranks for asked, ranks in self._named[name].items() if asked != members))

@@ -263,6 +263,8 @@ def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tupl
 
     No ranks where nothing tells which side is wrong.
     """
+    if any(s.record.phases_forgotten for s in standings.values()):
+        return [], (), 0  # which of them is whose first is not known
     phases = {rank: _of_all(s.record) for rank, s in standings.items()}
     made = {rank: [tuple(members_of(p)) for p in told] for rank, told in phases.items()}
     for turn in range(max(map(len, made.values()), default=0)):

@@ -241,6 +241,21 @@ def test_a_checkpoint_that_all_ranks_loaded():
     silent(trained(lambda r: r.reads_checkpoint().loads().drifts({WEIGHT: 9}), culprits=(0, 1, 2, 3)))
 
 
+def test_a_load_that_the_others_have_forgotten_is_not_missing():
+    loads = lambda r: r.reads_checkpoint(line(20)).loads("model", line(21)).drifts({WEIGHT: 9})  # noqa: E731
+    found = the_finding(trained(loads, lambda r: r.forgets_phases(2), culprits=(2,)))
+    assert (found.code, found.culprits) == ("DDP405", (2,))
+    assert "the others did not" not in found.summary
+    found = the_finding(
+        trained(
+            lambda r: step(r.loads("optimizer", line(21)), updated={WEIGHT: 9}).drifts({WEIGHT: 9}),
+            lambda r: step(r.forgets_phases(2)),
+            (2,),
+        )
+    )
+    assert (found.code, found.culprits) == ("DDP410", (2,))
+
+
 def test_a_checkpoint_that_was_loaded_later_is_no_reason():
     taken = trained(lambda r: r.drifts({WEIGHT: 9}).trains(1, STEP).reads_checkpoint().loads(), lambda r: r.trains(1))
     assert the_finding(taken).code == "DDP405"

@@ -178,7 +178,18 @@ def test_a_rank_without_a_model_needs_no_hook():
     assert wrapping.find(record(ranks[0], Rank(1, 3), Rank(2, 3))) == []
 
 
+def test_a_hook_that_a_rank_has_forgotten_is_not_missing():
+    """Its box keeps the last phases: the hook was registered long ago."""
+    make = some((2,), lambda r: wraps()(r).forgets_phases(3), lambda r: wraps()(r).hooks(COMPRESSION, line(5)))
+    assert wrapping.find(recorded(make)) == []
+
+
 # -- DDP412: SyncBatchNorm
+
+
+def test_a_conversion_that_a_rank_has_forgotten_is_not_missing():
+    make = some((2,), lambda r: wraps()(r).forgets_phases(3), lambda r: wraps()(r.converts(1, line(2))))
+    assert wrapping.find(recorded(make)) == []
 
 
 @pytest.mark.parametrize("culprits", [(0,), (0, 1, 2, 3)], ids=str)

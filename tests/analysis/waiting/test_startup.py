@@ -288,6 +288,19 @@ def test_of_two_the_one_that_left_a_group_out_is_to_blame(world):
     assert (found.code, found.culprits) == ("DDP108", (0,))
 
 
+def test_a_rank_that_has_forgotten_its_first_groups_made_none_instead_of_another():
+    """Rank 2 is missing; rank 1 has made all that the others have made, and has forgotten the first."""
+    ranks = [Rank(number, 3) for number in range(3)]
+    for rank in ranks:
+        rank.makes_group([0, 1], line(5), name="1") if rank.rank != 1 else rank.forgets_phases(2)
+        rank.makes_group([0, 2], line(6), name="2")
+    for rank in ranks[:2]:
+        rank.makes_group([0, 1, 2], line(8), state="open", name="3")
+    ranks[2].finishes()
+    found = only_finding(record(*ranks))
+    assert (found.code, found.culprits, found.waiting) == ("DDP108", (2,), (0, 1))
+
+
 def test_groups_that_only_their_members_make_are_not_counted():
     ranks = [Rank(0, 2).makes_group([0], line(3), local=True, name="0")]
     ranks[0].makes_group([0, 1], line(8), state="open", name="1")  # torch does not count the local one

@@ -446,6 +446,20 @@ def test_a_locally_synchronised_group_is_named_by_its_members_alone():
     assert missing(recording, 0) == missing(recording, 1) == set()
 
 
+@pytest.mark.parametrize("forgotten", [0, 1])
+def test_a_rank_that_has_forgotten_groups_is_there_if_it_stands_in_the_same_call(forgotten):
+    """The same members make a group twice, and rank 1 has forgotten that it made the first."""
+    first, second = Rank(0, 2), Rank(1, 2)
+    first.makes_group([0, 1], local=True)
+    second.makes_group([1], local=True) if forgotten else second.makes_group([0, 1], local=True)
+    for rank in (first, second):
+        rank.makes_group([0, 1], state="open", local=True)
+    second.forgets_phases(forgotten)
+    assert missing(record(first, second), 0) == missing(record(first, second), 1) == set()
+    away = Rank(1, 2).computes().forgets_phases(3)
+    assert missing(record(first, away), 0) == {1}
+
+
 @pytest.mark.parametrize("ranks", [None, 5, ["a"], [None]], ids=str)
 def test_a_new_group_of_nonsense_never_raises(ranks):
     recording = record(Rank(0, 2).makes_group(ranks, line(3), state="open"), Rank(1, 2).computes())
