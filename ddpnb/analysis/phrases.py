@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ddpnb.analysis.source.branches import candidates
 from ddpnb.analysis.source.paths import Parting
@@ -12,6 +12,7 @@ from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import NOT_SHOWN
 
 _FEW = 12  # ranks that are named one by one
+_SIDES = 8  # sides that are named one by one
 
 
 def ranks(numbers: Iterable[int], capital: bool = False) -> str:
@@ -45,6 +46,13 @@ def at(site: Site) -> str:
         if site == NO_SITE
         else f" at {site}" + (f" in {site.function}" if site.function not in ("?", "<module>") else "")
     )
+
+
+def by_side(sides: Sequence[Sequence[int]], what: Callable[[int], str]) -> str:
+    """``'gloo' on rank 0, 'nccl' on ranks 1 and 2``: what each side has, by its first rank."""
+    named = [f"{what(side[0])} on {ranks(side)}" for side in sides[:_SIDES]]
+    more = [f"{len(sides) - _SIDES} more"] if len(sides) > _SIDES else []
+    return ", ".join(named + more)
 
 
 def undecided(sides: Sequence[Sequence[int]]) -> list[str]:

@@ -57,3 +57,15 @@ def test_names_from_a_box_do_not_drive_a_terminal():
     site, group = Site.from_json({"function": odd, "line": 3}), Group.from_json({"label": odd, "name": odd})
     for name in (site.function, group.label, group.name, Signature.from_json({"op": odd}).op):
         assert name.isprintable() and "red" in name
+
+
+def test_what_each_side_has_is_said_of_every_side():
+    backends = {0: "'gloo'", 1: "'nccl'", 2: "'nccl'", 3: "'mpi'"}
+    assert phrases.by_side(((0,), (1, 2), (3,)), backends.__getitem__) == (
+        "'gloo' on rank 0, 'nccl' on ranks 1 and 2, 'mpi' on rank 3"
+    )
+
+
+def test_of_many_sides_the_rest_is_counted():
+    text = phrases.by_side([(rank,) for rank in range(10)], str)
+    assert text.startswith("0 on rank 0, 1 on rank 1") and text.endswith("7 on rank 7, 2 more")
