@@ -214,6 +214,26 @@ def changed_since(recording: Recording, found: Difference, units: Iterable[str])
     return Past(tuple(sorted(changed)), tuple(sorted(known)))
 
 
+def last_agreed(recording: Recording, found: Difference) -> int | None:
+    """After how many optimizer steps all these ranks were last seen to hold the same in these parts, before they differed."""
+    latest: int | None = None
+    for kind in ("updated", "forward"):
+        for samples in by_turn(recording, found.model, kind).values():
+            held = {rank: samples[rank] for rank in found.samples if rank in samples}
+            earlier = all(sample.at_ns < found.samples[rank].at_ns for rank, sample in held.items())
+            seen = [unit for unit in found.units if all(unit in sample.digests for sample in held.values())]
+            steps = {sample.step for sample in held.values()}
+            if (
+                len(held) == len(found.samples)
+                and earlier
+                and seen
+                and len(steps) == 1
+                and not differing(held, found.units)
+            ):
+                latest = max(latest or 0, *steps)
+    return latest
+
+
 def values_of(sample: Sample, units: Iterable[str]) -> tuple[int, ...]:
     return tuple(sample.digests[unit].hash for unit in units if unit in sample.digests)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import Difference, apart, by_turn, changed_since
@@ -44,7 +44,7 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
             f"{phrases.ranks(changed, True)} changed them between two looks, without an optimizer step{others}."
         )
     evidence += how_far(found)
-    if found.turn - 1 in turns:
+    if turns.get(found.turn - 1, {}).keys() >= found.samples.keys():
         evidence.append(f"At forward {found.turn - 1} all ranks still held the same.")
     sites = {rank: site_of(phases[-1]) for rank, phases in early.items() if phases}
     read = [r for r in loaders if any(p.name == "checkpoint read" for p in recording.ranks[r].phases)]
@@ -82,9 +82,9 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
     return finding
 
 
-def holding(culprits: tuple[int, ...], ranks: Iterable[int], module: str, since: str) -> str:
-    """Which ranks hold other parameters, or that all do if that is not known."""
-    if culprits:
+def holding(culprits: tuple[int, ...], ranks: Collection[int], module: str, since: str) -> str:
+    """Which ranks hold other parameters than the others, or that all differ."""
+    if culprits and set(culprits) < set(ranks):
         return (
             f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'holds', 'hold')} other parameters of {module} than "
             f"the others {since}"

@@ -20,6 +20,7 @@ from ddpnb.analysis.silent.drift import (
     differing,
     extent,
     first_difference,
+    last_agreed,
     models_of,
     split,
     units_of,
@@ -28,7 +29,7 @@ from ddpnb.analysis.silent.drift import (
 from ddpnb.analysis.silent.edited import edited, holding
 from ddpnb.analysis.silent.optimizers import hyper_differ, other_update, scaler_differs
 from ddpnb.analysis.silent.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
-from ddpnb.analysis.silent.telling import finding_of, how_far, known, placed
+from ddpnb.analysis.silent.telling import finding_of, how_far, known, placed, since_steps
 from ddpnb.analysis.silent.unwrapped import by_hand
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Phase, Recording
@@ -112,12 +113,20 @@ def _samples_of(recording: Recording, found: Difference) -> list[tuple[int, Samp
 
 def _in_between(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP405: it began in steps that were not looked at."""
-    told = [(step, s) for step, s in _samples_of(recording, found) if s.digests and s.step < step]
-    before, now = max((s.step for _, s in told), default=0), max(s.step for s in found.samples.values())
+    before, now = last_agreed(recording, found), max(s.step for s in found.samples.values())
     culprits = found.split.culprits
-    since = (
-        f"since one of the optimizer steps {before + 1} to {now}: {', '.join(found.tensors[:3])}"
-        f"{' ...' if len(found.tensors) > 3 else ''}."
+    when = f"since optimizer step {now} or earlier" if before is None else since_steps(before, now)
+    since = f"{when}: {', '.join(found.tensors[:3])}{' ...' if len(found.tensors) > 3 else ''}."
+    tensors = ", ".join(found.tensors[:6])
+    looks = (
+        [
+            f"After optimizer step {now} the ranks do not hold the same: {tensors}. No earlier look at all of them is recorded."
+        ]
+        if before is None
+        else [
+            f"After optimizer step {before} all ranks held the same, after step {now} they do not: {tensors}.",
+            "The steps in between were not looked at.",
+        ]
     )
     return finding_of(
         "DDP405",
@@ -125,8 +134,7 @@ def _in_between(recording: Recording, model: Model, found: Difference) -> Findin
         found.samples,
         culprits,
         [
-            f"After optimizer step {before} all ranks held the same, after step {now} they do not: {', '.join(found.tensors[:6])}.",
-            "The steps in between were not looked at.",
+            *looks,
             *how_far(found),
         ],
         "Look for what changes parameters, or the optimizer's state, on these ranks alone; world.compare() tells whether "
@@ -175,6 +183,17 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
     if missing:
         evidence.append(f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'has', 'have')} no gradient for them.")
     when = f"after they were synchronised, or they never were, before optimizer step {found.turn}."
+    if missing:
+        return finding_of(
+            "DDP409",
+            f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'lacks', 'lack')} gradients of {model.module} that the "
+            f"others have, before optimizer step {found.turn}.",
+            found.samples,
+            culprits,
+            evidence,
+            "Let every parameter take part in the loss on all ranks, and set no gradient to None on some ranks only.",
+            tensors=found.tensors,
+        )
     return finding_of(
         "DDP409",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'changes', 'change')} the gradients of {model.module} {when}"
@@ -185,7 +204,7 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
         evidence,
         "Scale and clip gradients by the same numbers on all ranks, after the synchronisation.",
         tensors=found.tensors,
-        sides=() if missing else found.sides,
+        sides=found.sides,
     )
 
 

@@ -82,6 +82,15 @@ def how_far(found: Difference | None) -> list[str]:
     return []
 
 
+def since_steps(before: int, now: int) -> str:
+    """Since when ranks differ that held the same after ``before`` optimizer steps, and not after ``now`` of them."""
+    return (
+        f"since optimizer step {now}"
+        if before + 1 == now
+        else f"since one of the optimizer steps {before + 1} to {now}"
+    )
+
+
 def counted(tensors: tuple[str, ...]) -> str:
     return f"{len(tensors)} tensor{'s' * (len(tensors) != 1)}"
 

@@ -9,7 +9,7 @@ from ddpnb.analysis import phrases
 from ddpnb.analysis.silent.drift import by_turn, comparable, differing, first_difference
 from ddpnb.analysis.silent.edited import holding
 from ddpnb.analysis.silent.optimizers import hyper_differ, scaler_differs
-from ddpnb.analysis.silent.telling import finding_of, how_far
+from ddpnb.analysis.silent.telling import finding_of, how_far, since_steps
 from ddpnb.analysis.source.unwaited import unwaited
 from ddpnb.model.calls import Call
 from ddpnb.model.findings import Finding
@@ -36,22 +36,23 @@ def by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
     found = first_difference(recording, number, kinds=("updated",))
     if hyper is not None or found is None:
         return hyper
+    turns = by_turn(recording, number, "updated").items()
+    before = max((t for t, looked in turns if t < found.turn and looked.keys() >= found.samples.keys()), default=0)
     if sharded:
         evidence = (
             "The rest of the model is sharded; these parameters are not, and nobody synchronises their gradients."
         )
     elif agreed:
-        evidence = (
-            f"After {found.turn - 1} optimizer steps all ranks held the same parameters, and no longer after the next."
+        evidence = f"After {before} optimizer steps all ranks held the same parameters, and no longer after " + (
+            "the next." if before + 1 == found.turn else f"step {found.turn}; the steps between were not looked at."
         )
     else:
         evidence = "The gradients are averaged in every step, but the parameters were never the same."
     culprits = found.split.culprits
+    since = since_steps(before, found.turn) if agreed else f"since optimizer step {found.turn}"
     return finding_of(
         "DDP405",
-        holding(
-            culprits, found.samples, model.module, f"since optimizer step {found.turn}: {', '.join(found.tensors[:3])}."
-        ),
+        holding(culprits, found.samples, model.module, f"{since}: {', '.join(found.tensors[:3])}."),
         found.samples,
         culprits,
         [evidence, *how_far(found)],

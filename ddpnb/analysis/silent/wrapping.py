@@ -84,40 +84,55 @@ def models_differ(models: Mapping[int, Model]) -> Finding | None:
     if not apart.differs:
         return None
     culprits = apart.culprits
-    odd = culprits or tuple(sorted(rank for side in apart.sides[1:] for rank in side))
-    others = tuple(rank for rank in sorted(models) if rank not in odd)
-    reference, mine = models[others[0]], models[odd[0]]
-    shapes = {rank: sorted((t.shape, t.buffer, t.trains) for t in m.tensors) for rank, m in models.items()}
-    names = {rank: sorted(t.name for t in m.tensors) for rank, m in models.items()}
-    same_parts = len({str(value) for value in shapes.values()}) == 1
-    order_alone = same_parts and (len({str(value) for value in names.values()}) == 1 or _dtypes_alone(reference, mine))
-    differences, tensors = _first_differences(reference.tensors, mine.tensors)
-    code = "DDP404" if order_alone else "DDP403"
-    if code == "DDP403" and same_parts and [t.shape for t in mine.tensors] == [t.shape for t in reference.tensors]:
+    usual, others = apart.sides[0], apart.sides[1:]
+    odd = tuple(sorted(rank for side in others for rank in side))
+    reference = models[usual[0]]
+    first = {side[0]: models[side[0]] for side in others}
+    shapes = {str(sorted((t.shape, t.buffer, t.trains) for t in m.tensors)) for m in models.values()}
+    names = {str(sorted(t.name for t in m.tensors)) for m in models.values()}
+    dtypes_alone = all(_dtypes_alone(reference, one) for one in first.values())
+    code = "DDP404" if len(shapes) == 1 and (len(names) == 1 or dtypes_alone) else "DDP403"
+    in_place = all([t.shape for t in one.tensors] == [t.shape for t in reference.tensors] for one in first.values())
+    if code == "DDP403" and len(shapes) == 1 and in_place:
         return None  # other names for the same shapes in the same places: a matter of taste
-    if code == "DDP404":
-        what = f"{phrases.verb(odd, 'registers', 'register')} the parameters of {mine.module} in another order, or with another type, than"
+    differences = {rank: _first_differences(reference.tensors, one.tensors) for rank, one in first.items()}
+    tensors = tuple(dict.fromkeys(name for _, found in differences.values() for name in found))
+    what = {
+        (
+            "DDP404",
+            True,
+        ): f"{phrases.verb(odd, 'registers', 'register')} the parameters of {reference.module} in another "
+        "order, or with another type, than",
+        ("DDP403", True): f"{phrases.verb(odd, 'wraps', 'wrap')} another {reference.module} than",
+        (
+            "DDP404",
+            False,
+        ): f"register the parameters of {reference.module} in different orders, or with different types",
+        ("DDP403", False): f"wrap different models {reference.module}",
+    }[code, bool(culprits)]
+    told, _ = differences[others[0][0]]
+    if len(others) == 1:
+        how = told[0] if culprits else f"on {phrases.ranks(odd)}, {told[0]}"
     else:
-        what = f"{phrases.verb(odd, 'wraps', 'wrap')} another {mine.module} than"
-    both = (
-        f"register the parameters of {mine.module} in different orders, or with different types"
-        if code == "DDP404"
-        else f"wrap different models {mine.module}"
-    )
+        each = phrases.by_side(others, lambda rank: differences[rank][0][0].rstrip("."))
+        how = f"compared with {phrases.ranks(usual)}, {each}."
     sides = () if culprits else apart.sides
     return Finding(
         code,
-        f"{phrases.ranks(odd, True)} {what} {phrases.ranks(others)}: {differences[0]}"
+        f"{phrases.ranks(odd, True)} {what} {phrases.ranks(usual)}: {how}"
         if culprits
-        else f"{phrases.ranks(models, True)} {both}: on {phrases.ranks(odd)}, {differences[0]}",
+        else f"{phrases.ranks(models, True)} {what}: {how}",
         culprits,
-        others if culprits else (),
+        usual if culprits else (),
         None,
-        _where((rank, models[rank].site) for rank in (*odd, *others)),
+        _where((rank, models[rank].site) for rank in (*odd, *usual)),
         (
-            f"{phrases.ranks(odd, True)}: {len(mine.parameters)} parameters, {len(mine.buffers)} buffers; "
-            f"{phrases.ranks(others)}: {len(reference.parameters)} and {len(reference.buffers)}.",
-            *differences[1:4],
+            "Parameters and buffers: "
+            + phrases.by_side(
+                apart.sides, lambda rank: f"{len(models[rank].parameters)} and {len(models[rank].buffers)}"
+            )
+            + ".",
+            *(told[1:4] if len(others) == 1 else ()),
             *phrases.undecided(sides),
         ),
         "Build the model from the same configuration on all ranks, in the same order: DistributedDataParallel pairs "
@@ -238,8 +253,8 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
         ]
         return Finding(
             "DDP412",
-            f"BatchNorm is converted to SyncBatchNorm on some ranks only: {phrases.ranks(odd)} "
-            f"{phrases.verb(odd, 'has', 'have')} {kinds[odd[0]]} such layers' tensors, {phrases.ranks(others)} {kinds[others[0]]}.",
+            "BatchNorm is not converted to SyncBatchNorm alike on all ranks: "
+            f"{phrases.by_side(apart.sides, lambda rank: str(kinds[rank]))} (tensors of such layers).",
             apart.culprits,
             () if sides else others,
             None,

@@ -134,6 +134,28 @@ def test_all_ranks_edited_each_in_its_own_way():
     found = the_finding(trained(lambda r: r.drifts({WEIGHT: 90 + r.rank}), culprits=(0, 1, 2, 3)))
     assert found.code == "DDP405"
     assert found.culprits == (0, 1, 2, 3)
+    assert found.summary.startswith("Ranks 0-3 hold different parameters")  # there are no others
+
+
+def test_parameters_that_change_without_any_optimizer_are_not_said_to_change_after_its_step():
+    ranks = [Rank(n, 2).wraps(at=WRAPPED).forward(STEP).backward(STEP) for n in range(2)]
+    for rank in ranks:
+        rank.drifts({WEIGHT: 70 + rank.rank}).forward(STEP).finishes()
+    found = the_finding(record(*ranks))
+    assert "Ranks 0 and 1 changed them between two looks, without an optimizer step." in found.evidence
+
+
+@pytest.mark.parametrize("looks", [(0,), ()], ids=["one rank's", "none"])
+def test_a_look_at_one_rank_does_not_show_that_all_held_the_same(looks):
+    ranks = [Rank(n, 2).wraps(at=WRAPPED, state="open") for n in range(2)]
+    for rank in ranks:
+        if rank.rank in looks:
+            rank.sample("updated", STEP, step=3, turn=4)
+        rank.sample("updated", STEP, step=64, turn=65, odd={WEIGHT: 9 + rank.rank}).finishes()
+    (found,) = replicas.find(record(*ranks))
+    assert found.code == "DDP405" and "since optimizer step 64 or earlier" in found.summary
+    assert "No earlier look at all of them is recorded" in found.evidence[0]
+    assert "all ranks held the same" not in " ".join(found.evidence)
 
 
 @pytest.mark.parametrize("culprits", [(0,), (2,)], ids=str)
@@ -512,6 +534,8 @@ def test_gradients_that_are_not_there_on_some_ranks():
     found = the_finding(trained(lambda r: step(r, gradients={BIAS: 0}), step, (0, 2, 3)))
     assert (found.code, found.culprits, found.waiting) == ("DDP409", (0, 2, 3), (1,))
     assert any("no gradient" in text for text in found.evidence)
+    assert found.summary.startswith("Ranks 0, 2 and 3 lack gradients of Net")
+    assert "changes" not in found.summary and "clip" not in found.remedy
 
 
 def test_gradients_whose_reduction_was_never_finished_differ_for_that_reason():
@@ -598,6 +622,17 @@ def test_steps_that_agreed_and_were_let_go_are_counted_too():
     found = the_finding(replace(recording, ranks=ranks))
     assert "step 1000" in found.summary
     assert found.evidence[0].startswith("After 999 optimizer steps all ranks held the same")
+
+
+def test_steps_between_two_looks_are_not_said_to_agree():
+    """The last look before the difference was after the third step, not after the 127th."""
+    ranks = [Rank(n, 2).adopts(at=WRAPPED).trains(3, STEP) for n in range(2)]
+    for rank in ranks:
+        rank.sample("updated", STEP, odd={WEIGHT: 5 + rank.rank}, turn=128, step=128).finishes()
+    found = the_finding(record(*ranks))
+    assert "since one of the optimizer steps 4 to 128" in found.summary
+    assert found.evidence[0].startswith("After 3 optimizer steps all ranks held the same")
+    assert "not looked at" in found.evidence[0]
 
 
 def by_hand(change=nothing, culprits=(), *, world=3, apart=False, steps=4, **options):

@@ -101,6 +101,17 @@ def test_models_that_differ(culprits, odd, usual, tensors):
     assert dict(found.where) == dict.fromkeys(range(5), WRAPPED)
 
 
+def test_three_different_models_are_each_named_with_their_ranks():
+    found = the_finding(record(*(Rank(n, 3).wraps(tensor("fc.weight", (4 + n,)), at=WRAPPED) for n in range(3))))
+    assert (found.code, found.culprits, found.sides) == ("DDP403", (), ((0,), (1,), (2,)))
+    for number in (1, 2):
+        assert (
+            f"fc.weight (float32 [{4 + number}]) instead of fc.weight (float32 [4]) on rank {number}" in found.summary
+        )
+    assert "ranks 1 and 2" not in " ".join((found.summary, *found.evidence))
+    assert found.evidence[0] == "Parameters and buffers: 1 and 0 on rank 0, 1 and 0 on rank 1, 1 and 0 on rank 2."
+
+
 @pytest.mark.parametrize("culprits", [(0,), (2,)], ids=str)
 @pytest.mark.parametrize(
     ("odd", "tensors"),
@@ -212,6 +223,13 @@ def test_converted_on_some_ranks(culprits):
     assert (found.code, found.culprits, found.waiting) == ("DDP412", culprits, others(culprits))
     assert dict(found.where)[culprits[0]] == line(2)
     assert dict(found.where)[others(culprits)[0]] == WRAPPED
+
+
+def test_converted_on_each_rank_to_another_extent():
+    ranks = [wraps(*NORMED)(Rank(n, 3).converts(n, line(2))) for n in range(3)]
+    found = the_finding(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP412", (), ((0,), (1,), (2,)))
+    assert "0 on rank 0, 1 on rank 1, 2 on rank 2" in found.summary
 
 
 def test_converted_before_wrapping_on_all_ranks():
