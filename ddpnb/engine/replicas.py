@@ -37,6 +37,7 @@ from ddpnb.engine.tracing import Tracing
 from ddpnb.engine.watched import Watched, named_tensors, tensors_of
 
 _UNSTEPPED = 64  # forwards without a step of the optimizer: from then on one of as many is looked at
+_NAMED = 64  # parameters that an event names
 _SEARCH_S = 90e-6  # a search for unused parameters that takes longer is not made in every backward
 
 
@@ -119,19 +120,31 @@ class Replicas(Hooks):
 
     def _forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         look, passing, silent = self.guarded(self._look_forward), self.guarded(self._pass_forward), self.box.silent
-        of, compiling = self._watched.get, torch.compiler.is_compiling
+        of, compiling, failed = self._watched.get, torch.compiler.is_compiling, self.guarded(self._failed_forward)
 
         def _pre_forward(ddp: Any, *inputs: Any, **kwargs: Any) -> Any:
             if silent or not torch.is_grad_enabled() or compiling() or (watched := of(ddp)) is None:
                 return original(ddp, *inputs, **kwargs)
             synced = watched.pace.looking and ddp.will_sync_module_buffers()
-            result = original(ddp, *inputs, **kwargs)
+            try:
+                result = original(ddp, *inputs, **kwargs)
+            except RuntimeError:
+                failed(watched)
+                raise
             passing(watched, ddp)
             if watched.pace.looking:
                 look(watched, ddp, synced, inputs, kwargs)
             return result
 
         return _pre_forward
+
+    def _failed_forward(self, watched: Watched) -> None:
+        """Parameters that no longer require a gradient: DDP goes on to wait for theirs, and raises in the next forward."""
+        known = zip(watched.names, watched.parameters, watched.trained, strict=False)
+        frozen = [name for name, parameter, trained in known if trained and not parameter.requires_grad]
+        if frozen:
+            told = {"model": watched.number, "names": frozen[:_NAMED], "count": len(frozen)}
+            self.event("parameters frozen", told)
 
     def _pass_forward(self, watched: Watched, ddp: Any) -> None:
         if self._bypass.hook is not None:

@@ -27,6 +27,7 @@ class Watched:
         self.number = number
         self.names = [name for name, _ in (*parameters, *buffers)]
         self.parameters = [parameter for _, parameter in parameters]
+        self.trained = [parameter.requires_grad for parameter in self.parameters]  # when it was wrapped
         self.buffers = [buffer for _, buffer in buffers]
         self.ids = {id(parameter) for parameter in self.parameters}
         self.digester = Digester(specs(parameters, buffers))

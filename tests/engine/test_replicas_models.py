@@ -91,6 +91,21 @@ def test_parameters_put_in_place_of_those_that_were_wrapped(watched):
 
 
 @pytest.mark.usefixtures("alone")
+def test_parameters_that_are_frozen_after_wrapping_are_recorded_when_a_forward_fails(watched):
+    net = Net()
+    net.head.bias.requires_grad_(False)
+    model = DDP(net)
+    train(model)
+    net.body.requires_grad_(False)
+    train(model)
+    assert watched.events("parameters frozen") == []
+    with pytest.raises(RuntimeError, match="Expected to have finished reduction"):
+        train(model, 2)
+    (told,) = watched.events("parameters frozen")
+    assert (told["names"], told["count"]) == (["body.weight", "body.bias"], 2)
+
+
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("find", [True, False])
 def test_parameters_that_a_loss_does_not_use(watched, find):
     class Branch(nn.Module):

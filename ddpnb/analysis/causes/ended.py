@@ -33,6 +33,7 @@ def explained(recording: Recording, standings: dict[int, Standing], finding: Fin
             frames=ending.frames,
             sources=recording.sources,
             traceback=ending.traceback,
+            frozen=_frozen(recording.ranks[rank]),
         )
         if one is not None:
             told[rank] = one
@@ -65,6 +66,14 @@ def _trained(record: RankRecord) -> tuple[str, ...]:
     """The parameters of the model that was wrapped last, as the wrapper counts them."""
     models = [model for model in record.models if model.wrapper]
     return tuple(t.name for t in models[-1].parameters if t.trains and not t.ignored) if models else ()
+
+
+def _frozen(record: RankRecord) -> tuple[str, ...]:
+    """The parameters of the model that was wrapped last that were seen to be frozen since, when a forward failed."""
+    models = [model.number for model in record.models if model.wrapper]
+    seen = [p for p in record.phases if p.name == "parameters frozen" and p.facts.get("model") in models[-1:]]
+    names = seen[-1].facts.get("names") if seen else None
+    return tuple(map(str, names)) if isinstance(names, (list, tuple)) else ()
 
 
 def quiet_exit(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:

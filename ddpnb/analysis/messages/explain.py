@@ -58,6 +58,7 @@ def explain(
     frames: Sequence[Frame] = (),
     sources: Mapping[str, str] | None = None,
     traceback: str = "",
+    frozen: Sequence[str] = (),
 ) -> Explained | None:
     """What an error means and what to change; None if it is not one of distributed training.
 
@@ -69,6 +70,7 @@ def explain(
         frames: where it was raised, outermost first.
         sources: the text of the user's files, by the names that the frames use.
         traceback: the whole text, chained exceptions included, if it is known.
+        frozen: the parameters that were recorded to be frozen since the model was wrapped.
     """
     quoted = {place: line for found in read(traceback) for place, line in found.quoted.items()} if traceback else {}
     return _explain(
@@ -80,6 +82,7 @@ def explain(
             sources=sources or {},
             quoted=quoted,
             traceback=traceback[-_LONGEST_TEXT:],
+            frozen=frozen,
         )
     )
 
@@ -103,7 +106,9 @@ def _nested(raised: Raised) -> Explained | None:
     """A message that holds the traceback of another process: a worker's, a spawned rank's, a checkpoint's."""
     for found in reversed(read(raised.text)[-_MOST_EXCEPTIONS:]):
         inner = _raised(found)
-        told = _first(replace(inner, names=raised.names, sources=raised.sources, traceback=raised.text))
+        told = _first(
+            replace(inner, names=raised.names, sources=raised.sources, traceback=raised.text, frozen=raised.frozen)
+        )
         if told is not None:
             ranks = _CHECKPOINT_RANKS.search(raised.text)
             return replace(told, culprits=numbers(ranks[1])) if ranks and told.culprits is None else told

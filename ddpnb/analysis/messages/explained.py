@@ -43,6 +43,9 @@ class Raised:
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     quoted: Mapping[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
     traceback: str = ""
+    frozen: Sequence[
+        str
+    ] = ()  # parameters that were seen not to require a gradient any more, though DDP waits for them
 
     @classmethod
     def of(cls, message: str, exception: str = "", **more: object) -> Raised:

@@ -36,17 +36,19 @@ def unused_parameters(raised: Raised) -> Explained | None:
     evidence: list[str] = []
     if places and not tensors:
         evidence.append("The numbers are places in model.named_parameters(), the frozen ones left out.")
-    frozen = unused.frozen_after_wrapping(tensors, raised.sources)
-    if frozen:
+    lines = unused.frozen_after_wrapping(tensors, raised.sources)
+    guess = f"Possibly {lines[0]} froze them: inferred from the source, not observed." if len(lines) == 1 else ""
+    # A recording names some of very many.
+    if tensors and raised.frozen and (set(tensors) <= set(raised.frozen) or set(raised.frozen) <= set(tensors)):
         return Explained(
             "DDP415",
             f"Parameters were frozen after the model was wrapped, and DDP still waits for their gradients: {_told(tensors, places)}.",
-            tuple(frozen),
+            ("They no longer required a gradient when the forward pass failed.", *([guess] if guess else [])),
             "Freeze before wrapping (requires_grad_(False)), or wrap again after it.",
             culprits,
             tensors=tensors,
         )
-    evidence += unused.reasons(tensors, raised.sources)
+    evidence += [guess] if guess else unused.reasons(tensors, raised.sources)
     if "find_unused_parameters=True` is enabled" in text:
         return Explained(
             "DDP401",
@@ -59,7 +61,8 @@ def unused_parameters(raised: Raised) -> Explained | None:
         )
     return Explained(
         "DDP401",
-        f"{_told(tensors, places)} got no gradient in the previous step, having taken no part in its loss.",
+        f"{_told(tensors, places)} got no gradient in the previous step"
+        f"{'' if guess else ', having taken no part in its loss'}.",
         tuple(evidence),
         "Let every parameter take part in the loss of every step; or wrap with DistributedDataParallel(model, "
         "find_unused_parameters=True), if some are left out now and then; or freeze (requires_grad_(False)) before wrapping "

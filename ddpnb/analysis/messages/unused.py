@@ -173,7 +173,7 @@ _WRAPS = re.compile(r"(?:^|\.)(?:DistributedDataParallel|DDP)$")
 
 
 def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
-    """Lines that freeze these parameters' modules after the model was wrapped, in the same function."""
+    """Places (file:line) that, by the text of the source, freeze these parameters' modules after the model was wrapped, in the same function."""
     attributes = {part for name in parameters[:256] for part in name.split(".")[:-1] if not part.isdigit()}
     found: list[str] = []
     for file, source in _files(sources) if attributes else []:
@@ -186,7 +186,7 @@ def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str])
         for node in nodes:
             line = _freezes(node, attributes, freezers)
             if line and any(wrap < line and _one_function(source, wrap, line) for wrap in wraps):
-                found.append(f"{file}:{line} freezes it after the model was wrapped.")
+                found.append(f"{file}:{line}")
     return list(dict.fromkeys(found))[:4]
 
 

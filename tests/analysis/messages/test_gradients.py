@@ -140,11 +140,29 @@ def test_the_condition_in_forward_is_found():
     assert found.evidence == (f"self.aux is used at {FILE}:13. Line 12 decides: if step % 2.",)
 
 
-def test_parameters_frozen_after_wrapping_are_another_matter():
-    source = NET + "\n\nmodel = DDP(Net())\nmodel.module.aux.requires_grad_(False)\n"
-    found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, names=ALL, source=source)
+FREEZES = NET + "\n\nmodel = DDP(Net())\nmodel.module.aux.requires_grad_(False)\n"
+GUESS = f"Possibly {FILE}:18 froze them: inferred from the source, not observed."
+
+
+@pytest.mark.parametrize("frozen", [ALL[4:], ALL[4:6], ALL[2:]], ids=["these", "some of these", "more"])
+def test_parameters_that_were_seen_to_be_frozen_are_another_matter(frozen):
+    found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, names=ALL, source=FREEZES, frozen=frozen)
     assert (found.code, found.culprits) == ("DDP415", (0,))
-    assert found.evidence == (f"{FILE}:18 freezes it after the model was wrapped.",)
+    assert found.evidence == ("They no longer required a gradient when the forward pass failed.", GUESS)
+
+
+@pytest.mark.parametrize("frozen", [(), ALL[:1], ALL[3:5]], ids=["nothing", "another", "one of them and another"])
+def test_a_line_that_freezes_is_a_guess_where_nothing_was_recorded(frozen):
+    """That a line stands below another does not mean that it ran, nor that it ran later."""
+    found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, names=ALL, source=FREEZES, frozen=frozen)
+    assert (found.code, found.culprits, found.evidence) == ("DDP401", (0,), (GUESS,))
+    assert "no part in its loss" not in found.summary
+
+
+def test_of_several_lines_that_freeze_none_is_guessed():
+    source = FREEZES + "model.module.aux.requires_grad_(False)\n"
+    found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, names=ALL, source=source)
+    assert found.code == "DDP401" and "Possibly" not in " ".join(found.evidence)
 
 
 # -- DDP415
