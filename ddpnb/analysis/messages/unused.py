@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
-from ddpnb.analysis.source.branches import decisions, relation
+from ddpnb.analysis.source.branches import decisions, relation, tree
 from ddpnb.analysis.source.expressions import whole_text
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -57,16 +55,6 @@ def _files(sources: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(file, text) for file, text in list(sources.items())[:_MOST_FILES] if len(text) < _LONGEST_FILE]
 
 
-@lru_cache(maxsize=32)
-def _tree(source: str) -> ast.Module | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _made_as(attribute: str, sources: Mapping[str, str]) -> frozenset[str]:
     """The classes of which ``self.<attribute>`` is made: ``self.encoder = Encoder(...)``."""
     pattern = re.compile(rf"\bself\.{re.escape(attribute)}(?:: [\w.]{{1,80}})? = (?:[\w.]{{1,80}}\.)?(\w{{1,80}})\(")
@@ -77,9 +65,9 @@ def _uses(attribute: str, owners: frozenset[str], file: str, source: str) -> lis
     """Where classes use the attribute: whether something guards it, and the sentence."""
     if not re.search(rf"\bself\.{re.escape(attribute)}\b", source):
         return []
-    tree = _tree(source)
+    parsed = tree(source)
     try:
-        classes = [node for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.ClassDef)]
+        classes = [node for node in ast.walk(parsed or ast.Module([], [])) if isinstance(node, ast.ClassDef)]
         known = [owner for owner in classes if owner.name in owners]
         return [use for owner in known or classes for use in _uses_in(attribute, file, source, owner)]
     except RecursionError:
@@ -179,8 +167,8 @@ def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str])
     for file, source in _files(sources) if attributes else []:
         if "requires_grad" not in source:
             continue
-        tree = _tree(source)
-        nodes = list(ast.walk(tree)) if tree is not None else []
+        parsed = tree(source)
+        nodes = list(ast.walk(parsed)) if parsed is not None else []
         wraps = [n.lineno for n in nodes if isinstance(n, ast.Call) and _WRAPS.search(_name(n.func))]
         freezers = {node.name for node in nodes if isinstance(node, _FUNCTIONS) and any(map(_off, ast.walk(node)))}
         for node in nodes:
@@ -197,9 +185,9 @@ def _one_function(source: str, one: int, other: int) -> bool:
 
 
 def _within(source: str, line: int) -> bool:
-    tree = _tree(source)
-    return tree is not None and any(
-        isinstance(n, _FUNCTIONS) and n.lineno <= line <= (n.end_lineno or n.lineno) for n in ast.walk(tree)
+    parsed = tree(source)
+    return parsed is not None and any(
+        isinstance(n, _FUNCTIONS) and n.lineno <= line <= (n.end_lineno or n.lineno) for n in ast.walk(parsed)
     )
 
 

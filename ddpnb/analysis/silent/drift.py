@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ddpnb.analysis import phrases
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Digest, Model, Sample
 from ddpnb.model.samples import tensor_name
@@ -245,7 +246,7 @@ def apart(samples: Mapping[int, Sample], units: Iterable[str]) -> bool:
 
 
 def extent(samples: Mapping[int, Sample], unit: str) -> str:
-    """By how much a part of a tensor differs, as far as its norms tell: ``norm 3.21 on ranks 0 and 2, 3.4 on 1``."""
+    """By how much a part of a tensor differs, as far as its norms tell: ``3.21 on ranks 0 and 2, 3.4 on rank 1``."""
     groups: dict[str, list[int]] = defaultdict(list)
     for rank in sorted(samples):
         digest: Digest | None = samples[rank].digests.get(unit)
@@ -253,11 +254,7 @@ def extent(samples: Mapping[int, Sample], unit: str) -> str:
             groups[f"{digest.norm:.7g}"].append(rank)
     if len(groups) < 2:
         return ""
-    return ", ".join(f"{norm} on {_ranks(ranks)}" for norm, ranks in list(groups.items())[:4])
-
-
-def _ranks(ranks: list[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:8]))}" + (" ..." if len(ranks) > 8 else "")
+    return ", ".join(f"{norm} on {phrases.ranks(ranks)}" for norm, ranks in list(groups.items())[:4])
 
 
 def _countable(value: object) -> object:

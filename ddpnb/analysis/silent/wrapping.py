@@ -355,8 +355,10 @@ def _replaced(recording: Recording) -> Finding | None:
     severity: Severity = "error"
     seen = {rank: site_of(phases[0]) for rank, phases in replaced.items()}
     pointed = dict(seen)
-    for rank in culprits:  # where it was wrapped, too early
-        wrapped = [m.site for m in recording.ranks[rank].models if m.wrapper and m.site != NO_SITE]
+    for rank in culprits:  # where that model was wrapped, too early
+        number = as_int(replaced[rank][0].facts.get("model"))
+        models = [m for m in recording.ranks[rank].models if m.wrapper and m.number == number]
+        wrapped = [m.site for m in models if m.site != NO_SITE]
         pointed[rank] = wrapped[-1] if wrapped else seen[rank]
     return Finding(
         "DDP405",

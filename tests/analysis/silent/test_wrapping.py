@@ -339,6 +339,14 @@ def test_parameters_that_came_into_the_model_after_wrapping(culprits):
     assert any(f":{script.line('step')}" in text for text in found.evidence)
 
 
+def test_the_place_of_replaced_parameters_is_where_their_own_model_was_wrapped():
+    def make(rank):
+        rank.wraps(at=line(4)).wraps(*NORMED, module="Critic", at=line(5))
+        return rank.replaces("head.weight", at=STEP, model=0)
+
+    assert {site for _, site in the_finding(recorded(make)).where} == {line(4)}
+
+
 @pytest.mark.parametrize("special", [0, 1])
 def test_of_two_hooks_neither_is_the_odd_one(special):
     script = Script(f"""
