@@ -148,8 +148,8 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
         sites = sorted({str(found.calls[rank].site) for rank in side})
         evidence.append(f"{phrases.ranks(side, True)} called {call.signature} at {', '.join(sites[:3])}.")
     if len(found.sides) > _SIDES:
-        rest = [rank for side in found.sides[_SIDES:] for rank in side]
-        evidence.append(f"{phrases.ranks(rest, True)} called it in {len(found.sides) - _SIDES} more ways.")
+        others = [rank for side in found.sides[_SIDES:] for rank in side]
+        evidence.append(f"{phrases.ranks(others, True)} called it in {len(found.sides) - _SIDES} more ways.")
     if code == "DDP305" and reference.signature.in_splits:
         evidence += [
             f"Rank {rank}: sends {_listed(call.signature.in_splits)}, expects {_listed(call.signature.out_splits)}."

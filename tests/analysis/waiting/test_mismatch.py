@@ -439,3 +439,13 @@ def test_of_two_ranks_in_one_loop_neither_may_have_skipped_the_call():
     ranks[1].calls("barrier", script.at("one"), state=FENCED)
     found = finding(record(*ranks, script=script))
     assert (found.culprits, found.sides) == ((), ((0,), (1,))), found
+
+
+@pytest.mark.parametrize("size", [10, 12])
+def test_where_names_every_rank_of_many_sides_once(size):
+    """Ten sides of one rank each; or a majority of three, and nine sides more."""
+    shapes = range(1, size + 1) if size == 10 else [1, 1, 1, *range(2, size - 1)]
+    found = finding(
+        record(*(Rank(r, size).calls("all_reduce", line(3), shape=(s,), state=FENCED) for r, s in enumerate(shapes)))
+    )
+    assert sorted(rank for rank, _ in found.where) == list(range(size))
