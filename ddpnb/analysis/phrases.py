@@ -40,6 +40,11 @@ def counted(record: RankRecord, calls: int) -> str:
     return f"at least {calls}" if record.forgotten else str(calls)
 
 
+def calls(record: RankRecord, made: int) -> str:
+    """``1 call``, ``at least 2 calls``."""
+    return f"{counted(record, made)} call{'s' * (made != 1)}"
+
+
 def at(site: Site) -> str:
     return (
         ""

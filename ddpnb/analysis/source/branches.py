@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 import warnings
 from functools import lru_cache
-from itertools import pairwise
 from typing import Literal
 
-from ddpnb.analysis.source.expressions import last_name, whole_text
+from ddpnb.analysis.source.expressions import whole_text
 
 Relation = Literal["same", "exclusive", "sequence", "unknown"]
 
@@ -134,23 +133,6 @@ def _function_of(path: Path) -> ast.AST | None:
 def function_at(source: str, line: int) -> str:
     """The name of the function that holds a line."""
     return getattr(_function_of(path_of(source, line)), "name", "<module>")
-
-
-def called_later(source: str, line: int, other: int) -> bool:
-    """Whether what is called in line ``other`` is called after ``line`` too, in the same arm as ``line``."""
-    arm: list[ast.stmt] = []
-    place = 0
-    for (node, name), (inner, _) in pairwise(path_of(source, line)):
-        body = getattr(node, name, None)
-        if isinstance(body, list) and inner in body:
-            arm, place = body, body.index(inner)
-    there = [node for node, _ in path_of(source, other) if isinstance(node, ast.stmt)]
-    later = {name for one in arm[place + 1 :] for name in _called(one)}
-    return bool(there) and bool(_called(there[-1]) & later)
-
-
-def _called(node: ast.AST) -> set[str]:
-    return {last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)} - {""}
 
 
 def guards_of(source: str, line: int) -> list[tuple[int, str]]:

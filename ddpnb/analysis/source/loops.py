@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Sequence
 
 from ddpnb.analysis.source.branches import FUNCTIONS, LOOPS, path_of, span
 from ddpnb.analysis.source.expressions import shown
+from ddpnb.model.calls import Site
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -27,38 +29,64 @@ def loop_around(source: str, line: int) -> tuple[int, int] | None:
     return span(loops[0]) if loops else None
 
 
-def loop_header(source: str, line: int) -> tuple[int, str] | None:
-    """Line and text of the header of the only loop around ``line`` in its function; None if there are several."""
-    loops = loops_of(source, line)
+def loop_header(sources: Mapping[str, str], path: Sequence[Site]) -> tuple[str, int, str] | None:
+    """File, line and text of the header of the only loop around a path, callers included; None if there are several."""
+    loops = [(site.file, loop) for site in path for loop in loops_of(sources.get(site.file, ""), site.line)]
     if len(loops) != 1:
         return None
-    loop = loops[0]
+    file, loop = loops[0]
     if isinstance(loop, ast.While):
-        return loop.lineno, f"`while {shown(loop.test)}`"
-    return loop.lineno, f"`for {shown(loop.target)} in {shown(loop.iter)}`"
+        return file, loop.lineno, f"`while {shown(loop.test)}`"
+    return file, loop.lineno, f"`for {shown(loop.target)} in {shown(loop.iter)}`"
 
 
-def every_iteration(source: str, line: int) -> bool:
-    """Whether every whole iteration of the innermost loop around ``line`` comes to it.
+def every_iteration(sources: Mapping[str, str], path: Sequence[Site]) -> bool:
+    """Whether every whole iteration of the loops around a path, callers included, comes to its end.
 
-    Not if it stands in a branch, in a ``try`` or ``with`` that may swallow an exception, or after something that may
-    leave the iteration (``continue``) or the function (``return``).
+    Not if a line of it stands in a branch, in a ``try`` or ``with`` that may swallow an exception, or after something
+    that may leave the iteration (``continue``) or the function (``return``). Lines outside of all loops do not count.
+
+    Args:
+        sources: the text of the user's files.
+        path: the lines by which the call was reached, outermost first.
     """
-    path = path_of(source, line)
-    depths = [depth for depth, (node, arm) in enumerate(path) if isinstance(node, LOOPS) and arm == "body"]
-    if not depths:
-        return False
-    inside = [node for node, arm in path[depths[-1] + 1 :] if arm]
-    if any(isinstance(node, (ast.If, ast.Try, ast.TryStar, ast.Match, ast.match_case)) for node in inside):
-        return False
-    leaving = {ast.Continue: True, ast.Return: True}
-    waiting = list(ast.iter_child_nodes(path[depths[-1]][0]))
+    looped = False
+    for site in path:
+        within = path_of(sources.get(site.file, ""), site.line)
+        if not within:
+            return False
+        own = max((depth for depth, (node, _) in enumerate(within) if isinstance(node, FUNCTIONS)), default=0)
+        loops = [
+            depth
+            for depth, (node, arm) in enumerate(within)
+            if depth > own and isinstance(node, LOOPS) and arm == "body"
+        ]
+        if not looped and not loops:
+            continue
+        # A function that is called in a loop is a part of its iteration.
+        first = own if looped else loops[0]
+        looped = True
+        if any(isinstance(node, _MAY_SWALLOW) for node, arm in within[first + 1 :] if arm):
+            return False
+        if any(_may_be_left(within[depth][0], site.line) for depth in {first, *loops}):
+            return False
+    return looped
+
+
+_MAY_SWALLOW = (ast.If, ast.Try, ast.TryStar, ast.Match, ast.match_case, ast.With, ast.AsyncWith)
+
+
+def _may_be_left(holder: ast.AST, line: int) -> bool:
+    """Whether a ``continue`` of this loop, or a ``return``, of the loop or the function, may come before ``line``."""
+    waiting = list(ast.iter_child_nodes(holder))
     while waiting:
         node = waiting.pop()
-        if type(node) in leaving and (isinstance(node, ast.Return) or getattr(node, "lineno", line) < line):
-            return False
+        if isinstance(node, (ast.Continue, ast.Return)):
+            before = node.lineno < line
+            if before or (isinstance(node, ast.Return) and isinstance(holder, LOOPS)):
+                return True
         if isinstance(node, LOOPS):  # its own jumps; a return inside still leaves
             waiting += [one for one in ast.walk(node) if isinstance(one, ast.Return)]
         elif not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
             waiting += ast.iter_child_nodes(node)
-    return True
+    return False

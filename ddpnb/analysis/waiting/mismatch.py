@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 
 from ddpnb.analysis import phrases
+from ddpnb.analysis.data.batches import uneven_shards
 from ddpnb.analysis.silent.drift import Split
 from ddpnb.analysis.source.branches import candidates, guards_of
 from ddpnb.analysis.source.loops import loop_around
 from ddpnb.analysis.source.paths import Parting, parting, path_to
+from ddpnb.analysis.waiting.order import in_turn, may_come_again, repeats, share_a_loop
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.recording import Recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
     code = _kind(reference, odd)
     changed = [rank for rank in found.calls if _before(recording, found, rank)]
     split = Split(found.sides)
-    strayed = [rank for rank in found.calls if _left_its_order(recording.ranks[rank], found.calls[rank])]
+    strayed = _strayed(recording, found)
     culprits = found.odd or split.blamed(changed) or split.blamed(strayed)
     sides = () if culprits else found.sides
     rest = tuple(rank for side in found.sides for rank in side if rank not in culprits)
@@ -157,7 +160,7 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
         ]
     evidence += [_before(recording, found, rank) for rank in changed if rank in culprits][:1]
     if split.tied and culprits and culprits == tuple(sorted(strayed)):
-        evidence.append(f"{phrases.ranks(culprits, True)} never made this call after the one before it until now.")
+        evidence.append(_in_turn(recording, found, culprits))
     evidence += phrases.undecided(sides)
     place = f"collective #{odd.seq} of {odd.group}"
     if culprits:
@@ -226,15 +229,22 @@ def _before(recording: Recording, found: Disagreement, rank: int) -> str:
     return f"Rank {rank}'s call before, from the same line, was {earlier[-1].signature}."
 
 
-def _left_its_order(record: RankRecord, call: Call) -> bool:
-    """Whether a rank has never made this call right after the one that came before it, of those of its group."""
-    made = [
-        (one.site, one.signature.agreed)
-        for one in record.calls
-        if one.group.key == call.group.key and one.seq and one.number <= call.number
+def _strayed(recording: Recording, found: Disagreement) -> list[int]:
+    """Of two sides, the ranks that made their call again without the other side's, where the two came in turn."""
+    if len(found.sides) != 2:
+        return []
+    one, other = (found.calls[side[0]] for side in found.sides)
+    return [
+        rank
+        for side, theirs in ((found.sides[0], other), (found.sides[1], one))
+        for rank in side
+        if repeats(recording.ranks[rank], found.calls[rank], theirs)
     ]
-    steps = list(pairwise(made))
-    return len(steps) > 1 and steps[-1] not in steps[:-1]
+
+
+def _in_turn(recording: Recording, found: Disagreement, strayed: tuple[int, ...]) -> str:
+    other = next(side for side in found.sides if strayed[0] not in side)
+    return in_turn(recording.ranks[strayed[0]], found.calls[strayed[0]], found.calls[other[0]])
 
 
 def _where(found: Disagreement, order: tuple[int, ...]) -> tuple[tuple[int, Site], ...]:
@@ -246,29 +256,40 @@ def _where(found: Disagreement, order: tuple[int, ...]) -> tuple[tuple[int, Site
 
 def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Finding:
     reference, odd = found.sides[0], found.sides[-1]
+    tied = len(odd) == len(reference)
     left = _left_loop(recording, found, where)
     if left is not None:
-        return _uneven(recording, found, left)
-    culprits, waiting = odd, reference
-    if len(odd) == len(reference):
-        passed = _passed_by(recording, found, where)
-        if passed is None:
+        if tied and _may_be_another_iteration(recording, found, where) and not fewer_batches(recording, left[0]):
             return _one_skipped(found)
-        culprits, waiting = (reference, odd) if passed else (odd, reference)
+        return _uneven(recording, found, left)
+    evidence: list[str] = []
+    strayed = tuple(sorted(_strayed(recording, found)))
+    if strayed in (tuple(sorted(reference)), tuple(sorted(odd))):
+        culprits = strayed
+        evidence.append(_in_turn(recording, found, strayed))
+    elif where.one_rest and not may_come_again(recording, *(_path(recording, found, side) for side in (0, -1))):
+        culprits = reference if where.other.line > where.one.line else odd
+    elif tied:
+        return _one_skipped(found)
+    else:
+        culprits = odd
+    waiting = odd if culprits != odd else reference
     mine, theirs = found.calls[culprits[0]], found.calls[waiting[0]]
+    missed = where.other if culprits == odd else where.one
+    conditions = " ".join(text for _, text in candidates(recording.sources.get(missed.file, ""), missed.line))
     evidence = [
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}.",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}, "
         f"the same place in the sequence of {mine.group}.",
+        *evidence,
+        *phrases.guess(recording, [missed]),
+        *phrases.different_locals(recording, where, culprits, waiting, conditions),
     ]
-    missed = where.other if culprits == odd else where.one
-    conditions = " ".join(text for _, text in candidates(recording.sources.get(missed.file, ""), missed.line))
-    evidence += phrases.guess(recording, [missed])
-    evidence += phrases.different_locals(recording, where, culprits, waiting, conditions)
     return Finding(
         "DDP301",
-        f"{phrases.ranks(culprits, True)} will never make the {theirs.op} that {phrases.ranks(waiting)} "
-        f"{phrases.verb(waiting, 'is', 'are')} waiting in{phrases.at(theirs.site)}.",
+        f"{phrases.ranks(culprits, True)} did not make the {theirs.op} that {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')} waiting in{phrases.at(theirs.site)}: {phrases.verb(culprits, 'it is', 'they are')} "
+        f"in {mine.op}{phrases.at(mine.site)}.",
         culprits,
         waiting,
         theirs,
@@ -303,26 +324,15 @@ def _one_skipped(found: Disagreement) -> Finding:
     )
 
 
-def _passed_by(recording: Recording, found: Disagreement, where: Parting) -> bool | None:
-    """Of two equal sides, whether the reference is the one that skipped the other's call; None if nothing tells."""
-    odd, reference = found.calls[found.sides[-1][0]], found.calls[found.sides[0][0]]
-    # How often each side has come to both lines tells, also where the earlier line may be the next iteration's.
-    reference_skipped = _rounds_ahead(recording.ranks[found.sides[0][0]], reference, odd)
-    if reference_skipped != _rounds_ahead(recording.ranks[found.sides[-1][0]], odd, reference):
-        return reference_skipped
-    loops = loop_around(recording.sources.get(where.one.file, ""), where.one.line)
-    if loops is not None and loops[0] <= where.other.line <= loops[1]:
-        return None
-    return where.other.line > where.one.line
+def _may_be_another_iteration(recording: Recording, found: Disagreement, where: Parting) -> bool:
+    """Whether the rank behind the loop may be right, and the other have left out what follows it: both may come again."""
+    return share_a_loop(recording, where, _path(recording, found, -1))
 
 
-def _rounds_ahead(record: RankRecord, own: Call, other: Call) -> bool:
-    """Whether this rank has come to its own call more often than to the other's, beyond their order."""
-    return _count(record, own) > _count(record, other) + (own.site.line < other.site.line)
-
-
-def _count(record: RankRecord, call: Call) -> int:
-    return sum(1 for other in record.calls if other.site == call.site)
+def fewer_batches(recording: Recording, ranks: Sequence[int]) -> bool:
+    """Whether the loaders counted fewer batches on one of these ranks."""
+    finding = uneven_shards(recording, stopped=True)
+    return finding is not None and not set(finding.culprits).isdisjoint(ranks)
 
 
 def _left_loop(
@@ -353,25 +363,41 @@ def _uneven(recording: Recording, found: Disagreement, sides: tuple[tuple[int, .
     gone, inside = sides
     mine, theirs = found.calls[gone[0]], found.calls[inside[0]]
     records = [recording.ranks[side[0]] for side in (gone, inside)]
-    rounds = [sum(1 for c in one.calls if c.site == theirs.site) for one in records]
+    made = [sum(1 for c in record.calls if c.site == theirs.site) for record in records]
     places = _where(found, (*gone, *inside))
+    is_, are = phrases.verb(gone, "is", "are"), phrases.verb(inside, "is", "are")
     evidence = [
-        f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
-        f"call number {rounds[1]}{' or later' if records[1].forgotten else ''} from there.",
-        f"{phrases.ranks(gone, True)} made {phrases.counted(records[0], rounds[0])} calls there, left the loop and "
-        f"{phrases.verb(gone, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
+        f"{phrases.ranks(inside, True)} {are} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
+        f"call number {made[1]}{' or later' if records[1].forgotten else ''} from there.",
+        f"{phrases.ranks(gone, True)} made {phrases.calls(records[0], made[0])} there and "
+        f"{is_} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
     ]
-    return uneven_iterations(gone, inside, theirs, places, evidence)
+    what = f"{is_} in {mine.op}{phrases.at(mine.site)} after {phrases.calls(records[0], made[0])} from {theirs.site}"
+    return uneven_iterations(gone, inside, what, theirs, places, evidence)
 
 
 def uneven_iterations(
-    gone: tuple[int, ...], inside: tuple[int, ...], call: Call, where: tuple[tuple[int, Site], ...], evidence: list[str]
+    gone: tuple[int, ...],
+    inside: tuple[int, ...],
+    what: str,
+    call: Call,
+    where: tuple[tuple[int, Site], ...],
+    evidence: list[str],
 ) -> Finding:
-    """The finding for a loop that ended earlier on some ranks."""
+    """The finding for a loop of which some ranks made fewer iterations.
+
+    Args:
+        gone: these ranks.
+        inside: the ranks that wait in one more.
+        what: what ``gone`` did, from the verb on.
+        call: what ``inside`` wait in.
+        where: the ranks' places.
+        evidence: what was observed.
+    """
     return Finding(
         "DDP308",
-        f"The loop ended earlier on {phrases.ranks(gone)} than on {phrases.ranks(inside)}, which "
-        f"{phrases.verb(inside, 'waits', 'wait')} in {call.op}{phrases.at(call.site)} for ever.",
+        f"{phrases.ranks(gone, True)} {what}; {phrases.ranks(inside)} {phrases.verb(inside, 'waits', 'wait')} "
+        f"in one more {call.op}{phrases.at(call.site)}.",
         gone,
         inside,
         call,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.data.batches import uneven_shards
-from ddpnb.analysis.source.branches import called_later
 from ddpnb.analysis.source.loops import every_iteration, loop_around, loop_header
 from ddpnb.analysis.source.paths import parting, path_to
 from ddpnb.analysis.waiting import away, startup
 from ddpnb.analysis.waiting.facts import address_of
 from ddpnb.analysis.waiting.knots import knots, waiting_for_themselves
-from ddpnb.analysis.waiting.mismatch import uneven_iterations
+from ddpnb.analysis.waiting.mismatch import fewer_batches, uneven_iterations
+from ddpnb.analysis.waiting.order import may_come_again
 from ddpnb.analysis.waiting.standing import Kind, Standing, where
 from ddpnb.analysis.waiting.waits import Wait
 from ddpnb.model.calls import Call, CallState, Site
@@ -168,24 +168,26 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
     first = next((rank for rank in waiting if calls[rank].group.key in without), waiting[0])
     call = calls[first]
     missing = [rank for rank in ended if rank in groups[call.group.key]] or ended
-    source = recording.sources.get(call.site.file, "")
-    been = {
-        rank: sum(1 for c in recording.ranks[rank].calls if c.site == call.site and c.group.key == call.group.key)
-        for rank in missing
-    }
+    been = {rank: _calls_like(recording.ranks[rank], call) for rank in missing}
     places = where(standings, [*missing, *waiting])
     evidence = [
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(standings[first].site)}.",
         *(_ended_after(recording.ranks[rank], call, been[rank]) for rank in missing[:8]),
     ]
-    if all(been.values()) and _in_loop(recording, call):
-        header = loop_header(source, call.site.line)
+    path = path_to(recording.ranks[first], call)
+    if all(been.values()) and _in_loop(recording, first, call, path, missing):
+        header = loop_header(recording.sources, path)
         if header is not None:
+            file, line, text = header
+            place = f"line {line}" if file == call.site.file else f"{file}:{line}"
+            evidence.append(f"Possibly {place} decides how often: {text}. Inferred from the source, not observed.")
+        elif not fewer_batches(recording, missing):
             evidence.append(
-                f"Possibly line {header[0]} decides how often: {header[1]}. Inferred from the source, not observed."
+                "Possibly a loop ended earlier, as every iteration comes to that line. Inferred from the source, not observed."
             )
-        return uneven_iterations(tuple(missing), tuple(waiting), call, places, evidence)
-    evidence += phrases.guess(recording, path_to(recording.ranks[first], call), ended=True)
+        what = f"ended after {_counts(recording, been)} from {call.site}"
+        return uneven_iterations(tuple(missing), tuple(waiting), what, call, places, evidence)
+    evidence += phrases.guess(recording, path, ended=True)
     return Finding(
         "DDP301",
         f"{phrases.ranks(missing, True)} will never make the {call.op} that {phrases.ranks(waiting)} "
@@ -200,27 +202,59 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
     )
 
 
+def _calls_like(record: RankRecord, call: Call) -> int:
+    """How many calls a rank has made from the line of a call, in its group."""
+    return sum(1 for c in record.calls if c.site == call.site and c.group.key == call.group.key)
+
+
+def _counts(recording: Recording, been: Mapping[int, int]) -> str:
+    """How many calls each rank made from one line."""
+    words = {rank: phrases.calls(recording.ranks[rank], count) for rank, count in been.items()}
+    sides = [[rank for rank in words if words[rank] == text] for text in dict.fromkeys(words.values())]
+    return words[sides[0][0]] if len(sides) == 1 else f"{phrases.by_side(sides, words.__getitem__)},"
+
+
 def _ended_after(record: RankRecord, call: Call, been: int) -> str:
     """How many calls of the group a rank made before it ended, ``been`` of them from the line of ``call``."""
     text = f"Rank {record.rank} has ended ({record.ending})"
     made = [c for c in record.calls if c.group.key == call.group.key and c.seq]
-    lines = f"{phrases.counted(record, been)} of them from that line."
     if not record.forgotten:
-        return f"{text} after {len(made)} calls in this group, {lines}"
-    return f"{text} after {made[-1].title} of this group, {lines}" if made else f"{text}."  # its number is exact
+        return f"{text} after {len(made)} calls in this group, {been} of them from that line."
+    lines = f", at least {been} of them from that line" if been else ""  # none of those that are recorded: no number
+    return f"{text} after {made[-1].title} of this group{lines}." if made else f"{text}."  # its number is exact
 
 
-def _in_loop(recording: Recording, call: Call) -> bool:
-    """Whether ranks that are missing in a call must have ended its loop earlier, and cannot just have passed it over.
+def _in_loop(recording: Recording, rank: int, call: Call, path: tuple[Site, ...], missing: list[int]) -> bool:
+    """Whether ranks that are missing in a call made fewer iterations of its loop, and did not just leave the call out.
 
-    The loaders counted different batches, or every iteration of the loop comes to that line.
+    Their loaders counted fewer batches; or every iteration comes to that line, and the forwards that were counted
+    do not say that the missing ranks began as many.
+
+    Args:
+        recording: what is known.
+        rank: a rank that waits in the call.
+        call: the call.
+        path: the lines by which the rank came there.
+        missing: the ranks that have ended, each after some calls from that line.
     """
-    source = recording.sources.get(call.site.file, "")
-    if source and loop_around(source, call.site.line) is None:
+    if not any(loop_around(recording.sources.get(site.file, ""), site.line) for site in path):
         return False
-    if uneven_shards(recording, stopped=True) is not None:
+    if fewer_batches(recording, missing):
         return True
-    return not source or every_iteration(source, call.site.line)
+    if _began_as_many(recording, rank, call, missing):
+        return False
+    return every_iteration(recording.sources, path)
+
+
+def _began_as_many(recording: Recording, rank: int, call: Call, missing: list[int]) -> bool:
+    """Whether the missing ranks ran as many forwards as the one that waits, which ran one for each call from that line.
+
+    A rank that waits in a broadcast within forward has not counted that forward: it has made more calls than forwards.
+    """
+    record = recording.ranks[rank]
+    if record.forgotten or not record.forwards >= _calls_like(record, call):
+        return False
+    return all(recording.ranks[other].forwards >= record.forwards for other in missing)
 
 
 def _crossed(
@@ -230,10 +264,7 @@ def _crossed(
     if len({call.group.key for call in calls.values()}) < 2:
         return None
     skipped = _left_out(recording, waits, calls) or _skipped_in_cycle(recording, waits, calls)
-    turned: list[int] = []
-    if skipped is not None and _comes_later(recording, calls, *skipped):
-        turned = [r for r in sorted(waits[skipped[1]].missing & set(calls)) if calls[r].site == calls[skipped[0]].site]
-    elif skipped is not None:
+    if skipped is not None:
         culprit, rank = skipped
         call = calls[rank]
         culprits = tuple(
@@ -244,8 +275,9 @@ def _crossed(
         reasons = phrases.guess(recording, path_to(recording.ranks[rank], call))
         return Finding(
             "DDP301",
-            f"{phrases.ranks(culprits, True)} will never make the {call.op} that {phrases.ranks(inside)} "
-            f"{phrases.verb(inside, 'is', 'are')} waiting in{phrases.at(call.site)}.",
+            f"{phrases.ranks(culprits, True)} did not make the {call.op} that {phrases.ranks(inside)} "
+            f"{phrases.verb(inside, 'is', 'are')} waiting in{phrases.at(call.site)}: "
+            f"{phrases.verb(culprits, 'it is', 'they are')} in {calls[culprit].op}{phrases.at(calls[culprit].site)}.",
             culprits,
             waiting,
             call,
@@ -260,17 +292,16 @@ def _crossed(
             "Let every member of a group make every call of that group.",
         )
     cycle = waiting_for_themselves(waits, calls) or tuple(sorted(calls))
-    culprits = tuple(turned) or cycle  # who has turned the order around, if one side has kept to it
-    waiting = tuple(sorted(calls.keys() - set(culprits)))
+    waiting = tuple(sorted(calls.keys() - set(cycle)))
     return Finding(
         "DDP306",
         f"{phrases.ranks(cycle, True)} wait for each other in different groups: "
         + ", ".join(f"{rank} in {call.title} of {call.group}" for rank in cycle[:6] for call in [calls[rank]])
         + ".",
-        culprits,
+        cycle,
         waiting,
-        calls[culprits[0]],
-        where(standings, [*culprits, *waiting]),
+        calls[cycle[0]],
+        where(standings, [*cycle, *waiting]),
         tuple(
             f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}." for r, c in sorted(calls.items())[:8]
         ),
@@ -305,14 +336,6 @@ def _left_out(recording: Recording, waits: dict[int, Wait], calls: dict[int, Cal
     return None
 
 
-def _comes_later(recording: Recording, calls: dict[int, Call], culprit: int, rank: int) -> bool:
-    """Whether the call that a rank has not made so far stands after the one that it is in: turned around, not left out."""
-    mine, theirs = (path_to(recording.ranks[r], calls[r]) for r in (culprit, rank))
-    apart = parting(recording, mine, theirs)
-    source = recording.sources.get(apart.one.file, "")
-    return apart.relation == "exclusive" and called_later(source, apart.one.line, apart.other.line)
-
-
 def _skipped_in_cycle(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:
     """(a rank that has passed a call without making it, a rank that waits in that call)."""
     paths = {rank: path_to(recording.ranks[rank], call) for rank, call in calls.items()}
@@ -337,7 +360,6 @@ def _skipped_in_cycle(recording: Recording, waits: dict[int, Wait], calls: dict[
 def _passed(recording: Recording, mine: tuple[Site, ...], theirs: tuple[Site, ...]) -> bool:
     """Whether a rank has gone by the call to which the other path leads, and will not come there in another round."""
     apart = parting(recording, mine, theirs)
-    if apart.relation != "sequence" or apart.one.line <= apart.other.line:
+    if apart.relation != "sequence" or not apart.one_rest or apart.one.line <= apart.other.line:
         return False
-    loop = loop_around(recording.sources.get(apart.one.file, ""), apart.one.line)
-    return loop is None or not loop[0] <= apart.other.line <= loop[1]
+    return not may_come_again(recording, mine, theirs)

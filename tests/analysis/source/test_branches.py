@@ -11,7 +11,8 @@ from ddpnb.analysis.source.branches import (
     ways_around,
 )
 from ddpnb.analysis.source.loops import every_iteration, loop_around
-from tests.analysis.recordings import Script
+from tests.analysis.recordings import FILE, Script
+from tests.analysis.recordings import line as at_line
 
 SCRIPT = Script(
     """
@@ -158,7 +159,7 @@ def test_a_line_is_the_same_as_itself_even_without_a_source():
 def test_a_source_that_does_not_parse_tells_nothing(source):
     assert relation(source, 1, 2) == "unknown"
     assert loop_around(source, 1) is None
-    assert not every_iteration(source, 1)
+    assert not every_iteration({FILE: source}, [at_line(1)])
     assert guards_of(source, 1) == []
 
 

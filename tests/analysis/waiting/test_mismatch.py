@@ -237,8 +237,16 @@ SKIP = Script(
         if rank != 2:
             all_reduce(x)  # skipped
         barrier()  # next
+
+    main(2)  # called
     """
 )
+
+
+def called(rank, script, mark, caller="called", above="<module>", function="main"):
+    """A rank whose stack shows from where its function was called."""
+    outer = script.at(caller, above)
+    return rank.has_stack(Frame(outer.file, outer.line, above), Frame(script.file, script.line(mark), function))
 
 
 def test_a_rank_that_is_further_on_has_skipped_a_call():
@@ -260,14 +268,70 @@ def test_a_rank_that_is_further_on_has_skipped_a_call():
     assert any(guess in text for text in found.evidence)
 
 
-def test_of_two_equal_sides_the_one_that_is_further_on_has_skipped():
-    """Rank 0, the reference, stands at the later line."""
+@pytest.mark.parametrize("skipped", [(0,), (1,), (1, 2, 3), (0, 1, 2)])
+def test_on_a_path_without_loops_the_ranks_that_are_further_on_have_skipped(skipped):
+    """They have passed the earlier line and do not come there again; their number does not matter."""
+    ranks = [Rank(number, 2 if len(skipped) == 1 else 4) for number in range(2 if len(skipped) == 1 else 4)]
+    for rank in ranks:
+        mark, op = ("next", "barrier") if rank.rank in skipped else ("skipped", "all_reduce")
+        called(rank.waits(op, SKIP.at(mark)), SKIP, mark)
+    found = finding(record(*ranks, script=SKIP))
+    rest = tuple(rank.rank for rank in ranks if rank.rank not in skipped)
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", skipped, rest)
+    assert found.collective.op == "all_reduce"
+    assert "did not make the all_reduce" in found.summary
+
+
+def test_of_two_equal_sides_with_unknown_callers_none_is_named():
+    """The function may be called in a loop: then the earlier line can be the next iteration's."""
     recording = record(
         Rank(0, 2).waits("barrier", SKIP.at("next")), Rank(1, 2).waits("all_reduce", SKIP.at("skipped")), script=SKIP
     )
     found = finding(recording)
-    assert (found.code, found.culprits, found.waiting) == ("DDP301", (0,), (1,))
-    assert found.collective.op == "all_reduce"
+    assert (found.code, found.culprits, found.waiting, found.sides) == ("DDP301", (), (), ((0,), (1,)))
+
+
+STEPS = Script(
+    """
+    def main():
+        for x in data:
+            step(x)   # call
+
+    def step(x):
+        reduce_a(x)   # a
+        reduce_c(x)   # c
+        if cond(x):
+            return
+        reduce_b(x)   # b
+    """
+)
+
+
+def steps(number, before, last, kept=10**6):
+    """A rank that called these lines of ``step``, of which the last are recorded, and is fenced at the last."""
+    made = [*before, last]
+    rank = Rank(number, 2).forgets(max(0, len(made) - kept))
+    for seq, mark in list(enumerate(made, 1))[-kept:]:
+        state = CallState.COMPLETED if seq < len(made) else FENCED
+        rank.calls("all_reduce", STEPS.at(mark, "step"), shape=(ord(mark),), seq=seq, number=seq - 1, state=state)
+    return called(rank, STEPS, last, "call", "main", "step")
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+@pytest.mark.parametrize("kept", [10**6, 1024, 1023, 1022, 8])
+def test_the_rank_that_left_out_a_call_is_the_same_however_many_calls_are_recorded(culprit, kept):
+    before = [*"acb" * 1000, *"ac"]
+    ranks = [steps(number, before, "a" if number == culprit else "b", kept) for number in range(2)]
+    found = finding(record(*ranks, script=STEPS))
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (culprit,), (1 - culprit,))
+    assert any("between two calls of all_reduce" in text for text in found.evidence)
+    assert any(text.startswith("In all calls that are recorded") for text in found.evidence) == (kept < 10**6)
+
+
+def test_a_function_that_is_called_in_a_loop_may_come_to_an_earlier_line_again():
+    """Rank 0 may have returned before b and be in the next iteration: the order of the lines proves nothing."""
+    found = finding(record(steps(0, "a", "a"), steps(1, "a", "b"), script=STEPS))
+    assert (found.code, found.culprits, found.sides) == ("DDP301", (), ((0,), (1,)))
 
 
 ROUNDS = Script(
@@ -284,7 +348,10 @@ ROUNDS = Script(
 @pytest.mark.parametrize("culprit", [0, 1])
 @pytest.mark.parametrize(
     ("skipped", "before", "instead"),
-    [("reduce", ["reduce", "barrier"], "barrier"), ("barrier", ["reduce", "barrier", "reduce"], "reduce")],
+    [
+        ("reduce", ["reduce", "barrier", "reduce", "barrier"], "barrier"),
+        ("barrier", ["reduce", "barrier", "reduce"], "reduce"),
+    ],
 )
 def test_of_two_ranks_in_a_loop_the_one_that_left_out_a_call_of_the_round(culprit, skipped, before, instead):
     """Both did the same until here; what comes next in the loop after that is what both should be in."""
@@ -299,6 +366,14 @@ def test_of_two_ranks_in_a_loop_the_one_that_left_out_a_call_of_the_round(culpri
     found = finding(record(*ranks, script=ROUNDS))
     assert (found.code, found.culprits, found.waiting) == ("DDP301", (culprit,), (1 - culprit,))
     assert found.collective.op == ops[skipped]
+
+
+def test_after_a_single_iteration_two_calls_have_not_come_in_turn():
+    ranks = [Rank(n, 2).calls("all_reduce", ROUNDS.at("reduce")).calls("barrier", ROUNDS.at("barrier")) for n in (0, 1)]
+    ranks[0].waits("all_reduce", ROUNDS.at("reduce"))
+    ranks[1].waits("barrier", ROUNDS.at("barrier"))
+    found = finding(record(*ranks, script=ROUNDS))
+    assert (found.code, found.culprits, found.sides) == ("DDP301", (), ((0,), (1,)))
 
 
 BROKEN_OFF = Script(
@@ -341,7 +416,7 @@ def test_rounds_that_are_older_than_the_recording():
         ranks.append(rank)
     evidence = " ".join(finding(record(*ranks, script=BROKEN_OFF)).evidence)
     assert "call number 2 or later from there." in evidence
-    assert "made at least 1 calls there" in evidence
+    assert "made at least 1 call there" in evidence
 
 
 OF_ENTRIES = Script(
@@ -355,17 +430,39 @@ OF_ENTRIES = Script(
 )
 
 
-def test_a_loop_over_a_dictionary_that_ended_earlier():
-    recording = record(
-        Rank(0).calls("all_reduce", OF_ENTRIES.at("looped")).waits("all_reduce", OF_ENTRIES.at("looped")),
-        Rank(1)
-        .calls("all_reduce", OF_ENTRIES.at("looped"))
-        .calls("all_reduce", OF_ENTRIES.at("after"), shape=(242,), state=FENCED),
-        script=OF_ENTRIES,
-    )
-    found = finding(recording)
+def entries(*made, last):
+    ops = {"looped": "all_reduce", "after": "all_gather"}
+    ranks = []
+    for number, mark in enumerate(last):
+        rank = Rank(number, len(last))
+        for before in made:
+            rank.calls(ops[before], OF_ENTRIES.at(before))
+        ranks.append(rank.calls(ops[mark], OF_ENTRIES.at(mark), state=FENCED))
+    return ranks
+
+
+@pytest.mark.parametrize("made", [["looped"], ["looped", "looped", "after", "looped", "looped"]])
+def test_of_two_ranks_either_may_be_in_another_iteration_of_the_outer_loop(made):
+    """Rank 1 left the inner loop earlier; or rank 0 left out what follows it and is in the next iteration."""
+    found = finding(record(*entries(*made, last=["looped", "after"]), script=OF_ENTRIES))
+    assert (found.code, found.culprits, found.sides) == ("DDP301", (), ((0,), (1,)))
+
+
+def test_of_several_ranks_the_one_that_left_the_inner_loop_alone_is_named():
+    found = finding(record(*entries("looped", last=["looped", "after", "looped"]), script=OF_ENTRIES))
+    assert (found.code, found.culprits, found.waiting) == ("DDP308", (1,), (0, 2))
+    assert dict(found.where) == {0: OF_ENTRIES.at("looped"), 1: OF_ENTRIES.at("after"), 2: OF_ENTRIES.at("looped")}
+    assert "after 1 call from" in found.summary and "earlier" not in f"{found.summary} {found.evidence}"
+
+
+def test_loaders_that_counted_tell_which_of_two_ranks_left_the_inner_loop_earlier():
+    ranks = entries("looped", last=["looped", "after"])
+    for rank, batches in zip(ranks, (2, 1), strict=True):
+        told = {"loader": 0, "step": 0, "batches": batches, "steps": batches, "complete": True}
+        rank.phase("loader", "done", OF_ENTRIES.at("decides"), loader=0, kind="map", own=True)
+        rank.phase("data loop", "done", OF_ENTRIES.at("decides"), **told)
+    found = finding(record(*ranks, script=OF_ENTRIES))
     assert (found.code, found.culprits, found.waiting) == ("DDP308", (1,), (0,))
-    assert dict(found.where) == {0: OF_ENTRIES.at("looped"), 1: OF_ENTRIES.at("after")}
 
 
 def test_a_rank_that_never_was_in_the_loop_has_skipped_the_call():
@@ -408,7 +505,22 @@ def test_of_two_ranks_the_one_that_left_its_usual_order_is_named(culprit):
     ranks[culprit].calls("broadcast", line(5), root=0, state=FENCED)
     found = finding(record(*ranks))
     assert (found.code, found.culprits, found.sides) == ("DDP302", (culprit,), ())
-    assert any("never made this call after the one before it" in text for text in found.evidence)
+    assert any(f"rank {culprit} made all_reduce" in text for text in found.evidence)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_call_after_a_loop_leaves_no_order(known):
+    """A first validation, or a second one after a first before training: that it comes after a batch is new."""
+    ranks = [Rank(n, 2) for n in range(2)]
+    for rank in ranks:
+        if known:
+            rank.calls("barrier", line(30, "evaluate"))
+        for _ in range(4):
+            rank.calls("all_reduce", line(3, "train"))
+    ranks[0].calls("barrier", line(30, "evaluate"), state=FENCED)
+    ranks[1].calls("all_reduce", line(3, "train"), state=FENCED)
+    found = finding(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP302", (), ((0,), (1,)))
 
 
 def test_a_line_that_makes_several_kinds_of_calls_did_not_change():

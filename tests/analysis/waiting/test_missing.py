@@ -8,7 +8,8 @@ from ddpnb.analysis.diagnosis import diagnose
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
-from tests.analysis.recordings import Rank, Script, group, line, record, world_group
+from ddpnb.model.stacks import Frame
+from tests.analysis.recordings import FILE, Rank, Script, group, line, record, world_group
 
 
 def only_finding(recording: Recording) -> Finding:
@@ -107,17 +108,18 @@ def test_a_member_that_goes_past_a_call_of_a_small_group():
             if rank == 1:
                 all_reduce(x, group=pair)  # pair
             barrier()  # barrier
+
+        main(1)  # called
         """
     )
     pair = group(0, 1)
-    recording = record(
-        *(
-            Rank(r).waits("all_reduce", script.at("pair"), group=pair) if r == 1 else Rank(r).waits("barrier", script.at("barrier"))
-            for r in range(4)
-        ),
-        script=script,
-    )  # fmt: skip
-    found = only_finding(recording)
+    ranks = [
+        Rank(r).waits("all_reduce", script.at("pair"), group=pair) if r == 1 else Rank(r).waits("barrier", script.at("barrier"))
+        for r in range(4)
+    ]  # fmt: skip
+    for rank, mark in zip(ranks, ("barrier", "pair", "barrier", "barrier"), strict=True):
+        rank.has_stack(Frame(FILE, script.line("called"), "<module>"), Frame(FILE, script.line(mark), "main"))
+    found = only_finding(record(*ranks, script=script))
     assert found.code == "DDP301"
     assert 0 in found.culprits
     assert 1 in found.waiting
@@ -495,6 +497,31 @@ def test_a_rank_that_turned_the_order_around():
     assert found.code == "DDP306"
 
 
+def test_a_call_of_another_group_that_may_come_in_the_next_iteration_is_not_skipped():
+    """Rank 0 may have returned before b: in the next iteration's a it is behind, by the order of the lines."""
+    script = Script(
+        """
+        def main():
+            for x in data:
+                step(x)   # call
+
+        def step(x):
+            reduce_a(x)   # a
+            if cond(x):
+                return
+            reduce_b(x)   # b
+        """
+    )
+
+    def stands(number, mark, members):
+        rank = Rank(number, 2).calls("all_reduce", script.at("a", "step"), group=AVERAGE)
+        rank.waits("all_reduce", script.at(mark, "step"), group=members)
+        return rank.has_stack(Frame(FILE, script.line("call"), "main"), Frame(FILE, script.line(mark), "step"))
+
+    found = only_finding(record(stands(0, "a", AVERAGE), stands(1, "b", METRICS), script=script))
+    assert (found.code, found.culprits) == ("DDP306", (0, 1))
+
+
 def test_a_rank_that_goes_on_after_an_error():
     script = Script(
         """
@@ -545,3 +572,75 @@ def test_the_header_of_the_loop_is_only_a_guess():
     assert (found.code, dict(found.where)[1]) == ("DDP308", at)
     guess = f"Possibly line {script.line('loop')} decides how often: `for x in loader`. Inferred from the source, not observed."
     assert found.evidence[-1] == guess
+
+
+def looped(script, *marks, forwards=(0, 0)):
+    """Rank 0 waits in its third call, rank 1 has ended after two; the frames are those of rank 0, outermost first."""
+    at = script.at(marks[-1])
+    ranks = [Rank(number, 2).calls("all_reduce", at).calls("all_reduce", at) for number in (0, 1)]
+    ranks[0].waits("all_reduce", at).has_run_forward(forwards[0])
+    ranks[0].has_stack(*(Frame(FILE, script.line(mark), "main") for mark in marks))
+    return only_finding(record(ranks[0], ranks[1].finishes().has_run_forward(forwards[1]), script=script))
+
+
+def test_without_a_source_no_loop_is_claimed():
+    ranks = [Rank(number, 2).calls("all_reduce", line(3)) for number in (0, 1)]
+    found = only_finding(record(ranks[0].waits("all_reduce", line(3)), ranks[1].finishes()))
+    assert (found.code, found.culprits) == ("DDP301", (1,))
+
+
+@pytest.mark.parametrize(
+    ("text", "marks", "code"),
+    [
+        ("for x in loader:\n    with suppress(E):\n        loss.backward()   # b", ["b"], "DDP301"),
+        ("for x in loader:\n    if bad(x):\n        continue\n    for y in x:\n        y.backward()   # b", ["b"], "DDP301"),
+        ("for x in loader:\n    try:\n        step(x)   # s\n    except E:\n        pass\n\ndef step(x):\n    for y in x:\n        y()   # b",
+         ["s", "b"], "DDP301"),
+        ("for x in loader:\n    step(x)   # s\n\ndef step(x):\n    x.backward()   # b", ["s", "b"], "DDP308"),
+    ],
+)  # fmt: skip
+def test_callers_and_all_loops_tell_whether_every_iteration_comes_to_the_call(text, marks, code):
+    found = looped(Script(text), *marks)
+    assert (found.code, found.culprits) == (code, (1,))
+    assert sum("Possibly" in one for one in found.evidence) == (code == "DDP308")
+
+
+@pytest.mark.parametrize(("forwards", "code"), [((3, 3), "DDP301"), ((3, 2), "DDP308"), ((0, 0), "DDP308")])
+def test_a_rank_that_began_as_many_forwards_left_no_loop_earlier(forwards, code):
+    script = Script("for x in loader:\n    out = model(x)\n    loss(out).backward()   # b")
+    found = looped(script, "b", forwards=forwards)
+    assert (found.code, found.culprits) == (code, (1,))
+
+
+def test_a_shorter_loop_is_told_by_what_was_counted():
+    found = looped(Script("for x in loader:\n    x.backward()   # b"), "b")
+    assert found.summary == (
+        f"Rank 1 ended after 2 calls from {FILE}:2; rank 0 waits in one more all_reduce at {FILE}:2 in main."
+    )
+
+
+def test_of_several_loops_that_may_have_ended_none_is_guessed():
+    found = looped(Script("for e in epochs:\n    for x in loader:\n        x.backward()   # b"), "b")
+    assert (found.code, [text for text in found.evidence if "ossibly" in text]) == (
+        "DDP308",
+        [
+            "Possibly a loop ended earlier, as every iteration comes to that line. Inferred from the source, not observed."
+        ],
+    )
+
+
+def test_ranks_that_ended_after_unlike_numbers_of_calls_are_told_apart():
+    script = Script("for x in loader:\n    x.backward()   # b")
+    ranks = [Rank(number, 3) for number in range(3)]
+    for rank, calls in zip(ranks, (2, 1, 2), strict=True):
+        for _ in range(calls):
+            rank.calls("all_reduce", script.at("b"))
+    ranks[0].waits("all_reduce", script.at("b"))
+    found = only_finding(record(ranks[0], ranks[1].finishes(), ranks[2].finishes(), script=script))
+    assert found.summary.startswith(f"Ranks 1 and 2 ended after 1 call on rank 1, 2 calls on rank 2, from {FILE}:2; ")
+
+
+def test_no_number_is_said_of_a_line_that_is_not_among_the_recorded_calls():
+    ranks = [Rank(number, 2).forgets(500).calls("broadcast", line(5), root=0, seq=501, number=500) for number in (0, 1)]
+    found = only_finding(record(ranks[0].waits("all_reduce", line(3), seq=502, number=501), ranks[1].finishes()))
+    assert "Rank 1 has ended (finished) after broadcast #501 of this group." in found.evidence
