@@ -111,8 +111,8 @@ def _waited_for(record: RankRecord) -> Call | None:
     idle = record.process.activity == "idle"
     if held and idle:
         return held[-1]  # the main thread waits for a thread that waits for the call
-    if idle and _late_wait(record) is not None:
-        return in_flight[0]  # the oldest of which something is recorded
+    if _late_wait(record) is not None:
+        return None  # for a call that is older than what is recorded: which of its group's, nobody knows
     inside = main.innermost if main is not None else None
     if inside is not None and not inside.user and any(part in inside.file for part in _WAITS_IN_TORCH) and idle:
         return in_flight[0]
