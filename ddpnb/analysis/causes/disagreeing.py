@@ -47,13 +47,18 @@ def two_threads(recording: Recording, _: dict[int, Standing], finding: Finding) 
 
 def in_another_thread(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP310: the call that others wait in is about to be made by another thread of the rank."""
-    for culprits in finding.sides or (finding.culprits,):
-        waiting = tuple(sorted(finding.concerned - set(culprits)))
-        found = _about_to_call(recording, standings, culprits, waiting)
-        if found and set(found) == set(culprits):
-            known = tuple(text for text in finding.evidence if text not in phrases.undecided(finding.sides))
-            return _two_threads(replace(finding, culprits=culprits, waiting=waiting, sides=(), evidence=known), found)
-    return None
+    found: dict[int, Site] = {}
+    for side in finding.sides or (finding.culprits,):
+        about_to = _about_to_call(recording, standings, side, tuple(sorted(finding.concerned - set(side))))
+        if set(about_to) == set(side):
+            found |= about_to
+    if not found:
+        return None
+    waiting = tuple(sorted(finding.concerned - set(found)))
+    known = tuple(text for text in finding.evidence if text not in phrases.undecided(finding.sides))
+    return _two_threads(
+        replace(finding, culprits=tuple(sorted(found)), waiting=waiting, sides=(), evidence=known), found
+    )
 
 
 def _about_to_call(
@@ -74,8 +79,8 @@ def _two_threads(finding: Finding, found: dict[int, Site]) -> Finding:
     return replace(
         finding,
         code="DDP310",
-        summary=f"Two threads of {phrases.ranks(found)} use one group: which call comes first is left to chance, "
-        f"and {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'makes', 'make')} them in one order.",
+        summary=f"Two threads of {'each of ' * (len(found) > 1)}{phrases.ranks(found)} use one group: which call comes first is "
+        "left to chance.",
         evidence=(
             *(f"Another thread of rank {rank} is at {site} in {site.function}." for rank, site in found.items()),
             *finding.evidence,

@@ -485,6 +485,18 @@ def test_a_call_that_another_thread_is_about_to_make():
     assert first(record(Rank(0, 2).waits("broadcast", save), elsewhere)).code != "DDP310"
 
 
+def test_of_two_ranks_with_two_threads_each_both_are_named():
+    """The same two threads on both: that one side's came in the wrong order is not known."""
+    ranks = []
+    for number, (main, other) in enumerate(((3, 9), (9, 3))):
+        rank = Rank(number, 2).calls("all_reduce", line(main, f"f{main}"), shape=(main,), state=CallState.FENCED)
+        rank.idles(1.0, line(main, f"f{main}"))
+        ranks.append(rank.has_stack(Frame(FILE, other, f"f{other}"), thread=9))
+    found = first(record(*ranks))
+    assert (found.code, found.culprits, found.waiting, found.sides) == ("DDP310", (0, 1), (), ())
+    assert "order" not in found.summary
+
+
 def test_an_address_of_an_earlier_start():
     said = "Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection refused, remote=[::1]:5"
 
