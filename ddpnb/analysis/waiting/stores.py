@@ -29,20 +29,22 @@ def apart(recording: Recording, standings: dict[int, Standing], patience: float)
         return None
     ports = {rank: port for rank, one in open_ranks.items() if (port := _port(one))}
     ranks = sorted(open_ranks)
-    found = split({rank: ports.get(rank, rank) for rank in ranks} if ports else {rank: rank for rank in ranks})
-    culprits = found.culprits if len(ports) == len(ranks) else ()
-    sides = () if culprits else found.sides
-    unlike = len(set(ports.values())) > 1
+    found = split(ports)
+    unlike = found.differs and len(ports) == len(ranks)  # of a rank whose port is not known nothing can be said
+    culprits = found.culprits if unlike else ()
+    sides = found.sides if unlike and not culprits else ()
+    site = open_ranks[ranks[0]].site
     return Finding(
         "DDP104",
-        f"{phrases.ranks(open_ranks, True)} look for each other in a store of their own making"
-        f"{phrases.at(open_ranks[ranks[0]].site)}, and do not meet there"
-        + (": each at another port." if unlike else "."),
+        f"{phrases.ranks(open_ranks, True)} stand still where their script makes a store{phrases.at(site)}, and do not "
+        "meet there" + (": at different ports." if unlike else "."),
         tuple(culprits),
         () if sides else tuple(rank for rank in ranks if rank not in culprits),
         None,
         where(standings, [*culprits, *(rank for rank in ranks if rank not in culprits)]),
         (
+            f"That line {site.line} makes a store is inferred from the source, not observed"
+            + ("; the ports are inferred from a variable named port." if unlike else "."),
             *(
                 f"A variable of rank {rank} where it stands says port {port}."
                 for rank, port in sorted(ports.items())[:8]

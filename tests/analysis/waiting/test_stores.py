@@ -33,12 +33,24 @@ def test_each_at_a_port_of_its_own(name):
     assert (found.code, found.culprits, found.waiting) == ("DDP104", (), ())
     assert {site.line for _, site in found.where} == {OWN.line("makes")}
     assert found.sides == ((0,), (1,), (2,))
-    assert found.evidence[1] == "A variable of rank 1 where it stands says port 4001."
+    assert "at different ports" in found.summary
+    assert found.evidence[0] == (
+        f"That line {OWN.line('makes')} makes a store is inferred from the source, not observed; the ports are inferred "
+        "from a variable named port."
+    )
+    assert found.evidence[2] == "A variable of rank 1 where it stands says port 4001."
 
 
 def test_the_one_with_another_port():
     (found,) = diagnose(record(*(standing(n, 4001 if n == 2 else 4000) for n in range(3)), script=OWN)).errors
     assert (found.culprits, found.waiting) == ((2,), (0, 1))
+
+
+@pytest.mark.parametrize("ports", [("", "", ""), (4000, 4000, ""), (4000, 4001, ""), (4000, 4000, 4000)])
+def test_ports_that_are_not_all_known_or_do_not_differ_make_no_sides(ports):
+    (found,) = diagnose(record(*(standing(n, port) for n, port in enumerate(ports)), script=OWN)).errors
+    assert (found.culprits, found.waiting, found.sides) == ((), (0, 1, 2), ())
+    assert "port" not in found.summary and len(found.evidence) == 1
 
 
 def test_one_that_came_late_may_still_be_found():
