@@ -70,10 +70,17 @@ def _backends(recording: Recording) -> Finding | None:
         return None
     odd, others = _apart(apart)
     sides = apart.sides if apart.tied else ()
+    if sides or len(apart.sides) > 2:
+        told = phrases.by_side(apart.sides, lambda rank: repr(asked[rank]) if asked[rank] else "the default")
+        summary = f"The ranks ask for different backends: {told}."
+    else:
+        summary = (
+            f"{phrases.ranks(odd, True)} {phrases.verb(odd, 'asks', 'ask')} for the backend {asked[odd[0]] or 'by default'!r}, "
+            f"{phrases.ranks(others)} for {asked[others[0]] or 'the default'!r}."
+        )
     return Finding(
         "DDP106",
-        f"{phrases.ranks(odd, True)} {phrases.verb(odd, 'asks', 'ask')} for the backend {asked[odd[0]] or 'by default'!r}, "
-        f"{phrases.ranks(others)} for {asked[others[0]] or 'the default'!r}.",
+        summary,
         apart.culprits,
         () if sides else others,
         None,
@@ -114,10 +121,18 @@ def _versions(recording: Recording) -> Finding | None:
         if apart.differs:
             odd, others = _apart(apart)
             sides = apart.sides if apart.tied else ()
+            if sides or len(apart.sides) > 2:
+                summary = (
+                    f"The ranks run different versions of {name}: {phrases.by_side(apart.sides, told.__getitem__)}."
+                )
+            else:
+                summary = (
+                    f"{phrases.ranks(odd, True)} {phrases.verb(odd, 'runs', 'run')} {name} {told[odd[0]]}, "
+                    f"{phrases.ranks(others)} {told[others[0]]}."
+                )
             return Finding(
                 "DDP107",
-                f"{phrases.ranks(odd, True)} {phrases.verb(odd, 'runs', 'run')} {name} {told[odd[0]]}, "
-                f"{phrases.ranks(others)} {told[others[0]]}.",
+                summary,
                 apart.culprits,
                 () if sides else others,
                 None,

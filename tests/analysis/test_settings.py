@@ -297,3 +297,26 @@ def test_the_last_start_counts():
     rank = Rank(0, 2).phase("init_process_group", "done", INIT, rank=1)
     assert settings.inits(record(rank, Rank(1, 2).absent()))[0].facts["rank"] == 1
     assert settings.inits(record(Rank(1, 2).absent())) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "fact", "values", "summary"),
+    [
+        (
+            "DDP106",
+            "asked",
+            ("gloo", "nccl", "mpi"),
+            "different backends: 'gloo' on rank 0, 'nccl' on rank 1, 'mpi' on rank 2.",
+        ),
+        (
+            "DDP107",
+            "torch",
+            ("2.1", "2.2", "2.3"),
+            "different versions of torch: 2.1 on rank 0, 2.2 on rank 1, 2.3 on rank 2.",
+        ),
+    ],
+)
+def test_three_settings_are_told_by_side(code, fact, values, summary):
+    ranks = [Rank(number, 3).joined(line(2), **{fact: value}) for number, value in enumerate(values)]
+    (found,) = [one for one in diagnose(record(*ranks)).findings if one.code == code]
+    assert found.summary.endswith(summary) and found.sides == ((0,), (1,), (2,))

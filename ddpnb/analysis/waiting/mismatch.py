@@ -13,7 +13,7 @@ from ddpnb.analysis.silent.drift import Split
 from ddpnb.analysis.source.branches import candidates, guards_of
 from ddpnb.analysis.source.loops import loop_around
 from ddpnb.analysis.source.paths import Parting, parting, path_to
-from ddpnb.analysis.waiting.order import in_turn, may_come_again, repeats, share_a_loop
+from ddpnb.analysis.waiting.order import begun_later, in_turn, may_come_again, repeats, share_a_loop
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
@@ -163,20 +163,18 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
         evidence.append(_in_turn(recording, found, culprits))
     evidence += phrases.undecided(sides)
     place = f"collective #{odd.seq} of {odd.group}"
-    if culprits:
+    if culprits and len(found.sides) == 2:
         mine, theirs = found.calls[culprits[0]], found.calls[(*waiting, *culprits)[0]]
         summary = (
             f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'gives', 'give')} {what} than "
             f"{phrases.ranks(waiting)} in {place}: {_short(mine, theirs)} instead of {_short(theirs, mine)}."
         )
     else:
-        first, second = found.sides[0], found.sides[1]
-        mine, theirs = found.calls[first[0]], found.calls[second[0]]
-        summary = (
-            f"The calls of the ranks do not match in {place}: {_short(mine, theirs)} on {phrases.ranks(first)}, "
-            f"{_short(theirs, mine)} on {phrases.ranks(second)}"
-            + (f", and {len(sides) - 2} more kinds of call." if len(sides) > 2 else ".")
+        other = found.calls[found.sides[1][0]]
+        told = phrases.by_side(
+            found.sides, lambda rank: _short(found.calls[rank], other if rank in found.sides[0] else reference)
         )
+        summary = f"The calls of the ranks do not match in {place}: {told}."
     return Finding(
         code,
         summary,
@@ -267,6 +265,12 @@ def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Findi
     if strayed in (tuple(sorted(reference)), tuple(sorted(odd))):
         culprits = strayed
         evidence.append(_in_turn(recording, found, strayed))
+    elif (further := _further_on(recording, found, where)) is not None:
+        culprits = further
+        own, fewer = (recording.ranks[side[0]] for side in (further, odd if further == reference else reference))
+        evidence.append(
+            f"Rank {own.rank} has begun forward {own.forwards}, rank {fewer.rank} forward {fewer.forwards}."
+        )
     elif where.one_rest and not may_come_again(recording, *(_path(recording, found, side) for side in (0, -1))):
         culprits = reference if where.other.line > where.one.line else odd
     elif tied:
@@ -322,6 +326,16 @@ def _one_skipped(found: Disagreement) -> Finding:
         _TOGETHER,
         sides=found.sides,
     )
+
+
+def _further_on(recording: Recording, found: Disagreement, where: Parting) -> tuple[int, ...] | None:
+    """The side of which all ranks have begun a later iteration than those of the other: they have passed its call."""
+    odd, reference = (found.sides[place] for place in (-1, 0))
+    for ahead, behind in ((odd, reference), (reference, odd)):
+        last = max((recording.ranks[rank] for rank in behind), key=lambda record: record.forwards)
+        if all(begun_later(recording, where, recording.ranks[rank], last) for rank in ahead):
+            return ahead
+    return None
 
 
 def _may_be_another_iteration(recording: Recording, found: Disagreement, where: Parting) -> bool:

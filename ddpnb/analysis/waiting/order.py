@@ -7,7 +7,7 @@ from itertools import pairwise
 from ddpnb.analysis.source.branches import function_at
 from ddpnb.analysis.source.loops import loops_of
 from ddpnb.analysis.source.paths import Parting
-from ddpnb.model.calls import Call, Site
+from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.recording import RankRecord, Recording
 
 
@@ -37,6 +37,21 @@ def in_turn(record: RankRecord, own: Call, other: Call) -> str:
         f"{recorded} rank {record.rank} made {other.op} ({other.site}) between two calls of {own.op} ({own.site}); "
         "this time it did not."
     )
+
+
+def begun_later(recording: Recording, where: Parting, one: RankRecord, other: RankRecord) -> bool:
+    """Whether ``one`` has begun a later iteration than ``other`` of the innermost loop that holds both lines.
+
+    The forwards of wrapped models are counted: the last one must stand in that very loop, as an evaluation
+    runs forward too.
+    """
+    source = recording.sources.get(where.one.file, "")
+    loops = [loops_of(source, site.line) for site in (where.one, where.other)]
+    if not where.one_rest or not all(loops) or loops[0][0] is not loops[1][0] or not one.forwards > other.forwards > 0:
+        return False
+    loop = loops[0][0]
+    last = next((sample.site for sample in reversed(one.samples) if sample.kind == "forward"), NO_SITE)
+    return last.file == where.one.file and loop.lineno <= last.line <= (loop.end_lineno or loop.lineno)
 
 
 def may_come_again(recording: Recording, *paths: tuple[Site, ...]) -> bool:

@@ -64,11 +64,20 @@ def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding
     if outside and all(claims[rank] != rank for rank in starting):  # a numbering of their own, on all of them
         culprits, waiting = tuple(starting), ()
     told = f"claim{'s' * (len(culprits) == 1)}"
-    summary = (
-        f"{phrases.ranks(culprits, True)} {told} a rank that does not exist in a world of {sizes[culprits[0]]}."
-        if outside
-        else f"{phrases.ranks(culprits, True)} {told} rank {claims[culprits[0]]}, which another process has claimed."
-    )
+    same = [[rank for rank in culprits if claims[rank] == claim] for claim in dict.fromkeys(map(claims.get, culprits))]
+    if outside:
+        known = {sizes[rank] for rank in culprits}
+        world = f"a world of {known.pop()}" if len(known) == 1 else "the world that they expect"
+        summary = f"{phrases.ranks(culprits, True)} {told} a rank that does not exist in {world}."
+    elif len(same) > 1:
+        summary = (
+            f"{phrases.ranks(culprits, True)} {told} ranks that other processes have claimed: "
+            f"{phrases.by_side(same, lambda rank: str(claims[rank]))}."
+        )
+    else:
+        summary = (
+            f"{phrases.ranks(culprits, True)} {told} rank {claims[culprits[0]]}, which another process has claimed."
+        )
     return Finding(
         "DDP101" if outside else "DDP103",
         summary,
@@ -154,16 +163,27 @@ def group_not_made(
         evidence.append(
             f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
         )
-    makers = _rest(grouping, named) or grouping
-    phase = (_made(standings, makers[0], turn) if odd else None) or standings[makers[0]].phase
+    makers = _rest(grouping, named)
+    others = makers or tuple(rank for rank in standings if odd and rank not in named and _made(standings, rank, turn))
+    phase = (_made(standings, others[0], turn) if odd else standings[others[0]].phase) if others else None
     members = members_of(phase) if phase is not None else []
     places = dict(_where_made(standings, [rank for rank in named if rank in odd], turn))
     if len(places) < len(named):  # a rank never made it
-        evidence += phrases.guess(recording, _path(standings[makers[0]]))
+        evidence += phrases.guess(recording, _path(standings[(makers or grouping)[0]]))
+    if sides and not culprits:
+        summary = f"The ranks make different groups at one place in the order of groups: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}."
+    elif others:
+        summary = (
+            f"{phrases.ranks(others, True)} {phrases.verb(others, 'is making', 'are making') if makers else 'made'} a group of "
+            f"{listed(members)}, but {phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not make the same one."
+        )
+    else:
+        summary = (
+            f"{phrases.ranks(grouping, True)} {phrases.verb(grouping, 'waits', 'wait')} in new_group for each other."
+        )
     return Finding(
         "DDP108",
-        f"{phrases.ranks(makers, True)} {phrases.verb(makers, 'is', 'are')} making a group of {listed(members)}, "
-        f"but {phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not make the same one.",
+        summary,
         tuple(culprits),
         held if culprits else (),
         None,
@@ -297,6 +317,15 @@ def _made(standings: dict[int, Standing], rank: int, turn: int) -> Phase | None:
     """The new_group number ``turn`` of a rank, if it came so far."""
     made = _of_all(standings[rank].record) if rank in standings else []
     return made[turn] if turn < len(made) else None
+
+
+def _list_of(standings: dict[int, Standing], rank: int, turn: int) -> str:
+    """The members of a rank's group number ``turn``, and where it made it."""
+    phase = _made(standings, rank, turn)
+    if phase is None:
+        return "none"
+    site = f" ({Site.from_json(dict(phase.facts))})" if "file" in phase.facts else ""
+    return f"{listed(members_of(phase))}{site}"
 
 
 def _of_all(record: RankRecord) -> list[Phase]:

@@ -561,3 +561,43 @@ def test_where_names_every_rank_of_many_sides_once(size):
         record(*(Rank(r, size).calls("all_reduce", line(3), shape=(s,), state=FENCED) for r, s in enumerate(shapes)))
     )
     assert sorted(rank for rank, _ in found.where) == list(range(size))
+
+
+def test_three_kinds_of_calls_are_told_by_side():
+    shapes = (4, 4, 5, 6)
+    found = finding(
+        record(*(Rank(r).calls("all_reduce", line(3), shape=(s,), state=FENCED) for r, s in enumerate(shapes)))
+    )
+    assert (found.code, found.culprits, found.waiting) == ("DDP303", (2, 3), (0, 1))
+    assert found.summary.endswith(
+        ": all_reduce of [4] on ranks 0 and 1, all_reduce of [5] on rank 2, all_reduce of [6] on rank 3."
+    )
+
+
+SAVES = Script(
+    """
+    def main(rank):
+        for step in range(6):  # loop
+            model(x).backward()  # train
+            if step % 3 == 2 and rank == 0:
+                save()  # save
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("forwards", "at", "culprits"),
+    [((3, 4), "train", (1,)), ((4, 3), "train", (0,)), ((3, 3), "train", ()), ((3, 4), "save", (1,)), ((3, 4), "", ())],
+)
+def test_a_rank_that_has_begun_another_iteration_of_one_loop_has_passed_the_call(forwards, at, culprits):
+    """Unless its last forward was elsewhere: an evaluation counts too."""
+    saves, trains = Rank(0, 2), Rank(1, 2)
+    for rank, count in zip((saves, trains), forwards, strict=True):
+        rank.calls("all_reduce", SAVES.at("train")).has_run_forward(count)
+        rank.wraps().forward(SAVES.at(at) if at else line(90, "evaluate"))
+    saves.waits("barrier", line(40, "save")).has_stack(Frame(FILE, SAVES.line("save"), "main"), Frame(FILE, 40, "save"))
+    trains.waits("all_reduce", SAVES.at("train"))
+    called(trains, SAVES, "train", "loop")
+    found = finding(record(saves, trains, script=SAVES))
+    assert (found.code, found.culprits) == ("DDP301", culprits)
+    assert any("has begun forward 4, rank" in text for text in found.evidence) == bool(culprits)

@@ -378,6 +378,22 @@ def test_of_a_silent_rank_without_a_stack_nothing_more_is_said():
     assert "reason that is not known" in found.summary and "lock" not in found.summary + found.remedy
 
 
+def test_what_is_true_of_one_frozen_rank_is_not_said_of_the_other():
+    ranks = Rank(1, 3).stops(12.0, line(4)), Rank(2, 3).idles(12.0, answered=False)
+    found = only_finding(record(Rank(0, 3).waits("all_reduce", line(9)), *ranks))
+    assert (found.code, found.culprits) == ("DDP314", (1, 2))
+    assert found.summary == "Ranks 1 and 2 do not react; rank 0 waits for them."
+    assert "Rank 1 is stopped (SIGSTOP)." in found.evidence
+
+
+def test_a_reason_and_a_line_that_not_all_blocked_ranks_share_are_not_in_the_summary():
+    places = [(line(4), "a lock"), (line(5), "the network")]
+    ranks = [Rank(n, 3).idles(12.0, site, waits_on=what) for n, (site, what) in enumerate(places, 1)]
+    found = only_finding(record(Rank(0, 3).waits("all_reduce", line(9)), *ranks))
+    assert found.summary == "Ranks 1 and 2 are blocked outside of collectives; rank 0 waits for them."
+    assert "Rank 2 waits in the kernel for the network." in found.evidence
+
+
 def test_a_rank_that_ended_is_to_blame_and_not_one_that_has_just_gone_elsewhere():
     """Rank 1 has been elsewhere for a second, well within patience; rank 2 will never come."""
     recording = record(Rank(0, 3).waits("all_reduce", line(9)), Rank(1, 3).idles(1.0, line(4)), Rank(2, 3).finishes())

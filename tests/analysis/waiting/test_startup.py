@@ -234,7 +234,34 @@ def test_a_start_that_takes_a_while():
     assert diagnose(record(*one_is_late)).errors == ()
 
 
+def test_ranks_that_claim_different_ranks_of_others_are_told_apart():
+    found = only_finding(record(*claiming(0, 0, 3, 3)))
+    assert (found.code, found.culprits) == ("DDP103", (1, 2))
+    assert found.summary == "Ranks 1 and 2 claim ranks that other processes have claimed: 0 on rank 1, 3 on rank 2."
+
+
 # -- DDP108: groups
+
+
+def test_groups_of_two_ranks_that_stand_in_the_same_call_are_told_by_side():
+    first = Rank(0, 2).makes_group([0], line(4)).waits("all_reduce", line(9))
+    second = Rank(1, 2).makes_group([1], line(5)).makes_group([0, 1], line(6), state="open")
+    (found,) = diagnose(record(first, second)).errors
+    assert (found.code, found.culprits, found.sides) == ("DDP108", (), ((0,), (1,)))
+    assert found.summary == (
+        "The ranks make different groups at one place in the order of groups: "
+        f"[0] ({line(4)}) on rank 0, [1] ({line(5)}) on rank 1."
+    )
+
+
+def test_a_group_of_the_others_that_is_made_already():
+    """Only the rank with other lists still stands in new_group."""
+    others = [Rank(r, 3).makes_group([0, 1], line(4)).waits("all_reduce", line(9)) for r in (0, 2)]
+    odd = Rank(1, 3).makes_group([1], line(5)).makes_group([0, 1, 2], line(6), state="open")
+    (found,) = diagnose(record(others[0], odd, others[1])).errors
+    assert (found.code, found.culprits) == ("DDP108", (1,))
+    assert found.summary == "Ranks 0 and 2 made a group of [0, 1], but rank 1 does not make the same one."
+
 
 ALL, PAIR, OTHER = [0, 1, 2, 3], [0, 1], [2, 3]
 GROUPS = Script("""
