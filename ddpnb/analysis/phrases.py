@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from ddpnb.analysis.source.branches import candidates
+from ddpnb.analysis.source.branches import candidates, other_ways
 from ddpnb.analysis.source.paths import Parting
 from ddpnb.model.calls import NO_SITE, UNNAMED, Call, Site, runs
+from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import NOT_SHOWN
 
@@ -69,14 +70,21 @@ def undecided(sides: Sequence[Sequence[int]]) -> list[str]:
     return [f"Nothing that was recorded tells which side is at fault: {named}{more}."]
 
 
+def observed(finding: Finding) -> tuple[str, ...]:
+    """The evidence of a finding for another one, which may know more: without the open question of a tie."""
+    return tuple(text for text in finding.evidence if text not in undecided(finding.sides))
+
+
 def guess(recording: Recording, path: Sequence[Site], ended: bool = False) -> list[str]:
-    """What may have kept a rank from the end of ``path``, labelled as a guess; nothing where there are several candidates.
+    """What may have kept a rank from the end of ``path``, labelled as a guess; nothing where it may be another thing.
 
     Args:
         recording: holds the sources.
         path: the lines by which others came there, outermost first.
         ended: the rank has left the script, so going on with the next iteration is no explanation.
     """
+    if any(other_ways(recording.sources.get(site.file, ""), site.line) for site in path):
+        return []
     found = {
         (site.file, line): text
         for site in path

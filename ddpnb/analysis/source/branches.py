@@ -11,7 +11,7 @@ import warnings
 from functools import lru_cache
 from typing import Literal
 
-from ddpnb.analysis.source.expressions import whole_text
+from ddpnb.analysis.source.expressions import shortened, whole_text
 
 Relation = Literal["same", "exclusive", "sequence", "unknown"]
 
@@ -192,10 +192,49 @@ def decisions(source: str, line: int) -> list[str]:
 
 
 def candidates(source: str, line: int, ended: bool = False) -> list[tuple[int, str]]:
-    """Every statement of the function that can keep a rank from ``line``: its line, and the statement in short.
+    """The statements of the function that can keep a rank from ``line``: its line, and the statement in short.
 
     ``ended``: the rank has left the script, so going on with the next iteration is no explanation.
     """
     ways = [way for way in ways_around(source, line) if not (ended and way[1] == "continue")]
-    guards = [(at, f"`if {condition}`") for at, condition in guards_of(source, line) if "__name__" not in condition]
-    return guards + [(at, f"`{word}` if {condition}") for at, word, condition in ways]
+    guards = [(at, condition) for at, condition in guards_of(source, line) if "__name__" not in condition]
+    return [(at, f"`if {shortened(condition)}`") for at, condition in guards] + [
+        (at, f"`{word}` if {shortened(condition)}") for at, word, condition in ways
+    ]
+
+
+def conditions_of(source: str, line: int) -> str:
+    """The whole text of all conditions in ``candidates``."""
+    return " ".join([text for _, text in guards_of(source, line)] + [text for _, _, text in ways_around(source, line)])
+
+
+def other_ways(source: str, line: int) -> bool:
+    """Whether something that ``candidates`` does not list may keep a rank from ``line``.
+
+    A ``try`` with handlers, a ``match`` or a ``while`` around it; before it a jump that is under none of the listed
+    conditions, in a handler or a loop.
+    """
+    path = path_of(source, line)
+    inside = next(
+        (n for n in reversed(range(len(path))) if isinstance(path[n][0], FUNCTIONS) and path[n][1] == "body"), 0
+    )
+    for node, arm in path[inside:]:
+        swallows = isinstance(node, (ast.Try, ast.TryStar)) and bool(node.handlers)
+        if arm and (swallows or isinstance(node, (ast.Match, ast.While))):
+            return True
+    listed = {at for at, _, _ in ways_around(source, line)}
+    holders = [node for node, arm in path if isinstance(node, (*LOOPS, *FUNCTIONS)) and arm == "body"]
+    return bool(holders) and any(at < line and at not in listed for at in _jumps(holders[-1]))
+
+
+def _jumps(holder: ast.AST) -> list[int]:
+    """The lines of the statements that leave this loop or function, or its iteration."""
+    found: list[int] = []
+    waiting = [(child, False) for child in ast.iter_child_nodes(holder)]
+    while waiting:
+        node, nested = waiting.pop()
+        if isinstance(node, (ast.Return, ast.Raise)) or (isinstance(node, (ast.Continue, ast.Break)) and not nested):
+            found.append(node.lineno)
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            waiting += [(child, nested or isinstance(node, LOOPS)) for child in ast.iter_child_nodes(node)]
+    return found

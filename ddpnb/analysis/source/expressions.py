@@ -52,7 +52,11 @@ def whole_text(expr: ast.AST) -> str:
 
 def shown(expr: ast.AST) -> str:
     """An expression as text, on one line, not too long."""
-    text = whole_text(expr)
+    return shortened(whole_text(expr))
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text that is too long."""
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from ddpnb.analysis import phrases
 from ddpnb.analysis.data.batches import uneven_shards
 from ddpnb.analysis.silent.drift import Split
-from ddpnb.analysis.source.branches import candidates, guards_of
+from ddpnb.analysis.source.branches import conditions_of, guards_of
 from ddpnb.analysis.source.loops import loop_around
 from ddpnb.analysis.source.paths import Parting, parting, path_to
 from ddpnb.analysis.waiting.order import begun_later, in_turn, may_come_again, repeats, share_a_loop
@@ -280,7 +280,7 @@ def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Findi
     waiting = odd if culprits != odd else reference
     mine, theirs = found.calls[culprits[0]], found.calls[waiting[0]]
     missed = where.other if culprits == odd else where.one
-    conditions = " ".join(text for _, text in candidates(recording.sources.get(missed.file, ""), missed.line))
+    conditions = conditions_of(recording.sources.get(missed.file, ""), missed.line)
     evidence = [
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}.",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}, "
