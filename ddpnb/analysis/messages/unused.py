@@ -26,7 +26,7 @@ def modules(parameters: Iterable[str]) -> list[str]:
 
 
 def reasons(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
-    """Sentences on where, and under which condition, these parameters' modules are used."""
+    """Where, and under which condition, these parameters' modules are used, as a guess; nothing where there are several."""
     found: list[str] = []
     open_uses: list[str] = []
     explained: set[str] = set()
@@ -48,7 +48,8 @@ def reasons(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
                 break
         if len(found) >= 4:
             break
-    return found[:4] or open_uses[:1]
+    found = found or open_uses[:1]
+    return [f"Possibly: {found[0]} Inferred from the source, not observed."] if len(found) == 1 else []
 
 
 def _files(sources: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -90,7 +91,9 @@ def _uses_in(attribute: str, file: str, source: str, owner: ast.ClassDef) -> lis
         why = _around(node, parents)
         why += [text for line in (node.lineno, *_rounds(node, parents)) for text in decisions(source, line)]
         if not why:
-            return [(False, f"{where} whenever {_function(node, parents)} runs: is its result part of the loss?")]
+            return [
+                (False, f"{where} whenever {_function(node, parents)} runs: its result may be no part of the loss.")
+            ]
         told.append((True, f"{where}. {' '.join(dict.fromkeys(why[:2]))}"))
     return told
 

@@ -6,6 +6,7 @@ from ddpnb.analysis.messages.unused import frozen_after_wrapping, modules, reaso
 from tests.analysis.recordings import Script
 
 FILE = "/home/user/train.py"
+INFERRED = "Inferred from the source, not observed."
 
 
 def script(forward: str, init: str = "self.aux = nn.Linear(2, 2)") -> Script:
@@ -32,7 +33,7 @@ def script(forward: str, init: str = "self.aux = nn.Linear(2, 2)") -> Script:
 def test_the_reason_why_a_module_was_left_out(forward, words):
     text = script(forward)
     (found,) = reasons(["aux.weight", "aux.bias"], {FILE: text.text})
-    assert found.startswith(f"self.aux is used at {FILE}:{text.line('use')}. ")
+    assert found.startswith(f"Possibly: self.aux is used at {FILE}:{text.line('use')}. ")
     assert words in found
 
 
@@ -44,14 +45,19 @@ def test_a_method_without_a_graph():
 def test_a_module_that_no_method_uses():
     text = script("return x")
     assert reasons(["aux.0.weight"], {FILE: text.text}) == [
-        f"Net makes self.aux at {FILE}:{text.line('made')}, and none of its methods uses it."
+        f"Possibly: Net makes self.aux at {FILE}:{text.line('made')}, and none of its methods uses it. {INFERRED}"
     ]
 
 
 def test_a_use_that_nothing_guards_is_asked_about():
     text = script("return x, self.aux(x)  # use")
     (found,) = reasons(["aux.weight"], {FILE: text.text})
-    assert "whenever forward runs: is its result part of the loss?" in found
+    assert "whenever forward runs: its result may be no part of the loss." in found
+
+
+def test_of_several_reasons_none_is_chosen():
+    text = script("if a:\n    x = self.aux(x)\nif b:\n    x = self.aux(x)\nreturn x")
+    assert reasons(["aux.weight"], {FILE: text.text}) == []
 
 
 def test_one_use_without_a_condition_outweighs_one_with():
@@ -101,7 +107,7 @@ class Net:
 
 def test_the_condition_may_stand_around_the_whole_block():
     (found,) = reasons(["adapter.proj.weight", "adapter.proj.bias"], {FILE: INNER})
-    assert found == f"self.adapter is used at {FILE}:24. Line 23 decides: if self.adapted."
+    assert found == f"Possibly: self.adapter is used at {FILE}:24. Line 23 decides: if self.adapted. {INFERRED}"
 
 
 def test_a_parameter_of_the_model_itself():
