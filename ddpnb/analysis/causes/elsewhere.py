@@ -13,7 +13,10 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame
 
-_LOGGERS = re.compile(
+_LIBRARIES = re.compile(
+    r"/(wandb|mlflow|tensorboard|tensorboardX|huggingface_hub|datasets|neptune|comet_ml|clearml|swanlab|trackio)/"
+)
+_CALLED_SO = re.compile(
     r"wandb|tensorboard|summarywriter|mlflow|neptune|comet|clearml|swanlab|trackio|huggingface|hf_|snapshot_download"
     r"|(?<![a-z])(aim|hub)(?![a-z])|from_pretrained|load_dataset|download|logger"
     r"|(init|start|create|set_?up|new|open)\w{0,20}(experiment|tracker)",
@@ -43,11 +46,11 @@ def forked(recording: Recording, standings: dict[int, Standing], finding: Findin
 
 
 def logger(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
-    """DDP702: what blocks is the start of an experiment logger or a download, and more than one rank does it."""
+    """DDP702: what blocks is a library that logs experiments or downloads; by the name of a function it is a guess."""
     told = {r: _logger_frame(standings[r].record) for r in finding.culprits if r in standings}
     culprits = tuple(sorted(r for r, frame in told.items() if frame is not None))
     if not culprits:
-        return None
+        return _guessed(standings, finding)
     frame = told[culprits[0]]
     assert frame is not None
     site = next((f.site for f in reversed(frames_of(standings[culprits[0]].record)) if f.user), frame.site)
@@ -62,18 +65,19 @@ def logger(recording: Recording, standings: dict[int, Standing], finding: Findin
 
 
 def _logger_frame(record: RankRecord) -> Frame | None:
-    users = 0
-    for frame in reversed(frames_of(record)):
-        # What the user's file is called says nothing, nor does a function far outside.
-        users += frame.user
-        if not frame.user and "/torch/distributed/" in frame.file:
-            continue  # its c10d_logger.py starts nothing
-        name = frame.function if frame.user else f"{frame.file.rsplit('/', 1)[-1]} {frame.function}"
-        held = frame.locals.get("self", "") if frame.user else ""
-        if users <= _NEAR and (_LOGGERS.search(name) or _LOGGERS.search(held)):
-            return frame
-        if not frame.user and re.search(
-            r"/(wandb|mlflow|tensorboard|huggingface_hub|datasets|neptune|comet_ml|clearml)/", frame.file
-        ):
-            return frame
+    """The innermost frame of such a library. Files of the user's own may lie in a folder that is called so."""
+    return next((f for f in reversed(frames_of(record)) if not f.user and _LIBRARIES.search(f.file)), None)
+
+
+def _guessed(standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """The finding with one guess: a function of the user's is called like a logger or a download."""
+    for rank in finding.culprits:
+        users = [frame for frame in frames_of(standings[rank].record) if frame.user] if rank in standings else []
+        frame = next((f for f in reversed(users[-_NEAR:]) if _CALLED_SO.search(f.function)), None)
+        if frame is not None:
+            guess = (
+                f"Possibly the start of a logger or a download: rank {rank} is in {frame.function}(). Inferred from the "
+                "function's name, not observed."
+            )
+            return replace(finding, evidence=(*finding.evidence, guess))
     return None
