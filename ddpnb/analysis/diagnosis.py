@@ -133,7 +133,12 @@ def _with_silent(
     if any(finding.code == "DDP308" for finding in failures):
         uneven = data.uneven_shards(recording, stopped=True)
         failures += [uneven] if uneven is not None else []
-    named = {place for finding in failures for place in finding.where if place[0] in finding.culprits}
+    named = {
+        place
+        for finding in failures
+        for place in finding.where
+        if place[0] in (finding.culprits or finding.concerned)  # in a tie either may have done it
+    }
     silent = _silent(recording, held, {finding.code for finding in failures})
     # A work that nobody waits for at a line that has been named already is the same mistake.
     return [*failures, *(f for f in silent if f.code != "DDP316" or not named.issuperset(f.where))]

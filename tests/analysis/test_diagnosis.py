@@ -454,3 +454,19 @@ def test_no_recording_makes_the_diagnosis_raise_or_contradict_itself(seed):
     assert (found.outcome == "divergence") <= bool(found.errors)
     assert all(one.summary and (one.remedy or one.severity == "note") for one in found.findings)
     assert all(set(one.culprits).isdisjoint(one.waiting) for one in found.findings)
+
+
+def test_a_line_that_is_named_in_a_tie_is_not_named_again():
+    """A call that nobody waits for, at the line at which the ranks disagree, is the same mistake."""
+    script = Script("""
+        def main():
+            work = dist.all_reduce(x, async_op=True)   # call
+            print(x)
+            work.wait()
+    """)
+    at = script.at("call")
+    ranks = [Rank(n, 2).calls("all_reduce", at).calls("all_reduce", at) for n in (0, 1)]
+    assert codes(diagnose(record(*(rank.finishes() for rank in ranks), script=script))) == ["DDP316"]
+    ranks = [Rank(n, 2).calls("all_reduce", at, shape=(n + 1,), state=CallState.FENCED) for n in (0, 1)]
+    found = diagnose(record(*ranks, script=script))
+    assert (codes(found), found.findings[0].sides) == (["DDP303"], ((0,), (1,)))

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from ddpnb.analysis import phrases
-from ddpnb.analysis.causes.stacks import frames_at, inside
+from ddpnb.analysis.causes.stacks import frames_at, in_backward
 from ddpnb.analysis.silent import replicas
 from ddpnb.analysis.waiting import alone
 from ddpnb.analysis.waiting.standing import Standing, where
@@ -26,19 +26,21 @@ _SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|gather|consoli
 def not_synchronised(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """Others wait in backward for gradients that a rank does not send: bypassed, under no_sync, unused."""
     if (
-        not any(inside(standings[r], ("backward",)) for r in finding.waiting if r in standings)
+        not any(in_backward(standings[r]) for r in finding.waiting or finding.concerned if r in standings)
         and finding.code != "DDP308"
     ):
         return None
     for better in replicas.find(recording):
         if better.code in ("DDP407", "DDP408"):
-            return replace(better, evidence=(*better.evidence, *finding.evidence[:2]), collective=finding.collective)
+            return replace(
+                better, evidence=(*better.evidence, *phrases.observed(finding)[:2]), collective=finding.collective
+            )
     return None
 
 
 def lone_forward(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
     better = alone.lone_forward(recording)
-    return None if better is None else replace(better, evidence=(*better.evidence, *finding.evidence[:2]))
+    return None if better is None else replace(better, evidence=(*better.evidence, *phrases.observed(finding)[:2]))
 
 
 def alone_in_model(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
@@ -54,7 +56,7 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
     ahead = [
         rank
         for rank in waiting
-        if standings[rank].site not in been and turns[rank] + (not inside(standings[rank], ("backward",))) > theirs
+        if standings[rank].site not in been and turns[rank] + (not in_backward(standings[rank])) > theirs
     ]
     evaluating = [rank for rank in waiting if not turns[rank] or rank in ahead]
     if not evaluating:
@@ -65,23 +67,21 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
     return Finding(
         "DDP411",
         f"{phrases.ranks(lone, True)} {phrases.verb(lone, 'runs', 'run')} the wrapped model alone: its {call.op if call else 'collective'} "
-        f"waits for {phrases.ranks(others)}, which never run it.",
+        f"waits for {phrases.ranks(others)}, which {phrases.verb(others, 'is', 'are')} not in it.",
         lone,
         others,
         call,
         where(standings, [*lone, *others]),
         (
             *(f"Rank {rank} is inside the wrapper{phrases.at(standings[rank].site)}." for rank in lone[:4]),
-            *finding.evidence,
+            *phrases.observed(finding),
         ),
         alone.REMEDY,
     )
 
 
 def _in_wrapper(standing: Standing) -> bool:
-    return any(any(part in frame.file for part in _DDP) for frame in frames_at(standing)) or inside(
-        standing, ("backward",)
-    )
+    return any(any(part in frame.file for part in _DDP) for frame in frames_at(standing)) or in_backward(standing)
 
 
 def _forwards(record: RankRecord) -> int:

@@ -23,7 +23,9 @@ def other_model(recording: Recording, _: dict[int, Standing], finding: Finding) 
     for models in reversed(models_of(recording).values()):
         better = wrapping.models_differ({rank: m for rank, m in models.items() if m.wrapper})
         if better is not None:
-            return replace(better, evidence=(*better.evidence, *finding.evidence[:2]), collective=finding.collective)
+            return replace(
+                better, evidence=(*better.evidence, *phrases.observed(finding)[:2]), collective=finding.collective
+            )
     return None
 
 
@@ -32,7 +34,7 @@ def other_hook(recording: Recording, _: dict[int, Standing], finding: Finding) -
     return (
         None
         if better is None
-        else replace(better, evidence=(*better.evidence, *finding.evidence[:2]), collective=finding.collective)
+        else replace(better, evidence=(*better.evidence, *phrases.observed(finding)[:2]), collective=finding.collective)
     )
 
 
@@ -41,7 +43,7 @@ def two_threads(recording: Recording, _: dict[int, Standing], finding: Finding) 
     return (
         None
         if better is None
-        else replace(better, severity="error", evidence=(*better.evidence, *finding.evidence[:2]))
+        else replace(better, severity="error", evidence=(*better.evidence, *phrases.observed(finding)[:2]))
     )
 
 
@@ -55,7 +57,7 @@ def in_another_thread(recording: Recording, standings: dict[int, Standing], find
     if not found:
         return None
     waiting = tuple(sorted(finding.concerned - set(found)))
-    known = tuple(text for text in finding.evidence if text not in phrases.undecided(finding.sides))
+    known = phrases.observed(finding)
     return _two_threads(
         replace(finding, culprits=tuple(sorted(found)), waiting=waiting, sides=(), evidence=known), found
     )
@@ -100,5 +102,5 @@ def set_up_wrongly(recording: Recording, _: dict[int, Standing], finding: Findin
         if better.severity == "error" and failed <= (set(better.culprits) or better.concerned):
             waiting = tuple(rank for rank in finding.waiting if rank not in better.culprits)
             waiting = () if better.sides else waiting
-            return replace(better, waiting=waiting, evidence=(*better.evidence, *finding.evidence[:2]))
+            return replace(better, waiting=waiting, evidence=(*better.evidence, *phrases.observed(finding)[:2]))
     return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ddpnb.analysis.waiting.standing import Standing
 from ddpnb.model.recording import RankRecord
 from ddpnb.model.stacks import Frame, Stack
@@ -21,6 +19,6 @@ def frames_at(standing: Standing) -> tuple[Frame, ...]:
     return frames or (standing.record.ending.frames if standing.record.ending is not None else ())
 
 
-def inside(standing: Standing, words: Iterable[str]) -> bool:
-    """Whether a frame of the user's, or one of torch's, has such a word in its function's name."""
-    return any(any(word in frame.function.lower() for word in words) for frame in frames_at(standing))
+def in_backward(standing: Standing) -> bool:
+    """Whether a rank stands in torch's backward; what the user's functions are called says nothing."""
+    return any("backward" in frame.function.lower() for frame in frames_at(standing) if not frame.user)

@@ -44,4 +44,4 @@ def _claimed_twice(recording: Recording) -> dict[str, list[int]]:
 
 def other_backend(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
     better = next((f for f in settings.find(recording) if f.code == "DDP106"), None)
-    return None if better is None else replace(better, evidence=(*better.evidence, *finding.evidence[:2]))
+    return None if better is None else replace(better, evidence=(*better.evidence, *phrases.observed(finding)[:2]))

@@ -75,8 +75,8 @@ def leaks(_recording: Recording, group: tuple[int, ...], views: Views) -> Findin
         return differs(
             first,
             apart.culprits if apart.differs else [],
-            f"Rank {other} trains on samples that rank {one} evaluates on{phrases.at(found.site)}: each rank has "
-            "split the data set in its own way.",
+            f"Rank {other} trains on samples that rank {one} evaluates on{phrases.at(found.site)}: the ranks have "
+            "split the data set in different ways.",
             ["On each rank alone, what is trained on and what is evaluated on have nothing in common."],
             _SEED,
             apart.sides if apart.differs else ((one,), (other,)),

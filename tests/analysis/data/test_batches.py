@@ -351,6 +351,7 @@ def test_one_trains_on_what_another_evaluates_on():
     (finding,) = found(splits)
     assert codes([finding]) == [("DDP503", "error", [])]
     assert finding.sides == ((0,), (1,), (2,), (3,))
+    assert finding.summary.endswith("the ranks have split the data set in different ways.")
 
 
 def test_one_split_for_all_is_no_leak():
