@@ -11,6 +11,7 @@ and four of them would cost 110 MB and half a second.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import os
@@ -18,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
 
@@ -38,6 +39,7 @@ from ddpnb.errors import LaunchError, WorldError
 # interpreters that they start.
 _CHILD = [sys.executable, os.path.join(os.path.dirname(__file__), "child.py")]
 _NEVER_S = 86_400
+_END_S = 20.0  # that one process may take to be started, or to be gone after SIGKILL
 _ENGINE_ARGS = [
     "--IPEngine.enable_nanny=False",
     # The launcher's own time-out is the only one: it ends what has not come up by then.
@@ -54,6 +56,15 @@ _CONTROLLER_ARGS = [
     "--HeartMonitor.period=100",  # an engine counts as there after its first beat
     "--HeartMonitor.max_heartmonitor_misses=1000000",  # a stopped rank must not be forgotten
 ]
+
+
+def cannot_start(error: Exception) -> LaunchError:
+    """The system refuses a process, a thread or a file that a world needs."""
+    reason = (error.strerror if isinstance(error, OSError) else None) or error
+    return LaunchError(
+        f"a process of the world could not be started: {reason}.",
+        "Look at the limits on processes (ulimit -u) and open files (ulimit -n), at the memory, and at the room in TMPDIR.",
+    )
 
 
 class RankLauncher(LocalEngineLauncher):
@@ -76,7 +87,8 @@ class Engines:
         self.client: Client | None = None
         #: called with (ready, wanted) while engines come up
         self.progress: Callable[[int, int], None] = lambda ready, wanted: None
-        self._ids: dict[int, int] = {}  # rank -> engine id
+        self._ids: dict[int, int] = {}  # rank -> engine id, of those that can be reached
+        self._asked: set[int] = set()  # engine ids that were ever asked which rank they are
         self._pids: dict[int, int] = {}
         self._exits: dict[int, int | None] = {}
         self._killed: set[int] = set()  # processes of ranks that we have ended
@@ -106,6 +118,22 @@ class Engines:
         """The device that the rank was given."""
         return self._environments.get(rank, {}).get(DEVICE, "")
 
+    def _launch(self, work: Coroutine[Any, Any, Any], within: float = _END_S) -> None:
+        """Start a process, in so many seconds.
+
+        Raises:
+            LaunchError: the system refuses, or it takes longer.
+        """
+        try:
+            self._do(work).result(timeout=within)
+        except TimeoutError:
+            raise LaunchError(
+                f"a process of the world was not started, or the one before it did not end, within {within:.0f} s.",
+                "Is the machine very busy, or a process of a rank blocked in the kernel (state D in ps)?",
+            ) from None
+        except (OSError, RuntimeError) as error:  # RuntimeError: no more threads
+            raise cannot_start(error) from None
+
     def _do(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
@@ -118,9 +146,9 @@ class Engines:
             LaunchError: a process died, or did not come up within ``timeout`` seconds.
         """
         deadline = time.monotonic() + timeout
-        self._do(self._start_controller()).result()
+        self._launch(self._start_controller(), timeout)
         for rank, environment in environments.items():
-            self._start_engine(rank, environment)
+            self._launch(self._start_engine(rank, environment), timeout)
         connecting = self._connect(deadline)
         while not connecting.done():
             self._check_alive(environments, deadline, "the controller did not come up")
@@ -163,23 +191,31 @@ class Engines:
         os.environ[PARENT] = str(os.getpid())
         await self._cluster.start_controller(controller_cmd=[*_CHILD, "controller", self.folder])
 
-    def _start_engine(self, rank: int, environment: dict[str, str]) -> None:
-        self._environments[rank] = environment
-        self._exits.pop(rank, None)
-
-        async def start() -> None:
+    async def _start_engine(self, rank: int, environment: dict[str, str]) -> None:
+        name = f"rank{rank}"
+        if name in self._cluster.engines:
+            await self._cluster.stop_engines(name)
+        try:
             await self._cluster.start_engines(
                 n=1,
-                engine_set_id=f"rank{rank}",
+                engine_set_id=name,
                 environment={**environment, PARENT: str(os.getpid())},
                 engine_cmd=[*_CHILD, "engine", self.folder],
                 engine_args=_ENGINE_ARGS,
             )
-            launcher = self._cluster.engines[f"rank{rank}"]
-            launcher.on_stop(lambda data: self._note_end(rank, data))
-            self._pids[rank] = launcher.pid
-
-        self._do(start()).result()
+        except BaseException:
+            failed: Any = self._cluster.engines.pop(name, None)
+            if (
+                failed is not None and failed.pid > 0
+            ):  # it was started and cannot be watched: no thread is left for that
+                os.killpg(failed.pid, signal.SIGKILL)
+            raise
+        launcher: Any = self._cluster.engines[name]
+        self._environments[rank] = environment
+        self._pids[rank] = launcher.pid
+        self._killed.discard(launcher.pid)  # numbers come again
+        self._exits.pop(rank, None)
+        launcher.on_stop(lambda data: self._note_end(rank, data))
 
     def _note_end(self, rank: int, data: dict[str, Any]) -> None:
         """A process of a rank has ended. Called on the thread that starts processes: none is started meanwhile."""
@@ -197,15 +233,14 @@ class Engines:
         assert self.client is not None
         missing = {self._pids[rank]: rank for rank in ranks}
         asked: dict[int, Answer] = {}
-        known = set(self._ids.values())
         wanted = len(missing)
         while missing:
-            for engine in set(self.client.ids) - known - set(asked):
+            for engine in set(self.client.ids) - self._asked:
+                self._asked.add(engine)
                 asked[engine] = self._ask(engine, in_json, os.getpid)
             for engine, answer in list(asked.items()):
                 if answer.ready():
                     del asked[engine]
-                    known.add(engine)
                     rank = missing.pop(answer.get(), None)
                     if rank is not None:
                         self._ids[rank] = engine
@@ -279,8 +314,12 @@ class Engines:
         return self._pids[rank]
 
     def alive(self, rank: int) -> bool:
-        """Whether the rank's process lives, by the kernel: its exit status is known a moment later."""
-        return rank not in self._exits and kernel_status(self._pids[rank]) != GONE
+        """Whether the rank's process lives, by the kernel: its exit status is known a moment later.
+
+        One that we have killed does not, though it may take a moment to end.
+        """
+        pid = self._pids[rank]
+        return rank not in self._exits and pid not in self._killed and kernel_status(pid) != GONE
 
     def exit_status(self, rank: int) -> int | None:
         """None while the rank's process lives, or its status is not known yet; negative: the signal that killed it."""
@@ -314,7 +353,7 @@ class Engines:
         self.check_controller()
         assert self.client is not None
         self.client.history.clear()  # it would grow with every call
-        return self._ask(self._ids[rank], function, *args)
+        return self._ask(self.engine_id(rank), function, *args)
 
     def _ask(self, engine: int, function: Callable[..., Any], *args: Any) -> Answer:
         assert self.client is not None
@@ -322,8 +361,20 @@ class Engines:
             return Answer(self.client[engine].apply_async(function, *args))
 
     def engine_id(self, rank: int) -> int:
+        """The number under which the rank can be asked.
+
+        Raises:
+            WorldError: its process is being replaced, or was not replaced with success.
+        """
         self.check_process()  # whoever asks a rank comes here
-        return self._ids[rank]
+        engine = self._ids.get(rank)
+        if engine is None:
+            raise WorldError(f"rank {rank} has no process that can be reached.", f"world.restart({rank}) replaces it.")
+        return engine
+
+    def reachable(self, rank: int) -> bool:
+        """Whether the rank's process, alive or not, has registered with the controller."""
+        return rank in self._ids
 
     # -- stop
 
@@ -338,6 +389,8 @@ class Engines:
     def _kill(self, rank: int) -> None:
         pid = self._pids[rank]
         self._killed.add(pid)
+        if rank in self._exits and psutil.pid_exists(pid):
+            return  # it was waited for, and its number is another process's by now
         family: list[psutil.Process] = []
         try:
             family = psutil.Process(pid).children(recursive=True) if rank not in self._exits else []
@@ -353,15 +406,37 @@ class Engines:
             except psutil.Error:
                 pass
 
-    def replace(self, ranks: Iterable[int], environments: dict[int, dict[str, str]], timeout: float) -> None:
-        """Kill the engines of these ranks and start new ones with the same rank numbers."""
-        ranks = list(ranks)
-        for rank in ranks:
+    def replace(
+        self, environments: Mapping[int, dict[str, str]], timeout: float, prepare: Callable[[], None] = lambda: None
+    ) -> None:
+        """Kill the engines of these ranks and start new ones with the same rank numbers.
+
+        Args:
+            environments: of the ranks to replace.
+            timeout: seconds for the new processes to come up.
+            prepare: called when the old processes have been killed, and before new ones are started.
+
+        Raises:
+            LaunchError: a process could not be ended or started, or did not come up; these ranks are dead then.
+        """
+        for rank in environments:
             self.kill(rank)
+        prepare()
+        try:
+            for rank, environment in environments.items():
+                self._ids.pop(rank, None)  # nobody answers under this number any more
+                self._launch(self._start_engine(rank, environment))
+            self._wait_for(environments, time.monotonic() + timeout)
+        except BaseException:  # a rank that runs and cannot be reached must not look alive
+            with contextlib.suppress(TimeoutError):
+                self._do(self._end_unreachable(environments)).result(timeout=_END_S)
+            raise
+
+    async def _end_unreachable(self, ranks: Iterable[int]) -> None:
+        """Kill those that did not register. After an interrupt a start may still have been under way on this thread."""
         for rank in ranks:
-            self._do(self._cluster.stop_engines(f"rank{rank}")).result(timeout=20)
-            self._start_engine(rank, environments[rank])
-        self._wait_for(ranks, time.monotonic() + timeout)
+            if rank not in self._ids:
+                self.kill(rank)
 
     def stop(self) -> None:
         """End everything that was started. Safe to call twice, and at any moment of a start.

@@ -16,7 +16,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from ddpnb.engine import shared_files
 from ddpnb.errors import LaunchError
@@ -105,7 +105,8 @@ class Folders:
                 folder = _Folder(base)
                 self._made.append(folder)
                 self.memory = folder.path
-                self._allocate(range(size))
+                with self._allocated(range(size)) as adopt:
+                    adopt()
             except OSError as error:
                 troubles[base or "TMPDIR"] = _words(error)
                 self.remove()
@@ -118,24 +119,54 @@ class Folders:
             "that much space.",
         )
 
-    def _allocate(self, ranks: Iterable[int]) -> None:
-        for rank in ranks:
-            for name, size in ((f"rank{rank}.box", blackbox.BOX_SIZE), (f"rank{rank}.samples", samples.FILE_SIZE)):
-                os.close(shared_files.create(os.path.join(self.memory, name), size))
+    @contextlib.contextmanager
+    def _allocated(self, ranks: Iterable[int]) -> Iterator[Callable[[], None]]:
+        """New files for these ranks, beside those that they have; yields what puts them in place.
 
-    def reserve(self, ranks: Iterable[int]) -> None:
-        """Fresh files for new processes of these ranks. Earlier processes, and who reads them, keep theirs.
+        All are allocated or none; those that were not put in place are removed in the end.
+
+        Raises:
+            OSError: there is no room for them.
+        """
+        sizes = {
+            os.path.join(self.memory, f"rank{rank}.{kind}"): size
+            for rank in ranks
+            for kind, size in (("box", blackbox.BOX_SIZE), ("samples", samples.FILE_SIZE))
+        }
+
+        waiting = list(sizes)
+
+        def adopt() -> None:
+            while waiting:
+                shared_files.adopt(waiting[-1])
+                waiting.pop()
+
+        try:
+            for path, size in sizes.items():
+                os.close(shared_files.prepare(path, size))
+            yield adopt
+        finally:
+            for path in waiting:
+                shared_files.discard(path)
+
+    @contextlib.contextmanager
+    def reserved(self, ranks: Iterable[int]) -> Iterator[Callable[[], None]]:
+        """Fresh files for new processes of these ranks; yields what puts them in place, once the old ones have ended.
+
+        Who reads the files of earlier processes keeps them.
 
         Raises:
             LaunchError: there is no room for them.
         """
-        try:
-            self._allocate(ranks)
-        except OSError as error:
-            raise LaunchError(
-                f"there is no room for the shared files of another process in {self.memory}: {_words(error)}.",
-                f"No rank has been touched. Free {_PER_RANK >> 20} MB there for each rank, and try again.",
-            ) from None
+        with contextlib.ExitStack() as stack:
+            try:
+                adopt = stack.enter_context(self._allocated(ranks))
+            except OSError as error:
+                raise LaunchError(
+                    f"there is no room for the shared files of another process in {self.memory}: {_words(error)}.",
+                    f"No rank has been touched. Free {_PER_RANK >> 20} MB there for each rank, and try again.",
+                ) from None
+            yield adopt
 
     def log_dir(self, run: int) -> str:
         """Where the ranks' output of a run lies."""

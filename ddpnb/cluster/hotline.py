@@ -26,6 +26,7 @@ def ask_each(engines: Engines, contents: Mapping[int, dict[str, Any]], timeout: 
     pending: dict[int, Any] = {
         rank: client._send_control_request([engines.engine_id(rank)], REQUEST, content, False)
         for rank, content in contents.items()
+        if engines.reachable(rank)
     }
     deadline = time.monotonic() + timeout
     answers: dict[int, dict[str, Any]] = {}

@@ -35,19 +35,46 @@ def create(path: str, size: int) -> int:
     Raises:
         OSError: there is no room, or the folder cannot be written.
     """
-    fresh = f"{path}.new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(fresh)
-    fd = os.open(fresh, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    fd = prepare(path, size)
     try:
-        allocate(fd, size)
-        os.rename(fresh, path)
+        adopt(path)
     except BaseException:
         os.close(fd)
-        with contextlib.suppress(OSError):
-            os.unlink(fresh)
+        discard(path)
         raise
     return fd
+
+
+def prepare(path: str, size: int) -> int:
+    """A new file full of zeros beside what has this name, for ``adopt`` or ``discard``; returns its descriptor.
+
+    Raises:
+        OSError: there is no room, or the folder cannot be written.
+    """
+    discard(path)
+    fd = os.open(_fresh(path), _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        allocate(fd, size)
+    except BaseException:
+        os.close(fd)
+        discard(path)
+        raise
+    return fd
+
+
+def adopt(path: str) -> None:
+    """Put the file that was prepared for this name in its place."""
+    os.rename(_fresh(path), path)
+
+
+def discard(path: str) -> None:
+    """Remove the file that was prepared for this name, if there is one."""
+    with contextlib.suppress(OSError):
+        os.unlink(_fresh(path))
+
+
+def _fresh(path: str) -> str:
+    return f"{path}.new"
 
 
 def take(path: str, size: int) -> int:

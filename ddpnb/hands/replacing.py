@@ -90,13 +90,14 @@ class Replaces(Starts):
             chosen = sorted(set(wanted))
             if not chosen:
                 return
-            self._folders.reserve(chosen)  # while nothing has been touched
-            for run in {self._in_run[rank] for rank in chosen if rank in self._in_run}:
-                run.settle()
-            port = self._new_port()
-            with Progress(f"restarting rank {', '.join(map(str, chosen))}", len(chosen), self._quiet) as progress:
-                self._engines.progress = progress.update
-                self._engines.replace(chosen, {rank: self._environment(rank, port) for rank in chosen}, timeout)
+            with self._folders.reserved(chosen) as adopt:  # while nothing has been touched
+                for run in {self._in_run[rank] for rank in chosen if rank in self._in_run}:
+                    run.settle()
+                port = self._new_port()
+                with Progress(f"restarting rank {', '.join(map(str, chosen))}", len(chosen), self._quiet) as progress:
+                    self._engines.progress = progress.update
+                    environments = {rank: self._environment(rank, port) for rank in chosen}
+                    self._engines.replace(environments, timeout, adopt)
             for rank in chosen:
                 self._in_run.pop(rank, None)
             self._injected = [(one, keep, there - {*chosen}) for one, keep, there in self._injected]

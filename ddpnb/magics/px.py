@@ -7,6 +7,7 @@ from typing import Any
 from ipyparallel.client.magics import ParallelMagics
 
 from ddpnb.cluster import hotline
+from ddpnb.errors import WorldError
 from ddpnb.world import World, open_worlds
 
 _SUFFIX = "_ddp"  # %px_ddp, where %px is another cluster's
@@ -57,7 +58,12 @@ class Px:
             return
         if world.closed:
             self.deactivate()
-        elif self._engines != (now := _engines_of(world)):
+            return
+        try:
+            now = _engines_of(world)
+        except WorldError:  # a rank could not be replaced: that is said by what uses it, not before every cell
+            return
+        if self._engines != now:
             self._engines = self._view.targets = now
             self._say_who_is_who()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ddpnb.cluster.folder import Folders
+from ddpnb.engine import shared_files
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.samples import SampleFile
 from ddpnb.errors import LaunchError
@@ -255,7 +257,9 @@ def test_a_rank_takes_the_files_that_were_reserved_and_its_successor_new_ones(sh
     assert os.stat(path).st_ino != reserved
     assert allocated(path) >= blackbox.BOX_SIZE
     assert first.memory[:8] == second.memory[:8] == blackbox.MAGIC
-    folders.reserve([0])
+    with folders.reserved([0]) as adopt:
+        assert Path(path).read_bytes()[:8] == blackbox.MAGIC
+        adopt()
     assert Path(path).read_bytes()[:8] == bytes(8)
     SampleFile(f"{folders.memory}/rank0.samples")
     assert Path(folders.memory, "rank0.samples").read_bytes()[:8] == samples.MAGIC
@@ -283,8 +287,40 @@ def test_no_room_for_another_process(shared, make, request):
     path = f"{folders.memory}/rank0.box"
     before = os.stat(path).st_ino
     request.getfixturevalue("no_room")
-    with pytest.raises(LaunchError, match="no room for the shared files of another process"):
-        folders.reserve([0])
+    with pytest.raises(LaunchError, match="no room for the shared files of another process"), folders.reserved([0]):
+        pass
+    assert os.stat(path).st_ino == before
+    assert sorted(os.listdir(folders.memory)) == [".ddpnb-world", "rank0.box", "rank0.samples"]
+
+
+@pytest.mark.parametrize("room_for", [1, 2, 3])
+def test_room_for_some_of_the_files_leaves_all_as_they_are(shared, make, monkeypatch, room_for):
+    """A refused restart must not take the box of a rank that goes on writing to it."""
+    folders = make(2)
+    paths = [Path(folders.memory, f"rank{rank}.{kind}") for rank in range(2) for kind in ("box", "samples")]
+    before = [path.stat().st_ino for path in paths]
+    allocated = []
+
+    def allocate(fd, size):
+        if len(allocated) == room_for:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        allocated.append(size)
+
+    monkeypatch.setattr(shared_files, "allocate", allocate)
+    with pytest.raises(LaunchError, match="No rank has been touched"), folders.reserved([0, 1]):
+        pass
+    assert len(allocated) == room_for
+    assert [path.stat().st_ino for path in paths] == before
+    assert not list(Path(folders.memory).glob("*.new"))
+
+
+def test_reserved_files_that_are_not_taken_are_removed(shared, make):
+    """An interrupt between the reservation and the end of the old processes: these still write to their files."""
+    folders = make()
+    path = f"{folders.memory}/rank0.box"
+    before = os.stat(path).st_ino
+    with pytest.raises(KeyboardInterrupt), folders.reserved([0]):
+        raise KeyboardInterrupt
     assert os.stat(path).st_ino == before
     assert sorted(os.listdir(folders.memory)) == [".ddpnb-world", "rank0.box", "rank0.samples"]
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from ipyparallel.client.magics import ParallelMagics
 
+from ddpnb.errors import WorldError
 from ddpnb.magics import px
 from ddpnb.magics.px import Px
 
@@ -63,6 +64,19 @@ def test_engines_in_the_order_of_ranks_and_after_one_was_replaced(worlds, capsys
     mine.refresh()
     assert shell.view("px").targets == [1, 2]
     assert "engine 1 is rank 0, 2 is rank 1." in capsys.readouterr().out
+
+
+def test_a_rank_that_could_not_be_replaced_does_not_disturb_every_cell(worlds):
+    shell, world = Shell(), worlds[0]
+    mine = Px(shell)
+    mine.activate(world)
+
+    def gone(_rank):
+        raise WorldError("rank 1 has no process that can be reached.")
+
+    world._engines.engine_id = gone
+    mine.refresh()
+    assert shell.view("px").targets == [1, 0]
 
 
 def test_targets_that_the_user_has_chosen_stay(worlds):

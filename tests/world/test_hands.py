@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -9,7 +10,7 @@ import time
 import pytest
 
 import ddpnb
-from ddpnb.errors import UsageError, WorldError
+from ddpnb.errors import LaunchError, UsageError, WorldError
 from tests.conftest import VICTIMS, alive
 from tests.victims import hands
 
@@ -355,6 +356,43 @@ def test_an_idle_rank_that_was_just_killed_is_replaced(world):
     assert [a == b for a, b in zip(before, world.pids(), strict=True)] == [True, False, True, True]
     run = world.run(hands.steps, 3, stream=None).wait(30)
     assert run.outcome == "ok" and None not in run.results
+
+
+def interrupted(*_args, **_more):
+    raise KeyboardInterrupt
+
+
+def refused(*_args, **_more):
+    raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "fails", "raised"),
+    [
+        ("_engines", "_wait_for", interrupted, KeyboardInterrupt),
+        ("_engines", "kill", interrupted, KeyboardInterrupt),
+        ("_cluster", "start_engines", refused, LaunchError),
+    ],
+)
+def test_a_restart_that_is_interrupted_or_refused_leaves_no_rank_that_cannot_be_reached(
+    world, monkeypatch, where, name, fails, raised
+):
+    """Such a rank looked alive, and the next run was never begun on it: the healthy ranks were blamed."""
+    before = world.pids()
+    with monkeypatch.context() as failing:
+        owner = world._engines if where == "_engines" else world._engines._cluster
+        failing.setattr(owner, name, fails)
+        with pytest.raises(raised):
+            world.restart([1, 2])
+        assert not {f"rank{rank}.box.new" for rank in (1, 2)} & {*os.listdir(world._folder)}
+    if name != "kill":
+        assert not any(world._engines.alive(rank) for rank in (1, 2))
+        assert sorted(world.evaluate("1 + 1")) == [0, 3]
+        with pytest.raises(WorldError, match=r"rank 1 is dead(.|\n)*world.restart\(1\)"):
+            world.evaluate("1 + 1", ranks=1)
+    run = world.run(hands.steps, 3, stream=None).wait(60)
+    assert run.outcome == "ok" and None not in run.results
+    assert [a == b for a, b in zip(before, world.pids(), strict=True)] == [True, name == "kill", name == "kill", True]
 
 
 def test_a_held_rank_is_replaced(world):
