@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -18,6 +19,7 @@ from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN_S = 0.25  # after which an exception that did not arrive is raised again
+_SOON_S = 0.001  # a timer of the caller that was due meanwhile
 _Handlers = dict[signal.Signals, Any]
 
 
@@ -27,23 +29,57 @@ class _Ending:
     def __init__(self) -> None:
         self.first: int | None = None
         self.noticed = False
+        self.paused = False
+        self._alarm: _Alarm | None = None
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         if number != signal.SIGALRM:
             if self.first is not None:
                 return
             self.first = number
-        if self.first is None or self.noticed:
+        if self.first is None or self.noticed or self.paused:
             return
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        if self._alarm is None:
+            self._alarm = _Alarm(self)
+        self._alarm.set(_AGAIN_S)
         if self.first == signal.SIGINT:
             raise KeyboardInterrupt
         raise SystemExit(128 + self.first)
 
+    @property
+    def pending(self) -> bool:
+        """Whether there was a signal of which nobody has said that the command stops because of it."""
+        return self.first is not None and not self.noticed
+
     def notice(self) -> None:
         """The command stops: nothing is raised any more."""
         self.noticed = True
+        alarm, self._alarm = self._alarm, None
+        if alarm is not None:
+            alarm.give_back()
+
+
+class _Alarm:
+    """The process's one timer, borrowed from whoever has set it: a test's time limit, for example."""
+
+    def __init__(self, handler: _Ending) -> None:
+        self._handler = signal.getsignal(signal.SIGALRM)
+        self._began = time.monotonic()
+        self._left, self._interval = signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._handler is not None:  # else it was not set from Python, and could not be given back
+            signal.signal(signal.SIGALRM, handler)
+
+    def set(self, seconds: float) -> None:
+        if self._handler is not None:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def give_back(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._handler is not None:
+            _restore({signal.SIGALRM: self._handler})
+        if self._left:
+            left = self._left - (time.monotonic() - self._began)
+            signal.setitimer(signal.ITIMER_REAL, max(left, _SOON_S), self._interval)
 
 
 _ending: _Ending | None = None
@@ -63,8 +99,9 @@ def ending(*, for_good: bool = False) -> Iterator[None]:
         yield
         return
     handler = _ending = _Ending()
-    before = _replaced(handler, (*_SIGNALS, signal.SIGALRM))
+    before: _Handlers = {}
     try:
+        _replace(handler, before)
         yield
     finally:
         handler.notice()
@@ -81,19 +118,41 @@ def notice() -> None:
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """Inside, signals that end a command wait: what is begun here is finished first."""
+    """Inside, signals that end a command wait: what is begun here is finished first.
+
+    A signal from before, whose exception was dropped on its way, is raised again afterwards.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    notice()
+    dropped = _ending if _ending is not None and _ending.pending and not _arrived(sys.exc_info()[1]) else None
+    if dropped is None:
+        notice()
+    else:
+        dropped.paused = True
     waiting: list[int] = []
-    before = _replaced(lambda number, _frame: waiting.append(number), _SIGNALS)
+    before: _Handlers = {}
     try:
+        _replace(lambda number, _frame: waiting.append(number), before)
         yield
     finally:
         _restore(before)
+        if dropped is not None:
+            dropped.paused = False
+            dropped(signal.SIGALRM, None)
         for number in waiting[:1]:
             _raise_again(number, before[signal.Signals(number)])
+
+
+def _arrived(error: BaseException | None) -> bool:
+    """Whether the exception of a signal is being handled, or led to the one that is."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _raise_again(number: int, handler: Any) -> None:
@@ -103,19 +162,26 @@ def _raise_again(number: int, handler: Any) -> None:
         os.kill(os.getpid(), number)
 
 
-def _replaced(handler: Callable[[int, FrameType | None], None], numbers: tuple[signal.Signals, ...]) -> _Handlers:
-    """Set the handler of these signals, but of those that are ignored; returns the handlers before."""
-    before: _Handlers = {}
-    for number in numbers:
+def _replace(handler: Callable[[int, FrameType | None], None], before: _Handlers) -> None:
+    """Set the handler of all signals but those that are ignored; the handlers before are put into ``before``."""
+    for number in _SIGNALS:
         previous = signal.getsignal(number)
         if previous is signal.SIG_IGN or previous is None:  # None: it was not set from Python
             continue
         before[number] = previous
         signal.signal(number, handler)
-    return before
 
 
 def _restore(before: _Handlers) -> None:
+    """Restore all of these handlers, also where a signal raises an exception meanwhile: that one is raised in the end."""
+    raised: BaseException | None = None
     for number, handler in before.items():
-        with suppress(ValueError, OSError):  # the interpreter is being shut down
-            signal.signal(number, handler)
+        for _ in range(3):  # the exception may come before the handler is set
+            try:
+                with suppress(ValueError, OSError):  # the interpreter is being shut down
+                    signal.signal(number, handler)
+                break
+            except BaseException as error:
+                raised = error
+    if raised is not None:
+        raise raised

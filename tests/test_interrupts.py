@@ -82,6 +82,118 @@ def test_what_is_begun_is_finished_first():
     assert finished
 
 
+def test_a_dropped_interrupt_is_raised_after_what_was_begun():
+    """A library drops the exception, and the world is closed before it is raised again: the command must not go on."""
+    finished = []
+
+    @interrupts.put_off()
+    def finish():
+        time.sleep(2 * interrupts._AGAIN_S)
+        finished.append(True)
+
+    def command():
+        try:
+            send(signal.SIGINT)
+        except KeyboardInterrupt:
+            pass
+        finish()
+        finished.append("went on")
+
+    with pytest.raises(KeyboardInterrupt), interrupts.ending():
+        command()
+    assert finished == [True]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_interrupt_that_arrived_is_not_raised_again_after_what_was_begun(fails):
+    finished = []
+
+    class Closes:
+        @interrupts.put_off()
+        def close(self):
+            finished.append(True)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.close()
+
+    def command():
+        with Closes():
+            try:
+                send(signal.SIGINT)
+            except KeyboardInterrupt:
+                if fails:
+                    raise OSError("on the way out") from None
+                raise
+
+    with interrupts.ending():
+        with pytest.raises(OSError if fails else KeyboardInterrupt):
+            command()
+        time.sleep(2 * interrupts._AGAIN_S)
+    assert finished
+
+
+@pytest.mark.parametrize("within", [interrupts.put_off, interrupts.ending])
+def test_a_signal_while_handlers_are_replaced_leaves_none_behind(monkeypatch, within):
+    replaced, usual = [], signal.signal
+
+    def interrupted(number, handler):
+        usual(number, handler)
+        replaced.append(number)
+        if len(replaced) == 1:
+            raise SystemExit(143)
+
+    def command():
+        with within():
+            pass
+
+    with monkeypatch.context() as patched:
+        patched.setattr(signal, "signal", interrupted)
+        with pytest.raises(SystemExit):
+            command()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert interrupts._ending is None
+
+
+@pytest.fixture
+def timer():
+    """A time limit of the caller's: pytest-timeout has one of this kind. Returns the times at which it struck."""
+    struck = []
+    before = signal.signal(signal.SIGALRM, lambda *_: struck.append(time.monotonic()))
+    left = signal.setitimer(signal.ITIMER_REAL, 0)
+    yield struck
+    signal.signal(signal.SIGALRM, before)
+    signal.setitimer(signal.ITIMER_REAL, *left)
+
+
+def test_without_a_signal_the_callers_timer_is_not_touched(timer):
+    handler = signal.getsignal(signal.SIGALRM)
+    signal.setitimer(signal.ITIMER_REAL, 60, 7)
+    with interrupts.ending(), interrupts.put_off():
+        assert signal.getsignal(signal.SIGALRM) is handler
+    assert signal.getsignal(signal.SIGALRM) is handler
+    left, interval = signal.setitimer(signal.ITIMER_REAL, 0)
+    assert 0 < left <= 60 and interval == 7
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    with interrupts.ending():
+        time.sleep(0.2)
+    assert len(timer) == 1
+
+
+def test_the_callers_timer_goes_on_after_a_signal(timer):
+    handler = signal.getsignal(signal.SIGALRM)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    with pytest.raises(KeyboardInterrupt), interrupts.ending():
+        send(signal.SIGINT)
+    assert signal.getsignal(signal.SIGALRM) is handler
+    deadline = time.monotonic() + 10
+    while not timer and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert timer
+
+
 def test_an_ignored_signal_stays_ignored():
     """``nohup``, and a job that a shell started in the background."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
