@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ from ddpnb.errors import LaunchError, WorldError
 _CHILD = [sys.executable, os.path.join(os.path.dirname(__file__), "child.py")]
 _NEVER_S = 86_400
 _END_S = 20.0  # that one process may take to be started, or to be gone after SIGKILL
+_NOTED_S = 1.0  # after which the exit status of a process that has ended is known
 _ENGINE_ARGS = [
     "--IPEngine.enable_nanny=False",
     # The launcher's own time-out is the only one: it ends what has not come up by then.
@@ -156,7 +157,8 @@ class Engines:
         try:
             self.client = connecting.result()
         except Exception as error:
-            raise LaunchError(f"the controller did not come up: {error}.", self._log_of_controller()) from None
+            self._check_alive((), deadline, "")
+            raise LaunchError(f"the controller did not come up: {error}.", _tail(self._cluster.controller)) from None
         self._wait_for(list(environments), deadline)
 
     def _connect(self, deadline: float) -> Future[Client]:
@@ -252,12 +254,18 @@ class Engines:
     def _check_alive(self, ranks: Iterable[int], deadline: float, what: str) -> None:
         for rank in ranks:
             if rank in self._exits:
+                launcher = self._cluster.engines.get(f"rank{rank}")
                 raise LaunchError(
-                    f"the engine of rank {rank} ended with status {self._exits[rank]} before it was ready.",
-                    self._log_of(rank),
+                    f"the engine of rank {rank} {_end_of(launcher, self._exits[rank])} before it was ready.",
+                    _tail(launcher),
                 )
         if self.controller_state == "died":
-            raise LaunchError("the controller of this world has died.", self._log_of_controller())
+            controller: Any = self._cluster.controller
+            noted = time.monotonic() + _NOTED_S
+            while controller.running and time.monotonic() < noted:
+                time.sleep(0.01)
+            how = _end_of(controller, None if controller.running else (controller.stop_data or {}).get("exit_code"))
+            raise LaunchError(f"the controller of this world has died: it {how}.", _tail(controller))
         if time.monotonic() > deadline:
             late = ", ".join(str(rank) for rank in ranks)
             hint = "Is the machine very busy? Give it a longer timeout=."
@@ -327,20 +335,6 @@ class Engines:
             return None
         status = self._exits[rank]
         return status if isinstance(status, int) else -int(signal.SIGKILL)
-
-    def _log_of(self, rank: int) -> str:
-        return self._tail(self._cluster.engines.get(f"rank{rank}"))
-
-    def _log_of_controller(self) -> str:
-        return self._tail(self._cluster.controller)
-
-    @staticmethod
-    def _tail(launcher: Any) -> str:
-        try:  # it removes the file when the process has ended, and keeps what was in it
-            lines = str(launcher.get_output())[-4000:].splitlines()[-12:]
-        except (OSError, ValueError, AttributeError):
-            return ""
-        return "Its last lines:\n    " + "\n    ".join(lines) if lines else ""
 
     # -- calls
 
@@ -467,3 +461,35 @@ class Engines:
         # A launch that was interrupted may have started an engine that nobody noted.
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
+
+
+def _end_of(launcher: Any, status: int | None) -> str:
+    """How a process ended, of which this is the exit status as psutil has it; None: not known."""
+    if _interrupted(_last_lines(launcher)):
+        status = -signal.SIGINT
+    if status is None:
+        return "ended"
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal
+        return f"was killed by signal {-status}"
+
+
+def _tail(launcher: Any) -> str:
+    """The end of a process's log, unless it shows no more than where an interrupt came."""
+    lines = _last_lines(launcher)
+    return "Its last lines:\n    " + "\n    ".join(lines) if lines and not _interrupted(lines) else ""
+
+
+def _last_lines(launcher: Any) -> list[str]:
+    try:  # it removes the file when the process has ended, and keeps what was in it
+        return str(launcher.get_output())[-4000:].splitlines()[-12:]
+    except (OSError, ValueError, AttributeError):
+        return []
+
+
+def _interrupted(lines: Sequence[str]) -> bool:
+    """Whether a log ends with the traceback of an interrupt: it leads through whatever was imported just then."""
+    return bool(lines) and lines[-1].startswith("KeyboardInterrupt")

@@ -1,0 +1,54 @@
+"""What is said of processes of a world that end before it is up, or cannot be started."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from types import SimpleNamespace
+
+import pytest
+
+from ddpnb.cluster.engines import _end_of, _tail, cannot_start
+
+INTERRUPT = """Traceback (most recent call last):
+  File "ddpnb/cluster/child.py", line 53, in main
+    from ddpnb.engine import rank
+KeyboardInterrupt
+"""
+
+
+def process(log):
+    return SimpleNamespace(get_output=lambda: log)
+
+
+@pytest.mark.parametrize(
+    ("status", "how"),
+    [
+        (1, "exited with status 1"),
+        (-signal.SIGKILL, "was killed by SIGKILL"),
+        (-(signal.SIGRTMIN + 3), f"was killed by signal {signal.SIGRTMIN + 3}"),
+        (None, "ended"),
+    ],
+)
+def test_how_a_process_ended(status, how):
+    assert _end_of(process("torch is imported\n"), status) == how
+
+
+@pytest.mark.parametrize("status", [-signal.SIGINT, 1, None])
+def test_the_traceback_of_an_interrupt_is_not_shown(status):
+    """It leads through whatever the process imported just then: that tells a user nothing."""
+    assert _end_of(process(INTERRUPT), status) == "was killed by SIGINT"
+    assert _tail(process(INTERRUPT)) == ""
+
+
+def test_the_end_of_another_log_is_shown():
+    log = "".join(f"line {number}\n" for number in range(20)) + "OSError: no such device\n"
+    assert _tail(process(log)).splitlines()[-1].strip() == "OSError: no such device"
+    assert "line 5" not in _tail(process(log))
+    assert _tail(process("")) == ""
+
+
+def test_what_the_system_refuses_is_said_with_what_to_look_at():
+    said = str(cannot_start(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")))
+    assert "could not be started: Resource temporarily unavailable." in said and "ulimit -u" in said
+    assert "can't start new thread" in str(cannot_start(RuntimeError("can't start new thread")))
