@@ -23,6 +23,7 @@ from ddpnb.errors import LaunchError
 from ddpnb.model import blackbox, samples
 
 _SHARED = "DDPNB_SHM"
+_USUAL = "/dev/shm"
 _MARKER = ".ddpnb-world"
 _PREFIX = "ddpnb-"
 # What is left to the data loaders of the training, which need shared memory themselves.
@@ -61,7 +62,7 @@ class _Folder:
 
     def remove(self) -> None:
         """Remove it with all that it holds. Safe to call twice."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        _remove_marked(self.path)
         lock, self._lock = self._lock, -1
         if lock in _locks:
             _locks.discard(lock)
@@ -94,7 +95,7 @@ class Folders:
             raise
 
     def _with_room(self, size: int) -> str:
-        shared = os.environ.get(_SHARED) or "/dev/shm"
+        shared = _shared_place()
         troubles: dict[str, str] = {}
         for base, spare in ((shared, _SPARE), (None, 0), (shared, 0)):
             try:
@@ -191,7 +192,8 @@ class Folders:
         """Remove both folders."""
         if os.getpid() == self._pid:
             while self._made:
-                self._made.pop().remove()
+                self._made[-1].remove()
+                self._made.pop()
 
 
 def _remove(path: str) -> None:
@@ -200,6 +202,45 @@ def _remove(path: str) -> None:
     else:
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def _shared_place() -> str:
+    """Where files in memory lie; not relative to the working directory, which ranks change.
+
+    Raises:
+        LaunchError: the place that was asked for does not exist.
+    """
+    wanted = os.environ.get(_SHARED)
+    if not wanted:
+        return _USUAL
+    if not os.path.isdir(wanted):
+        raise LaunchError(
+            f"{_SHARED}={wanted} is not a folder.", f"Make it, or unset {_SHARED}: then {_USUAL} is used, or TMPDIR."
+        )
+    return os.path.abspath(wanted)
+
+
+def _remove_marked(folder: str) -> None:
+    """Remove a world's folder. Its marker goes last: what an interrupt, or a file that stays, leaves is swept later."""
+    marker = os.path.join(folder, _MARKER)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name != _MARKER:
+                _remove(os.path.join(folder, name))
+        if {*os.listdir(folder)} <= {_MARKER}:
+            try:
+                os.unlink(marker)
+            finally:
+                _remove_empty(folder, marker)
+
+
+def _remove_empty(folder: str, marker: str) -> None:
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        pass
+    except OSError:  # something was written there just now
+        os.close(os.open(marker, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
 def _words(error: OSError) -> str:
@@ -267,6 +308,6 @@ def _sweep_one(folder: str) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(fd), os.lstat(marker)) and os.fstat(fd).st_uid == os.geteuid():
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove_marked(folder)
     finally:
         os.close(fd)

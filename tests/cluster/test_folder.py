@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ddpnb.cluster import folder
 from ddpnb.cluster.folder import Folders
 from ddpnb.engine import shared_files
 from ddpnb.engine.blackbox import BlackBox
@@ -326,5 +327,72 @@ def test_reserved_files_that_are_not_taken_are_removed(shared, make):
 
 
 def test_without_shared_memory_there_is_the_disk(shared, make, monkeypatch):
-    monkeypatch.setenv("DDPNB_SHM", str(shared / "none"))
+    monkeypatch.delenv("DDPNB_SHM")
+    monkeypatch.setattr(folder, "_USUAL", str(shared / "none"))
     assert make().memory.startswith(str(shared.parent / "tmp" / MINE))
+
+
+def test_a_place_that_does_not_exist_is_not_passed_over(shared, make, monkeypatch):
+    monkeypatch.setenv("DDPNB_SHM", str(shared / "none"))
+    with pytest.raises(LaunchError, match=r"DDPNB_SHM=.*none is not a folder"):
+        make()
+
+
+def test_a_relative_place_is_meant_from_where_the_launcher_is(shared, make, monkeypatch):
+    monkeypatch.chdir(shared.parent)
+    monkeypatch.setenv("DDPNB_SHM", "shm")
+    assert os.path.dirname(make().memory) == str(shared / MINE)
+
+
+# -- removal
+
+
+@pytest.mark.parametrize("name", ["rank0.box", "a_folder"])
+def test_what_an_interrupted_removal_leaves_is_swept(shared, monkeypatch, make, name):
+    folders = Folders(1)
+    left = Path(folders.memory)
+    (left / "a_folder").mkdir()
+    (left / "a_folder" / "file").touch()
+    remove = folder._remove
+
+    def interrupted(path):
+        if os.path.basename(path) == name:
+            raise KeyboardInterrupt
+        remove(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder, "_remove", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            folders.remove()
+    assert (left / name).exists() and (left / ".ddpnb-world").exists()
+    folders.remove()  # the launcher, at its end
+    assert not left.exists()
+
+
+def test_what_cannot_be_removed_keeps_its_marker(shared, monkeypatch, make):
+    folders = Folders(1)
+    left = Path(folders.memory)
+    with monkeypatch.context() as patched:
+        patched.setattr(folder, "_remove", lambda path: None)
+        folders.remove()
+    assert (left / ".ddpnb-world").exists()
+    make()  # sweeps
+    assert not left.exists()
+
+
+def test_a_file_that_is_written_during_the_removal_leaves_a_marker(shared, monkeypatch, make):
+    folders = Folders(1)
+    left = Path(folders.memory)
+    rmdir = os.rmdir
+
+    def late(path, **more):
+        if path == str(left):
+            (left / "late").touch()
+        rmdir(path, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", late)
+        folders.remove()
+    assert sorted(os.listdir(left)) == [".ddpnb-world", "late"]
+    make()
+    assert not left.exists()
