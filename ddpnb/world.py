@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -15,8 +16,8 @@ from ddpnb import arguments, orders
 from ddpnb.analysis.diagnosis import PATIENCE
 from ddpnb.checkup import Checkup, examine
 from ddpnb.cluster import devices as device_plan
-from ddpnb.cluster.engines import Engines
-from ddpnb.cluster.environment import ReservedPort, debug_environment, torchrun_environment
+from ddpnb.cluster.engines import Engines, cannot_start
+from ddpnb.cluster.environment import ReservedPort, debug_environment, torchrun_environment, working_directory
 from ddpnb.cluster.folder import Folders
 from ddpnb.engine import wire
 from ddpnb.errors import WorldError
@@ -27,6 +28,8 @@ from ddpnb.hands.startup import Startup
 from ddpnb.interrupts import put_off
 from ddpnb.progress import Progress
 from ddpnb.run import Run
+
+_LOCK_S = 5.0  # that close() waits for what another thread does with the ranks
 
 
 def launch(
@@ -60,6 +63,7 @@ def launch(
     """
     orders.check_terms(fence, patience)
     timeout = arguments.seconds("timeout", timeout)
+    working_directory()
     plan = device_plan.plan(n, backend, devices)
     if port is not None:
         arguments.whole("port", port, 1, 65535)
@@ -102,11 +106,15 @@ class World(Hands):
         self._debug = debug_environment(plan.backend) if debug else {}
         self._port = port
         self._ports: list[ReservedPort] = []
-        self._unused = ReservedPort()  # for faults: a rank that looks for the store there finds nobody
         self._quiet = quiet
-        self._folders = Folders(self.size)
+        with contextlib.ExitStack() as undo:
+            self._unused = ReservedPort()  # for faults: a rank that looks for the store there finds nobody
+            undo.callback(self._unused.release)
+            self._folders = Folders(self.size)
+            undo.callback(self._folders.remove)
+            self._engines = self._new_engines()
+            undo.pop_all()
         self._folder = self._folders.memory
-        self._engines = Engines(self._folders.output)
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # who drops one frees what is known of it
         self._last: Run | None = None
         self._number = 0
@@ -121,6 +129,12 @@ class World(Hands):
 
     # -- life
 
+    def _new_engines(self) -> Engines:
+        try:
+            return Engines(self._folders.output)
+        except (OSError, RuntimeError) as error:
+            raise cannot_start(error) from None
+
     def _start(self, timeout: float) -> None:
         began = time.monotonic()
         try:
@@ -129,7 +143,8 @@ class World(Hands):
                 port = self._new_port()
                 self._engines.start({rank: self._environment(rank, port) for rank in range(self.size)}, timeout)
         except BaseException:
-            self.close()
+            with contextlib.suppress(WorldError):  # why it did not come up counts more than what did not end
+                self.close()
             raise
         self.launch_s = time.monotonic() - began
 
@@ -157,21 +172,31 @@ class World(Hands):
     def close(self) -> None:
         """End all ranks and the controller, and remove the world's files. Logs in log_dir= stay.
 
-        In a forked child of the launcher it does nothing: the world is its parent's.
+        In a forked child of the launcher it does nothing: the world is its parent's. Where another thread is
+        restarting or releasing ranks, that is given a few seconds to end.
+
+        Raises:
+            WorldError: a process did not end.
         """
         if not self._engines.mine:
             return
-        with self._lock:
+        free = self._lock.acquire(timeout=_LOCK_S)
+        try:
             if self._closed:
                 return
             self._closed = True
+        finally:
+            if free:
+                self._lock.release()
         for run in list(self._runs):
             run.stop_watching()
-        self._engines.stop()
-        for reserved in (*self._ports, self._unused):
-            reserved.release()
-        self._folders.remove()
-        open_worlds.discard(self)
+        try:
+            self._engines.stop()
+        finally:
+            for reserved in (*self._ports, self._unused):
+                reserved.release()
+            self._folders.remove()
+            open_worlds.discard(self)
 
     def __enter__(self) -> World:
         return self
@@ -211,4 +236,7 @@ os.register_at_fork(after_in_child=_forked)
 @atexit.register
 def _close_all() -> None:
     for world in list(open_worlds):
-        world.close()
+        try:
+            world.close()
+        except WorldError as error:
+            print(f"ddpnb: {error}", file=sys.stderr)

@@ -40,6 +40,7 @@ from ddpnb.errors import LaunchError, WorldError
 _CHILD = [sys.executable, os.path.join(os.path.dirname(__file__), "child.py")]
 _NEVER_S = 86_400
 _END_S = 20.0  # that one process may take to be started, or to be gone after SIGKILL
+_STOP_S = 30.0  # that all processes of a world may take to be gone after SIGKILL
 _NOTED_S = 1.0  # after which the exit status of a process that has ended is known
 _ENGINE_ARGS = [
     "--IPEngine.enable_nanny=False",
@@ -113,7 +114,11 @@ class Engines:
         # started it, so this one lives as long as the world.
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ddpnb cluster", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._loop.close()
+            raise
 
     def device(self, rank: int) -> str:
         """The device that the rank was given."""
@@ -132,10 +137,15 @@ class Engines:
                 f"a process of the world was not started, or the one before it did not end, within {within:.0f} s.",
                 "Is the machine very busy, or a process of a rank blocked in the kernel (state D in ps)?",
             ) from None
+        except WorldError:
+            raise
         except (OSError, RuntimeError) as error:  # RuntimeError: no more threads
             raise cannot_start(error) from None
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        if self._loop.is_closed():
+            work.close()
+            raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     # -- start
@@ -150,7 +160,10 @@ class Engines:
         self._launch(self._start_controller(), timeout)
         for rank, environment in environments.items():
             self._launch(self._start_engine(rank, environment), timeout)
-        connecting = self._connect(deadline)
+        try:
+            connecting = self._connect(deadline)
+        except RuntimeError as error:
+            raise cannot_start(error) from None
         while not connecting.done():
             self._check_alive(environments, deadline, "the controller did not come up")
             time.sleep(0.02)
@@ -422,7 +435,7 @@ class Engines:
                 self._launch(self._start_engine(rank, environment))
             self._wait_for(environments, time.monotonic() + timeout)
         except BaseException:  # a rank that runs and cannot be reached must not look alive
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError, WorldError):
                 self._do(self._end_unreachable(environments)).result(timeout=_END_S)
             raise
 
@@ -436,6 +449,9 @@ class Engines:
         """End everything that was started. Safe to call twice, and at any moment of a start.
 
         In a forked child it does nothing: the world is its parent's.
+
+        Raises:
+            WorldError: a process did not end.
         """
         if self._loop.is_closed() or not self.mine:
             return
@@ -446,7 +462,14 @@ class Engines:
         if self.client is not None:
             self.client.close(linger=0)
         try:
-            self._do(self._stop_cluster()).result(timeout=30)
+            self._do(self._stop_cluster()).result(timeout=_STOP_S)
+        except OSError:  # a time-out is one too; and a log that cannot be read does not matter
+            left = [pid for pid in self._pids.values() if kernel_status(pid) != GONE]
+            if left:
+                raise WorldError(
+                    f"processes of this world did not end: {', '.join(map(str, left))}.",
+                    "They were killed and are blocked in the kernel (state D in ps): look at the disk or the driver.",
+                ) from None
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout=5)
@@ -457,10 +480,12 @@ class Engines:
         controller = self._cluster.controller
         if controller is not None and controller.running:
             os.killpg(controller.pid, signal.SIGKILL)  # with all that it has started
-        await self._cluster.stop_cluster()
-        # A launch that was interrupted may have started an engine that nobody noted.
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
+        try:
+            await self._cluster.stop_cluster()
+        finally:
+            # A launch that was interrupted may have started an engine that nobody noted.
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
 
 
 def _end_of(launcher: Any, status: int | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from ddpnb.errors import UsageError
+from ddpnb.errors import LaunchError, UsageError
 
 LOOPBACK = "127.0.0.1"
 
@@ -50,6 +50,20 @@ def debug_environment(backend: str) -> dict[str, str]:
     return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
+def working_directory() -> str:
+    """Where the user works, and the ranks too.
+
+    Raises:
+        UsageError: it has been removed.
+    """
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"the working directory cannot be used: {error.strerror}.", "Change to a folder that exists (cd, os.chdir)."
+        ) from None
+
+
 class ReservedPort:
     """A TCP port on the loopback that no other world will choose, until ``release``.
 
@@ -57,7 +71,12 @@ class ReservedPort:
     """
 
     def __init__(self, port: int | None = None) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        except OSError as error:
+            raise LaunchError(
+                f"no port can be reserved: {error.strerror}.", "Look at the limit on open files (ulimit -n)."
+            ) from None
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((LOOPBACK, port or 0))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 from ddpnb import arguments, logs, orders
+from ddpnb.cluster.environment import working_directory
 from ddpnb.engine import wire
 from ddpnb.errors import UsageError
 from ddpnb.hands.replacing import Replaces
@@ -113,6 +114,7 @@ class Runs(Replaces):
         terms: tuple[str, float],
     ) -> Run:
         fence, patience = terms
+        directory = working_directory()
         if log_dir is not None and not isinstance(log_dir, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"log_dir must be the path of a folder, not {arguments.short(log_dir)}.")
         number = self._number = self._number + 1
@@ -145,7 +147,7 @@ class Runs(Replaces):
         )
         weakref.finalize(run, self._folders.forget, number).atexit = False
         port = self._new_port()
-        order |= {"fence": fence, "directory": os.getcwd()}
+        order |= {"fence": fence, "directory": directory}
         armed = self._armed(ranks)
         own = {
             rank: armed[rank] | {"environment": {"MASTER_PORT": str(port), **self._variables(rank)}} for rank in ranks

@@ -1,0 +1,131 @@
+"""A world that cannot be made or started, and one that cannot be closed in good order: nothing is left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import tempfile
+import threading
+import time
+
+import pytest
+
+import ddpnb
+from ddpnb.cluster import devices, engines
+from ddpnb.engine.wire import FOLDER
+from ddpnb.errors import LaunchError, UsageError, WorldError
+from ddpnb.world import World
+
+
+def refused(*_args, **_more):
+    raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+
+async def refused_later(*_args, **_more):
+    refused()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Where worlds have their folders."""
+    monkeypatch.setenv("DDPNB_SHM", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"ddpnb-{os.geteuid()}"
+
+
+@pytest.fixture
+def world(place):
+    """One whose ranks were never started."""
+    plan = devices.plan(1, "gloo", None)
+    made = World(plan, fence="raise", patience=1.0, debug=False, port=None, quiet=True)
+    yield made
+    made._closed = False
+    made.close()
+
+
+def test_what_was_made_is_removed_when_the_engines_cannot_be(place, monkeypatch):
+    threads = threading.active_count()
+    monkeypatch.setattr("ddpnb.cluster.engines.Cluster", refused)
+    with pytest.raises(LaunchError, match="Resource temporarily unavailable(.|\n)*ulimit -u"):
+        ddpnb.launch(1, backend="gloo", quiet=True)
+    assert os.listdir(place) == []
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("name", ["start_controller", "start_engines"])
+def test_no_process_can_be_started(place, monkeypatch, name):
+    monkeypatch.setattr(engines.Cluster, name, refused_later)
+    with pytest.raises(LaunchError, match="Resource temporarily unavailable(.|\n)*ulimit -u"):
+        ddpnb.launch(1, backend="gloo", quiet=True)
+    assert os.listdir(place) == []
+
+
+def test_no_folder_for_the_logs_of_processes(place, monkeypatch):
+    """ipyparallel makes it when it starts the first one."""
+    makedirs = os.makedirs
+
+    def full(path, *args, **more):
+        if os.path.basename(path) == "log":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        makedirs(path, *args, **more)
+
+    monkeypatch.setattr(os, "makedirs", full)
+    with pytest.raises(LaunchError, match="No space left on device(.|\n)*TMPDIR"):
+        ddpnb.launch(1, backend="gloo", quiet=True)
+    assert os.listdir(place) == []
+
+
+def test_the_working_directory_was_removed(place, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UsageError, match=r"working directory cannot be used(.|\n)*os.chdir"):
+        ddpnb.launch(1, backend="gloo", quiet=True)
+    assert not place.exists()
+
+
+def test_close_does_not_wait_for_another_thread_without_end(world, place, monkeypatch):
+    """A panel may be restarting ranks."""
+    monkeypatch.setattr("ddpnb.world._LOCK_S", 0.2)
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with world._lock:
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert held.wait(10)
+        began = time.monotonic()
+        world.close()
+        assert time.monotonic() - began < 30
+        assert world.closed and os.listdir(place) == []
+        with pytest.raises(WorldError, match="closed"):  # what the other thread comes upon
+            world._engines.replace({0: {}}, 1.0)
+    finally:
+        done.set()
+        thread.join(10)
+
+
+def test_a_process_that_does_not_end_is_said_and_the_folders_go(world, place, monkeypatch):
+    process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+
+    async def too_long():
+        raise TimeoutError
+
+    try:
+        with monkeypatch.context() as patched:
+            world._engines._pids[0] = process.pid
+            world._engines._environments[0] = {FOLDER: world._folder}
+            patched.setattr(world._engines, "_stop_cluster", too_long)
+            patched.setattr(engines, "kernel_status", lambda _pid: "D")
+            with pytest.raises(WorldError, match=rf"did not end: {process.pid}\."):
+                world.close()
+        assert os.listdir(place) == []
+        assert world._unused._socket.fileno() == -1
+    finally:
+        process.kill()
+        process.wait(10)
