@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable
 
@@ -41,6 +42,7 @@ def whole(log: str) -> str:
 
 def keep(logs: Iterable[str]) -> str:
     """Copy the end of these logs to a new folder that nobody removes; its path, or "" where that cannot be."""
+    folder = ""
     try:
         folder = tempfile.mkdtemp(prefix="ddpnb-logs-")
         for log in logs:
@@ -48,6 +50,8 @@ def keep(logs: Iterable[str]) -> str:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT))
                 copy.write(file.read(_KEPT))
     except OSError:
+        if folder:  # the disk is full: half a copy would not help
+            shutil.rmtree(folder, ignore_errors=True)
         return ""
     return folder
 

@@ -24,6 +24,8 @@ from ddpnb.settling import Settling
 from ddpnb.verdict import Verdict
 from ddpnb.watch import Observer
 
+_LAST_LOOK_S = 3.0  # that a run which was interrupted may spend on ranks that do not answer
+
 
 class Run:
     """One script or function on all ranks. Made by ``World.run``.
@@ -114,6 +116,17 @@ class Run:
         Raises:
             WorldError: it cannot be known: a rank could not start, or the watcher failed.
         """
+        self.await_outcome(timeout)
+        if self._failure is not None:
+            what = getattr(self._failure, "what", "") or f"{self._failure}."
+            hint = getattr(self._failure, "hint", "")
+            folder = self._kept_logs()
+            logs_at = f"The output of the ranks is in {folder}." if folder else ""
+            raise WorldError(f"the outcome of run {self.number} cannot be known: {what}", f"{hint} {logs_at}".strip())
+        return self
+
+    def await_outcome(self, timeout: float | None = None) -> None:
+        """As ``wait()``, whether or not the outcome can be known."""
         self._engines.check_process()
         deadline = None if timeout is None else time.monotonic() + arguments.seconds("timeout", timeout, least=0)
         # Short waits: a wait without end cannot be interrupted on some systems.
@@ -125,13 +138,6 @@ class Run:
             if self._interrupt is None:
                 raise
             raise Interrupted(str(self._interrupt())) from None
-        if self._failure is not None:
-            what = getattr(self._failure, "what", "") or f"{self._failure}."
-            hint = getattr(self._failure, "hint", "")
-            folder = self._kept_logs()
-            logs_at = f"The output of the ranks is in {folder}." if folder else ""
-            raise WorldError(f"the outcome of run {self.number} cannot be known: {what}", f"{hint} {logs_at}".strip())
-        return self
 
     def _kept_logs(self) -> str:
         """A folder with the logs of the ranks, which outlives the world."""
@@ -156,8 +162,14 @@ class Run:
         return self._timed(diagnose(self.observer.record(), self.patience))
 
     def interrupted(self) -> Verdict:
-        """The findings of this moment as what there is to say of a run that is about to be stopped."""
-        return Verdict.of(self.diagnosis, outcome="interrupted")
+        """The findings of this moment as what there is to say of a run that is about to be stopped.
+
+        It takes a few seconds at most, however many ranks do not answer: signals are put off meanwhile.
+        """
+        verdict = self._verdict
+        if verdict is None:
+            verdict = self._timed(diagnose(self.observer.record(outside_s=_LAST_LOOK_S), self.patience))
+        return Verdict.of(verdict, outcome="interrupted")
 
     @property
     def verdict(self) -> Verdict | None:

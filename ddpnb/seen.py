@@ -68,13 +68,13 @@ class Seen:
             **gpus.usage(device),
         )
 
-    def waited_for(self, pid: int) -> tuple[Child, ...]:
-        """The processes that this rank (``pid``) waits for, if it does; looked at anew every few seconds."""
+    def waited_for(self, pid: int, end: float) -> tuple[Child, ...]:
+        """The processes that this rank (``pid``) waits for, if it does; looked at again every few seconds until ``end``."""
         main = next((stack for stack in self.stacks if stack.main), None)
         inside = [frame.file for frame in main.frames[-12:] if not frame.user] if main is not None else []
         if self.watch.activity != "idle" or not any(part in file for file in inside for part in _CHILDREN):
             self.children = ()
         elif not self.children or time.monotonic() - self.children_at > _CHILDREN_AGAIN_S:
-            self.children = children(sample([pid])[pid].family, self.watch.idle_s)
+            self.children = children(sample([pid])[pid].family, self.watch.idle_s, end)
             self.children_at = time.monotonic()
         return self.children

@@ -7,6 +7,7 @@ shared memory. Only when a rank stands still are the ranks asked on the hotline 
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ from ddpnb import logs
 from ddpnb.books import Books
 from ddpnb.cluster import hotline, machine
 from ddpnb.cluster.engines import Engines
-from ddpnb.cluster.host import Sample, py_spy_stacks, sample
+from ddpnb.cluster.host import OUTSIDE_S, Sample, py_spy_stacks, sample
 from ddpnb.follow import Follower
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
@@ -32,6 +33,7 @@ from ddpnb.seen import Seen
 
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
 ANSWER_S = 1.0  # how long a rank may take to answer on the hotline
+_LEAST_S = 0.05  # less is not worth a look from outside
 _SOURCE_LIMIT = 1 << 20
 _ENDING_LIMIT = 16 << 20
 _HISTORY = 1024  # calls of a rank that a Recording taken live goes back
@@ -167,6 +169,7 @@ class Observer:
         values: bool = False,
         history: int = _HISTORY,
         follow: bool = True,
+        outside_s: float = math.inf,
     ) -> Recording:
         """A Recording of this moment. Ranks that do not answer are looked at from outside.
 
@@ -176,7 +179,9 @@ class Observer:
             values: also for what tells two tensors of one shape apart.
             history: how many calls of each rank it goes back.
             follow: read the digests of the replicas and the time account too.
+            outside_s: seconds that looks from outside may take in all; ranks that are left then have no stacks.
         """
+        end = time.monotonic() + outside_s
         running = [rank for rank in self._seen if self.ending(rank) is None]
         answers: dict[int, dict[str, Any]] = {}
         if ask and running:
@@ -190,20 +195,28 @@ class Observer:
                 if rank in answers:
                     self._seen[rank].stacks = stacks_in(answers[rank].get("stacks"))
                 elif self._engines.exit_status(rank) is None:
-                    self._seen[rank].stacks = py_spy_stacks(self._engines.pid(rank))
+                    left = end - time.monotonic()
+                    self._seen[rank].stacks = (
+                        py_spy_stacks(self._engines.pid(rank), min(OUTSIDE_S, left)) if left > _LEAST_S else ()
+                    )
         with self._lock:
             if follow:
                 self.follow()
-            return self._recording(answers, history, with_stacks=ask)
+            return self._recording(answers, history, with_stacks=ask, end=end)
 
-    def _recording(self, answers: Mapping[int, dict[str, Any]], history: int, *, with_stacks: bool) -> Recording:
+    def _recording(
+        self, answers: Mapping[int, dict[str, Any]], history: int, *, with_stacks: bool, end: float
+    ) -> Recording:
         records = {
-            rank: self._record_of(rank, answers.get(rank), history, with_stacks=with_stacks) for rank in self._seen
+            rank: self._record_of(rank, answers.get(rank), history, with_stacks=with_stacks, end=end)
+            for rank in self._seen
         }
         host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
         return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns(), host)
 
-    def _record_of(self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool) -> RankRecord:
+    def _record_of(
+        self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool, end: float
+    ) -> RankRecord:
         seen = self._seen[rank]
         status = self.status(rank)
         ending = self.ending(rank)
@@ -228,7 +241,7 @@ class Observer:
             forgotten=calls[0].number - status.first_call if calls else 0,
             models=self._follower.models(rank),
             samples=self._follower.samples(rank),
-            children=seen.waited_for(self._engines.pid(rank)) if ending is None else (),
+            children=seen.waited_for(self._engines.pid(rank), end) if ending is None else (),
             output=logs.end(self._logs.get(rank, "")) if ending is not None or with_stacks else "",
             phases_forgotten=self.status(rank).phases_forgotten if current else 0,  # after they were read
             unnamed=seen.reader.dropped if seen.reader is not None and current else 0,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
+from ddpnb import logs
 from ddpnb.logs import set_aside
 
 
@@ -23,3 +25,14 @@ def test_empty_logs_are_not_kept(tmp_path):
     (tmp_path / "rank0.log").write_text("")
     set_aside(str(tmp_path))
     assert os.listdir(tmp_path) == ["rank0.log"]
+
+
+def test_a_copy_that_cannot_be_finished_is_removed(tmp_path, monkeypatch):
+    """A full disk."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "rank0.log").write_text("all of it")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "kept"))
+    assert logs.keep([str(tmp_path / "rank0.log"), str(tmp_path / "rank1.log")]) == ""  # there is no second one
+    assert os.listdir(tmp_path / "kept") == []
+    folder = logs.keep([str(tmp_path / "rank0.log")])
+    assert os.listdir(folder) == ["rank0.log"]

@@ -9,9 +9,11 @@ import random
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
+from ddpnb import watch
 from ddpnb.cluster import hotline
 from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.samples import SampleFile
@@ -67,6 +69,25 @@ def test_phases_that_have_left_the_ring_are_counted(observer, box):
     assert box.event("environment", {}) is None
     again = Observer(observer._engines, observer._folder, {0: ""}, 2).record(ask=False)
     assert (again.ranks[0].phases_forgotten, again.gaps) == (0, ())
+
+
+def test_looks_from_outside_end_in_time_however_many_ranks_do_not_answer(tmp_path, monkeypatch):
+    """After Ctrl-C nothing but SIGKILL ends the command until the last look is over."""
+    looks = []
+
+    def slow(_pid, timeout):
+        looks.append(timeout)
+        time.sleep(timeout)
+        return ()
+
+    monkeypatch.setattr(watch, "py_spy_stacks", slow)
+    monkeypatch.setattr(watch.hotline, "ask", lambda *_: {})
+    engines = Engines()
+    engines.controller_state = "runs"
+    many = Observer(engines, str(tmp_path), {rank: str(tmp_path / f"ending{rank}.json") for rank in range(32)}, 1)
+    recording = many.record(outside_s=0.5)
+    assert sum(looks) <= 0.5
+    assert len(recording.ranks) == 32
 
 
 def test_a_box_without_room_for_names_says_so(observer, box):

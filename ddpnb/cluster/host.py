@@ -6,6 +6,7 @@ Nothing here asks the rank: /proc (through psutil) and py-spy, from this process
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -193,7 +194,10 @@ class Watch:
         return time.monotonic() - self.idle_since
 
 
-def py_spy_stacks(pid: int, timeout: float = 3.0) -> tuple[Stack, ...]:
+OUTSIDE_S = 3.0  # that a look at one process from outside may take
+
+
+def py_spy_stacks(pid: int, timeout: float = OUTSIDE_S) -> tuple[Stack, ...]:
     """The stacks of a process that does not answer, by ``py-spy dump``. Empty if that fails too."""
     command = shutil.which("py-spy", path=sysconfig.get_path("scripts")) or shutil.which("py-spy")
     if command is None:
@@ -212,9 +216,12 @@ def py_spy_stacks(pid: int, timeout: float = 3.0) -> tuple[Stack, ...]:
 MAX_CHILDREN, CHILDREN_S = 16, 2.0  # that are looked at, and how long that may take in all
 
 
-def children(family: Sequence[tuple[int, str]], idle_s: float) -> tuple[Child, ...]:
-    """What the processes of a family (``Sample.family``) do, which have been idle as long as their parent."""
-    end = time.monotonic() + CHILDREN_S
+def children(family: Sequence[tuple[int, str]], idle_s: float, end: float = math.inf) -> tuple[Child, ...]:
+    """What the processes of a family (``Sample.family``) do, which have been idle as long as their parent.
+
+    Their stacks are looked at until ``end``, by the monotonic clock.
+    """
+    end = min(end, time.monotonic() + CHILDREN_S)
     found: list[Child] = []
     for pid, letter in family[:MAX_CHILDREN]:
         left = end - time.monotonic()

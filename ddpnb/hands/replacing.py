@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
 
 from ddpnb import arguments
@@ -25,8 +24,7 @@ class Replaces(Starts):
         """Before a run: no rank may be in an earlier one; dead ones are replaced, and what a failed run left is ended."""
         self._check_free(ranks)
         for run in {self._in_run[rank] for rank in ranks if rank in self._in_run}:
-            with contextlib.suppress(WorldError):  # that it failed was said to whoever waited for it
-                run.wait(10)
+            run.await_outcome(10)  # that it cannot be known is said to whoever waits for it
         dead = [rank for rank in ranks if not self._alive(rank)]
         if dead and cell:
             raise WorldError(
