@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import signal
+import subprocess
 from types import SimpleNamespace
 
 import pytest
 
-from ddpnb.cluster.engines import _end_of, _tail, cannot_start
+from ddpnb.cluster.engines import Engines, _end_of, _tail, cannot_start
 
 INTERRUPT = """Traceback (most recent call last):
   File "ddpnb/cluster/child.py", line 53, in main
@@ -52,3 +53,20 @@ def test_what_the_system_refuses_is_said_with_what_to_look_at():
     said = str(cannot_start(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")))
     assert "could not be started: Resource temporarily unavailable." in said and "ulimit -u" in said
     assert "can't start new thread" in str(cannot_start(RuntimeError("can't start new thread")))
+
+
+def test_a_process_that_has_got_the_number_of_a_rank_is_left_alone():
+    """The rank has ended and was waited for; its number is free for any process of the machine."""
+    another = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        engines = Engines.__new__(Engines)
+        engines._pids, engines._exits, engines._killed = {0: another.pid}, {0: 0}, set()
+        engines._kill(0)
+        with pytest.raises(subprocess.TimeoutExpired):
+            another.wait(0.3)
+        engines._exits = {}
+        engines._kill(0)
+        assert another.wait(10) == -signal.SIGKILL
+    finally:
+        another.kill()
+        another.wait(10)
