@@ -13,11 +13,18 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     sys.path.pop(0)  # the folder of this file: its modules are imported as ddpnb.cluster's alone
 
 import os
-import threading
-from collections.abc import Callable, Mapping
-from typing import Any
 
-from ddpnb.engine import death
+_NAMED = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+_AT, _HERE = -1, os.getcwd() if __name__ == "__main__" else ""
+if _HERE and len(_NAMED) > 1 and "" in _NAMED and _HERE not in _NAMED and _HERE in sys.path:
+    _AT = sys.path.index(_HERE)  # an empty entry means the working directory: ranks get it back when they are up
+    sys.path.remove(_HERE)
+
+import threading  # noqa: E402
+from collections.abc import Callable, Mapping  # noqa: E402
+from typing import Any  # noqa: E402
+
+from ddpnb.engine import death  # noqa: E402
 
 
 class _Thread(threading.Thread):
@@ -47,7 +54,10 @@ def main() -> None:
     else:
         from ddpnb.engine import rank
 
-        rank.start().directory = directory
+        started = rank.start()
+        started.directory = directory
+        if _AT >= 0:
+            started.import_path = _AT, _HERE
         from ipyparallel.engine.app import main as serve
     sys.exit(serve())
 

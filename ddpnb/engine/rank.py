@@ -39,6 +39,7 @@ class Rank:
         self.folder = folder
         self.rank = rank
         self.directory = os.getcwd()  # where the user works; ``attach`` goes there
+        self.import_path: tuple[int, str] | None = None  # index and folder that ``attach`` puts back into sys.path
         self.modules = HiddenModules()
         self._plain = notebook.plain_environment(os.environ)
         self.box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
@@ -210,6 +211,8 @@ def attach() -> None:
     os.chdir(rank.directory)
     # Last: %px finds the modules of the user, and what the engine still imports does not come from there.
     sys.path[:] = [*filter(None, sys.path), ""]
+    if rank.import_path is not None:
+        sys.path.insert(*rank.import_path)
     # What was imported by now stays: to look through half a million objects of torch again at every
     # collection between two runs would take longer than a short run.
     gc.freeze()

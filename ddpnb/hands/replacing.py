@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ddpnb import arguments
 from ddpnb.analysis import phrases
+from ddpnb.cluster.environment import working_directory
 from ddpnb.errors import WorldError
 from ddpnb.hands.starting import Starts
 from ddpnb.progress import Progress
@@ -88,6 +89,7 @@ class Replaces(Starts):
             chosen = sorted(set(wanted))
             if not chosen:
                 return
+            working_directory()
             with self._folders.reserved(chosen) as adopt:  # while nothing has been touched
                 for run in {self._in_run[rank] for rank in chosen if rank in self._in_run}:
                     run.settle()

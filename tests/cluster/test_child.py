@@ -59,6 +59,23 @@ def test_files_in_the_working_directory_are_not_imported(tmp_path, monkeypatch):
         assert {"in fork", "in spawn", "in forkserver", "fork 0", "spawn 0", "forkserver 0"} == set(lines[1:])
 
 
+def test_an_empty_entry_of_the_python_path_is_the_scripts_alone(tmp_path, monkeypatch):
+    """``PYTHONPATH=$PYTHONPATH:/x`` where it was unset: Python takes the working directory for it."""
+    for name in PLANTED:
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('planted: {name}')\n")
+    (tmp_path / "of_the_user.py").write_text("value = 5\n")
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "train.py").write_text(
+        "import sys, of_the_user\nprint(of_the_user.value, sys.path.index(sys.argv[1]), sys.path[2])\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f":{tmp_path}/other")
+    with ddpnb.launch(1, backend="gloo", quiet=True, timeout=90) as world:
+        run = world.run("scripts/train.py", str(tmp_path), stream=None).wait(60)
+        assert (run.outcome, run.log(0).strip()) == ("ok", f"5 1 {tmp_path}/other"), run.log(0)
+
+
 @pytest.mark.parametrize("who", ["controller", "engine"])
 def test_a_launch_error_shows_the_log_of_who_died_at_an_import(tmp_path, monkeypatch, who):
     name = {"controller": "ipyparallel.controller", "engine": "ipyparallel.engine"}[who]
