@@ -129,6 +129,11 @@ class RankRecord:
     unnamed: int = 0  # names and facts of calls and phases that are missing: the box had no room for them
 
     @property
+    def detached(self) -> bool:
+        """Whether a hook of ours failed, so that later collectives of the rank are not recorded."""
+        return any(phase.name == DETACHED for phase in self.phases)
+
+    @property
     def gaps(self) -> tuple[str, ...]:
         """What was not recorded of this rank, in sentences."""
         found: list[str] = []
@@ -142,7 +147,7 @@ class RankRecord:
                 f"The black box of rank {self.rank} keeps the last phases only (start-up, groups, models, data loops): "
                 f"{self.phases_forgotten} older ones of this run are missing."
             )
-        if any(phase.name == DETACHED for phase in self.phases):
+        if self.detached:
             found.append(
                 f"Rank {self.rank} is not watched any more, since a hook of ddpnb failed on it: its later collectives are "
                 "not recorded, and it may wait in one of them."

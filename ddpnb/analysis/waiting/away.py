@@ -37,7 +37,9 @@ def finding(
     else:
         reasons = {process.waits_on for process in processes}
         waits_on = f", waiting for {reasons.pop() or 'something'}" if len(reasons) == 1 else ""
-        what = f"{phrases.verb(culprits, 'is', 'are')} blocked outside of collectives{waits_on}"
+        # Of a rank whose hook failed, collectives are not recorded: it may wait in one.
+        outside = "" if any(standings[rank].record.detached for rank in culprits) else " outside of collectives"
+        what = f"{phrases.verb(culprits, 'is', 'are')} blocked{outside}{waits_on}"
         remedy = "Mend what it waits for there; no other rank can go on before it comes back."
     evidence = []
     for rank in culprits[:8]:

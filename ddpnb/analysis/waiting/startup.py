@@ -158,11 +158,8 @@ def group_not_made(
     odd, held = {*unlike, *(named if sides else ())}, _rest(waiting, named)
     evidence = []
     for rank in sorted(set(grouping) | set(named))[:8]:
-        made = _groups_of(standings[rank].record) if rank in standings else []
-        lists = ", ".join(listed(members_of(p)) for p in made[-4:]) or "none"
-        evidence.append(
-            f"Rank {rank} called new_group for: {lists}{phrases.at(standings[rank].site) if rank in standings else ''}."
-        )
+        if rank in standings:
+            evidence.append(_groups_in_words(standings[rank]))
     makers = _rest(grouping, named)
     others = makers or tuple(rank for rank in standings if odd and rank not in named and _made(standings, rank, turn))
     phase = (_made(standings, others[0], turn) if odd else standings[others[0]].phase) if others else None
@@ -274,8 +271,29 @@ _REFUSED = re.compile(r"connectFullMesh.*Connection refused", re.DOTALL)
 _UNKNOWN_HOST = re.compile(r"gai error|getaddrinfo|Name or service not known|name resolution|hostname", re.IGNORECASE)
 
 
+_LISTED = 4  # groups of a rank that are spelled out
+
+
 def _groups_of(record: RankRecord) -> list[Phase]:
     return [p for p in record.phases if p.name == "new_group"]
+
+
+def _groups_in_words(standing: Standing) -> str:
+    """The groups that a rank has asked for, and where it stands."""
+    made = [listed(members_of(phase)) for phase in _groups_of(standing.record)]
+    many = "at least " if standing.record.phases_forgotten else ""
+    if not made:
+        asked = "has not called new_group"
+    elif len(made) <= _LISTED and not many:
+        asked = f"called new_group for {', '.join(made)}"
+    else:
+        asked = f"called new_group {many}{len(made)} times, the last {_LISTED} for {', '.join(made[-_LISTED:])}"
+    stands = "is in the last of them" if made and standing.kind is Kind.NEW_GROUP else "stands"
+    return (
+        f"Rank {standing.rank} {asked}; it {stands}{phrases.at(standing.site)}."
+        if standing.site != NO_SITE
+        else f"Rank {standing.rank} {asked}."
+    )
 
 
 def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tuple[int, ...], ...], int]:
