@@ -164,7 +164,7 @@ def test_a_line_that_freezes_is_a_guess_where_nothing_was_recorded(frozen):
 def test_of_several_lines_that_freeze_none_is_guessed():
     source = FREEZES + "model.module.aux.requires_grad_(False)\n"
     found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, names=ALL, source=source)
-    assert found.code == "DDP401" and "Possibly" not in " ".join(found.evidence)
+    assert found.code == "DDP401" and "froze them" not in " ".join(found.evidence)
 
 
 # -- DDP415
