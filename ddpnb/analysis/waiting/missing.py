@@ -264,7 +264,8 @@ def _crossed(
     if len({call.group.key for call in calls.values()}) < 2:
         return None
     skipped = _left_out(recording, waits, calls) or _skipped_in_cycle(recording, waits, calls)
-    if skipped is not None:
+    # From another branch it may still come to the call: what was seen is the cycle.
+    if skipped is not None and not _in_another_branch(recording, calls, *skipped):
         culprit, rank = skipped
         call = calls[rank]
         culprits = tuple(
@@ -334,6 +335,11 @@ def _left_out(recording: Recording, waits: dict[int, Wait], calls: dict[int, Cal
             if (before, now) not in known and (before, left_out) in known and (left_out, now) in known:
                 return other, rank
     return None
+
+
+def _in_another_branch(recording: Recording, calls: dict[int, Call], culprit: int, rank: int) -> bool:
+    mine, theirs = (path_to(recording.ranks[r], calls[r]) for r in (culprit, rank))
+    return parting(recording, mine, theirs).relation == "exclusive"
 
 
 def _skipped_in_cycle(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:

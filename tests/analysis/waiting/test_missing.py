@@ -513,6 +513,22 @@ def test_a_rank_that_turned_the_order_around():
     assert found.code == "DDP306"
 
 
+def test_a_rank_in_another_branch_may_still_come_to_the_call():
+    """The calls stand in functions of their own: rank 1 went from report to report, and update may follow."""
+    update, report = line(40, "update"), line(50, "report")
+
+    def stands(number, mark, site, members):
+        rank = Rank(number, 2)
+        for _ in range(3):
+            rank.calls("all_reduce", update, group=AVERAGE).calls("all_reduce", report, group=METRICS)
+        rank.waits("all_reduce", site, group=members)
+        return rank.has_stack(Frame(FILE, ORDERS.line(mark), "main"), Frame(FILE, site.line, site.function))
+
+    ranks = stands(0, "update", update, AVERAGE), stands(1, "early", report, METRICS)
+    found = only_finding(record(*ranks, script=ORDERS))
+    assert (found.code, found.culprits, found.waiting) == ("DDP306", (0, 1), ())
+
+
 def test_a_call_of_another_group_that_may_come_in_the_next_iteration_is_not_skipped():
     """Rank 0 may have returned before b: in the next iteration's a it is behind, by the order of the lines."""
     script = Script(
