@@ -568,7 +568,7 @@ def test_three_kinds_of_calls_are_told_by_side():
     found = finding(
         record(*(Rank(r).calls("all_reduce", line(3), shape=(s,), state=FENCED) for r, s in enumerate(shapes)))
     )
-    assert (found.code, found.culprits, found.waiting) == ("DDP303", (2, 3), (0, 1))
+    assert (found.code, found.sides) == ("DDP303", ((0, 1), (2,), (3,)))
     assert found.summary.endswith(
         ": all_reduce of [4] on ranks 0 and 1, all_reduce of [5] on rank 2, all_reduce of [6] on rank 3."
     )
