@@ -16,7 +16,8 @@ from ddpnb import arguments, orders
 from ddpnb.analysis.diagnosis import PATIENCE
 from ddpnb.checkup import Checkup, examine
 from ddpnb.cluster import devices as device_plan
-from ddpnb.cluster.engines import Engines, cannot_start
+from ddpnb.cluster.ends import cannot_start
+from ddpnb.cluster.engines import Engines
 from ddpnb.cluster.environment import ReservedPort, debug_environment, torchrun_environment, working_directory
 from ddpnb.cluster.folder import Folders
 from ddpnb.engine import wire

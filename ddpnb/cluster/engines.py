@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from ipyparallel.cluster.launcher import LocalEngineLauncher
 
 from ddpnb.cluster import descendants
 from ddpnb.cluster.client import Answer, Client
+from ddpnb.cluster.ends import cannot_start, end_of, tail
 from ddpnb.cluster.host import GONE, STOPPED, kernel_status
 from ddpnb.cluster.replying import in_json
 from ddpnb.engine.wire import DEVICE, FOLDER, PARENT
@@ -58,15 +59,6 @@ _CONTROLLER_ARGS = [
     "--HeartMonitor.period=100",  # an engine counts as there after its first beat
     "--HeartMonitor.max_heartmonitor_misses=1000000",  # a stopped rank must not be forgotten
 ]
-
-
-def cannot_start(error: Exception) -> LaunchError:
-    """The system refuses a process, a thread or a file that a world needs."""
-    reason = (error.strerror if isinstance(error, OSError) else None) or error
-    return LaunchError(
-        f"a process of the world could not be started: {reason}.",
-        "Look at the limits on processes (ulimit -u) and open files (ulimit -n), at the memory, and at the room in TMPDIR.",
-    )
 
 
 class RankLauncher(LocalEngineLauncher):
@@ -171,7 +163,7 @@ class Engines:
             self.client = connecting.result()
         except Exception as error:
             self._check_alive((), deadline, "")
-            raise LaunchError(f"the controller did not come up: {error}.", _tail(self._cluster.controller)) from None
+            raise LaunchError(f"the controller did not come up: {error}.", tail(self._cluster.controller)) from None
         self._wait_for(list(environments), deadline)
 
     def _connect(self, deadline: float) -> Future[Client]:
@@ -269,16 +261,16 @@ class Engines:
             if rank in self._exits:
                 launcher = self._cluster.engines.get(f"rank{rank}")
                 raise LaunchError(
-                    f"the engine of rank {rank} {_end_of(launcher, self._exits[rank])} before it was ready.",
-                    _tail(launcher),
+                    f"the engine of rank {rank} {end_of(launcher, self._exits[rank])} before it was ready.",
+                    tail(launcher),
                 )
         if self.controller_state == "died":
             controller: Any = self._cluster.controller
             noted = time.monotonic() + _NOTED_S
             while controller.running and time.monotonic() < noted:
                 time.sleep(0.01)
-            how = _end_of(controller, None if controller.running else (controller.stop_data or {}).get("exit_code"))
-            raise LaunchError(f"the controller of this world has died: it {how}.", _tail(controller))
+            how = end_of(controller, None if controller.running else (controller.stop_data or {}).get("exit_code"))
+            raise LaunchError(f"the controller of this world has died: it {how}.", tail(controller))
         if time.monotonic() > deadline:
             late = ", ".join(str(rank) for rank in ranks)
             hint = "Is the machine very busy? Give it a longer timeout=."
@@ -486,35 +478,3 @@ class Engines:
             # A launch that was interrupted may have started an engine that nobody noted.
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
-
-
-def _end_of(launcher: Any, status: int | None) -> str:
-    """How a process ended, of which this is the exit status as psutil has it; None: not known."""
-    if _interrupted(_last_lines(launcher)):
-        status = -signal.SIGINT
-    if status is None:
-        return "ended"
-    if status >= 0:
-        return f"exited with status {status}"
-    try:
-        return f"was killed by {signal.Signals(-status).name}"
-    except ValueError:  # a real-time signal
-        return f"was killed by signal {-status}"
-
-
-def _tail(launcher: Any) -> str:
-    """The end of a process's log, unless it shows no more than where an interrupt came."""
-    lines = _last_lines(launcher)
-    return "Its last lines:\n    " + "\n    ".join(lines) if lines and not _interrupted(lines) else ""
-
-
-def _last_lines(launcher: Any) -> list[str]:
-    try:  # it removes the file when the process has ended, and keeps what was in it
-        return str(launcher.get_output())[-4000:].splitlines()[-12:]
-    except (OSError, ValueError, AttributeError):
-        return []
-
-
-def _interrupted(lines: Sequence[str]) -> bool:
-    """Whether a log ends with the traceback of an interrupt: it leads through whatever was imported just then."""
-    return bool(lines) and lines[-1].startswith("KeyboardInterrupt")

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddpnb.cluster.engines import Engines, _end_of, _tail, cannot_start
+from ddpnb.cluster.ends import cannot_start, end_of, tail
+from ddpnb.cluster.engines import Engines
 
 INTERRUPT = """Traceback (most recent call last):
   File "ddpnb/cluster/child.py", line 53, in main
@@ -32,21 +33,21 @@ def process(log):
     ],
 )
 def test_how_a_process_ended(status, how):
-    assert _end_of(process("torch is imported\n"), status) == how
+    assert end_of(process("torch is imported\n"), status) == how
 
 
 @pytest.mark.parametrize("status", [-signal.SIGINT, 1, None])
 def test_the_traceback_of_an_interrupt_is_not_shown(status):
     """It leads through whatever the process imported just then: that tells a user nothing."""
-    assert _end_of(process(INTERRUPT), status) == "was killed by SIGINT"
-    assert _tail(process(INTERRUPT)) == ""
+    assert end_of(process(INTERRUPT), status) == "was killed by SIGINT"
+    assert tail(process(INTERRUPT)) == ""
 
 
 def test_the_end_of_another_log_is_shown():
     log = "".join(f"line {number}\n" for number in range(20)) + "OSError: no such device\n"
-    assert _tail(process(log)).splitlines()[-1].strip() == "OSError: no such device"
-    assert "line 5" not in _tail(process(log))
-    assert _tail(process("")) == ""
+    assert tail(process(log)).splitlines()[-1].strip() == "OSError: no such device"
+    assert "line 5" not in tail(process(log))
+    assert tail(process("")) == ""
 
 
 def test_what_the_system_refuses_is_said_with_what_to_look_at():
