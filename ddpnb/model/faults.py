@@ -92,7 +92,7 @@ _KINDS = (
     Kind("perturb buffer", "model", "an element of the first buffer is changed before a forward", "DDP406",
          parameters=(Parameter("amount", 0.5, "what is added"),)),
     Kind("unused parameter", "model", "a forward does not use the last parameter", "DDP401", ("DDP402",)),
-    Kind("frozen parameter", "model", "the last parameter is frozen after wrapping", "DDP401", ("DDP415",)),
+    Kind("frozen parameter", "model", "the last parameter is frozen after wrapping", "DDP415", ("DDP401",)),
     Kind("thawed parameter", "model", "the last frozen parameter is let train after wrapping", "DDP415"),
     Kind("extra parameter", "model", "the model that is wrapped has one parameter more", "DDP403"),
     Kind("other order", "model", "the model that is wrapped has two parameters in another order", "DDP404"),

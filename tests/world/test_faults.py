@@ -29,12 +29,13 @@ class Case:
 
 
 CASES = [
-    Case("skip", "collectives", {"op": "all_reduce", "seq": 4}),
+    Case("skip", "collectives", {"op": "all_reduce", "seq": 4}, tie=True),
+    Case("skip", "collectives", {"op": "all_reduce", "seq": 7}),  # two whole turns before it
     Case("skip", "training", {"op": "all_reduce", "step": 3}, code="DDP302"),
     Case("extra call", "collectives", {"op": "all_reduce", "seq": 4}),
     Case("delay", "collectives", {"seq": 5, "seconds": 20.0}, wait=1.5),
     Case("swap", "alike", {"seq": 5}, tie=True),
-    Case("swap", "collectives", {"op": "all_reduce"}, code="DDP301"),
+    Case("swap", "collectives", {"op": "all_reduce"}, code="DDP301", tie=True),
     Case("other op", "collectives", {"op": "all_reduce"}, tie=True),
     Case("other shape", "collectives", {"op": "all_reduce"}, tie=True),
     Case("other dtype", "collectives", {"op": "all_reduce"}, tie=True),
@@ -121,7 +122,9 @@ def test_without_a_fault_nothing_is_found(faulty, script):
     assert (run.outcome, run.diagnosis.findings) == ("ok", ()), run.log(0)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind} {case.script}")
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: " ".join(map(str, (case.kind, case.script, *case.given.values())))
+)
 def test_the_finding_that_it_names(faulty, case):
     injection = faulty.inject(case.kind, ranks=case.ranks, **case.given)
     run = faulty.run(SCRIPT, case.script, stream=None).wait(case.wait)

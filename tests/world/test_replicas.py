@@ -81,7 +81,7 @@ def test_named(parted, case):
 
 def test_by_how_much(parted):
     told = " ".join(parted.diagnosis.findings[0].evidence)
-    found = re.search(r"head\.bias: norm ([\d.e-]+) on ranks 0, 1, 3, ([\d.e-]+) on rank 2", told)
+    found = re.search(r"head\.bias: norm ([\d.e-]+) on ranks 0, 1 and 3, ([\d.e-]+) on rank 2", told)
     assert found, told
     assert 0.3 < abs(float(found[2]) - float(found[1])) <= 0.5  # one of two numbers is 0.5 more
     rate = " ".join(parted.diagnosis.findings[2].evidence)
