@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -208,6 +209,7 @@ def attach() -> None:
     rank.hotline.namespace = shell.user_ns  # what %px puts there, a cell of ours finds
     rank.hotline.register(shell.kernel)
     rank.modules.note_stack()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ipyparallel's handler waits until the run is over
     os.chdir(rank.directory)
     # Last: %px finds the modules of the user, and what the engine still imports does not come from there.
     sys.path[:] = [*filter(None, sys.path), ""]

@@ -136,7 +136,7 @@ def test_in_a_hang(command, who, name):
     finish(started, who, name, "hang")
 
 
-@pytest.mark.parametrize("moment", [0.2 * step for step in range(1, 25)], ids="{:.1f}".format)
+@pytest.mark.parametrize("moment", [0.4 * step for step in range(1, 13)], ids="{:.1f}".format)
 @pytest.mark.parametrize("name", ["INT", "TERM"])
 def test_at_any_moment(command, name, moment):
     """While it imports, launches, runs, and has found the hang; a verdict is in order, where there is one."""

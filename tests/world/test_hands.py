@@ -346,6 +346,18 @@ def test_hands_on_a_dead_rank(world):
     assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
 
 
+def test_a_rank_that_is_terminated_in_a_cell_ends_at_once(world):
+    """Not when its cell is over, which may be never."""
+    run = world.execute("import time\nprint('begun', flush=True)\ntime.sleep(600)", stream=None)
+    deadline = time.monotonic() + 30
+    while "begun" not in run.log(1) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(world.pids()[1], signal.SIGTERM)
+    assert run.wait(30).outcome == "crash"
+    first = run.diagnosis.findings[0]
+    assert (first.code, first.culprits) == ("DDP311", (1,)) and "SIGTERM" in str(run.diagnosis)
+
+
 def test_an_idle_rank_that_was_just_killed_is_replaced(world):
     before = world.pids()
     os.kill(before[1], signal.SIGKILL)
