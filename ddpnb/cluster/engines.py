@@ -212,9 +212,7 @@ class Engines:
             )
         except BaseException:
             failed: Any = self._cluster.engines.pop(name, None)
-            if (
-                failed is not None and failed.pid > 0
-            ):  # it was started and cannot be watched: no thread is left for that
+            if failed is not None and failed.pid > 0:  # started, and cannot be watched: no thread is left for that
                 os.killpg(failed.pid, signal.SIGKILL)
             raise
         launcher: Any = self._cluster.engines[name]

@@ -85,9 +85,8 @@ def _status_of(error: SystemExit) -> int:
     # Its type, not its class: an object may say that it is an integer.
     if issubclass(type(code), int):
         number = int.__index__(code)  # type: ignore[arg-type]
-        return (
-            number & 0xFF if -(1 << 63) <= number < 1 << 63 else 0xFF
-        )  # as a C long, which is -1 where it does not fit
+        # As a C long, which is -1 where it does not fit.
+        return number & 0xFF if -(1 << 63) <= number < 1 << 63 else 0xFF
     with suppress(Exception):  # the script closed the stream, or put one of its own there
         print(_text(code), file=sys.stderr)
     return 1
@@ -176,9 +175,7 @@ def _innermost(trace: TracebackType | None) -> deque[tuple[FrameType, int]]:
 def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
     found = []
     allowance = Allowance(LOOK_S)
-    for frame, line in reversed(
-        _innermost(trace)
-    ):  # where it was raised first: there may be time for some of them only
+    for frame, line in reversed(_innermost(trace)):  # innermost first: there may be time for some of them only
         path = frame.f_code.co_filename
         entry: dict[str, Any] = {
             "file": path,
