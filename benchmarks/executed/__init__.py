@@ -47,7 +47,12 @@ class Executed:
     def check(self, diagnosis: Diagnosis) -> tuple[int, list[Place]]:
         """(how many lines the findings name, those that the named rank did not execute)."""
         ran = self.lines()
-        named = {(rank, site.file, site.line) for finding in diagnosis.findings for rank, site in finding.where}
+        named = {
+            (rank, site.file, site.line)
+            for finding in diagnosis.findings
+            for rank, site in finding.where
+            if not Path(site.file).is_relative_to(HOOK)  # the tracer itself, which a signal may interrupt
+        }
         wrong = [
             (rank, file, line) for rank, file, line in named if (os.path.realpath(file), line) not in ran.get(rank, ())
         ]

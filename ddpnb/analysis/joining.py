@@ -19,6 +19,12 @@ def needs(state: StartupState, rank: int) -> tuple[int, ...]:
     return tuple(other for other in wanted if not _came(state, other, step) or _elsewhere(state, rank, other, step))
 
 
+def meets(state: StartupState, rank: int) -> bool:
+    """Whether the running step of this rank is one in which it meets others."""
+    step = state.running_of(rank)
+    return step == "store" or step in TOGETHER
+
+
 def _came(state: StartupState, rank: int, step: str) -> bool:
     if rank in state.dead:
         return False

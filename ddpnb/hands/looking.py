@@ -102,12 +102,14 @@ class Looks(Ranks):
             WorldError: one is stopped, or native code holds its interpreter lock.
         """
         pids = {rank: self._engines.pid(rank) for rank in ranks}
-        deaf = stopped = host.stopped(pids)
-        why = "stopped"
-        if not stopped:
+        deaf, why = host.stopped(pids), "stopped"
+        if not deaf:
             answers = hotline.ask(self._engines, ranks, {"verb": "gate"}, ANSWER_S)
             self._engines.check_controller()
             silent = [rank for rank in ranks if rank not in answers]
+            deaf = host.stopped({rank: pids[rank] for rank in silent})  # a signal takes a moment to stop all threads
+        stopped = bool(deaf)
+        if not deaf and len(answers) < len(ranks):
             deaf = [rank for rank in silent if any(stack.holds_lock for stack in host.py_spy_stacks(pids[rank]))]
             why = "blocked in native code that holds the interpreter lock"
         if deaf:

@@ -177,10 +177,15 @@ class Startup:
         still: float | None = None
         while time.monotonic() < deadline:
             state = self.state
-            going = [rank for rank in list(self._going) if rank not in state.dead and not self._is_stopped(rank)]
+            begun = [rank for rank in list(self._going) if rank not in state.dead]
+            going = [rank for rank in begun if not self._is_stopped(rank)]
             if not going:
                 return
-            absent = all(set(joining.needs(state, rank)) - set(going) for rank in going)
+            stopped = len(going) < len(begun)  # it has come to its step by the state, and cannot end it
+            absent = all(
+                set(joining.needs(state, rank)) - set(going) or (stopped and joining.meets(state, rank))
+                for rank in going
+            )
             if not absent:
                 still = None
             elif still is None:

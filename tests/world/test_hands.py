@@ -75,10 +75,11 @@ def test_a_hold_ends_with_its_run(world):
 def test_one_that_is_armed_while_a_run_goes_on_ends_with_that_run(world):
     world.hold(ranks=0)
     run = world.run(hands.steps, 4, stream=None)
-    until(world, lambda status: status.held == (0,))
+    until(world, lambda status: [rank.state for rank in status.ranks] == ["held", "waiting", "waiting", "waiting"])
     world.hold(seq=3)
     world.resume()
-    assert until(world, lambda status: len(status.held) == 4)[2].call.seq == 3
+    status = until(world, lambda status: len(status.held) == 4)
+    assert status.held == (0, 1, 2, 3) and status[2].call.seq == 3
     world.resume()
     assert run.wait(30).outcome == "ok"
     assert world.run(hands.steps, 4, stream=None).wait(30).outcome == "ok"
@@ -356,6 +357,9 @@ def test_a_rank_that_is_terminated_in_a_cell_ends_at_once(world):
     assert run.wait(30).outcome == "crash"
     first = run.diagnosis.findings[0]
     assert (first.code, first.culprits) == ("DDP311", (1,)) and "SIGTERM" in str(run.diagnosis)
+    world.release()
+    world.restart(1)
+    assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
 
 
 def test_an_idle_rank_that_was_just_killed_is_replaced(world):
