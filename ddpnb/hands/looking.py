@@ -102,22 +102,19 @@ class Looks(Ranks):
             WorldError: one is stopped, or native code holds its interpreter lock.
         """
         pids = {rank: self._engines.pid(rank) for rank in ranks}
-        deaf, why = host.stopped(pids), "stopped"
-        if not deaf:
+        stopped, frozen = host.stopped(pids), []
+        if not stopped:
             answers = hotline.ask(self._engines, ranks, {"verb": "gate"}, ANSWER_S)
             self._engines.check_controller()
             silent = [rank for rank in ranks if rank not in answers]
-            deaf = host.stopped({rank: pids[rank] for rank in silent})  # a signal takes a moment to stop all threads
-        stopped = bool(deaf)
-        if not deaf and len(answers) < len(ranks):
-            deaf = [rank for rank in silent if any(stack.holds_lock for stack in host.py_spy_stacks(pids[rank]))]
-            why = "blocked in native code that holds the interpreter lock"
-        if deaf:
+            stopped = host.stopped({rank: pids[rank] for rank in silent})  # it takes a moment to stop all threads
+            frozen = [rank for rank in silent if any(stack.holds_lock for stack in host.py_spy_stacks(pids[rank]))]
+        if deaf := stopped or frozen:
+            why = "stopped" if stopped else "blocked in native code that holds the interpreter lock"
+            hint = f"world.restart({deaf[0]}) replaces it."
             raise WorldError(
                 f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'is', 'are')} {why}: the replicas cannot be compared.",
-                f"kill -CONT {pids[deaf[0]]} lets it go on; world.restart({deaf[0]}) replaces it."
-                if stopped
-                else f"world.restart({deaf[0]}) replaces it.",
+                f"kill -CONT {pids[deaf[0]]} lets it go on; {hint}" if stopped else hint,
             )
 
     def observer(self) -> Observer:
