@@ -51,6 +51,10 @@ class _Ending:
         """Whether there was a signal of which nobody has said that the command stops because of it."""
         return self.first is not None and not self.noticed
 
+    def raises_again(self, error: BaseException | None) -> bool:
+        """Whether Python has dropped an exception of ours, about which nobody needs to read: it comes again."""
+        return self.pending and self._alarm is not None and isinstance(error, (KeyboardInterrupt, SystemExit))
+
     def notice(self) -> None:
         """The command stops: nothing is raised any more."""
         self.noticed = True
@@ -100,11 +104,14 @@ def ending(*, for_good: bool = False) -> Iterator[None]:
         return
     handler = _ending = _Ending()
     before: _Handlers = {}
+    hook = sys.unraisablehook
     try:
+        sys.unraisablehook = lambda dropped: None if handler.raises_again(dropped.exc_value) else hook(dropped)
         _replace(handler, before)
         yield
     finally:
         handler.notice()
+        sys.unraisablehook = hook
         _ending = None
         ends = for_good and handler.first is not None
         _restore(dict.fromkeys(before, signal.SIG_IGN) if ends else before)

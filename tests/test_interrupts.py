@@ -58,6 +58,28 @@ def test_an_interrupt_that_is_swallowed_comes_again():
     assert time.monotonic() - begun < 20
 
 
+def test_an_interrupt_that_python_drops_prints_no_traceback(monkeypatch):
+    """In a destructor or a weak reference's callback: the exception comes again, so there is nothing to report."""
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: reported.append(dropped.exc_type))
+    before = sys.unraisablehook
+
+    class Interrupted:
+        def __del__(self):
+            send(signal.SIGINT)
+
+    class Faulty:
+        def __del__(self):
+            raise LookupError
+
+    with pytest.raises(KeyboardInterrupt), interrupts.ending():
+        Faulty()
+        Interrupted()
+        time.sleep(30)
+    assert reported == [LookupError]
+    assert sys.unraisablehook is before
+
+
 def test_once_it_is_noticed_nothing_is_raised_again():
     with interrupts.ending():
         with pytest.raises(KeyboardInterrupt):
