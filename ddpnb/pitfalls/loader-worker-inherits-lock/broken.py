@@ -26,7 +26,7 @@ class Rows(Dataset):
 
 def write_statistics():
     with lock:
-        time.sleep(1)  # a slow disk
+        time.sleep(3)  # a slow disk
         print("rows so far", statistics["rows"])
 
 
