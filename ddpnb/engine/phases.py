@@ -25,6 +25,7 @@ from ddpnb.engine.blackbox import BlackBox
 from ddpnb.engine.door import Door
 from ddpnb.engine.hooks import Hooks
 from ddpnb.engine.steps import Steps
+from ddpnb.engine.surroundings import open_missing
 from ddpnb.engine.wire import BACKEND, DEVICE
 from ddpnb.model.faults import PRETENDED_VERSION
 
@@ -99,6 +100,7 @@ class Phases(Hooks):
             facts = self.facts(gather)
             self.event("environment", self.facts(environment))  # a script may have changed it
             self._make_room()
+            self._keep_standard_numbers()
             with self.span("init_process_group", facts) as span, self._door.release.looking(facts.get("address", "")):
                 result = original(*args, **kwargs)
                 self._introduce(dist.group.WORLD)
@@ -114,6 +116,11 @@ class Phases(Hooks):
             self.lent = False
             end_groups()
             self._door.groups.begin_anew()
+
+    def _keep_standard_numbers(self) -> None:
+        """A script that has closed its standard files does not give their numbers to the group's connections."""
+        with contextlib.suppress(OSError):
+            open_missing()
 
     def _rendezvous(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def rendezvous(*args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -147,6 +154,7 @@ class Phases(Hooks):
                 }
 
             facts = self.facts(gather)
+            self._keep_standard_numbers()
             with self.span("new_group", facts), self._door.release.telling():
                 group = original(ranks, *args, **kwargs)
                 if isinstance(group, dist.ProcessGroup):

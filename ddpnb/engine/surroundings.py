@@ -132,11 +132,11 @@ def _restore_standard_files(*, sockets: bool) -> None:
 
     Args:
         sockets: also where one of them is a socket by now, or the like. A program that closes them gives their numbers
-            to what it opens next, such as the store of its group, whose threads wait forever for what was
-            replaced beneath them. It is closed with the group, before the next script.
+            to what it opens next, such as a connection of its own, which its threads may still use when it ends; but
+            the next script needs its output.
     """
     if not _standard:
-        _open_missing()
+        open_missing()
         _standard.extend(os.dup(number) for number in (0, 1, 2))
     for number, copy in enumerate(_standard):
         try:
@@ -144,7 +144,7 @@ def _restore_standard_files(*, sockets: bool) -> None:
                 os.dup2(copy, number)
         except OSError:
             pass  # the script closed our copy
-    _open_missing()
+    open_missing()
 
 
 def _is_in_use(number: int) -> bool:
@@ -157,8 +157,15 @@ def _is_in_use(number: int) -> bool:
     return not known and not os.path.samestat(now, before)
 
 
-def _open_missing() -> None:
-    """Open /dev/null for each of the descriptors 0, 1 and 2 that is closed."""
+def open_missing() -> None:
+    """Open /dev/null for each of the descriptors 0, 1 and 2 that is closed.
+
+    Otherwise what the process opens next gets these numbers: a connection of gloo, which aborts the process when
+    standard output is put there for the next script.
+
+    Raises:
+        OSError: the process may open no further file.
+    """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)

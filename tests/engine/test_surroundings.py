@@ -15,7 +15,7 @@ import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 dist.all_reduce(torch.ones(4))
 """
-CLOSED = "import os\nfor number in (0, 1, 2): os.close(number)\n"  # the store and gloo get these numbers
+CLOSED = "import os\nfor number in (0, 1, 2): os.close(number)\n"  # gloo must not get these
 MODULES = "import sys\nfor name in ('json', 'pickle', 'threading', 'logging'): sys.modules[name] = object()\n"
 BUILTINS = "import builtins\nbuiltins.len = builtins.open = builtins.isinstance = lambda *given: 0\n"
 
