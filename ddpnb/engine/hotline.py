@@ -10,6 +10,7 @@ import base64
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -39,6 +40,7 @@ class _OwnStreams:
 
 
 _DEEP = 16  # levels of an answer
+_OF_A_RUN = ("hold", "unhold", "resume", "inject", "heal")
 
 
 def encodable(value: Any, levels: int = _DEEP) -> Any:
@@ -74,6 +76,9 @@ class Hotline:
         self._faults = faults
         #: where the variables of cells live
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
+        self._run = 0  # the newest that has begun
+        self._early: list[dict[str, Any]] = []  # requests for the next run
+        self._beginning = threading.Lock()
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "snapshot": self._snapshot,
             "compare": lambda _: {"models": self._replicas.models.exact()},
@@ -97,7 +102,24 @@ class Hotline:
         }
 
     def answer(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one request; an error of ours becomes part of the answer."""
+        """Carry out one request; an error of ours becomes part of the answer.
+
+        What is armed, or disarmed, for a run that this rank was ordered and has not begun waits until it does.
+        """
+        with self._beginning:
+            if content.get("verb") in _OF_A_RUN and int(content.get("run", 0)) > self._run:
+                self._early.append(content)
+                return {"status": "ok", "pid": os.getpid()}
+        return self._obey(content)
+
+    def begun(self, run: int) -> None:
+        """A run has begun, and what its order arms is armed: now comes what was asked for since it was ordered."""
+        with self._beginning:
+            early, self._early, self._run = self._early, [], run
+            for content in early:
+                self._obey(content)
+
+    def _obey(self, content: dict[str, Any]) -> dict[str, Any]:
         verb = self._verbs.get(str(content.get("verb")))
         if verb is None:
             return {"status": "error", "error": f"no such verb: {str(content.get('verb'))[:80]}"}

@@ -163,6 +163,7 @@ class Rank:
             self.door.gate.hold(Hold.from_json(hold), keep=keep)
         for fault, keep in order["faults"]:
             self.faults.inject(Fault.from_json(fault), keep=keep)
+        self.hotline.begun(order["run"])
 
     def clean(self) -> None:
         """End the process group, and let go of what the run before has left. Models of cells live on."""

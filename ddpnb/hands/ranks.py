@@ -78,12 +78,12 @@ class Ranks:
         return wanted
 
     def _tell(self, ranks: Sequence[int], content: dict[str, Any]) -> None:
-        """Tell ranks something that they must have heard.
+        """Tell ranks something that they must have heard. Ranks that have yet to begin their run obey when they do.
 
         Raises:
             WorldError: one does not answer.
         """
-        answers = hotline.ask(self._engines, ranks, content, ANSWER_S)
+        answers = hotline.ask_each(self._engines, self._in_their_runs(ranks, content), ANSWER_S)
         deaf = [rank for rank in ranks if rank not in answers]
         if deaf:
             self._engines.check_controller()
@@ -99,4 +99,10 @@ class Ranks:
 
     def _tell_all(self, content: dict[str, Any]) -> None:
         """Tell all who hear it."""
-        hotline.ask(self._engines, [rank for rank in range(self.size) if self._alive(rank)], content, ANSWER_S)
+        alive = [rank for rank in range(self.size) if self._alive(rank)]
+        hotline.ask_each(self._engines, self._in_their_runs(alive, content), ANSWER_S)
+
+    def _in_their_runs(self, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:
+        """This request to each rank, with the number of the run that it is in or is about to begin."""
+        runs = {rank: self._in_run.get(rank) for rank in ranks}
+        return {rank: {**content, "run": run.number if run and run.is_in(rank) else 0} for rank, run in runs.items()}

@@ -101,3 +101,34 @@ def test_a_look_asks_no_more_works_than_the_box_holds():
     asked.clear()
     flight.poll(2)
     assert len(asked) == 1  # a call stops at the first that goes on
+
+
+@pytest.fixture
+def line():
+    """A rank's hotline that keeps what it obeys."""
+    line = Hotline(None, SimpleNamespace(tracing=None, models=None), None)
+    line.obeyed = []
+    for verb in ("hold", "unhold", "resume", "inject", "heal", "gate"):
+        line._verbs[verb] = lambda content: line.obeyed.append(content["verb"]) or {}
+    return line
+
+
+def test_what_is_asked_for_a_run_that_has_not_begun_waits_for_it(line):
+    for verb in ("hold", "gate", "resume"):
+        assert line.answer({"verb": verb, "run": 3})["status"] == "ok"
+    assert line.obeyed == ["gate"]
+    line.begun(3)
+    assert line.obeyed == ["gate", "hold", "resume"]
+    line.answer({"verb": "hold", "run": 3})
+    line.answer({"verb": "heal"})
+    assert line.obeyed == ["gate", "hold", "resume", "hold", "heal"]
+    line.begun(4)
+    assert len(line.obeyed) == 5
+
+
+def test_an_early_request_that_fails_does_not_keep_the_run_from_beginning(line):
+    line._verbs["hold"] = lambda _: 1 / 0
+    line.answer({"verb": "hold", "run": 1})
+    line.answer({"verb": "inject", "run": 1})
+    line.begun(1)
+    assert line.obeyed == ["inject"]

@@ -85,6 +85,34 @@ def test_one_that_is_armed_while_a_run_goes_on_ends_with_that_run(world):
     assert world.run(hands.steps, 4, stream=None).wait(30).outcome == "ok"
 
 
+def leave_what_takes_long_to_collect():
+    import gc
+
+    class Slow:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            gc.enable()
+            time.sleep(1)
+
+    gc.disable()
+    Slow()
+
+
+def test_one_that_is_armed_before_the_run_begins_on_the_ranks_is_not_forgotten(world, tmp_path):
+    """A rank that collects what the last run has left begins the next one a second after it is ordered."""
+    (tmp_path / "train.py").write_text(
+        "import torch, torch.distributed as dist\ndist.init_process_group()\ndist.all_reduce(torch.ones(1))\n"
+    )
+    world.run(leave_what_takes_long_to_collect, stream=None).wait(30)
+    run = world.run(tmp_path / "train.py", stream=None)
+    holding = world.hold("all_reduce")
+    assert holding.wait(60).held == (0, 1, 2, 3)
+    world.resume()
+    assert run.wait(30).outcome == "ok"
+
+
 @pytest.mark.parametrize(
     ("conditions", "seq"),
     [
