@@ -72,10 +72,13 @@ def test_an_interrupt_that_python_drops_prints_no_traceback(monkeypatch):
         def __del__(self):
             raise LookupError
 
-    with pytest.raises(KeyboardInterrupt), interrupts.ending():
+    def is_interrupted_in_a_destructor():
         Faulty()
         Interrupted()
         time.sleep(30)
+
+    with pytest.raises(KeyboardInterrupt), interrupts.ending():
+        is_interrupted_in_a_destructor()
     assert reported == [LookupError]
     assert sys.unraisablehook is before
 

@@ -104,31 +104,32 @@ def test_a_look_asks_no_more_works_than_the_box_holds():
 
 
 @pytest.fixture
-def line():
-    """A rank's hotline that keeps what it obeys."""
-    line = Hotline(None, SimpleNamespace(tracing=None, models=None), None)
-    line.obeyed = []
+def obedient():
+    """A rank's hotline, and the verbs that it has obeyed."""
+    line, obeyed = Hotline(None, SimpleNamespace(tracing=None, models=None), None), []
     for verb in ("hold", "unhold", "resume", "inject", "heal", "gate"):
-        line._verbs[verb] = lambda content: line.obeyed.append(content["verb"]) or {}
-    return line
+        line._verbs[verb] = lambda content: obeyed.append(content["verb"]) or {}
+    return line, obeyed
 
 
-def test_what_is_asked_for_a_run_that_has_not_begun_waits_for_it(line):
+def test_what_is_asked_for_a_run_that_has_not_begun_waits_for_it(obedient):
+    line, obeyed = obedient
     for verb in ("hold", "gate", "resume"):
         assert line.answer({"verb": verb, "run": 3})["status"] == "ok"
-    assert line.obeyed == ["gate"]
+    assert obeyed == ["gate"]
     line.begun(3)
-    assert line.obeyed == ["gate", "hold", "resume"]
+    assert obeyed == ["gate", "hold", "resume"]
     line.answer({"verb": "hold", "run": 3})
     line.answer({"verb": "heal"})
-    assert line.obeyed == ["gate", "hold", "resume", "hold", "heal"]
+    assert obeyed == ["gate", "hold", "resume", "hold", "heal"]
     line.begun(4)
-    assert len(line.obeyed) == 5
+    assert len(obeyed) == 5
 
 
-def test_an_early_request_that_fails_does_not_keep_the_run_from_beginning(line):
+def test_an_early_request_that_fails_does_not_keep_the_run_from_beginning(obedient):
+    line, obeyed = obedient
     line._verbs["hold"] = lambda _: 1 / 0
     line.answer({"verb": "hold", "run": 1})
     line.answer({"verb": "inject", "run": 1})
     line.begun(1)
-    assert line.obeyed == ["inject"]
+    assert obeyed == ["inject"]
