@@ -17,11 +17,11 @@ import time
 import torch
 from torch.utils.data import DataLoader
 
-from ddpnb.analysis.timing.account import Ledger
-from ddpnb.engine.blackbox import BlackBox
-from ddpnb.engine.steps import Steps
 from ddpnb.model.account import Mark
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.steps import Steps
+from ddpnb.timing.account import Ledger
 
 ROUNDS = 201
 

@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack

@@ -27,9 +27,9 @@ if kind == "bare crossing":
     library = torch.library.Library("c10d", "IMPL")
     library.impl("allreduce_", lambda keys, *args: op.redispatch(keys & after, *args), "BackendSelect", with_keyset=True)
 elif kind == "door":
-    from ddpnb.engine.blackbox import BlackBox
-    from ddpnb.engine.door import Door
-    from ddpnb.engine.waits import watched
+    from ddpnb.recorder.blackbox import BlackBox
+    from ddpnb.recorder.door import Door
+    from ddpnb.recorder.waits import watched
     folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     door = Door(BlackBox(os.path.join(folder, "rank0.box"), 0), folder)
     door.open()
@@ -84,10 +84,10 @@ steps(5)
 if kind == "detail":
     out = {"detail": steps(60)}
 else:
-    from ddpnb.engine.blackbox import BlackBox
-    from ddpnb.engine.door import Door
-    from ddpnb.engine.waits import watched
-    from ddpnb.engine.phases import Phases
+    from ddpnb.recorder.blackbox import BlackBox
+    from ddpnb.recorder.door import Door
+    from ddpnb.recorder.waits import watched
+    from ddpnb.recorder.phases import Phases
     folder = os.environ["BENCH_FOLDER"]
     box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
     door = Door(box, folder); phases = Phases(box, door)

@@ -9,13 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ddpnb.checkup import Checkup
+    from ddpnb.control.doctor import Checkup
+    from ddpnb.control.run import Run
     from ddpnb.errors import Released
     from ddpnb.explanation import Explanation, explain
     from ddpnb.model.faults import Fault
+    from ddpnb.observe.verdict import Verdict, diagnose
     from ddpnb.panels import show
-    from ddpnb.run import Run
-    from ddpnb.verdict import Verdict, diagnose
     from ddpnb.world import World, doctor, launch
 
 __version__ = "0.1.0"
@@ -24,13 +24,13 @@ _HOMES = {
     "launch": "ddpnb.world",
     "show": "ddpnb.panels",
     "doctor": "ddpnb.world",
-    "Checkup": "ddpnb.checkup",
+    "Checkup": "ddpnb.control.doctor",
     "Fault": "ddpnb.model.faults",
     "Released": "ddpnb.errors",
     "World": "ddpnb.world",
-    "Run": "ddpnb.run",
-    "Verdict": "ddpnb.verdict",
-    "diagnose": "ddpnb.verdict",
+    "Run": "ddpnb.control.run",
+    "Verdict": "ddpnb.observe.verdict",
+    "diagnose": "ddpnb.observe.verdict",
     "explain": "ddpnb.explanation",
     "Explanation": "ddpnb.explanation",
 }

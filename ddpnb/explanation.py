@@ -7,11 +7,12 @@ import re
 import traceback
 from dataclasses import dataclass
 
-from ddpnb import arguments, catalogue, pitfalls
-from ddpnb.analysis.messages.explain import explain_text
-from ddpnb.analysis.messages.explained import Explained
-from ddpnb.catalogue import Page
+from ddpnb import arguments, pitfalls
 from ddpnb.errors import UsageError
+from ddpnb.explanations import catalogue
+from ddpnb.explanations.catalogue import Page
+from ddpnb.explanations.messages.explain import explain_text
+from ddpnb.explanations.messages.explained import Explained
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.render import pages
 

@@ -12,23 +12,23 @@ import weakref
 from collections.abc import Sequence
 from types import TracebackType
 
-from ddpnb import arguments, orders
-from ddpnb.analysis.diagnosis import PATIENCE
-from ddpnb.checkup import Checkup, examine
-from ddpnb.cluster import devices as device_plan
-from ddpnb.cluster.ends import cannot_start
-from ddpnb.cluster.engines import Engines
-from ddpnb.cluster.environment import ReservedPort, debug_environment, torchrun_environment, working_directory
-from ddpnb.cluster.folder import Folders
-from ddpnb.engine import wire
+from ddpnb import arguments
+from ddpnb.control import Hands, run_requests
+from ddpnb.control.breakpoints import Holding
+from ddpnb.control.doctor import Checkup, examine
+from ddpnb.control.faults import Injection
+from ddpnb.control.run import Run
+from ddpnb.control.startup import Startup
+from ddpnb.diagnosis.diagnose import PATIENCE
 from ddpnb.errors import WorldError
-from ddpnb.hands import Hands
-from ddpnb.hands.holding import Holding
-from ddpnb.hands.injecting import Injection
-from ddpnb.hands.startup import Startup
 from ddpnb.interrupts import put_off
+from ddpnb.processes import devices as device_plan
+from ddpnb.processes.engines import Engines
+from ddpnb.processes.environment import ReservedPort, debug_environment, torchrun_environment, working_directory
+from ddpnb.processes.exit_reasons import cannot_start
+from ddpnb.processes.folder import Folders
 from ddpnb.progress import Progress
-from ddpnb.run import Run
+from ddpnb.recorder import protocol
 
 _LOCK_S = 5.0  # that close() waits for what another thread does with the ranks
 
@@ -62,7 +62,7 @@ def launch(
         UsageError, DeviceError: the world that was asked for cannot be; nothing was started.
         LaunchError: it did not come up; everything that was started has been stopped.
     """
-    orders.check_terms(fence, patience)
+    run_requests.check_terms(fence, patience)
     timeout = arguments.seconds("timeout", timeout)
     working_directory()
     plan = device_plan.plan(n, backend, devices)
@@ -155,9 +155,9 @@ class World(Hands):
             **self.plan.environment,
             **self._debug,
             "DDP_BACKEND": self.plan.backend,
-            wire.FOLDER: self._folder,
-            wire.DEVICE: self.plan.devices[rank],
-            **({wire.BACKEND: self.plan.backend} if self.plan.chosen else {}),
+            protocol.FOLDER: self._folder,
+            protocol.DEVICE: self.plan.devices[rank],
+            **({protocol.BACKEND: self.plan.backend} if self.plan.chosen else {}),
         }
 
     def _new_port(self) -> int:

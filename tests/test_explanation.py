@@ -14,7 +14,7 @@ from ddpnb.errors import CollectiveMismatch, UsageError
 from ddpnb.explanation import Explanation
 from ddpnb.model.calls import Signature
 from ddpnb.model.findings import Diagnosis, Finding
-from ddpnb.verdict import Verdict
+from ddpnb.observe.verdict import Verdict
 
 RDZV = "Error initializing torch.distributed using env:// rendezvous: environment variable WORLD_SIZE expected, but not set"
 TIMED_OUT = "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for recv operation to complete"

@@ -8,7 +8,7 @@ from ddpnb.model.findings import NAMES
 
 # They need GPUs, or several of them; nothing on a CPU gives them.
 ON_GPUS = {"DDP201", "DDP203", "DDP204", "DDP206", "DDP207", "DDP208", "DDP604"}
-# It takes a library that is no dependency of ours: see tests/analysis/causes/test_refine.py.
+# It takes a library that is no dependency of ours: see tests/diagnosis/causes/test_refine.py.
 FOREIGN = {"DDP702"}
 
 

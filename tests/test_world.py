@@ -12,9 +12,9 @@ import time
 import pytest
 
 import ddpnb
-from ddpnb.cluster import devices, engines
-from ddpnb.engine.wire import FOLDER
 from ddpnb.errors import LaunchError, UsageError, WorldError
+from ddpnb.processes import devices, engines
+from ddpnb.recorder.protocol import FOLDER
 from ddpnb.world import World
 
 
@@ -46,7 +46,7 @@ def world(place):
 
 def test_what_was_made_is_removed_when_the_engines_cannot_be(place, monkeypatch):
     threads = threading.active_count()
-    monkeypatch.setattr("ddpnb.cluster.engines.Cluster", refused)
+    monkeypatch.setattr("ddpnb.processes.engines.Cluster", refused)
     with pytest.raises(LaunchError, match="Resource temporarily unavailable(.|\n)*ulimit -u"):
         ddpnb.launch(1, backend="gloo", quiet=True)
     assert os.listdir(place) == []

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import ddpnb
-from ddpnb.analysis import joining, phrases
+from ddpnb.control.startup import _of_several
 from ddpnb.errors import DdpnbError
-from ddpnb.hands.startup import _of_several
+from ddpnb.model import phrases
 from ddpnb.model.holds import Hold
+from ddpnb.views import startup_waits
 
 
 class Hostile:
@@ -85,7 +86,7 @@ WITHOUT_RANKS = {
 
 
 def _recording():
-    from tests.analysis.recordings import Rank, record
+    from tests.diagnosis.recordings import Rank, record
 
     return record(Rank(0), Rank(1))
 
@@ -214,7 +215,7 @@ def _healthy():
 
 
 def test_several_ranks_are_spoken_of_as_several():
-    from ddpnb.analysis.waiting.endings import _what
+    from ddpnb.diagnosis.hangs.endings import _what
     from ddpnb.model.recording import Ending
 
     killed = Ending("died", -9, 0)
@@ -223,4 +224,4 @@ def test_several_ranks_are_spoken_of_as_several():
     assert _of_several("is dead") == "are dead"
     assert _of_several("waits in the store for 2 of 4 ranks: 2 and 3") == "wait in the store for 2 of 4 ranks: 2 and 3"
     assert _of_several("failed at store: x") == "failed at store: x"
-    assert joining.sentence is not None
+    assert startup_waits.sentence is not None

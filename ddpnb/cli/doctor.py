@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ddpnb.checkup import examine
-    from ddpnb.cluster import devices
+    from ddpnb.control.doctor import examine
+    from ddpnb.processes import devices
     from ddpnb.render.text import printable
     from ddpnb.world import launch
 

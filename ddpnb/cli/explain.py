@@ -7,10 +7,10 @@ import contextlib
 import os
 import sys
 
-from ddpnb import catalogue
 from ddpnb.cli import complain
 from ddpnb.errors import UsageError
 from ddpnb.explanation import Explanation, explain, of_text, read_log, unknown
+from ddpnb.explanations import catalogue
 from ddpnb.render import pages
 from ddpnb.render.text import wants_colour
 

@@ -13,8 +13,8 @@ from ddpnb.errors import CannotWrite, DdpnbError, UsageError
 from ddpnb.files import check_folder, check_writable, remove_earlier
 
 if TYPE_CHECKING:
-    from ddpnb.checkup import Checkup
-    from ddpnb.verdict import Verdict
+    from ddpnb.control.doctor import Checkup
+    from ddpnb.observe.verdict import Verdict
 
 HELP = "run a torchrun script on N local ranks and be told why it hangs"
 
@@ -66,8 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     # Asked before anything starts: a wrong path should not cost four seconds.
-    from ddpnb.cluster import devices
-    from ddpnb.orders import check_script, check_terms
+    from ddpnb.control.run_requests import check_script, check_terms
+    from ddpnb.processes import devices
     from ddpnb.render import text
     from ddpnb.world import launch
 

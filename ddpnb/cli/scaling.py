@@ -41,13 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--scaling says how many ranks there are: leave out -n.")
     if arguments.json is not None:
         raise UsageError("--json holds the verdict of one run: leave it out with --scaling.")
-    from ddpnb.analysis.timing.scaling import compare
-    from ddpnb.books import cores
-    from ddpnb.cluster import devices
     from ddpnb.model.account import Account
     from ddpnb.model.findings import Outcome
+    from ddpnb.observe.time_ledger import cores
+    from ddpnb.processes import devices
     from ddpnb.render import text
     from ddpnb.render.scaling import scaling
+    from ddpnb.timing.scaling import compare
     from ddpnb.world import launch
 
     devices.plan(wanted[-1], arguments.backend)  # more ranks than fit: said before anything has run

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ddpnb.analysis.source.scan import scan
+    from ddpnb.lint.scan import scan
     from ddpnb.render import scan as rendered
     from ddpnb.render.text import wants_colour
 
@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _counted(found: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the script, and say how often each rank made each call."""
-    from ddpnb.analysis.source.scan import joined, tally
+    from ddpnb.lint.scan import joined, tally
     from ddpnb.render import scan as rendered
     from ddpnb.world import launch
 

@@ -9,22 +9,22 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
-from ddpnb.cluster.devices import count_gpus
+from ddpnb.control.breakpoints import Holding
+from ddpnb.control.faults import Injection
+from ddpnb.control.release import Freed
+from ddpnb.control.results import FrameDiff, WorldStatus
+from ddpnb.control.run_requests import FENCES, shown_name
 from ddpnb.errors import CellFailed, UsageError
-from ddpnb.hands.holding import Holding
-from ddpnb.hands.injecting import Injection
-from ddpnb.hands.release import Freed
-from ddpnb.hands.views import FrameDiff, WorldStatus
 from ddpnb.magics import arguments
 from ddpnb.magics.arguments import parse
 from ddpnb.magics.following import Cell
 from ddpnb.magics.px import Px
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS
-from ddpnb.orders import FENCES, shown_name
+from ddpnb.observe.verdict import Verdict, diagnose
+from ddpnb.processes.devices import count_gpus
 from ddpnb.render import status as shown
 from ddpnb.render.text import printable, relative
-from ddpnb.verdict import Verdict, diagnose
 from ddpnb.world import World, launch, open_worlds
 
 _LET_GO_S = 2.0  # that %ddp_resume waits to show what came of it

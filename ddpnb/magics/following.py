@@ -13,12 +13,12 @@ from typing import Any
 
 from IPython.display import display
 
-from ddpnb.analysis import phrases
-from ddpnb.analysis.status import RankStatus, status
+from ddpnb.control.run import Run
 from ddpnb.errors import Interrupted
+from ddpnb.model import phrases
 from ddpnb.render import cells
 from ddpnb.render.text import printable, relative
-from ddpnb.run import Run
+from ddpnb.views.status import RankStatus, status
 from ddpnb.world import World
 
 _TICK_S = 0.2

@@ -6,8 +6,8 @@ from typing import Any
 
 from ipyparallel.client.magics import ParallelMagics
 
-from ddpnb.cluster import hotline
 from ddpnb.errors import WorldError
+from ddpnb.processes import control_channel
 from ddpnb.world import World, open_worlds
 
 _SUFFIX = "_ddp"  # %px_ddp, where %px is another cluster's
@@ -75,7 +75,7 @@ class Px:
         """
         owner = getattr(self._shell.magics_manager.magics["line"].get("px"), "__self__", None)
         view = getattr(owner, "view", None)
-        if view is None or hotline.closed(view.client):
+        if view is None or control_channel.closed(view.client):
             return False
         return all(view.client is not world._engines.client for world in open_worlds)
 

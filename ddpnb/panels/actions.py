@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ddpnb import pitfalls
+from ddpnb.control.breakpoints import Holding
+from ddpnb.control.faults import Injection
+from ddpnb.control.run import Run
 from ddpnb.errors import UsageError
-from ddpnb.hands.holding import Holding
-from ddpnb.hands.injecting import Injection
 from ddpnb.model.faults import KINDS
 from ddpnb.panels import asked
 from ddpnb.panels.work import Work
-from ddpnb.run import Run
 from ddpnb.world import World
 
 Values = Mapping[str, str]

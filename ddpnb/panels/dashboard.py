@@ -6,19 +6,20 @@ import glob
 import threading
 from collections.abc import Callable, Mapping
 
-from ddpnb import comparison, pitfalls
-from ddpnb.analysis import board as boards
-from ddpnb.analysis.norms import gradient_norms
+from ddpnb import pitfalls
+from ddpnb.control import comparison
 from ddpnb.model.calls import CallState
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import StartupState
+from ddpnb.observe.verdict import Verdict
 from ddpnb.panels.actions import Actions
 from ddpnb.panels.live import Live, Picture
 from ddpnb.panels.memory import Memory
 from ddpnb.panels.panel import Panel
 from ddpnb.panels.work import Work
 from ddpnb.render import board, cells, controls, faults, lesson, lines, replicas, startup
-from ddpnb.verdict import Verdict
+from ddpnb.views import board as boards
+from ddpnb.views.gradient_norms import gradient_norms
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.parts import Board, Card, Stacks, Variables
 from ddpnb.widgets.timeline import Timeline

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ddpnb.control.run import Run
 from ddpnb.model.blackbox import News, Status
 from ddpnb.model.calls import Call
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Stack
-from ddpnb.run import Run
-from ddpnb.watch import Observer
+from ddpnb.observe.observer import Observer
 
 LOOK_S = 0.06  # between two looks at the boxes
 _HOST_S = 0.5  # between two looks at the processes; also how old a picture may get in which nothing is new

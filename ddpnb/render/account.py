@@ -10,10 +10,10 @@ from html import escape
 from statistics import median
 from typing import Any
 
-from ddpnb.analysis.timing.quantities import percent, span
 from ddpnb.model.account import PARTS, Account, Parts, RankAccount, Straggler
 from ddpnb.render.palette import ANSI, on_dark_pages, variables
 from ddpnb.render.text import printable, relative
+from ddpnb.timing.quantities import percent, span
 
 _ROWS = 16  # ranks that are shown one by one
 _LITTLE = 0.05  # of the time: not worth a sentence of its own

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddpnb.analysis import phrases
-from ddpnb.analysis.board import Tile, summary
+from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call
 from ddpnb.model.recording import Recording
 from ddpnb.render import markup
 from ddpnb.render.status import table
 from ddpnb.render.text import printable, relative
+from ddpnb.views.board import Tile, summary
 
 # state: (icon, role)
 _LOOKS = {

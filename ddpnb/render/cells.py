@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from ddpnb.analysis import phrases
+from ddpnb.model import phrases
 from ddpnb.render.text import printable
 
 MOST = 100_000  # characters that are shown of all blocks together: a notebook must stay usable

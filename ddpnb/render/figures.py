@@ -14,10 +14,10 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from ddpnb.analysis.columns import Shown
-from ddpnb.analysis.lanes import Lane, Lanes, Span
 from ddpnb.render.palette import BUSY, COLOURS
 from ddpnb.render.text import printable
+from ddpnb.views.columns import Shown
+from ddpnb.views.lanes import Lane, Lanes, Span
 
 _LIGHT = 0
 _BAR = 0.6  # of the height of a lane

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Literal, NamedTuple
 
-from ddpnb.catalogue import CHAPTERS, Page, page, pages
+from ddpnb.explanations.catalogue import CHAPTERS, Page, page, pages
 from ddpnb.model.findings import Finding
 from ddpnb.render.palette import ANSI, on_dark_pages, variables
 from ddpnb.render.text import printable, relative

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddpnb.analysis import phrases
+from ddpnb.model import phrases
 from ddpnb.render import markup
 
 _ROWS, _RANKS = 32, 16

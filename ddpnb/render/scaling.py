@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddpnb.analysis.timing.quantities import percent, span
-from ddpnb.analysis.timing.scaling import Scaled
 from ddpnb.model.account import PARTS
 from ddpnb.render.account import WORDS
+from ddpnb.timing.quantities import percent, span
+from ddpnb.timing.scaling import Scaled
 
 _HEADER = ("ranks", "run", "steps/s", "speed-up", "efficiency", *(WORDS[part] for part in PARTS), "")
 _WHAT = (

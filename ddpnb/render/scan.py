@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ddpnb.analysis.phrases import ranks as ranks_in_words
-from ddpnb.analysis.source.conditions import Condition, Doubt
-from ddpnb.analysis.source.sites import CollectiveSite, Scan
-from ddpnb.analysis.source.tally import Counted
+from ddpnb.lint.conditions import Condition, Doubt
+from ddpnb.lint.sites import CollectiveSite, Scan
+from ddpnb.lint.tally import Counted
 from ddpnb.model.calls import Site
+from ddpnb.model.phrases import ranks as ranks_in_words
 from ddpnb.render.palette import ANSI
 from ddpnb.render.text import printable, relative
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ddpnb.analysis import phrases
-from ddpnb.analysis.merging import Branch
+from ddpnb.model import phrases
 from ddpnb.render import markup
 from ddpnb.render.text import printable, relative
+from ddpnb.views.merged_stacks import Branch
 
 _LONGEST = 200  # characters of a file's name
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them

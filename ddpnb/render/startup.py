@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddpnb.analysis import joining
 from ddpnb.model.startup import STEPS, StartupState, StepState
 from ddpnb.render import markup
+from ddpnb.views import startup_waits
 
 _LOOKS = {"waiting": ("", "faint"), "running": ("wait", "warning"), "done": ("done", "ok"), "failed": ("gone", "error")}
 _RANKS = 16
@@ -56,7 +56,7 @@ def _words(state: StartupState, rank: int, one: StepState) -> str:
         took = f"{one.seconds * 1000:.0f} ms" if one.seconds < 1 else markup.span(one.seconds)
         return f'<span class="unseen">done in </span>{took}'
     if one.state == "running":
-        needs = joining.needs(state, rank)
+        needs = startup_waits.needs(state, rank)
         told = f"waits: {', '.join(map(str, sorted(needs)[:4]))}{'…' if len(needs) > 4 else ''}" if needs else "running"
         return f"{told} · {markup.age(one.seconds)}"
     return "failed" if one.state == "failed" else '<span class="unseen">not begun </span>·'

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from ddpnb.analysis.frames import SideBySide
-from ddpnb.analysis.status import RankStatus
 from ddpnb.render.text import printable, relative
+from ddpnb.views.frame_variables import SideBySide
+from ddpnb.views.status import RankStatus
 
 _WIDEST = 60  # characters of a value in a column
 _ROWS = 40

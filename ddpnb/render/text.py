@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
-from ddpnb.analysis import phrases
+from ddpnb.model import phrases
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.render.palette import ANSI
 

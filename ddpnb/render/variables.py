@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from ddpnb.analysis import phrases
-from ddpnb.analysis.frames import SideBySide
+from ddpnb.model import phrases
 from ddpnb.render import markup
+from ddpnb.views.frame_variables import SideBySide
 
 _ROWS = 24
 _RANKS = 16

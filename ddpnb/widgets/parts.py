@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ddpnb.analysis import board as boards
-from ddpnb.analysis import frames, merging
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render import board, html, stacks, text, variables
+from ddpnb.views import board as boards
+from ddpnb.views import frame_variables, merged_stacks
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.timeline import Timeline
 from ddpnb.widgets.view import Action
@@ -61,7 +61,7 @@ class Stacks(Fragment):
             self.show_recording(recording, found)
 
     def show_recording(self, recording: Recording, found: Diagnosis | None = None) -> None:
-        tree = merging.merge(recording)
+        tree = merged_stacks.merge(recording)
         errors = found.errors if found is not None else ()
         culprits = {rank for one in errors for rank in one.culprits}
         sides = [side for one in errors if not one.culprits for side in one.sides]
@@ -77,7 +77,7 @@ class Variables(Fragment):
             self.show_recording(recording)
 
     def show_recording(self, recording: Recording) -> None:
-        found = frames.side_by_side(recording)
+        found = frame_variables.side_by_side(recording)
         self.show(variables.variables(found), variables.summary(found))
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from ddpnb.analysis import lanes as analysis
-from ddpnb.analysis.lanes import Columns, Lane, Lanes
 from ddpnb.model.calls import Call
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render.text import printable, relative
+from ddpnb.views import lanes as analysis
+from ddpnb.views.lanes import Columns, Lane, Lanes
 from ddpnb.widgets.view import Action, View, module, styles
 
 _LONGEST = 400  # characters of a text

@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
-from ddpnb.checkup import examine
 from ddpnb.cli import main
+from ddpnb.control.doctor import examine
 from ddpnb.model.startup import STEPS
 
 pytestmark = [pytest.mark.world, pytest.mark.beside]

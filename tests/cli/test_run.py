@@ -20,7 +20,7 @@ import pytest
 from ddpnb.cli import main
 from ddpnb.cli.run import save
 from ddpnb.errors import LaunchError, WorldError
-from ddpnb.verdict import Verdict
+from ddpnb.observe.verdict import Verdict
 from tests.conftest import VICTIMS, alive
 
 DDPNB = [sys.executable, "-m", "ddpnb"]
@@ -298,7 +298,7 @@ def test_an_earlier_verdict_does_not_pass_for_that_of_a_run_that_gave_none(comma
     (tmp_path / "x.py").write_text("")
     (tmp_path / "v.json").write_text('{"outcome": "ok"}')
     monkeypatch.setattr("ddpnb.world.launch", launch)
-    monkeypatch.setattr("ddpnb.checkup.examine", lambda world, timeout: world.run())
+    monkeypatch.setattr("ddpnb.control.doctor.examine", lambda world, timeout: world.run())
     assert main([command[0], "--json", "v.json", *command[1:]]) == 1
     assert not (tmp_path / "v.json").exists()
 

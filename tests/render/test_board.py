@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.analysis.board import Tile, tiles
-from ddpnb.analysis.waiting.standing import Kind
+from ddpnb.diagnosis.hangs.rank_state import Kind
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import Phase, Process, RankRecord, Recording
 from ddpnb.render import board
-from tests.analysis.recordings import Rank, line, record
+from ddpnb.views.board import Tile, tiles
+from tests.diagnosis.recordings import Rank, line, record
 from tests.render.reading import HOSTILE, Reading, harmless
 
 STATES = [kind.value for kind in Kind] + ["idle"]

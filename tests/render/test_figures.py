@@ -6,10 +6,10 @@ import io
 import sys
 from dataclasses import replace
 
-from ddpnb.analysis.diagnosis import diagnose
-from ddpnb.analysis.lanes import Lanes, lanes
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.render import figures
-from tests.analysis.recordings import Rank, line, record
+from ddpnb.views.lanes import Lanes, lanes
+from tests.diagnosis.recordings import Rank, line, record
 
 
 def hang():

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ddpnb.catalogue import CHAPTERS, page, pages
+from ddpnb.explanations.catalogue import CHAPTERS, page, pages
 from ddpnb.model.findings import Finding
 from ddpnb.render import pages as render
 from tests.render.test_html import HOSTILE as HOSTILE_HTML

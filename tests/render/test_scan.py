@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ddpnb.analysis.source.scan import Counted, scan
+from ddpnb.lint.scan import Counted, scan
 from ddpnb.render import scan as rendered
 
 TRAIN = """\

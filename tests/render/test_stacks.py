@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.analysis.merging import Branch, merge
 from ddpnb.model.stacks import Frame
 from ddpnb.render import stacks
-from tests.analysis.recordings import Rank, record
+from ddpnb.views.merged_stacks import Branch, merge
+from tests.diagnosis.recordings import Rank, record
 from tests.render.reading import HOSTILE, Reading, harmless
 
 MAIN = Frame("/home/user/train.py", 90, "main")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.analysis.frames import Row, SideBySide, side_by_side
 from ddpnb.model.calls import Site
 from ddpnb.model.stacks import Frame
 from ddpnb.render import variables
-from tests.analysis.recordings import Rank, record
+from ddpnb.views.frame_variables import Row, SideBySide, side_by_side
+from tests.diagnosis.recordings import Rank, record
 from tests.render.reading import HOSTILE, Reading, harmless
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.widgets.timeline import Timeline

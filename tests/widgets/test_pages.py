@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.parts import Board, Card
 from ddpnb.widgets.timeline import Timeline

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ddpnb.analysis import board as boards
-from ddpnb.analysis import frames, merging
-from ddpnb.analysis.diagnosis import diagnose
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render import board, stacks, text, variables
+from ddpnb.views import board as boards
+from ddpnb.views import frame_variables, merged_stacks
 from ddpnb.widgets.parts import Board, Card, Stacks, Variables, parts
-from tests.analysis.recordings import Rank, Script, line, record
+from tests.diagnosis.recordings import Rank, Script, line, record
 from tests.render.reading import Reading
 
 SCRIPT = Script("""
@@ -69,13 +69,13 @@ def test_the_rank_that_was_chosen_is_pressed():
 
 def test_the_stacks_carry_ranks():
     shown = Stacks(HUNG, FOUND)
-    assert shown.text == stacks.text(merging.merge(HUNG)) and "[rank 0] main" in shown.text
+    assert shown.text == stacks.text(merged_stacks.merge(HUNG)) and "[rank 0] main" in shown.text
     assert "train.py" in Reading(shown.html).text
 
 
 def test_the_variables_say_what_differs():
     shown = Variables(HUNG)
-    assert shown.text == variables.summary(frames.side_by_side(HUNG))
+    assert shown.text == variables.summary(frame_variables.side_by_side(HUNG))
     assert "no variable differs" in shown.text
 
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from ddpnb.analysis.data import batches as data
-from ddpnb.analysis.waiting.standing import standings
-from ddpnb.analysis.waiting.workers import stalled_worker
+from ddpnb.diagnosis.data import batches as data
+from ddpnb.diagnosis.hangs.rank_state import standings
+from ddpnb.diagnosis.hangs.workers import stalled_worker
 from tests.conftest import VICTIMS, marked_lines
 
 CASES = {

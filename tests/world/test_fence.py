@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ddpnb.control.run_requests import FENCES
 from ddpnb.errors import UsageError
-from ddpnb.orders import FENCES
 
 
 def disagree_quietly(rank_with_max):

@@ -107,7 +107,7 @@ def train_twice(steps):
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
 
-    from ddpnb.engine import rank
+    from ddpnb.recorder import rank
 
     dist.init_process_group("gloo")
     found, watch = [], rank.current.replicas
@@ -144,7 +144,7 @@ def fail_on(rank, steps):
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    from ddpnb.engine.digests import Digester
+    from ddpnb.recorder.digests import Digester
 
     dist.init_process_group("gloo")
     model = DistributedDataParallel(torch.nn.Linear(4, 2))

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ddpnb.cluster.client import Answer
+from ddpnb.processes.client import Answer
 
 pytestmark = pytest.mark.world
 

@@ -1,0 +1,253 @@
+"""Comparing the replicas on demand: exact, off the process group, also while ranks hang."""
+
+from __future__ import annotations
+
+import base64
+import time
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from ddpnb.diagnosis.divergence.digests import first_difference, models_of
+from ddpnb.errors import WorldError
+from ddpnb.model import phrases
+from ddpnb.model.recording import Recording
+from ddpnb.processes import control_channel
+from ddpnb.processes.engines import Engines
+from ddpnb.render.text import printable
+
+ANSWER_S = 60.0
+TRACE_S = 60.0
+_MOVES_S = 5.0  # within which ranks that train make a forward
+_LEAD = 2  # forwards ahead of the furthest rank; more where the ranks are faster than the questions
+_VALUES_OF = 4  # tensors whose values are fetched to say by how much they differ
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """A tensor that is not the same on all ranks.
+
+    ``sides``: ranks that hold the same, the largest side first. ``largest``: the largest absolute
+    difference of an element (of the first million), None where it was not looked at. ``norms``: the
+    Euclidean norm on each rank where it is known.
+    """
+
+    model: int
+    name: str
+    sides: tuple[tuple[int, ...], ...]
+    largest: float | None = None
+    norms: Mapping[int, float] = field(default_factory=dict[int, float])
+
+    def __str__(self) -> str:
+        sides = " | ".join(phrases.ranks(side) for side in self.sides)
+        text = f"{self.name}: {sides}"
+        if self.largest is not None:
+            text += f"; largest difference {self.largest:.6g}"
+        if len({f"{norm:.7g}" for norm in self.norms.values()}) > 1:
+            text += "; norm " + ", ".join(f"{norm:.6g} on {rank}" for rank, norm in sorted(self.norms.items())[:8])
+        return text
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What ``World.compare`` found.
+
+    ``exact``: every byte of the models that live was digested now; otherwise the last samples of a
+    run that is over were compared. ``steps``: optimizer steps of each rank. ``first_module``: with
+    ``trace=True`` the first module, in order of execution, whose output differed, and on which ranks.
+    """
+
+    differences: tuple[TensorDifference, ...] = ()
+    compared: int = 0
+    exact: bool = True
+    steps: Mapping[int, int] = field(default_factory=dict[int, int])
+    first_module: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether all that was compared is the same on all ranks."""
+        return not self.differences
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+    def __str__(self) -> str:
+        if not self.compared:
+            head = "no replicas to compare"
+        elif self.equal:
+            head = f"the replicas are the same: {self.compared} tensors"
+        else:
+            head = f"{len(self.differences)} of {self.compared} tensors differ"
+        lines = [head + ("" if self.exact or not self.compared else " (by the last samples of the run)")]
+        lines += [f"  {one}" for one in self.differences[:12]]
+        if len(self.differences) > 12:
+            lines.append(f"  and {len(self.differences) - 12} more")
+        if self.first_module:
+            lines.append(f"first difference in forward: {self.first_module}")
+        return printable("\n".join([*lines, *(f"note: {note}" for note in self.notes)]))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def compare(engines: Engines, ranks: Sequence[int], trace: bool = False, moving: bool = False) -> Comparison:
+    """Compare what lives on these ranks.
+
+    Args:
+        engines, ranks: whom to ask.
+        trace: follow one forward module by module.
+        moving: the ranks may be training: then a forward is compared that all of them are about to make.
+
+    Raises:
+        WorldError: a rank did not answer.
+    """
+    models = _by_model(
+        {rank: answer.get("models", ()) for rank, answer in _ask(engines, ranks, {"verb": "compare"}).items()}
+    )
+    notes: list[str] = []
+    module = ""
+    aligned = _next_forward(engines, ranks, models, trace) if models and moving else {}
+    models |= aligned
+    if trace and aligned:
+        traced = [_first_module({rank: one["modules"] for rank, one in told.items()}) for told in aligned.values()]
+        module, more = next((one for one in traced if one[0]), traced[-1])
+        notes += more
+    elif trace and models:
+        notes.append("no forward was made by all ranks in time: tracing needs a run that goes on.")
+    found: list[TensorDifference] = []
+    compared, steps = 0, {}
+    for number, held in sorted(models.items()):
+        if len(held) < 2:
+            continue
+        steps = {rank: int(told["step"]) for rank, told in held.items()}
+        if len(set(steps.values())) > 1:
+            notes.append("the ranks have made different numbers of optimizer steps: they are not at the same place.")
+        differences, count = _differences(engines, number, held, values=not moving)
+        found += differences
+        compared += count
+        buffers = {str(name) for told in held.values() for name in told.get("buffers", ())}
+        if number not in aligned and any(one.name in buffers for one in differences):
+            notes.append("buffers are each rank's own until the wrapper makes them the same, at the next forward.")
+    return Comparison(tuple(found), compared, True, steps, module, tuple(notes))
+
+
+Held = dict[int, dict[int, dict[str, Any]]]  # model -> rank -> what the rank told of it
+
+
+def _by_model(told: Mapping[int, Any]) -> Held:
+    models: Held = defaultdict(dict)
+    for rank, ones in told.items():
+        for one in ones:
+            models[int(one["model"])][rank] = one
+    return models
+
+
+def _differences(
+    engines: Engines, number: int, held: Mapping[int, Mapping[str, Any]], values: bool
+) -> tuple[list[TensorDifference], int]:
+    tables = {
+        rank: {str(name): (digest, norm) for name, digest, norm in told["tensors"]} for rank, told in held.items()
+    }
+    names = list(dict.fromkeys(name for table in tables.values() for name in table))
+    found: list[TensorDifference] = []
+    for name in names:
+        sides: dict[Any, list[int]] = defaultdict(list)
+        for rank in sorted(tables):
+            sides[tables[rank].get(name, (None, None))[0]].append(rank)
+        if len(sides) > 1:
+            ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+            norms = {r: float(t[name][1]) for r, t in tables.items() if name in t and t[name][1] is not None}
+            one_each = [side[0] for side in ordered]
+            largest = _largest(engines, number, name, one_each) if values and len(found) < _VALUES_OF else None
+            found.append(TensorDifference(number, name, tuple(map(tuple, ordered)), largest, norms))
+    return found, len(names)
+
+
+def _next_forward(engines: Engines, ranks: Sequence[int], models: Held, modules: bool) -> Held:
+    """What the ranks held in one forward of each model that all of them made since, by model.
+
+    A model of which no forward comes is left out, and so are all when the ranks make none.
+    """
+    turns = {str(m): max(int(told["forwards"]) for told in held.values()) + _LEAD for m, held in models.items()}
+    _ask(engines, ranks, {"verb": "trace", "turns": turns, "modules": modules})
+    deadline = time.monotonic() + (TRACE_S if modules else _MOVES_S)
+    before, still_since, lead = None, time.monotonic(), _LEAD
+    aligned: Held = {}
+    while time.monotonic() < deadline and len(aligned) < len(models):
+        told = {rank: answer.get("traced", {}) for rank, answer in _ask(engines, ranks, {"verb": "traced"}).items()}
+        missed: dict[str, int] = {}
+        for model, held in models.items():
+            rows = {r: told[r][str(model)] for r in held if r in told and told[r].get(str(model), {}).get("done")}
+            if model in aligned or len(rows) < len(held):
+                continue
+            reached = {int(row["turn"]) for row in rows.values()}
+            if len(reached) == 1:
+                aligned[model] = rows
+            else:  # some were past that turn before they were asked for it
+                missed[str(model)] = max(reached)
+        if missed:
+            lead *= 4
+            again = {model: turn + lead for model, turn in missed.items()}
+            _ask(engines, ranks, {"verb": "trace", "turns": again, "modules": modules})
+        if told != before:
+            before, still_since = told, time.monotonic()
+        elif (aligned or not modules) and time.monotonic() - still_since > _MOVES_S:
+            break
+        time.sleep(0.05)
+    return aligned
+
+
+def of_recording(recording: Recording) -> Comparison:
+    """The same of a run that is over: its last samples are compared."""
+    found: list[TensorDifference] = []
+    compared = 0
+    for number, models in models_of(recording).items():
+        if len(models) < 2:
+            continue
+        compared += len(next(iter(models.values())).tensors)
+        first = first_difference(recording, number)
+        if first is None:
+            continue
+        for name in first.tensors:
+            norms = {r: d.norm for r, s in first.samples.items() if (d := s.digests.get(name)) and d.norm is not None}
+            found.append(TensorDifference(number, name, first.sides, None, norms))
+    return Comparison(tuple(found), compared, False, {rank: r.steps for rank, r in recording.ranks.items()})
+
+
+def _ask(engines: Engines, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    answers = control_channel.ask(engines, ranks, content, ANSWER_S)
+    silent = [rank for rank in ranks if rank not in answers]
+    if silent:
+        raise WorldError(
+            f"{phrases.ranks(silent)} did not answer.", "Look at world.snapshot(): a frozen rank cannot be compared."
+        )
+    return answers
+
+
+def _largest(engines: Engines, model: int, name: str, ranks: Sequence[int]) -> float | None:
+    """The largest absolute difference between the first rank's values and the others'."""
+    answers = control_channel.ask(engines, ranks, {"verb": "values", "model": model, "tensor": name}, ANSWER_S)
+    values = [array("f", base64.b85decode(str(answer.get("values", "")))) for answer in answers.values()]
+    if len(values) < 2 or len({len(one) for one in values}) > 1 or not values[0]:
+        return None
+    return max(max(abs(a - b) for a, b in zip(values[0], other, strict=True)) for other in values[1:])
+
+
+def _first_module(rows: Mapping[int, Sequence[Sequence[Any]]]) -> tuple[str, list[str]]:
+    for calls in zip(*rows.values(), strict=False):
+        if len({call[0] for call in calls}) > 1:
+            return f"the ranks run different modules: {', '.join(sorted({str(call[0]) for call in calls}))}", []
+        if len({call[2] for call in calls}) > 1:
+            sides: dict[Any, list[int]] = defaultdict(list)
+            for rank, call in zip(rows, calls, strict=True):
+                sides[call[2]].append(rank)
+            told = " | ".join(phrases.ranks(side) for side in sorted(sides.values(), key=lambda s: (-len(s), s[0])))
+            note = "with different batches the first module that sees them differs: give all ranks the same batch to find a cause."
+            return f"{calls[0][0]} ({calls[0][1]}): {told}", [note]
+    return "", ["no module's output differed."]

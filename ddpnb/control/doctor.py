@@ -1,0 +1,194 @@
+"""The doctor: a set-up alone, without any training code: the machine, then each step of start-up on all ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import time
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from ddpnb.diagnosis import settings
+from ddpnb.explanation import explain
+from ddpnb.files import write_whole
+from ddpnb.model import phrases
+from ddpnb.model.findings import Finding
+from ddpnb.model.startup import STEPS, StartupState
+from ddpnb.processes import checks
+from ddpnb.processes.checks import Check
+from ddpnb.render import pages, text
+from ddpnb.render.secrets import Secrets
+from ddpnb.render.status import table
+from ddpnb.views import startup_waits
+
+if TYPE_CHECKING:
+    from ddpnb.world import World
+
+STEP_S = 60.0  # for one step: the first wrap imports a good part of torch
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """What the doctor saw: the machine, and how far each rank came. ``outcome``: ``ok``, ``hang`` or ``crash``."""
+
+    checks: tuple[Check, ...]
+    state: StartupState
+    shown: str
+    findings: tuple[Finding, ...] = ()
+    logs: Mapping[int, str] = field(default_factory=dict[int, str])
+    timing: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def outcome(self) -> str:
+        if self.state.done:
+            return "ok"
+        step = self.state.stopped_at
+        failed = (
+            any(self.state.at(rank, step).state == "failed" for rank in range(self.state.world_size)) if step else False
+        )
+        return "crash" if failed or self.state.dead else "hang"
+
+    @property
+    def exit_status(self) -> int:
+        """0: every step was made; 1: one failed; 3: ranks wait for ever."""
+        return {"ok": 0, "crash": 1, "hang": 3}[self.outcome]
+
+    @property
+    def headline(self) -> str:
+        size = self.state.world_size
+        step = self.state.stopped_at
+        if step is None:
+            return f"well: all {len(STEPS)} steps of start-up were made on {size} rank{'s' * (size > 1)}"
+        at = {rank: self.state.at(rank, step).state for rank in range(size)}
+        failed = [rank for rank in at if at[rank] == "failed" or rank in self.state.dead]
+        stopped = failed or [rank for rank in at if at[rank] == "running"]
+        place = STEPS.index(step)
+        if place < STEPS.index("store"):
+            where = "before init: look at the variables and the device"
+        elif place <= STEPS.index("process group"):
+            where = "during init: look at addresses, interfaces and who is missing"
+        else:
+            where = "after init: look at the backend and the devices"
+        return f"stopped at {step} on {phrases.ranks(stopped)} ({where})"
+
+    def __str__(self) -> str:
+        rows = [
+            [_MARKS[one.state], one.name, one.told + (f"  [{one.code}]" if one.code else "")] for one in self.checks
+        ]
+        parts = [f"ddpnb: {self.headline}", table(rows), self.shown]
+        parts += [text.finding(one) for one in self.findings]
+        return text.printable("\n\n".join(parts))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cards = pages.html(self.findings, (), "") if self.findings else ""
+        return f"<pre>{escape(str(dataclasses.replace(self, findings=())))}</pre>{cards}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As a verdict has it, with the steps and the machine."""
+        return {
+            "schema": 1,
+            "outcome": self.outcome,
+            "world_size": self.state.world_size,
+            "stopped_at": self.state.stopped_at,
+            "steps": self.state.to_json(),
+            "ranks": {str(rank): startup_waits.sentence(self.state, rank) for rank in range(self.state.world_size)},
+            "host": [dataclasses.asdict(one) for one in self.checks],
+            "findings": [one.to_json() for one in self.findings],
+            "timing": {name: round(value, 4) for name, value in self.timing.items()},
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it as JSON, all at once.
+
+        Raises:
+            CannotWrite: the disk is full, or there is no such folder.
+        """
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
+
+    def bundle(self, path: str | os.PathLike[str]) -> None:
+        """Write what somebody needs who is asked for help: the report, its JSON, and each rank's output.
+
+        What looks like a secret is masked in all of them.
+
+        Raises:
+            CannotWrite: the disk is full, or there is no such folder.
+        """
+        secrets = Secrets(os.environ)
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("report.txt", secrets.mask(str(self)) + "\n")
+            file.writestr("doctor.json", json.dumps(secrets.masked(self.to_json()), indent=1) + "\n")
+            for rank, log in self.logs.items():
+                file.writestr(f"rank{rank}.log", secrets.mask(log))
+        write_whole(path, content.getvalue())
+
+
+_MARKS = {"ok": "✓", "warning": "!", "unknown": "?"}
+
+
+def examine(world: World, timeout: float = STEP_S) -> Checkup:
+    """Make every step of start-up on the ranks of this world, and look at the machine.
+
+    Args:
+        world: it must be free.
+        timeout: seconds for a step.
+    """
+    began = time.monotonic()
+    machine = tuple(checks.host(world.size))
+    startup = world.init(timeout=timeout * len(STEPS))
+    for step in STEPS:
+        if startup.run(step, timeout).state.stopped_at == step:
+            break
+    state, shown = startup.state, str(startup)
+    recording = world.startup_recording()
+    logs = {rank: startup.log(rank) for rank in range(world.size)}
+    findings = [*(_of_errors(state) or _of_waits(state)), *settings.find(recording)]
+    known = {one.code: one for one in reversed(findings)}
+    timing = {"launch_s": world.launch_s, "run_s": time.monotonic() - began}
+    world.release()
+    return Checkup(machine, state, shown, tuple(reversed(known.values())), logs, timing)
+
+
+def _of_errors(state: StartupState) -> list[Finding]:
+    """The errors of steps, in the user's terms."""
+    by_error: dict[str, list[int]] = {}
+    for rank in range(state.world_size):
+        for step in STEPS:
+            if error := state.at(rank, step).error:
+                by_error.setdefault(error, []).append(rank)
+    found: list[Finding] = []
+    for error, ranks in by_error.items():
+        explained = explain(error).findings
+        found += [
+            dataclasses.replace(
+                one, culprits=tuple(ranks), evidence=(f"{phrases.ranks(ranks, True)}: {error}", *one.evidence)
+            )
+            for one in explained[:1]
+        ]
+    return found
+
+
+def _of_waits(state: StartupState) -> list[Finding]:
+    """Ranks that wait for others, in the words of a finding."""
+    waiting = [rank for rank in range(state.world_size) if state.running_of(rank) is not None]
+    absent = sorted({other for rank in waiting for other in startup_waits.needs(state, rank)})
+    if not waiting or not absent:
+        return []
+    return [
+        Finding(
+            "DDP102",
+            f"{phrases.ranks(absent, True)} did not come to {state.running_of(waiting[0])}; {phrases.ranks(waiting)} "
+            f"{phrases.verb(waiting, 'waits', 'wait')} there.",
+            tuple(absent),
+            tuple(waiting),
+            evidence=tuple(f"Rank {rank} {startup_waits.sentence(state, rank)}." for rank in [*absent, *waiting][:8]),
+            remedy="Look at why these ranks stopped: their lines above say it.",
+        )
+    ]

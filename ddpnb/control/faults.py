@@ -1,0 +1,118 @@
+"""Faults: armed on ranks, and healed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ddpnb import arguments
+from ddpnb.control.live_ranks import ANSWER_S, Ranks
+from ddpnb.errors import UsageError
+from ddpnb.model import phrases
+from ddpnb.model.faults import KINDS, Fault, variables
+from ddpnb.model.faults import fault as fault_of
+from ddpnb.processes import control_channel
+from ddpnb.processes.environment import ReservedPort
+
+
+@dataclass(frozen=True)
+class Injection:
+    """A fault that is armed. ``heal()`` disarms it; ``struck`` tells how often it has struck on each rank."""
+
+    world: Faulty
+    fault: Fault
+    ranks: tuple[int, ...]
+
+    @property
+    def finding(self) -> str:
+        """The code that it must give."""
+        return self.fault.finding
+
+    @property
+    def struck(self) -> dict[int, int]:
+        """How often it has struck, while it is armed: rank -> count."""
+        return {rank: told["struck"] for rank, told in self._told().items()}
+
+    @property
+    def troubles(self) -> dict[int, list[str]]:
+        """Why it could not strike where it should have: rank -> reasons."""
+        return {rank: list(told["troubles"]) for rank, told in self._told().items() if told["troubles"]}
+
+    def _told(self) -> dict[int, dict[str, Any]]:
+        answers = control_channel.ask(self.world._engines, self.ranks, {"verb": "faults"}, ANSWER_S)
+        mine = self.fault.to_json()
+        return {r: one for r, answer in answers.items() for one in answer.get("faults", ()) if one["fault"] == mine}
+
+    def heal(self) -> None:
+        """Disarm it."""
+        self.world.heal(self)
+
+    def __str__(self) -> str:
+        return f"fault {self.fault} on {phrases.ranks(self.ranks)}: must give {self.finding}"
+
+    __repr__ = __str__
+
+
+class Faulty(Ranks):
+    """Ranks into which faults can be injected."""
+
+    _unused: ReservedPort  # on which nobody listens
+    _injected: list[tuple[Injection, bool, frozenset[int]]]  # whether it outlives a run, and where it is armed already
+
+    def inject(
+        self, fault: str | Fault, *, ranks: int | Iterable[int] | None = None, keep: bool = False, **given: Any
+    ) -> Injection:
+        """Arm a fault on ranks: at the door, in the environment, in the data or in the model.
+
+        It strikes in the run that goes on, or else in the next one, and ends with it. One of the environment
+        strikes at the next start-up: of a script, of ``init()``, or a step of it that is made again.
+
+        Args:
+            fault: name of a kind (``ddpnb.model.faults.KINDS`` has them all), or a ``Fault``.
+            ranks: which ranks; all by default.
+            keep: stay armed for later runs too.
+            given: when it strikes (``op``, ``seq``, ``site``, ``group``, ``step``, ``probability``, ``seed``,
+                ``times``), and the parameters of its kind.
+
+        Raises:
+            UsageError: there is no such kind, condition, parameter, operation or rank.
+            WorldError: a rank is dead or does not answer.
+        """
+        if not isinstance(fault, (str, Fault)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(
+                f"a fault is a name or a Fault, not {arguments.short(fault)}.", f"There are: {', '.join(KINDS)}."
+            )
+        if given and not isinstance(fault, str):
+            raise UsageError(f"a Fault has its conditions already: {', '.join(given)} cannot be given beside it.")
+        described = fault_of(fault, **given) if isinstance(fault, str) else fault
+        with self._lock:
+            self._check_open()
+            chosen = self._chosen(ranks)
+            running = [rank for rank in chosen if rank in self._busy()]
+            injection = Injection(self, described, chosen)
+            self._tell(running, {"verb": "inject", "fault": described.to_json(), "keep": keep})
+            if keep or described.description.place == "environment" or len(running) < len(chosen):
+                self._injected.append((injection, keep, frozenset(running)))
+        return injection
+
+    def heal(self, injection: Injection | None = None) -> None:
+        """Disarm one fault, or all of them. What a fault has done is done: a parameter stays as it was made.
+
+        Ranks that do not answer any more keep theirs until they are replaced.
+        """
+        if injection is not None and not isinstance(injection, Injection):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"heal() takes what inject() returned, not {arguments.short(injection)}.")
+        with self._lock:
+            self._check_open()
+            self._injected = [one for one in self._injected if injection is not None and one[0] is not injection]
+            faults = None if injection is None else [injection.fault.to_json()]
+            self._tell_all({"verb": "heal", "faults": faults})
+
+    def _variables(self, rank: int) -> dict[str, str | None]:
+        """What the faults of the environment change for this rank."""
+        found: dict[str, str | None] = {}
+        for injection, _, _ in self._injected:
+            if rank in injection.ranks:
+                found |= variables(injection.fault, self._unused.port, self.size)
+        return found

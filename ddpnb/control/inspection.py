@@ -1,0 +1,154 @@
+"""What every rank does, what its variables are, and whether its replica is like the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ddpnb import arguments
+from ddpnb.control import comparison
+from ddpnb.control.comparison import Comparison
+from ddpnb.control.live_ranks import ANSWER_S, Ranks
+from ddpnb.control.results import Evaluations, FrameDiff, WorldStatus
+from ddpnb.errors import WorldError
+from ddpnb.model import phrases
+from ddpnb.model.holds import check_expression
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.observe.observer import Observer
+from ddpnb.processes import control_channel, host
+from ddpnb.views import frame_variables
+from ddpnb.views.status import RankStatus
+
+
+class Looks(Ranks):
+    """Ranks that can be looked at."""
+
+    def _starting(self) -> dict[int, str]:
+        """Ranks that are in a step of start-up, and what they do there."""
+        raise NotImplementedError
+
+    def snapshot(self) -> Recording:
+        """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""
+        return self._asked(values=False)
+
+    def status(self) -> WorldStatus:
+        """What every rank is doing, in a line each."""
+        with self._lock:
+            self._check_open()
+            starting = self._starting()
+            found = self._states()
+        return WorldStatus(
+            tuple(RankStatus(o.rank, "starting", starting[o.rank]) if o.rank in starting else o for o in found)
+        )
+
+    def evaluate(
+        self, expression: str, *, ranks: int | Iterable[int] | None = None, frame: int = 0, timeout: float = 5.0
+    ) -> Evaluations:
+        """Evaluate an expression where ranks stand: in the user's frame, or at the prompt among the variables of cells.
+
+        Args:
+            expression: Python; it runs on the rank, with all its side effects.
+            ranks: which ranks; all that live by default.
+            frame: 0 for the innermost frame of the user's code, 1 for its caller ...
+            timeout: seconds that it may take; what waits longer goes on in a thread of its own.
+
+        Raises:
+            UsageError: this is no expression.
+        """
+        check_expression(expression)
+        arguments.whole("frame", frame, 0)
+        arguments.seconds("timeout", timeout)
+        with self._lock:
+            self._check_open()
+            chosen = self._chosen(ranks)
+            content = {"verb": "evaluate", "expression": expression, "frame": frame, "timeout": timeout}
+            answers = control_channel.ask(self._engines, chosen, content, timeout + ANSWER_S)
+        return Evaluations.of(expression, chosen, answers)
+
+    def diff(self, frame: int = 0) -> FrameDiff:
+        """The same frame of all ranks side by side, and which variables differ.
+
+        Args:
+            frame: 0 for the innermost function in which most ranks are, 1 for the one around it ...
+        """
+        arguments.whole("frame", frame, 0)
+        return FrameDiff(frame_variables.side_by_side(self._asked(values=True), frame))
+
+    def compare(self, trace: bool = False) -> Comparison:
+        """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.
+
+        Works while ranks train, wait or hang. After a run whose models are gone, its last samples are
+        compared instead (``Comparison.exact`` is False then).
+
+        Args:
+            trace: also follow one forward that all ranks are about to make, module by module, and say
+                where it first differs. Needs a run that goes on.
+
+        Raises:
+            WorldError: the world is closed, or a rank does not answer.
+        """
+        with self._lock:
+            self._check_open()
+            alive = [rank for rank in range(self.size) if self._engines.alive(rank)]
+            self._check_hearing(alive)
+            run = self._last
+        found = comparison.compare(self._engines, alive, trace, moving=run is not None and not run.done)
+        if found.compared or run is None:
+            return found
+        return comparison.of_recording(run.recording or run.observer.record(ask=False))
+
+    def _check_hearing(self, ranks: Sequence[int]) -> None:
+        """Say it at once where a rank cannot answer; the digests of a large model may take long.
+
+        Raises:
+            WorldError: one is stopped, or native code holds its interpreter lock.
+        """
+        pids = {rank: self._engines.pid(rank) for rank in ranks}
+        stopped, frozen = host.stopped(pids), []
+        if not stopped:
+            answers = control_channel.ask(self._engines, ranks, {"verb": "gate"}, ANSWER_S)
+            self._engines.check_controller()
+            silent = [rank for rank in ranks if rank not in answers]
+            stopped = host.stopped({rank: pids[rank] for rank in silent})  # it takes a moment to stop all threads
+            frozen = [rank for rank in silent if any(stack.holds_lock for stack in host.py_spy_stacks(pids[rank]))]
+        if deaf := stopped or frozen:
+            why = "stopped" if stopped else "blocked in native code that holds the interpreter lock"
+            hint = f"world.restart({deaf[0]}) replaces it."
+            raise WorldError(
+                f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'is', 'are')} {why}: the replicas cannot be compared.",
+                f"kill -CONT {pids[deaf[0]]} lets it go on; {hint}" if stopped else hint,
+            )
+
+    def observer(self) -> Observer:
+        """A look of one's own at the ranks, from outside and without asking them: it disturbs nobody."""
+        run = self._last if self._in_run else None
+        if run is not None:
+            return run.another_observer()
+        return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0)
+
+    def _look(self, *, ask: bool = False) -> Recording:
+        if self._in_run and self._last is not None:
+            taken = self._last.observer.record(ask=ask, with_locals=False)
+            # One that was replaced since has a fresh process, of which that run knows nothing.
+            return replace(
+                taken, ranks={r: one if r in self._in_run else RankRecord(r) for r, one in taken.ranks.items()}
+            )
+        return self.observer().record(ask=ask, with_locals=False)
+
+    def _asked(self, *, values: bool) -> Recording:
+        with self._lock:
+            self._check_open()
+            if self._in_run and self._last is not None:
+                return self._last.observer.record(values=values)
+            return self.observer().record(values=values)
+
+    # -- their processes
+
+    @property
+    def processes(self) -> dict[int, tuple[int, bool]]:
+        """rank -> its process, and whether that was in the last run: one that was replaced since knows nothing of it."""
+        return {rank: (self._engines.pid(rank), rank in self._in_run) for rank in range(self.size)}
+
+    def pids(self) -> list[int]:
+        """The process of each rank, in rank order."""
+        return [self._engines.pid(rank) for rank in range(self.size)]

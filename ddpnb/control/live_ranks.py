@@ -1,0 +1,108 @@
+"""The ranks of a world, as those need them who lay hands on them: who lives, who is busy, and how they are told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ddpnb import arguments
+from ddpnb.diagnosis.hangs.rank_state import Kind
+from ddpnb.errors import WorldError
+from ddpnb.model import phrases
+from ddpnb.processes import control_channel, host
+from ddpnb.views.status import RankStatus, status
+
+if TYPE_CHECKING:
+    from ddpnb.control.run import Run
+    from ddpnb.model.recording import Recording
+    from ddpnb.processes.engines import Engines
+    from ddpnb.processes.folder import Folders
+
+ANSWER_S = 2.0  # that a rank may take to answer on the hotline
+
+
+class Ranks:
+    """What ``World`` has and its hands need. The lock guards all that a user calls."""
+
+    size: int
+    _engines: Engines
+    _folders: Folders
+    _folder: str  # the one in memory
+    _last: Run | None  # the run that was started last
+    _in_run: dict[int, Run]  # the run that each rank's process was last in
+    _lock: threading.RLock
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
+
+    def _busy(self) -> list[int]:
+        """The ranks that are in a run or in a step of start-up."""
+        raise NotImplementedError
+
+    def _look(self, *, ask: bool = False) -> Recording:
+        """A Recording of this moment; ``ask``: with the ranks' own stacks."""
+        raise NotImplementedError
+
+    def _asked(self, *, values: bool) -> Recording:
+        """A Recording of this moment; ``values``: with what tells two tensors of one shape apart."""
+        raise NotImplementedError
+
+    def _states(self) -> tuple[RankStatus, ...]:
+        taken = self._look()
+        found = status(taken)
+        if any(one.state == Kind.ELSEWHERE.value and taken.ranks[one.rank].in_flight for one in found):
+            found = status(self._look(ask=True))  # that it waits in torch for one of its calls its stack alone can tell
+        return found
+
+    def _alive(self, rank: int) -> bool:
+        return self._engines.alive(rank)
+
+    def _stopped(self, rank: int) -> bool:
+        """Whether its process is stopped (SIGSTOP, a debugger), by the kernel."""
+        return host.kernel_status(self._engines.pid(rank)) in host.STOPPED
+
+    def _chosen(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
+        """These ranks, or all that live.
+
+        Raises:
+            UsageError: there is no such rank.
+            WorldError: one of those that were named is dead.
+        """
+        if ranks is None:
+            return tuple(rank for rank in range(self.size) if self._alive(rank))
+        wanted = arguments.ranks(ranks, self.size)
+        for rank in wanted:
+            if not self._alive(rank):
+                raise WorldError(f"rank {rank} is dead.", f"world.restart({rank}) replaces it.")
+        return wanted
+
+    def _tell(self, ranks: Sequence[int], content: dict[str, Any]) -> None:
+        """Tell ranks something that they must have heard. Ranks that have yet to begin their run obey when they do.
+
+        Raises:
+            WorldError: one does not answer.
+        """
+        answers = control_channel.ask_each(self._engines, self._in_their_runs(ranks, content), ANSWER_S)
+        deaf = [rank for rank in ranks if rank not in answers]
+        if deaf:
+            self._engines.check_controller()
+            stopped = host.stopped({rank: self._engines.pid(rank) for rank in deaf})
+            why = f" ({phrases.ranks(stopped)} {phrases.verb(stopped, 'is', 'are')} stopped)" if stopped else ""
+            raise WorldError(
+                f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'does', 'do')} not answer{why}.",
+                f"world.restart({deaf[0]}) replaces it.",
+            )
+        refused = next((one["error"] for one in answers.values() if one.get("status") == "error"), None)
+        if refused is not None:
+            raise WorldError(f"a rank could not do this: {refused}.")
+
+    def _tell_all(self, content: dict[str, Any]) -> None:
+        """Tell all who hear it."""
+        alive = [rank for rank in range(self.size) if self._alive(rank)]
+        control_channel.ask_each(self._engines, self._in_their_runs(alive, content), ANSWER_S)
+
+    def _in_their_runs(self, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:
+        """This request to each rank, with the number of the run that it is in or is about to begin."""
+        runs = {rank: self._in_run.get(rank) for rank in ranks}
+        return {rank: {**content, "run": run.number if run and run.is_in(rank) else 0} for rank, run in runs.items()}

@@ -1,0 +1,97 @@
+"""Release: give ranks that wait back to their user, and say which came back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddpnb.model import phrases
+from ddpnb.processes import connections, control_channel
+from ddpnb.processes.engines import Engines
+from ddpnb.processes.host import STOPPED, kernel_status
+
+_ANSWER_S = 0.5
+_AGAIN_S = 0.15  # who has not come back by then is asked again: it may have gone on to the next wait
+_TICK_S = 0.004
+_TRANSIT_S = 1.0  # that messages between the ranks may take to arrive before the connections are shut
+_BOTH_WAYS_S = 2.0  # from then on writes are ended too
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What came of a release: the ranks that are back at their prompt, and why others are not."""
+
+    ranks: tuple[int, ...] = ()
+    left: dict[int, str] = field(default_factory=dict[int, str])
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        if not self.ranks and not self.left:
+            return "nothing to release: no rank is in a run."
+        told = (
+            [f"{phrases.ranks(self.ranks, True)} {phrases.verb(self.ranks, 'is', 'are')} back, {self.seconds:.2f} s."]
+            if self.ranks
+            else []
+        )
+        told += [f"Rank {rank} is not: {why}" for rank, why in self.left.items()]
+        return "\n".join(told)
+
+    __repr__ = __str__
+
+
+def release(
+    engines: Engines, everybody: Sequence[int], busy: Callable[[], list[int]], why: str, timeout: float
+) -> Freed:
+    """Free the ranks that are busy, and wait until they are back.
+
+    Args:
+        engines: the processes.
+        everybody: all ranks that live: the connections between them are what gloo waits on.
+        busy: which ranks are not back yet.
+        why: told in the exception.
+        timeout: seconds; who is not back by then is told of.
+
+    Raises:
+        WorldError: the controller has died or is stopped.
+    """
+    began = time.monotonic()
+    asked = waiting = busy()
+    silent: set[int] = set()
+    shut: set[int] = set()
+    transit_ends = began + _TRANSIT_S
+    while waiting and time.monotonic() - began < timeout:
+        awake = [rank for rank in waiting if rank not in silent] or waiting
+        # First all must know: no rank issues another call, and the first connection that is shut wakes both ends.
+        heard = control_channel.ask(engines, awake, {"verb": "releasing", "why": why}, _ANSWER_S)
+        silent |= set(awake) - set(heard)
+        between = connections.between([engines.pid(rank) for rank in everybody])
+        while connections.in_transit(between) and time.monotonic() < transit_ends:
+            time.sleep(_TICK_S)
+        both_ways = time.monotonic() - began > _BOTH_WAYS_S
+        contents: dict[int, dict[str, Any]] = {
+            rank: {"verb": "release", "connections": between.get(engines.pid(rank), []), "both_ways": both_ways}
+            for rank in heard
+        }
+        shut |= set(contents)
+        control_channel.ask_each(engines, contents, _ANSWER_S)
+        again = time.monotonic() + _AGAIN_S
+        while waiting and time.monotonic() < again:
+            time.sleep(_TICK_S)
+            waiting = busy()
+        if waiting and set(waiting) <= silent:
+            break
+    control_channel.ask(engines, sorted(shut), {"verb": "released"}, _ANSWER_S)
+    if waiting:
+        engines.check_controller()  # without it no rank has heard of this: that says nothing of them
+    left = {rank: _why_not(engines, rank, rank in silent) for rank in waiting}
+    return Freed(tuple(rank for rank in asked if rank not in left), left, time.monotonic() - began)
+
+
+def _why_not(engines: Engines, rank: int, silent: bool) -> str:
+    if kernel_status(engines.pid(rank)) in STOPPED:
+        return f"its process is stopped (kill -CONT {engines.pid(rank)}); world.restart({rank}) replaces it."
+    if silent:
+        return f"it does not answer; world.restart({rank}) replaces it."
+    return f"it goes on; it may have caught the exception. world.restart({rank}) replaces it."

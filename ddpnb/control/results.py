@@ -1,0 +1,120 @@
+"""What one sees of live ranks, as it is shown: rich in a notebook, plain in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from ddpnb.render import status as shown
+from ddpnb.render.text import printable
+from ddpnb.views.frame_variables import Row, SideBySide
+from ddpnb.views.status import RankStatus
+
+
+@dataclass(frozen=True, slots=True)
+class WorldStatus:
+    """What every rank is doing."""
+
+    ranks: tuple[RankStatus, ...]
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The ranks that are held before a call."""
+        return tuple(one.rank for one in self.ranks if one.state == "held")
+
+    def __getitem__(self, rank: int) -> RankStatus:
+        return next(one for one in self.ranks if one.rank == rank)
+
+    def __str__(self) -> str:
+        return shown.table(shown.status_rows(self.ranks))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return shown.html_table(shown.status_rows(self.ranks), "state of the ranks")
+
+
+@dataclass(frozen=True, slots=True)
+class FrameDiff:
+    """The variables of one function on all ranks, side by side; ``differing`` are those that do."""
+
+    found: SideBySide | None
+
+    @property
+    def differing(self) -> dict[str, dict[int, str]]:
+        """Variable -> rank -> its text, of variables that are not the same everywhere."""
+        return {row.name: dict(row.values) for row in self._rows if row.differs}
+
+    @property
+    def _rows(self) -> tuple[Row, ...]:
+        return self.found.rows if self.found is not None else ()
+
+    def __str__(self) -> str:
+        if self.found is None:
+            return "no rank is in the user's code."
+        return "\n".join([shown.table(shown.side_by_side_rows(self.found)), *shown.side_by_side_notes(self.found)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        if self.found is None:
+            return f"<p>{escape(str(self))}</p>"
+        rows = shown.side_by_side_rows(self.found)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in shown.side_by_side_notes(self.found))
+        return shown.html_table(rows, "variables side by side", [bool(row[0]) for row in rows[1:]]) + notes
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """An expression on one rank: its text, its value where that is a plain one, or the error."""
+
+    text: str = ""
+    value: Any = None
+    error: str = ""
+    where: str = ""
+
+    def __str__(self) -> str:
+        return printable(f"({self.error})" if self.error else self.text)
+
+
+class Evaluations(dict[int, Evaluation]):
+    """An expression on several ranks: rank -> ``Evaluation``."""
+
+    expression: str = ""
+
+    @classmethod
+    def of(cls, expression: str, ranks: Iterable[int], answers: Mapping[int, Mapping[str, Any]]) -> Evaluations:
+        """What the ranks answered; whoever did not is said not to have."""
+        found = cls()
+        found.expression = expression
+        for rank in ranks:
+            told = answers.get(rank)
+            if told is None:
+                found[rank] = Evaluation(error="the rank does not answer")
+            else:
+                error = str(told.get("error", ""))
+                found[rank] = Evaluation(
+                    str(told.get("text", "")), told.get("value"), error, str(told.get("where", ""))
+                )
+        return found
+
+    @property
+    def values_by_rank(self) -> dict[int, Any]:
+        """rank -> the plain value, else its text; ranks with an error are left out."""
+        return {r: one.text if one.value is None else one.value for r, one in self.items() if not one.error}
+
+    def __str__(self) -> str:
+        rows = [["rank", self.expression], *([str(rank), str(one)] for rank, one in self.items())]
+        return (
+            shown.table(rows)
+            if all("\n" not in row[1] for row in rows)
+            else "\n".join(f"rank {rank}: {one}" for rank, one in self.items())
+        )
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [["rank", self.expression], *([str(rank), str(one)] for rank, one in self.items())]
+        return shown.html_table(rows, "values by rank")

@@ -1,0 +1,277 @@
+"""Start-up, step by step: each rank when you want it, with what it waits for, and again after a failure."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from html import escape
+from typing import Any
+
+from ddpnb import arguments
+from ddpnb.errors import UsageError, WorldError
+from ddpnb.model import phrases
+from ddpnb.model.startup import STEPS, StartupState, StepState
+from ddpnb.observe import logs
+from ddpnb.render import status as shown
+from ddpnb.render.text import printable
+from ddpnb.views import startup_waits
+
+_TICK_S = 0.005
+_STILL_S = 0.3  # a step that waits for ranks which were not asked to come is waited for no longer
+
+
+class Startup:
+    """The start-up of a world. Made by ``World.init``.
+
+    ``step()`` makes the next step on ranks, ``run()`` all that are left. A step that waits for ranks
+    which have not come goes on waiting, and is shown so, until they come or ``World.release()`` ends it;
+    one that failed is made again by the next ``step()``, after its cause was repaired.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        begin: Callable[[int], Any],
+        order: Callable[[int, str], Any],
+        alive: Callable[[int], bool],
+        logs: Mapping[int, str],
+        stopped: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        self._size = size
+        self._logs = logs
+        self._begin = begin
+        self._order = order
+        self._alive = alive
+        self._is_stopped = stopped
+        self._ended: dict[int, dict[str, StepState]] = {rank: {} for rank in range(size)}
+        self._going: dict[int, tuple[str, Any, float]] = {}
+        self._lock = threading.RLock()  # whoever looks takes answers too
+
+    # -- what it is
+
+    @property
+    def state(self) -> StartupState:
+        """All steps of all ranks, now."""
+        with self._lock:
+            self._take()
+            ranks: dict[int, dict[str, StepState]] = {rank: dict(steps) for rank, steps in self._ended.items()}
+            for rank, (step, _, began) in self._going.items():
+                ranks[rank][step] = StepState("running", time.monotonic() - began)
+        dead = frozenset(rank for rank in range(self._size) if not self._alive(rank))
+        return StartupState(self._size, ranks, dead)
+
+    @property
+    def done(self) -> bool:
+        """Whether all ranks have made all steps."""
+        return self.state.done
+
+    def busy(self) -> list[int]:
+        """The ranks that are in a step now."""
+        with self._lock:
+            self._take()
+            return sorted(rank for rank in self._going if self._alive(rank))
+
+    def facts(self, step: str) -> dict[int, dict[str, Any]]:
+        """What is known of a step: rank -> name -> value.
+
+        Raises:
+            UsageError: there is no such step.
+        """
+        state = self.state
+        return {rank: dict(state.at(rank, _known(step)).facts) for rank in range(self._size)}
+
+    def cut(self) -> None:
+        """The connections were shut: what was done from the store on is to be done again."""
+        with self._lock:
+            self._take()
+            for steps in self._ended.values():
+                for step in STEPS[STEPS.index("store") :]:
+                    if step in steps and steps[step].state == "done":
+                        del steps[step]
+
+    def replaced(self, rank: int) -> None:
+        """The rank has a fresh process: it begins anew, and may be stepped to where the others wait for it."""
+        with self._lock:
+            self._going.pop(rank, None)
+            self._ended[rank] = {}
+        self._begin(rank)
+
+    def log(self, rank: int) -> str:
+        """All that this rank has written meanwhile."""
+        return logs.whole(self._logs[arguments.member("rank", rank, self._logs)])
+
+    # -- what one does with it
+
+    def step(self, ranks: int | Iterable[int] | None = None, wait: float = 10.0) -> Startup:
+        """Make the next step (the failed one again) on these ranks.
+
+        Args:
+            ranks: which ranks; by default all that are furthest behind.
+            wait: seconds to wait at most. It returns as soon as these ranks have ended the step, or it is
+                known that they wait for ranks which were not asked.
+
+        Raises:
+            UsageError: there is no such rank.
+            WorldError: one of those that were named is dead, or still in a step.
+        """
+        arguments.seconds("wait", wait, least=0)
+        self._start(ranks)
+        self._settle(wait)
+        return self
+
+    def run(self, upto: str = STEPS[-1], timeout: float = 60.0) -> Startup:
+        """Make all steps up to this one, on all ranks; stops where a rank fails or can not go on.
+
+        Args:
+            upto: name of the last step.
+            timeout: seconds for all of it.
+
+        Raises:
+            UsageError: there is no such step.
+        """
+        arguments.seconds("timeout", timeout)
+        last = STEPS.index(_known(upto))
+        deadline = time.monotonic() + timeout
+        while (step := self.state.stopped_at) is not None and STEPS.index(step) <= last:
+            self._start(None)
+            self._settle(deadline - time.monotonic())
+            if any(self.state.at(rank, step).state != "done" for rank in range(self._size)):
+                break
+        return self
+
+    def _start(self, ranks: int | Iterable[int] | None) -> None:
+        with self._lock:
+            for rank, name in self._next(ranks).items():
+                self._going[rank] = name, self._order(rank, name), time.monotonic()
+
+    def _next(self, ranks: int | Iterable[int] | None) -> dict[int, str]:
+        state = self.state
+        if ranks is None:
+            behind = state.stopped_at
+            return {
+                rank: behind
+                for rank in range(self._size)
+                if behind is not None
+                and state.next_of(rank) == behind
+                and rank not in self._going
+                and rank not in state.dead
+            }
+        found: dict[int, str] = {}
+        for rank in arguments.ranks(ranks, self._size):
+            if rank in state.dead:
+                raise WorldError(f"rank {rank} is dead.", f"world.restart({rank}) replaces it.")
+            if rank in self._going and self._is_stopped(rank):
+                raise WorldError(f"rank {rank} is stopped.", f"world.restart({rank}) replaces it.")
+            if rank in self._going:
+                raise WorldError(
+                    f"rank {rank} {startup_waits.sentence(state, rank)}.",
+                    "Step the ranks that it waits for, or free it with world.release().",
+                )
+            name = state.next_of(rank)
+            if name is not None:
+                found[rank] = name
+        return found
+
+    def _settle(self, wait: float) -> None:
+        """Wait until no step goes on, but those that wait for ranks which are not in one."""
+        deadline = time.monotonic() + wait
+        still: float | None = None
+        while time.monotonic() < deadline:
+            state = self.state
+            begun = [rank for rank in list(self._going) if rank not in state.dead]
+            going = [rank for rank in begun if not self._is_stopped(rank)]
+            if not going:
+                return
+            stopped = len(going) < len(begun)  # it has come to its step by the state, and cannot end it
+            absent = all(
+                set(startup_waits.needs(state, rank)) - set(going) or (stopped and startup_waits.meets(state, rank))
+                for rank in going
+            )
+            if not absent:
+                still = None
+            elif still is None:
+                still = time.monotonic()
+            elif time.monotonic() - still >= _STILL_S:
+                return
+            time.sleep(_TICK_S)
+
+    def _take(self) -> None:
+        """Take the answers that have come."""
+        for rank, (step, answer, began) in list(self._going.items()):
+            if not answer.ready():
+                continue
+            del self._going[rank]
+            try:
+                told: Mapping[str, Any] = answer.get()
+            except Exception as error:  # of the engine, not of the step: it never raises
+                told = {"state": "failed", "error": f"{type(error).__name__}: {error}"[:400]}
+            self._ended[rank][step] = StepState(
+                "done" if told.get("state") == "done" else "failed",
+                float(told.get("seconds", time.monotonic() - began)),
+                dict(told.get("facts", {})),
+                str(told.get("error", "")),
+            )
+
+    # -- how it is shown
+
+    def sentences(self) -> dict[int, str]:
+        """What each rank does, in words."""
+        state = self.state
+        return {
+            rank: "is stopped (SIGSTOP)"
+            if rank not in state.dead and self._is_stopped(rank)
+            else startup_waits.sentence(state, rank)
+            for rank in range(self._size)
+        }
+
+    def _rows(self) -> list[list[str]]:
+        state = self.state
+        head = ["step", *(f"rank {rank}" for rank in range(self._size))]
+        return [head, *([step, *(_cell(state.at(rank, step)) for rank in range(self._size))] for step in STEPS)]
+
+    def notes(self) -> list[str]:
+        """What the ranks do, in words, and in which facts they differ."""
+        state = self.state
+        by_sentence: dict[str, list[int]] = {}
+        for rank, sentence in self.sentences().items():
+            by_sentence.setdefault(sentence, []).append(rank)
+        notes = [
+            f"{phrases.ranks(ranks)}: {_of_several(sentence) if len(ranks) > 1 else sentence}"
+            for sentence, ranks in by_sentence.items()
+        ]
+        for step in STEPS:
+            for name, values in startup_waits.odd_facts(state, step).items():
+                told = ", ".join(f"{value} on rank {rank}" for rank, value in list(values.items())[:8])
+                notes.append(f"the ranks differ in {name}: {told}")
+        return [printable(note) for note in notes]
+
+    def __str__(self) -> str:
+        return "\n".join([shown.table(self._rows()), "", *self.notes()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
+        return shown.html_table(self._rows(), "start-up of the ranks") + notes
+
+
+_SYMBOLS = {"waiting": "·", "running": "… running", "done": "✓", "failed": "✗ failed"}
+
+
+def _cell(one: StepState) -> str:
+    return f"{_SYMBOLS[one.state]} {one.seconds:.2f} s" if one.state != "waiting" else _SYMBOLS["waiting"]
+
+
+def _of_several(sentence: str) -> str:
+    """What one rank does, said of several."""
+    for one, several in (("is ", "are "), ("waits ", "wait ")):
+        if sentence.startswith(one):
+            return several + sentence.removeprefix(one)
+    return sentence
+
+
+def _known(step: str) -> str:
+    if not isinstance(step, str) or step not in STEPS:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"there is no step {arguments.short(step)}.", f"The steps are: {', '.join(STEPS)}.")
+    return step

@@ -1,0 +1,83 @@
+"""Ranks that stand outside of collectives: in a forked child, in the start of a logger."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ddpnb.diagnosis.causes.stacks import frames_of
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.model import phrases
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.stacks import Frame
+
+_LIBRARIES = re.compile(
+    r"/(wandb|mlflow|tensorboard|tensorboardX|huggingface_hub|datasets|neptune|comet_ml|clearml|swanlab|trackio)/"
+)
+_CALLED_SO = re.compile(
+    r"wandb|tensorboard|summarywriter|mlflow|neptune|comet|clearml|swanlab|trackio|huggingface|hf_|snapshot_download"
+    r"|(?<![a-z])(aim|hub)(?![a-z])|from_pretrained|load_dataset|download|logger"
+    r"|(init|start|create|set_?up|new|open)\w{0,20}(experiment|tracker)",
+    re.IGNORECASE,
+)
+_NEAR = 3  # of the user's frames
+
+
+def forked(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP109: a child that was forked uses the group of its parent."""
+    for rank in finding.culprits:
+        record = recording.ranks.get(rank)
+        used = [p for p in record.phases if p.name == "used after fork"] if record is not None else []
+        if not used:
+            continue
+        site = Site.from_json(dict(used[-1].facts)) if "file" in used[-1].facts else standings[rank].site
+        return replace(
+            finding,
+            code="DDP109",
+            summary=f"A process that rank {rank} forked uses its process group{phrases.at(site)}: the threads that would serve it "
+            "do not exist there, and it waits for ever.",
+            where=((rank, site), *((r, s) for r, s in finding.where if r != rank)),
+            remedy="Use collectives in the process that made the group alone; start workers with the 'spawn' context, and let "
+            "them make a group of their own.",
+        )
+    return None
+
+
+def logger(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP702: what blocks is a library that logs experiments or downloads; by the name of a function it is a guess."""
+    told = {r: _logger_frame(standings[r].record) for r in finding.culprits if r in standings}
+    culprits = tuple(sorted(r for r, frame in told.items() if frame is not None))
+    if not culprits:
+        return _guessed(standings, finding)
+    frame = told[culprits[0]]
+    assert frame is not None
+    site = next((f.site for f in reversed(frames_of(standings[culprits[0]].record)) if f.user), frame.site)
+    return replace(
+        finding,
+        code="DDP702",
+        culprits=culprits,
+        summary=f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'hangs', 'hang')} in {frame.function}(), the start of a logger "
+        f"or a download{phrases.at(site)}, while {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'waits', 'wait')}.",
+        remedy="Start loggers and downloads on rank 0 alone (if rank == 0: ...; then dist.barrier()), or give each rank a run of its own.",
+    )
+
+
+def _logger_frame(record: RankRecord) -> Frame | None:
+    """The innermost frame of such a library. Files of the user's own may lie in a folder that is called so."""
+    return next((f for f in reversed(frames_of(record)) if not f.user and _LIBRARIES.search(f.file)), None)
+
+
+def _guessed(standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """The finding with one guess: a function of the user's is called like a logger or a download."""
+    for rank in finding.culprits:
+        users = [frame for frame in frames_of(standings[rank].record) if frame.user] if rank in standings else []
+        frame = next((f for f in reversed(users[-_NEAR:]) if _CALLED_SO.search(f.function)), None)
+        if frame is not None:
+            guess = (
+                f"Possibly the start of a logger or a download: rank {rank} is in {frame.function}(). Inferred from the "
+                "function's name, not observed."
+            )
+            return replace(finding, evidence=(*finding.evidence, guess))
+    return None

@@ -1,0 +1,106 @@
+"""Ranks that make different calls at one place: their models, hooks or threads are why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ddpnb.diagnosis.divergence import call_swaps, ddp_setup
+from ddpnb.diagnosis.divergence.digests import models_of
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.model import phrases
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+
+
+def other_model(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """The ranks disagree while they wrap their models: because the models do."""
+    concerned = [recording.ranks[r] for r in finding.concerned if r in recording.ranks]
+    # Seen while a model is being wrapped, or when a wrapper has refused what it was given.
+    wrapping_now = any(p.name == "model wrapped" and p.state != "done" for record in concerned for p in record.phases)
+    if not wrapping_now:
+        return None
+    for models in reversed(models_of(recording).values()):
+        better = ddp_setup.models_differ({rank: m for rank, m in models.items() if m.wrapper})
+        if better is not None:
+            return replace(
+                better, evidence=(*better.evidence, *phrases.observed(finding)[:2]), collective=finding.collective
+            )
+    return None
+
+
+def other_hook(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    better = ddp_setup.comm_hooks_differ(recording)
+    return (
+        None
+        if better is None
+        else replace(better, evidence=(*better.evidence, *phrases.observed(finding)[:2]), collective=finding.collective)
+    )
+
+
+def two_threads(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    better = call_swaps.concurrent_use(recording)
+    return (
+        None
+        if better is None
+        else replace(better, severity="error", evidence=(*better.evidence, *phrases.observed(finding)[:2]))
+    )
+
+
+def in_another_thread(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP310: the call that others wait in is about to be made by another thread of the rank."""
+    found: dict[int, Site] = {}
+    for side in finding.sides or (finding.culprits,):
+        about_to = _about_to_call(recording, standings, side, tuple(sorted(finding.concerned - set(side))))
+        if set(about_to) == set(side):
+            found |= about_to
+    if not found:
+        return None
+    waiting = tuple(sorted(finding.concerned - set(found)))
+    known = phrases.observed(finding)
+    return _two_threads(
+        replace(finding, culprits=tuple(sorted(found)), waiting=waiting, sides=(), evidence=known), found
+    )
+
+
+def _about_to_call(
+    recording: Recording, standings: dict[int, Standing], ranks: tuple[int, ...], waiting: tuple[int, ...]
+) -> dict[int, Site]:
+    """Where another thread of these ranks stands, if it is in the function in which the others wait."""
+    awaited = {(s.file, s.function) for r in waiting if r in standings for s in [standings[r].site]}
+    found: dict[int, Site] = {}
+    for rank in ranks:
+        for stack in recording.ranks[rank].stacks if rank in recording.ranks else ():
+            frame = next((one for one in reversed(stack.frames) if one.user), None)
+            if frame is not None and not stack.main and (frame.file, frame.function) in awaited:
+                found[rank] = Site(frame.file, frame.line, frame.function)
+    return found
+
+
+def _two_threads(finding: Finding, found: dict[int, Site]) -> Finding:
+    return replace(
+        finding,
+        code="DDP310",
+        summary=f"Two threads of {'each of ' * (len(found) > 1)}{phrases.ranks(found)} use one group: which call comes first is "
+        "left to chance.",
+        evidence=(
+            *(f"Another thread of rank {rank} is at {site} in {site.function}." for rank, site in found.items()),
+            *finding.evidence,
+        ),
+        remedy="Give each thread a group of its own (dist.new_group, made on all ranks in the same order), or let one "
+        "thread make all calls.",
+    )
+
+
+def set_up_wrongly(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """What failed is explained by how the model of these very ranks was made."""
+    failed = set(finding.culprits) or finding.concerned
+    endings = [recording.ranks[rank].ending for rank in failed if rank in recording.ranks]
+    if any(e and e.frames and e.frames[-1].user and e.exception != "RuntimeError" for e in endings):
+        return None  # the script's own statement raised it
+    for better in ddp_setup.find(recording):
+        if better.severity == "error" and failed <= (set(better.culprits) or better.concerned):
+            waiting = tuple(rank for rank in finding.waiting if rank not in better.culprits)
+            waiting = () if better.sides else waiting
+            return replace(better, waiting=waiting, evidence=(*better.evidence, *phrases.observed(finding)[:2]))
+    return None

@@ -1,0 +1,156 @@
+"""Ranks that are gone: what torch raised, time-outs that were too short, quiet ends and kills."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ddpnb.diagnosis import checkpoints_and_exits
+from ddpnb.diagnosis.hangs import workers
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.once import once
+from ddpnb.explanations.messages.explain import explain
+from ddpnb.explanations.messages.explained import Explained, blamed
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import RankRecord, Recording
+
+_PATIENCE_S = 10.0  # the default patience
+_TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) (\d{1,12})ms")
+
+
+def explained(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """What torch raised, in the user's terms."""
+    told: dict[int, Explained] = {}
+    for rank in finding.culprits:
+        ending = recording.ranks[rank].ending
+        if ending is None or not ending.exception:
+            continue
+        one = explain(
+            ending.message,
+            ending.exception,
+            names=_trained(recording.ranks[rank]),
+            frames=ending.frames,
+            sources=recording.sources,
+            traceback=ending.traceback,
+            frozen=_frozen(recording.ranks[rank]),
+        )
+        if one is not None:
+            told[rank] = one
+    if not told:
+        return None
+    first = told[min(told)]
+    named = blamed(told, recording.world_size)
+    missing = tuple(sorted({rank for one in told.values() for rank in one.missing}))
+    culprits = tuple(r for r in (named or missing) if r in recording.ranks) or finding.culprits
+    waiting = tuple(r for r in sorted({*finding.waiting, *finding.culprits}) if r not in culprits)
+    places = dict(finding.where)
+    for rank in culprits:
+        if rank not in places and rank in standings and standings[rank].site != NO_SITE:
+            places[rank] = standings[rank].site
+    order = [*culprits, *waiting]
+    return Finding(
+        first.code,
+        f"{phrases.ranks(culprits, True)}: {first.summary}",
+        culprits,
+        waiting,
+        finding.collective,
+        tuple((rank, places[rank]) for rank in order if rank in places),
+        (*first.evidence, *finding.evidence),
+        first.remedy or finding.remedy,
+        tensors=first.tensors,
+    )
+
+
+def _trained(record: RankRecord) -> tuple[str, ...]:
+    """The parameters of the model that was wrapped last, as the wrapper counts them."""
+    models = [model for model in record.models if model.wrapper]
+    return tuple(t.name for t in models[-1].parameters if t.trains and not t.ignored) if models else ()
+
+
+def _frozen(record: RankRecord) -> tuple[str, ...]:
+    """The parameters of the model that was wrapped last that were seen to be frozen since, when a forward failed."""
+    models = [model.number for model in record.models if model.wrapper]
+    seen = [p for p in record.phases if p.name == "parameters frozen" and p.facts.get("model") in models[-1:]]
+    names = seen[-1].facts.get("names") if seen else None
+    return tuple(map(str, names)) if isinstance(names, (list, tuple)) else ()
+
+
+def quiet_exit(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP701: a process ended itself with status 0 although others needed it."""
+    quiet = [r for r in finding.culprits if checkpoints_and_exits.left_quietly(recording.ranks[r])]
+    if not quiet:
+        return None
+    return replace(
+        finding,
+        code="DDP701",
+        summary=f"{phrases.ranks(quiet, True)} left in the middle of the run with exit status 0, as if all had gone well.",
+        remedy="Leave with another status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
+    )
+
+
+def short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP317: a time-out that was set shorter than what a rank which computes needs."""
+    fired = _fired(recording)
+    if not fired:
+        return None
+    seconds = fired[0] / 1000
+    made = {
+        rank: [
+            p
+            for p in record.phases
+            if p.name in ("new_group", "init_process_group") and p.facts.get("timeout_s") == seconds
+        ]
+        for rank, record in recording.ranks.items()
+    }
+    culprits = tuple(rank for rank, phases in sorted(made.items()) if phases)
+    if not culprits or seconds > 60:
+        return None
+    return replace(
+        finding,
+        code="DDP317",
+        culprits=culprits,
+        waiting=(),
+        summary=f"The time-out of {seconds:g} s is shorter than what the ranks need: it fired while a rank was still at work.",
+        where=tuple((r, Site.from_json(dict(made[r][-1].facts))) for r in culprits if "file" in made[r][-1].facts),
+        remedy="Give the group the time of its slowest legal wait, or do the long work on all ranks, or outside of the wait.",
+    )
+
+
+def too_soon(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP317: others gave up before anybody could say that a rank is stuck."""
+    better = short_timeout(recording, standings, finding)
+    locked = any("lock" in r.process.waits_on for rank in finding.culprits if (r := recording.ranks.get(rank)))
+    # A lock is no work that needs its time.
+    if better is None or max(_fired(recording)) >= 1000 * _PATIENCE_S or locked:
+        return None
+    return replace(better, evidence=(*finding.evidence, *better.evidence))
+
+
+@once
+def _fired(recording: Recording) -> list[int]:
+    """The time-outs of which the ranks' last words tell, in milliseconds."""
+    told = [ending.message for record in recording.ranks.values() if (ending := record.ending) is not None]
+    return [int(match[1]) for message in told if (match := _TIMED_OUT.search(message[:20_000]))]
+
+
+def killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP706: a SIGKILL together with a kill of the kernel's for want of memory."""
+    killed = [
+        r for r in finding.culprits if (e := recording.ranks[r].ending) is not None and e.signal_name == "SIGKILL"
+    ]
+    count = workers.kills_for_memory(recording)
+    if not killed or not count:
+        return None
+    return replace(
+        finding,
+        code="DDP706",
+        summary=f"{phrases.ranks(killed, True)} {phrases.verb(killed, 'was', 'were')} killed by the kernel: the machine (or the container) "
+        "ran out of memory.",
+        evidence=(
+            f"The kernel counts {count} more kill{'s' * (count > 1)} for want of memory than at the start.",
+            *finding.evidence,
+        ),
+        remedy="Use less host memory: fewer data loader workers, smaller prefetch, no caching of the data set per rank; or raise the limit.",
+    )

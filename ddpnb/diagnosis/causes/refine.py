@@ -1,0 +1,62 @@
+"""The same stop or failure under its most telling name.
+
+The wait-for graph says that a rank will never come. Whether that is a forgotten call, a model that
+one rank ran alone, a logger that every rank started or a child that used the group, is told by the
+frames, the samples and the facts.
+"""
+
+from __future__ import annotations
+
+from ddpnb.diagnosis.causes import blocked, calls_on_one_rank, different_calls, exits, startup
+from ddpnb.diagnosis.hangs import workers
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+
+_MISMATCH = ("DDP302", "DDP303", "DDP304", "DDP305")
+
+
+def refine(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding:
+    """The same stop or failure under its most telling name; ``finding`` itself when there is none."""
+    for rule in _RULES.get(finding.code, ()):
+        better = rule(recording, standings, finding)
+        if better is not None:
+            return better
+    return finding
+
+
+_WAITS = (
+    calls_on_one_rank.not_synchronised,
+    calls_on_one_rank.state_of_one,
+    calls_on_one_rank.lone_forward,
+    calls_on_one_rank.alone_in_model,
+)
+_RULES = {
+    **dict.fromkeys(
+        _MISMATCH,
+        (
+            different_calls.other_model,
+            different_calls.set_up_wrongly,
+            different_calls.other_hook,
+            different_calls.two_threads,
+            different_calls.in_another_thread,
+            calls_on_one_rank.state_of_one,
+            calls_on_one_rank.lone_forward,
+        ),
+    ),
+    "DDP301": (different_calls.other_model, different_calls.two_threads, different_calls.in_another_thread, *_WAITS),
+    "DDP308": (calls_on_one_rank.not_synchronised, calls_on_one_rank.lone_forward),
+    "DDP102": (startup.same_rank_twice, startup.other_backend),
+    "DDP104": (startup.same_rank_twice, startup.other_backend),
+    "DDP108": (startup.other_backend,),
+    "DDP311": (exits.killed_by_kernel, exits.quiet_exit),
+    "DDP312": (
+        startup.same_rank_twice,
+        different_calls.other_model,
+        exits.short_timeout,
+        exits.explained,
+        different_calls.set_up_wrongly,
+    ),
+    "DDP313": (blocked.forked, exits.too_soon, workers.stalled_worker, blocked.logger),
+    "DDP314": (blocked.forked,),
+}

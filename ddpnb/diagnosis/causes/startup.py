@@ -1,0 +1,48 @@
+"""Ranks that do not come together at start-up: one rank twice, or another backend."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ddpnb.diagnosis import settings
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.once import once
+from ddpnb.model import phrases
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+
+
+def same_rank_twice(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP103: two processes ask for one rank."""
+    phases, double = settings.inits(recording), _claimed_twice(recording)
+    if not double:
+        return None
+    number, ranks = next(iter(sorted(double.items())))
+    culprits = tuple(sorted(rank for one, claimants in double.items() for rank in claimants if str(rank) != one))
+    waiting = tuple(sorted(set(phases) - set(culprits)))
+    told = {str(phases[rank].facts.get("rank")): None for rank in culprits if rank in phases}
+    return Finding(
+        "DDP103",
+        f"{len(ranks)} processes claim rank {number}: {phrases.ranks(culprits)} {phrases.verb(culprits, 'calls', 'call')} "
+        f"init_process_group with rank={' and '.join(sorted(told)[:4])}.",
+        culprits,
+        waiting,
+        None,
+        tuple((r, Site.from_json(dict(phases[r].facts))) for r in (*culprits, *waiting) if "file" in phases[r].facts),
+        tuple(f"Rank {rank} joined as rank {phases[rank].facts.get('rank')}." for rank in sorted(phases)[:8]),
+        "Take the rank from the launcher (RANK in the environment), do not compute it.",
+    )
+
+
+@once
+def _claimed_twice(recording: Recording) -> dict[str, list[int]]:
+    claimed: dict[str, list[int]] = {}
+    for rank, phase in settings.inits(recording).items():
+        claimed.setdefault(str(phase.facts.get("rank")), []).append(rank)
+    return {rank: ranks for rank, ranks in claimed.items() if len(ranks) > 1 and rank not in ("None", "")}
+
+
+def other_backend(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    better = next((f for f in settings.find(recording) if f.code == "DDP106"), None)
+    return None if better is None else replace(better, evidence=(*better.evidence, *phrases.observed(finding)[:2]))

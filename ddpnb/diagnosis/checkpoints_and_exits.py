@@ -1,0 +1,292 @@
+"""Findings about what a script did around training: resumed, saved, reported its end."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+
+from ddpnb.diagnosis.hangs.init_facts import as_int
+from ddpnb.diagnosis.hangs.rank_state import last_site
+from ddpnb.lint.unwaited import Unwaited, unwaited
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, CallState, Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Phase, RankRecord, Recording
+from ddpnb.source.branches import guards_of
+
+_RNG = re.compile(r"rng|random|generator", re.IGNORECASE)
+_POSITION = re.compile(r"batch|iter|position|consumed|samples_seen|offset", re.IGNORECASE)
+
+
+def find(recording: Recording) -> list[Finding]:
+    """What is told by checkpoints, by sources and by the end of the output."""
+    rules = (
+        masked_failure,
+        _left_by_force,
+        _nothing_loaded,
+        _not_waited,
+        _resumed_without,
+        _one_file,
+        _hidden_attribute,
+    )
+    return [finding for rule in rules if (finding := rule(recording)) is not None]
+
+
+def _site(phase: Phase) -> Site:
+    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
+
+
+def _finding(
+    code: str, summary: str, places: dict[int, Site], evidence: list[str], remedy: str, severity: str
+) -> Finding:
+    ranks = tuple(sorted(places))
+    where = tuple((rank, places[rank]) for rank in ranks if places[rank] != NO_SITE)
+    return Finding(code, summary, ranks, (), None, where, tuple(evidence), remedy, severity)  # type: ignore[arg-type]
+
+
+# -- DDP701
+
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
+_OTHERWHERE = re.compile(r"^(Exception in thread|Process \w+-\d+:)", re.MULTILINE)
+_FRAME = re.compile(r'^ {1,8}File "(.{1,400})", line (\d{1,7}), in (.{1,200})$', re.MULTILINE)
+_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python\d|ddpnb/recorder/)|^<")
+
+
+def masked_failure(recording: Recording) -> Finding | None:
+    """DDP701: a rank ends with status 0 right after it printed that it failed."""
+    places: dict[int, Site] = {}
+    last: dict[int, str] = {}
+    for rank, record in recording.ranks.items():
+        if record.ending is None or not record.ending.well or record.ending.how == "died":
+            continue
+        output = record.output.replace("\r", "")
+        starts = [match.start() for match in _TRACEBACK.finditer(output)]
+        if not starts:
+            continue
+        told = output[starts[-1] :].splitlines()
+        end = next((n for n, line in enumerate(told[1:], 1) if line and not line.startswith(" ")), len(told) - 1)
+        after = [line for line in told[end + 1 :] if line.strip()]
+        if not _OTHERWHERE.search(output[max(0, starts[-1] - 200) : starts[-1]]) and len(after) > 1:
+            continue  # the script went on from there
+        frames = [m for m in _FRAME.finditer("\n".join(told[: end + 1])) if not _LIBRARY.search(m[1])]
+        places[rank] = Site(frames[-1][1], int(frames[-1][2]), frames[-1][3]) if frames else NO_SITE
+        last[rank] = told[end][:200] if told else ""
+    if not places:
+        return None
+    ranks = tuple(sorted(places))
+    return _finding(
+        "DDP701",
+        f"{phrases.ranks(ranks, True)} failed and {phrases.verb(ranks, 'says', 'say')} that all went well: exit status 0 after "
+        f"{last[ranks[0]].split(':')[0] or 'a traceback'}.",
+        places,
+        [f"Rank {rank} ended with status 0; the last error that it printed: {last[rank]}" for rank in ranks[:8]],
+        "Let the exception end the process (or sys.exit(1) after it was printed); join threads and children and look at "
+        "how they ended. A launcher knows a failure by the exit status alone.",
+        "error",
+    )
+
+
+def _left_by_force(recording: Recording) -> Finding | None:
+    """DDP701: all processes end themselves with status 0, some of them out of a call that the others never made."""
+    if not recording.ranks or not all(left_quietly(record) for record in recording.ranks.values()):
+        return None
+    last = {rank: calls[-1] for rank, r in recording.ranks.items() if (calls := [c for c in r.calls if c.seq])}
+    lost = {rank: call for rank, call in sorted(last.items()) if call.state.name != "COMPLETED"}
+    reached = max((call.seq for call in lost.values()), default=0)
+    first = [rank for rank, call in sorted(last.items()) if call.seq < reached]
+    if not first:
+        return None
+    return _finding(
+        "DDP701",
+        f"{phrases.ranks(first, True)} left in the middle of the run with exit status 0, as if all had gone well.",
+        {rank: last_site(recording.ranks[rank]) for rank in first},
+        [f"Rank {rank} was in {call.title} then, and ended with status 0 too." for rank, call in lost.items()][:8],
+        "Leave with another status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
+        "error",
+    )
+
+
+# -- DDP602
+
+
+def _nothing_loaded(recording: Recording) -> Finding | None:
+    """DDP602: strict=False hid that not one key of a state fits the model."""
+    places: dict[int, Phase] = {}
+    for rank, record in recording.ranks.items():
+        for phase in record.phases:
+            if phase.name == "state loaded" and as_int(phase.facts.get("matched")) == 0 and phase.facts.get("given"):
+                places.setdefault(rank, phase)
+    if not places:
+        return None
+    keys = next(iter(places.values())).facts.get("keys")
+    named = ", ".join(map(str, keys[:3])) if isinstance(keys, list) else ""
+    return _finding(
+        "DDP602",
+        "A state was loaded with strict=False, and not one of its keys is one of the model's: nothing was loaded.",
+        {rank: _site(phase) for rank, phase in places.items()},
+        [f"The state's keys begin with {named}."] if named else [],
+        "Save model.module.state_dict() of the wrapped model, or take the prefix away: "
+        "{key.removeprefix('module.'): value for key, value in state.items()}.",
+        "error",
+    )
+
+
+# -- DDP316
+
+
+def _not_waited(recording: Recording) -> Finding | None:
+    """DDP316: after a line from which a call was made, the source uses the tensor before it waits."""
+    made: dict[tuple[str, int], set[int]] = defaultdict(set)
+    dropped: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for rank, record in recording.ranks.items():
+        for call in record.calls:
+            path, _, line = call.site.via.rpartition(":")  # a function that hands the work back has made it
+            places = [(call.site.file, call.site.line), *([(path, int(line))] if line.isdigit() else [])]
+            for place in places:
+                made[place].add(rank)
+                if call.state is CallState.DROPPED:
+                    dropped[place].add(rank)
+    for path, source in sorted(recording.sources.items()):
+        for one in unwaited(source) if "async_op" in source or "isend" in source or "irecv" in source else ():
+            place = path, one.line
+            if place in dropped:
+                return _thrown_away(path, one, sorted(dropped[place]))
+            if place in made:
+                guarded = one.use_line and set(guards_of(source, one.use_line)) - set(guards_of(source, one.line))
+                return _early_use(path, one, sorted(made[place]), guarded=bool(guarded))
+    return None
+
+
+_WAIT = "Keep the handle and call handle.wait() before the tensor is read, changed or freed."
+
+
+def _thrown_away(path: str, one: Unwaited, ranks: list[int]) -> Finding:
+    """The Works of these ranks were seen to end before anybody waited for them."""
+    site = Site(path, one.line, one.function)
+    return _finding(
+        "DDP316",
+        f"{phrases.ranks(ranks, True)} threw away the Work of {one.op}{phrases.at(site)} before anything waited for it.",
+        dict.fromkeys(ranks, site),
+        [f"Inferred from the source, not observed: {one.reason}"],
+        _WAIT,
+        "error",
+    )
+
+
+def _early_use(path: str, one: Unwaited, ranks: list[int], *, guarded: bool) -> Finding:
+    """The call was seen; that it is asynchronous and used too early is read from the source: a warning."""
+    site = Site(path, one.line, one.function)
+    done = "changed" if one.changed else "used"
+    unknown = " That line is under a condition: which of these ranks come to it was not recorded."
+    finding = _finding(
+        "DDP316",
+        f"{phrases.ranks(ranks, True)} made the {one.op}{phrases.at(site)}. By its source it is asynchronous, with no wait()"
+        + (f" before {one.tensor} is {done}." if one.use_line else "."),
+        dict.fromkeys(ranks, site),
+        [f"Inferred from the source, not observed: {one.reason}{unknown if guarded else ''}"],
+        _WAIT,
+        "warning",
+    )
+    if guarded and len(ranks) > 1:
+        return replace(finding, culprits=(), sides=tuple((rank,) for rank in ranks))
+    return finding
+
+
+# -- DDP606
+
+
+def _resumed_without(recording: Recording) -> Finding | None:
+    """DDP606: a checkpoint was read whose RNG state, epoch or position the script did not put back."""
+    places: dict[int, Site] = {}
+    why: list[str] = []
+    for rank, record in recording.ranks.items():
+        for read in (p for p in record.phases if p.name == "checkpoint read"):
+            after = [p for p in record.phases if p.began_ns >= read.began_ns]
+            resumed = any(p.name == "state loaded" and p.facts.get("what") == "optimizer" for p in after)
+            reason = _forgotten(read, after) if resumed else ""
+            if reason:
+                places[rank] = _site(read)
+                why += [reason] if reason not in why else []
+    if not places:
+        return None
+    return _finding(
+        "DDP606",
+        f"{phrases.ranks(places, True)} resumed from a checkpoint, but {why[0]}.",
+        places,
+        [f"The checkpoint: {reason}." for reason in why[1:]],
+        "Put back all that the checkpoint holds: torch.set_rng_state(...) (and random, numpy, cuda), start at the next "
+        "epoch, sampler.set_epoch(epoch), and skip the batches that were done.",
+        "warning",
+    )
+
+
+def _forgotten(read: Phase, after: list[Phase]) -> str:
+    held = read.facts.get("keys")
+    keys = [str(key) for key in held] if isinstance(held, (list, tuple)) else []
+    numbers = read.facts.get("numbers")
+    numbers = {str(k): v for k, v in numbers.items()} if isinstance(numbers, dict) else {}
+    random = [key for key in keys if _RNG.search(key)]
+    if random and not any(p.name == "rng restored" for p in after):
+        return f"the random state that it holds ({', '.join(random[:3])}) is never put back"
+    epoch = next((as_int(numbers[key]) for key in numbers if "epoch" in key.lower()), None)
+    samplers = [p for p in after if p.name == "sampler" and p.facts.get("shuffle")]
+    if epoch and samplers and (begun := as_int(samplers[0].facts.get("epoch"))) is not None and begun < epoch:
+        return f"it was made in epoch {epoch}, and the sampler starts at epoch {begun} again"
+    position = next(
+        (key for key in numbers if _POSITION.search(key) and "size" not in key and (as_int(numbers[key]) or 0) > 0), ""
+    )
+    loops = [p for p in after if p.name == "data loop"]
+    if position and loops:
+        batches, steps = as_int(loops[0].facts.get("batches")), as_int(loops[0].facts.get("steps"))
+        if batches and loops[0].facts.get("complete") and steps is not None and steps >= batches:
+            return f"it was made at {position} {numbers[position]} of an epoch, and that epoch is trained from its beginning again"
+    return ""
+
+
+# -- DDP603, DDP413
+
+
+def _one_file(recording: Recording) -> Finding | None:
+    """DDP603: several ranks write one file."""
+    writers: dict[str, dict[int, Site]] = defaultdict(dict)
+    for rank, record in recording.ranks.items():
+        for phase in record.phases:
+            path = str(phase.facts.get("path", ""))
+            if phase.name == "checkpoint saved" and path.startswith("/") and not path.startswith("/dev/"):
+                writers[path][rank] = _site(phase)
+    shared = {path: ranks for path, ranks in writers.items() if len(ranks) > 1}
+    if not shared:
+        return None
+    path, places = next(iter(sorted(shared.items())))
+    return _finding(
+        "DDP603",
+        f"{phrases.ranks(places, True)} all write {path}: the last one wins, and a reader may find half of it.",
+        places,
+        [],
+        "Save on rank 0 alone (if rank == 0: torch.save(...); then dist.barrier()), or to a file for each rank.",
+        "warning",
+    )
+
+
+def _hidden_attribute(recording: Recording) -> Finding | None:
+    """DDP413: an attribute of the module was set on its wrapper, where the module never sees it."""
+    events: dict[int, Phase] = {}
+    for rank, record in recording.ranks.items():
+        events.update((rank, p) for p in record.phases if p.name == "attribute on wrapper")
+    if not events:
+        return None
+    name = str(next(iter(events.values())).facts.get("name", "?"))
+    return _finding(
+        "DDP413",
+        f"{name} is set on the wrapper, but it is an attribute of the module inside: the module never sees it.",
+        {rank: _site(phase) for rank, phase in events.items()},
+        [],
+        f"Set it on the module: model.module.{name} = ...",
+        "error",
+    )
+
+
+def left_quietly(record: RankRecord) -> bool:
+    """Whether a process ended itself with status 0 in the middle of something."""
+    return record.ending is not None and record.ending.how == "died" and record.ending.code == 0

@@ -1,0 +1,205 @@
+"""Findings about the data: the same on every rank, in the same order every epoch, or not the same data set.
+
+Only what is certain is said. What evaluates may be alike on all ranks, what is sharded by hand need
+not be explained, and ranks that are no replicas of each other may see whatever they like: a claim
+needs a model that is wrapped on a group, and loops over loaders in which an optimizer made steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ddpnb.diagnosis.data import shards, splits, structure
+from ddpnb.diagnosis.data.loading import Loading, Loop, loading
+from ddpnb.diagnosis.data.shards import Views, places, replica_groups, side_by_side
+from ddpnb.diagnosis.once import once
+from ddpnb.model import phrases
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+
+_SHM_LOW = 8 << 20  # bytes: less than one batch of pictures
+
+
+def find(recording: Recording) -> list[Finding]:
+    """What is certainly wrong with the data, or worth a warning; the gravest first."""
+    views = {rank: loading(record) for rank, record in sorted(recording.ranks.items())}
+    found: list[Finding] = []
+    for group in replica_groups(recording):
+        for look in (shards.of_samplers, splits.same_batches, splits.leaks, splits.parts_by_hand):
+            finding = look(recording, group, views)
+            if finding is not None:
+                found.append(finding)
+                break
+        different = structure.of_batches(recording, group, views)
+        found += [different] if different is not None else []
+    found += _epochs(views)
+    over = len(recording.ranks) == recording.world_size and all(
+        record.ending is not None and record.ending.well for record in recording.ranks.values()
+    )
+    uneven = None if over else uneven_shards(recording)
+    found += [uneven] if uneven is not None else []
+    return found + _shared_memory(recording, views)
+
+
+# -- epochs
+
+
+def _epochs(views: Views) -> list[Finding]:
+    """A permutation that is the same in one epoch after the other."""
+    found: dict[int, list[Loop]] = {}
+    for rank, view in views.items():
+        by_data: dict[object, list[Loop]] = {}
+        for loop in view.training:
+            by_data.setdefault((loop.loader.dataset, loop.site), []).append(loop)
+        repeats = max((_repeats(loops, view) for loops in by_data.values()), key=len, default=[])
+        if repeats:
+            found[rank] = repeats
+    if not found:
+        return []
+    ranks = sorted(found)
+    loops = found[ranks[0]]
+    first, last = loops[0].passed, loops[-1].passed
+    assert first is not None and last is not None
+    set_to = f"was set to {first.epoch} each time" if last.told > first.told else "was never called in between"
+    return [
+        Finding(
+            "DDP502",
+            f"{phrases.ranks(ranks, True)} {phrases.verb(ranks, 'goes', 'go')} over the data in the same order in "
+            f"every epoch{phrases.at(loops[0].site)}: sampler.set_epoch {set_to}.",
+            tuple(ranks),
+            where=places({rank: found[rank][0] for rank in ranks}, ranks),
+            evidence=tuple(
+                f"Rank {rank}: {len(found[rank])} epochs one after the other with seed + epoch = "
+                f"{found[rank][0].passed.order}."  # type: ignore[union-attr]
+                for rank in ranks[:8]
+            ),
+            remedy="Call sampler.set_epoch(epoch) at the beginning of each epoch, before the loop over the loader.",
+            severity="warning",
+        )
+    ]
+
+
+def _repeats(loops: Sequence[Loop], view: Loading) -> list[Loop]:
+    """The first loops that went one after the other over the same permutation."""
+    streak: list[Loop] = []
+    for loop in loops:
+        if streak and _same_permutation(streak[-1], loop, view):
+            streak.append(loop)
+        elif len(streak) > 1:
+            break
+        else:
+            streak = [loop]
+    return streak if len(streak) > 1 else []
+
+
+def _same_permutation(one: Loop, other: Loop, view: Loading) -> bool:
+    a, b = one.passed, other.passed
+    if a is None or b is None or a is b or not a.known or not b.known or not a.shuffle or a.dataset < 0:
+        return False
+    if not one.ended_ns or one.ended_ns > other.began_ns:
+        return False  # side by side, within one epoch
+    if a.sampler != b.sampler and (a.told or b.told):
+        return False  # two samplers in turn; one that is made anew for each epoch was told nothing
+    if any(one.began_ns < wrapped < other.began_ns for wrapped in view.wrapped_ns):
+        return False  # a new model: the same epochs begin anew
+    if b.told > a.told and not one.complete:
+        return False  # a trial that was broken off, and then the same epoch again, on purpose
+    keys = [(p.dataset, p.head, p.order, p.length, p.rank, p.replicas) for p in (a, b)]
+    return keys[0] == keys[1]
+
+
+# -- numbers of batches
+
+
+@once
+def uneven_shards(recording: Recording, *, stopped: bool = False) -> Finding | None:
+    """DDP504: the ranks' loaders deliver different numbers of batches.
+
+    Args:
+        recording: what is known.
+        stopped: the ranks stand still in collectives, so that a loop that is over on some ranks alone
+            tells as much as two numbers do.
+    """
+    views = {rank: loading(record) for rank, record in sorted(recording.ranks.items())}
+    if any(view.joins for view in views.values()):
+        return None
+    for group in replica_groups(recording) or [tuple(sorted(views))]:
+        for loops in side_by_side(group, views) or _about_to_train(group, views):
+            counts = {rank: loop.loader.length for rank, loop in loops.items()}
+            if None in counts.values():
+                counts = {rank: loop.batches if loop.complete else None for rank, loop in loops.items()}
+            known = {rank: count for rank, count in counts.items() if count is not None}
+            if stopped and known and len(known) < len(loops) and not any(loop.loader.length for loop in loops.values()):
+                return _uneven(loops, known, sorted(known))
+            if len(known) == len(loops) and len(set(known.values())) > 1:
+                least = min(known.values())
+                return _uneven(loops, known, [rank for rank in known if known[rank] == least])
+    return None
+
+
+def _about_to_train(group: Sequence[int], views: Views) -> list[dict[int, Loop]]:
+    """The loops in which the ranks are, before the first step."""
+    found: dict[int, Loop] = {}
+    for rank in group:
+        view = views[rank]
+        begun = [loop for loop in view.loops if not loop.ended_ns and any(at < loop.began_ns for at in view.wrapped_ns)]
+        if not begun or view.training:
+            return []
+        found[rank] = begun[0]
+    same_line = len({(loop.site.file, loop.site.line) for loop in found.values()}) == 1
+    return [found] if found and same_line else []
+
+
+def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: list[int]) -> Finding:
+    rest = [rank for rank in sorted(loops) if rank not in culprits]
+    evidence = [
+        f"Rank {rank}: {counts[rank]} batches" + _made_of(loops[rank])
+        if rank in counts
+        else f"Rank {rank}: still in this loop after {loops[rank].steps} steps."
+        for rank in sorted(loops)[:8]
+    ]
+    more = [counts[rank] for rank in rest if rank in counts]
+    return Finding(
+        "DDP504",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'has', 'have')} {counts[culprits[0]]} batches"
+        f"{phrases.at(loops[culprits[0]].site)}, {phrases.ranks(rest)} {phrases.verb(rest, 'has', 'have')} "
+        + (f"{max(more)}." if more else "more."),
+        tuple(culprits),
+        where=places(loops, [*culprits, *rest]),
+        evidence=tuple(evidence),
+        remedy="Give all ranks the same number of batches (DistributedSampler, drop_last=True), or train under Join.",
+        severity="warning",
+    )
+
+
+def _made_of(loop: Loop) -> str:
+    size, loader = loop.loader.batch_size, loop.loader
+    samples = f" out of {loop.passed.samples} samples" if loop.passed is not None and loop.passed.samples else ""
+    dropping = ", the last one dropped unless it is full" if loader.drop_last else ""
+    return f" of {size}{samples}{dropping}." if size else "."
+
+
+# -- shared memory
+
+
+def _shared_memory(recording: Recording, views: Views) -> list[Finding]:
+    free, total = recording.host.get("shm_free"), recording.host.get("shm_total")
+    if not isinstance(free, int) or not isinstance(total, int) or free >= _SHM_LOW or not total:
+        return []
+    loops = {rank: next((loop for loop in view.loops if loop.loader.workers > 0), None) for rank, view in views.items()}
+    used = {rank: loop for rank, loop in loops.items() if loop is not None}
+    if not used:
+        return []
+    ranks = sorted(used)
+    return [
+        Finding(
+            "DDP506",
+            f"/dev/shm has {free >> 20} MB left of {total >> 20} MB; the workers of the data loaders on "
+            f"{phrases.ranks(ranks)} pass their batches through it.",
+            tuple(ranks),
+            where=places(used, ranks),
+            evidence=tuple(f"Rank {rank}: {used[rank].loader.workers} workers." for rank in ranks[:8]),
+            remedy="Make it larger (docker run --shm-size=8g, or --ipc=host), or use fewer workers.",
+            severity="note",
+        )
+    ]

@@ -1,0 +1,260 @@
+"""Do the ranks' shards of the data fit together? What their DistributedSamplers and data sets say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ddpnb.diagnosis.data.loading import Loading, Loop, Pass, likeness
+from ddpnb.diagnosis.divergence.digests import split
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+
+_LOOPS = 16  # of each rank that are compared
+_SPLIT_BY_RANK = "Give the loader sampler=DistributedSampler(dataset), or take another part of the data on each rank."
+
+Views = Mapping[int, Loading]
+
+
+def replica_groups(recording: Recording) -> list[tuple[int, ...]]:
+    """The ranks that hold replicas of one model: each group of at least two, with all its ranks recorded."""
+    groups: set[tuple[int, ...]] = set()
+    if any(record.models for record in recording.ranks.values()):
+        for record in recording.ranks.values():
+            groups.update(model.ranks for model in record.models if model.wrapper)
+    elif all(_wraps(recording, rank) for rank in recording.ranks) and _one_group(recording):
+        groups.add(tuple(range(recording.world_size)))
+    return sorted(group for group in groups if len(group) > 1 and all(rank in recording.ranks for rank in group))
+
+
+def _wraps(recording: Recording, rank: int) -> bool:
+    return any(phase.name == "model wrapped" for phase in recording.ranks[rank].phases)
+
+
+def _one_group(recording: Recording) -> bool:
+    """Whether the ranks have no smaller groups than the world: then all of them do the same."""
+    return recording.has_all_phases and not any(
+        phase.name == "new_group" and len(_members(phase.facts.get("ranks"))) != recording.world_size
+        for record in recording.ranks.values()
+        for phase in record.phases
+    )
+
+
+def _members(ranks: Any) -> list[Any]:
+    return ranks if isinstance(ranks, list) else []
+
+
+def of_samplers(recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
+    for loops in side_by_side(group, views):
+        passes = {rank: loop.passed for rank, loop in loops.items() if loop.passed is not None and loop.passed.known}
+        if len(passes) < len(group):
+            continue
+        finding = _shards(recording, group, loops, passes, views)
+        if finding is not None:
+            return finding
+    return None
+
+
+def side_by_side(group: Sequence[int], views: Views) -> list[dict[int, Loop]]:
+    """The training loops that all ranks of a group made at the same line after the same number of steps."""
+    training = {rank: views[rank].training[:_LOOPS] for rank in group}
+    found = []
+    for turn in range(min(map(len, training.values()), default=0)):
+        loops = {rank: training[rank][turn] for rank in group}
+        if len({(loop.site.file, loop.site.line, loop.step) for loop in loops.values()}) == 1:
+            found.append(loops)
+    return found
+
+
+def _shards(
+    recording: Recording, group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, Pass], views: Views
+) -> Finding | None:
+    if len({one.replicas for one in passes.values()}) > 1:
+        return _differ(
+            loops, passes, {rank: one.replicas for rank, one in passes.items()}, "split the data in {} parts"
+        )
+    parts = passes[group[0]].replicas or 0
+    fits = parts == len(group) or _one_group(recording)
+    orders = {rank: one.order for rank, one in passes.items()}
+    claimed = {rank: one.rank for rank, one in passes.items()}
+    if parts <= 1:
+        equal = len(set(orders.values())) == 1 and all(alike(views, loops, rank, group[0]) == "same" for rank in group)
+        return same(recording, group, loops, _told(passes)) if equal and fits else None
+    takers = Counter(claimed.values())
+    if len(takers) == 1 and len(set(orders.values())) == 1 and fits:
+        return same(recording, group, loops, _told(passes), sliced=parts < len(group))
+    if len(takers) < len(group):
+        # Ranks that share a shard may be parts of one replica, or take their parts of a batch.
+        first = [rank for rank in group if claimed[rank] == takers.most_common(1)[0][0]]
+        sliced = parts < len(group) and inputs_agree(recording, first) is False
+        return _taken_twice(loops, passes, group) if fits and not sliced else None
+    for values, what in (
+        ({rank: one.shuffle for rank, one in passes.items()}, "have shuffle={}"),
+        (orders, _seed_or_epoch(passes)),
+        ({rank: one.length for rank, one in passes.items()}, "have a data set of {} samples"),
+        ({rank: one.samples for rank, one in passes.items()}, "take {} samples"),
+    ):
+        if len(set(values.values())) > 1 and None not in values.values():
+            return _differ(loops, passes, values, what)
+    return _contents(group, loops, passes, views)
+
+
+def _taken_twice(loops: Mapping[int, Loop], passes: Mapping[int, Pass], group: tuple[int, ...]) -> Finding:
+    claimed = {rank: one.rank for rank, one in passes.items()}
+    takers = Counter(claimed.values())
+    twice = [rank for rank in group if takers[claimed[rank]] > 1]
+    wrong = [rank for place, rank in enumerate(group) if rank in twice and claimed[rank] != place] or twice
+    return differs(
+        loops,
+        wrong,
+        f"{phrases.ranks(twice, True)} share shards of the data: their samplers claim "
+        f"rank {', '.join(str(claimed[rank]) for rank in twice[:8])} of {passes[group[0]].replicas}.",
+        _told(passes),
+        "Leave num_replicas= and rank= of DistributedSampler out, or give them dist.get_world_size() and get_rank().",
+    )
+
+
+def _seed_or_epoch(passes: Mapping[int, Pass]) -> str:
+    if len({one.seed for one in passes.values()}) > 1:
+        return "shuffle with seed + epoch = {}"
+    return "have been told another epoch: seed + epoch = {}"
+
+
+def _contents(
+    group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, Pass], views: Views
+) -> Finding | None:
+    """The shards fit, but are they shards of the same data?"""
+    orders = {rank: order_of(dataset_of(views, loops, rank)) for rank in group}
+    apart = split(orders)
+    if not apart.differs:
+        return None
+    reference = apart.sides[0][0]
+    kinds = {rank: alike(views, loops, rank, reference) for side in apart.sides[1:] for rank in side}
+    wrong = sorted(rank for rank, kind in kinds.items() if kind in ("reordered", "overlapping"))
+    if not wrong:
+        return None
+    what = (
+        "the same samples in another order"
+        if all(kinds[rank] == "reordered" for rank in wrong)
+        else "other samples, some of them the same ones"
+    )
+    others = phrases.ranks([rank for rank in group if rank not in wrong])
+    held = f"hold{'s' * (len(wrong) == 1)} {what} than {others}" if not apart.tied else f"and {others} hold {what}"
+    return differs(
+        loops,
+        () if apart.tied else wrong,
+        f"{phrases.ranks(wrong, True)} {held}: the shards overlap, and some samples are never seen.",
+        _told(passes),
+        "Build the data set alike on all ranks: sort lists of files, and give random_split and shuffles a seeded generator.",
+        apart.sides,
+    )
+
+
+def dataset_of(views: Views, loops: Mapping[int, Loop], rank: int) -> Mapping[str, Any]:
+    return views[rank].datasets.get(loops[rank].loader.dataset, {})
+
+
+def alike(views: Views, loops: Mapping[int, Loop], one: int, other: int) -> str:
+    return likeness(dataset_of(views, loops, one), dataset_of(views, loops, other))
+
+
+def order_of(dataset: Mapping[str, Any], depth: int = 0) -> str:
+    rows, parts = dataset.get("rows"), dataset.get("parts")
+    text = str(rows.get("order", "")) if isinstance(rows, dict) else ""
+    if isinstance(parts, list) and depth < 5:
+        text += "".join(order_of(part, depth + 1) for part in parts[:16] if isinstance(part, dict))
+    return text
+
+
+# -- the findings' words
+
+
+def same(
+    recording: Recording,
+    group: tuple[int, ...],
+    loops: Mapping[int, Loop],
+    evidence: Sequence[str],
+    *,
+    sliced: bool = True,
+) -> Finding | None:
+    """DDP501, unless the inputs of the model say otherwise (``sliced``: a rank may take its part of a batch)."""
+    agree = inputs_agree(recording, group)
+    if sliced and agree is False:
+        return None
+    more = ["The models were given the same inputs."] if agree else []
+    return Finding(
+        "DDP501",
+        f"{phrases.ranks(group, True)} are trained on the same batches{phrases.at(loops[group[0]].site)}.",
+        group,
+        where=places(loops, group),
+        evidence=(*evidence, *more),
+        remedy=_SPLIT_BY_RANK,
+    )
+
+
+def inputs_agree(recording: Recording, group: Sequence[int]) -> bool | None:
+    """Whether the wrapped models were given the same inputs on all these ranks; None where that is not known."""
+    seen: dict[tuple[int, int], set[object]] = {}
+    ranks: dict[tuple[int, int], int] = {}
+    for rank in group:
+        for sample in recording.ranks[rank].samples:
+            value = sample.facts.get("inputs_hash") if sample.kind == "forward" else None
+            if value:
+                key = (sample.model, sample.turn)
+                seen.setdefault(key, set()).add(value)
+                ranks[key] = ranks.get(key, 0) + 1
+    whole = [len(values) == 1 for key, values in seen.items() if ranks[key] == len(group)]
+    return all(whole) if whole else None
+
+
+def _told(passes: Mapping[int, Pass]) -> list[str]:
+    return [
+        f"Rank {rank}'s sampler: shard {one.rank} of {one.replicas}, seed {one.seed}, epoch {one.epoch}, "
+        f"{'shuffled' if one.shuffle else 'not shuffled'}, {one.samples} of {one.length} samples."
+        for rank, one in sorted(passes.items())[:8]
+    ]
+
+
+def _differ(loops: Mapping[int, Loop], passes: Mapping[int, Pass], values: Mapping[int, object], what: str) -> Finding:
+    """DDP503 of a setting that should be alike."""
+    apart = split(values)
+    odd = apart.culprits or tuple(sorted(rank for side in apart.sides[1:] for rank in side))
+    rest = [rank for rank in sorted(values) if rank not in odd]
+    theirs = ", ".join(str(values[rank]) for rank in odd[:8])
+    return differs(
+        loops,
+        apart.culprits,
+        f"The samplers of {phrases.ranks(odd)} {what.format(theirs)}, of {phrases.ranks(rest)} {values[rest[0]]}: "
+        "the shards do not fit together.",
+        _told(passes),
+        "Give the samplers of all ranks the same data set, seed, epoch and settings; only rank= may differ.",
+        apart.sides,
+    )
+
+
+def differs(
+    loops: Mapping[int, Loop],
+    culprits: Sequence[int],
+    summary: str,
+    evidence: Sequence[str],
+    remedy: str,
+    sides: tuple[tuple[int, ...], ...] = (),
+) -> Finding:
+    """DDP503. ``sides``: the groups of ranks that differ, named where there are no culprits."""
+    sides = () if culprits else sides
+    return Finding(
+        "DDP503",
+        summary,
+        tuple(culprits),
+        where=places(loops, [*culprits, *(rank for rank in sorted(loops) if rank not in culprits)]),
+        evidence=(*evidence, *phrases.undecided(sides)),
+        remedy=remedy,
+        sides=sides,
+    )
+
+
+def places(loops: Mapping[int, Loop], ranks: Sequence[int]) -> tuple[tuple[int, Site], ...]:
+    return tuple((rank, loops[rank].site) for rank in ranks if rank in loops and loops[rank].site != NO_SITE)

@@ -1,0 +1,46 @@
+"""Are the batches of all ranks of one kind? Types, keys and dimensions, as their loaders gave them."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from ddpnb.diagnosis.data.shards import Views, dataset_of, side_by_side
+from ddpnb.diagnosis.divergence.builder import finding_of
+from ddpnb.diagnosis.divergence.digests import split
+from ddpnb.model import phrases
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Sample
+
+
+def of_batches(_recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
+    """DDP508: what a rank trains on is never of the kind that the others train on, though it is made by the same class.
+
+    A kind that comes and goes (a field that some samples have) is no finding: another batch may bring it.
+    """
+    for loops in side_by_side(group, views):
+        kinds = {rank: loop.kinds for rank, loop in loops.items()}
+        if not all(kinds.values()) or len({dataset_of(views, loops, rank).get("class") for rank in group}) > 1:
+            continue
+        if set.intersection(*(set(one) for one in kinds.values())):
+            continue
+        apart = split({rank: "; ".join(one) for rank, one in kinds.items()})
+        if any(set(kinds[one[0]]) & set(kinds[other[0]]) for one, other in combinations(apart.sides, 2)):
+            continue
+        odd = apart.culprits
+        rest = [rank for rank in group if rank not in odd]
+        samples = {rank: Sample(0, "batch", 1, site=loop.site) for rank, loop in loops.items()}
+        place = phrases.at(loops[group[0]].site)
+        return finding_of(
+            "DDP508",
+            f"The batches of {phrases.ranks(odd)} have another structure than those of {phrases.ranks(rest)}{place}."
+            if odd
+            else f"The batches of {phrases.ranks(group)} have different structures{place}.",
+            samples,
+            odd,
+            [f"Rank {rank}: {kinds[rank][0]}." for rank in (*odd, *rest)[:8]],
+            "Make the data set and its collate function give the same structure on every rank.",
+            severity="warning",
+            sides=apart.sides,
+        )
+    return None

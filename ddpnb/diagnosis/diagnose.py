@@ -1,0 +1,271 @@
+"""From a Recording to the diagnosis: the root cause first, consequences left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ddpnb.diagnosis import checkpoints_and_exits, settings
+from ddpnb.diagnosis.causes.refine import refine
+from ddpnb.diagnosis.data import batches as data
+from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, numbers, replicas
+from ddpnb.diagnosis.hangs import blocked, endings, forward_on_one_rank, mismatch, missing_calls, startup, stores
+from ddpnb.diagnosis.hangs.missing_ranks import Coming
+from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, standings
+from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
+from ddpnb.model import phrases
+from ddpnb.model.calls import Call, CallState
+from ddpnb.model.findings import Diagnosis, Finding, Outcome
+from ddpnb.model.recording import RankRecord, Recording
+
+PATIENCE = 10.0
+# All ranks idle and nobody waiting in a collective is far weaker evidence than a rank that others
+# wait for: a download on every rank looks the same. It takes this many times the patience.
+_NOBODY_WAITS = 3
+
+
+def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
+    """What is wrong, who did it, and why we are sure.
+
+    Args:
+        recording: live, loaded or written by hand.
+        patience: seconds that a rank may be blocked outside of collectives without computing.
+    """
+    standing = standings(recording)
+    found_waits = waits(recording, standing, patience)
+    held = stuck(found_waits, standing, patience)
+    findings = [_with_gaps(recording, f) for f in _findings(recording, standing, found_waits, held, patience)]
+    unknown = set(range(recording.world_size)) - set(standing)
+    ended = not unknown and all(s.kind is Kind.ENDED for s in standing.values())
+    errors = [finding for finding in findings if finding.severity == "error"]
+    return Diagnosis(
+        outcome=_outcome(recording, errors),
+        findings=tuple(findings),
+        settled=ended
+        or (bool(errors) and _nobody_moves(standing, held, patience))
+        or (bool(held) and bool(errors))
+        or any(f.code in _STANDS_ELSEWHERE for f in errors)
+        or any(_stands_in(standing, f, patience) for f in errors if f.code in _MISMATCHES)
+        or any(_stands_before(standing, f, patience) for f in errors if f.code in _UNLIKE_GROUPS),
+        world_size=recording.world_size,
+        exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
+    )
+
+
+def _with_gaps(recording: Recording, finding: Finding) -> Finding:
+    """An error says what was not recorded of the ranks that it names."""
+    ranks = sorted(finding.concerned & set(recording.ranks)) if finding.severity == "error" else ()
+    gaps = tuple(gap for rank in ranks for gap in recording.ranks[rank].gaps)
+    return replace(finding, evidence=(*finding.evidence, *gaps)) if gaps else finding
+
+
+def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience: float) -> bool:
+    """Whether a rank has failed and none of the others will do anything any more."""
+    failed = any(s.record.ending is not None and not s.record.ending.well for s in standing.values())
+    return failed and all(s.kind is Kind.ENDED or rank in held or s.expired(patience) for rank, s in standing.items())
+
+
+_STANDS_ELSEWHERE = ("DDP313", "DDP314", "DDP507", "DDP505", "DDP702", "DDP109", "DDP104", "DDP110")
+_MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
+_UNLIKE_GROUPS = ("DDP106", "DDP108")
+_MISMATCH_S = 2.0
+
+
+def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
+    """Whether ranks stand still in a mismatch: all have come, but the backend makes nothing of it."""
+    return any(
+        rank in standing and standing[rank].call is not None and standing[rank].idle_s >= min(_MISMATCH_S, patience)
+        for rank in finding.concerned
+    )
+
+
+def _stands_before(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
+    """Whether a rank stands still in making a group that the ranks make in different ways: all may have come."""
+    making = [standing[r] for r in finding.concerned if r in standing]
+    return any(one.kind in (Kind.START, Kind.NEW_GROUP) and one.idle_s >= patience for one in making)
+
+
+def _exit_code(standing: Standing) -> int | None:
+    ending = standing.record.ending
+    return None if ending is None else ending.code
+
+
+def _findings(
+    recording: Recording,
+    standing: dict[int, Standing],
+    found_waits: dict[int, Wait],
+    held: frozenset[int],
+    patience: float,
+) -> list[Finding]:
+    odd = mismatch.first_disagreement(recording)
+    failures = endings.find(recording, found_waits)
+    failed = {rank for failure in failures for rank in failure.culprits}
+    if odd is not None and odd.harmful:
+        # A rank that raised and then, on its way out, made another call than its peers.
+        raised = {rank for rank in failed & set(odd.calls) if standing[rank].record.ending.how == "raised"}  # type: ignore[union-attr]
+        failures = failures if raised else [mismatch.explain(recording, odd)]
+        return _with_silent(recording, standing, held, failures)
+    if not failures:
+        lost = {rank for rank, record in recording.ranks.items() if endings.is_consequence(record)}
+        if lost:
+            failures = _why_lost(recording, standing, lost)
+            failures = failures or endings.find(recording, found_waits, consequences=True)
+    if not failures:
+        failures = missing_calls.find(recording, standing, found_waits, held, patience)
+    if odd is not None:  # it went through unnoticed, with wrong numbers
+        failures = [*failures, mismatch.explain(recording, odd)]
+    if not failures:
+        apart = startup.unreachable(recording, standing, found_waits, patience) or stores.apart(
+            recording, standing, patience
+        )
+        failures = [apart] if apart is not None else _all_idle(standing, found_waits, patience)
+    found = _with_silent(recording, standing, held, failures)
+    return (
+        found
+        if any(finding.severity == "error" for finding in found)
+        else [*found, *_stragglers(standing, found_waits)]
+    )
+
+
+def _with_silent(
+    recording: Recording, standing: dict[int, Standing], held: frozenset[int], failures: list[Finding]
+) -> list[Finding]:
+    """The failures under their most telling names, then what is wrong besides."""
+    failures = [refine(recording, standing, finding) for finding in failures]
+    if any(finding.code == "DDP308" for finding in failures):
+        uneven = data.uneven_shards(recording, stopped=True)
+        failures += [uneven] if uneven is not None else []
+    named = {
+        place
+        for finding in failures
+        for place in finding.where
+        if place[0] in (finding.culprits or finding.concerned)  # in a tie either may have done it
+    }
+    silent = _silent(recording, held, {finding.code for finding in failures})
+    # A work that nobody waits for at a line that has been named already is the same mistake.
+    return [*failures, *(f for f in silent if f.code != "DDP316" or not named.issuperset(f.where))]
+
+
+def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list[Finding]:
+    """What is wrong without anybody having stopped for it: errors first, then warnings and notes."""
+    lone = None if known else forward_on_one_rank.lone_forward(recording, stopped=False)
+    found = [*([lone] if lone is not None else call_swaps.find(recording)), *ddp_setup.find(recording)]
+    shifted = "DDP411" in known or any(finding.severity == "error" for finding in found)
+    if not shifted:  # replicas part in consequence of these
+        found += replicas.find(recording)
+    of_data = data.find(recording)
+    told = {finding.code for finding in of_data}  # the loaders tell the reason, inputs only that it is so
+    found += [*of_data, *(f for f in numbers.find(recording) if f.code not in told), *settings.find(recording, held)]
+    # What the source shows of a work (DDP316) says nothing new beside one that was recorded.
+    recorded = any(finding.code == "DDP316" for finding in found)
+    found += [finding for finding in checkpoints_and_exits.find(recording) if finding.code != "DDP316" or not recorded]
+    if "DDP401" in known:  # the gradients of that step were never synchronised
+        known = known | {"DDP409"}
+    order = {"error": 0, "warning": 1, "note": 2}
+    return sorted((f for f in found if f.code not in known), key=lambda f: order[f.severity])
+
+
+def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int]) -> list[Finding]:
+    """All that failed failed for another's sake: ask what they waited for when they did."""
+    stale = startup.stale_address(recording)
+    if stale is not None:
+        return [stale]
+    then = dict(standing)
+    coming = Coming(recording, {})
+    for rank in lost:
+        record = recording.ranks[rank]
+        failed = [call for call in record.calls if call.state.name == "FAILED"] or _needed(recording, coming, record)
+        phases = [p for p in record.phases if p.state == "failed" and p.name in ("init_process_group", "new_group")]
+        if failed:
+            then[rank] = replace(standing[rank], kind=Kind.CALL, call=failed[-1], site=failed[-1].site)
+        elif phases:
+            kind = Kind.START if phases[-1].name == "init_process_group" else Kind.NEW_GROUP
+            then[rank] = replace(standing[rank], kind=kind, phase=phases[-1])
+    for rank, one in then.items():  # whoever stood outside when the others gave up is the reason
+        if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
+            process = replace(one.record.process, wakes_in_s=None)
+            then[rank] = replace(one, record=replace(one.record, process=process))
+    found_waits = waits(recording, then, 0.0)
+    return missing_calls.find(recording, then, found_waits, stuck(found_waits, then, 0.0), 0.0)
+
+
+def _needed(recording: Recording, coming: Coming, record: RankRecord) -> list[Call]:
+    """Of the calls that nobody saw the end of, the first that needs a rank which did not come.
+
+    Those before it may be complete: DDP waits for them where we do not see it.
+    """
+    calls = record.in_flight
+    alone = (
+        call for call in calls if any(member in recording.ranks for member in coming.missing_in(call, record.rank))
+    )
+    first = next(alone, next(iter(calls), None))
+    return [] if first is None else [first]
+
+
+def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patience: float) -> list[Finding]:
+    """Every rank that has not ended stands idle outside of collectives, with a group alive."""
+    open_ranks = [rank for rank, s in standing.items() if s.kind is not Kind.ENDED]
+    if not open_ranks or len(standing) < 2 or found_waits:
+        return []
+    for rank in open_ranks:
+        one = standing[rank]
+        phases = [p.name for p in one.record.phases if p.state == "done"]
+        made, ended = phases.count("init_process_group"), phases.count("destroy_process_group")
+        alive = made > ended or bool(one.record.phases_forgotten and one.record.calls and not ended)
+        if not alive or not one.expired(_NOBODY_WAITS * patience):
+            return []
+    frozen = [rank for rank in open_ranks if standing[rank].kind is Kind.FROZEN]
+    return [blocked.finding(standing, "DDP314" if frozen else "DDP313", frozen or sorted(open_ranks), [], None)]
+
+
+def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> list[Finding]:
+    """A note on who is late, while others wait and nothing is wrong."""
+    late = sorted(
+        {
+            rank
+            for wait in found_waits.values()
+            for rank in wait.missing
+            if rank in standing and standing[rank].kind in (Kind.COMPUTING, Kind.ELSEWHERE)
+        }
+    )
+    if not late:
+        return []
+    waiting = sorted(rank for rank, wait in found_waits.items() if wait.missing & set(late))
+    call = found_waits[waiting[0]].standing.call
+    return [
+        Finding(
+            "DDP315",
+            f"{phrases.ranks(late, True)} {phrases.verb(late, 'is', 'are')} late"
+            f"{phrases.at(standing[late[0]].site)}; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for it.",
+            tuple(late),
+            tuple(waiting),
+            call,
+            tuple((rank, standing[rank].site) for rank in [*late, *waiting]),
+            tuple(f"Rank {rank} is {standing[rank].kind.value}." for rank in late[:8]),
+            "Nothing is wrong yet: look at what the late rank does that the others do not.",
+            severity="note",
+        )
+    ]
+
+
+def _outcome(recording: Recording, errors: list[Finding]) -> Outcome:
+    own_failure = any(
+        r.ending is not None and not r.ending.well and not endings.is_fence_stop(r.ending)
+        for r in recording.ranks.values()
+    )
+    # A fence stop counts even if the script swallowed it; so does a mismatch that made ranks fail.
+    fenced = any(
+        endings.is_fence_stop(r.ending) or any(call.state is CallState.FENCED for call in r.calls)
+        for r in recording.ranks.values()
+    )
+    died = any(r.ending is not None and r.ending.how == "died" and r.ending.code for r in recording.ranks.values())
+    mismatched = bool(errors) and errors[0].code in _MISMATCHES and not died
+    if own_failure and not mismatched and not (fenced and errors and errors[0].code != "DDP312"):
+        return "crash"
+    if fenced or (mismatched and own_failure):
+        return "hang"
+    complete = all(r.ending is not None and r.ending.well for r in recording.ranks.values())
+    if complete and any(finding.code == "DDP701" for finding in errors):
+        return "crash"
+    if errors and complete:
+        return "divergence"
+    return "hang" if errors else "ok"

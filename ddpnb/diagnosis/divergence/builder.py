@@ -1,0 +1,108 @@
+"""How a finding about replicas is put together: the ranks, their places, by how much they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from ddpnb.diagnosis.divergence.digests import Difference, Split, extent
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.findings import Finding, Severity
+from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.replicas import Sample
+
+
+def finding_of(
+    code: str,
+    summary: str,
+    samples: Mapping[int, Sample],
+    culprits: tuple[int, ...],
+    evidence: Iterable[str],
+    remedy: str,
+    tensors: tuple[str, ...] = (),
+    severity: Severity = "error",
+    sides: tuple[tuple[int, ...], ...] = (),
+) -> Finding:
+    """A finding that points each rank to the line where its sample was taken.
+
+    ``sides``: the groups of ranks that differ. They are named where there are no culprits, and if they are equally
+    large, the culprits are those that changed against their own past.
+    """
+    if culprits and Split(sides).tied:
+        rest = [rank for rank in sorted(samples) if rank not in culprits]
+        evidence = [
+            *evidence,
+            f"{phrases.ranks(culprits, True)} changed there against {phrases.verb(culprits, 'its', 'their')} own past, "
+            f"{phrases.ranks(rest)} did not.",
+        ]
+    sides = () if culprits else sides
+    waiting = () if sides else tuple(rank for rank in sorted(samples) if rank not in culprits)
+    order = [*culprits, *(rank for rank in sorted(samples) if rank not in culprits)]
+    places = known((rank, samples[rank].site) for rank in order if rank in samples)
+    evidence = (*evidence, *phrases.undecided(sides))
+    return Finding(code, summary, culprits, waiting, None, places, evidence, remedy, severity, tensors[:20], sides)
+
+
+def loads(recording: Recording, what: str) -> dict[int, list[Phase]]:
+    """For each rank the events in which a state was loaded into a model (or optimizer, scaler), and not refused."""
+    found: dict[int, list[Phase]] = {}
+    for rank, record in recording.ranks.items():
+        refused = {site_of(p) for p in record.phases if p.name == "load failed"} - {NO_SITE}
+        loaded = [p for p in record.phases if p.name == "state loaded" and p.facts.get("what") == what]
+        found[rank] = [p for p in loaded if site_of(p) not in refused]
+    return found
+
+
+def loaded_alone(recording: Recording, loaders: Collection[int], ranks: Collection[int]) -> bool:
+    """Whether some ranks have loaded a state and the others certainly have not: none of their phases is forgotten."""
+    others = [rank for rank in ranks if rank not in loaders]
+    return bool(loaders and others) and not any(recording.ranks[rank].phases_forgotten for rank in others)
+
+
+def site_of(phase: Phase) -> Site:
+    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
+
+
+def known(places: Iterable[tuple[int, Site]]) -> tuple[tuple[int, Site], ...]:
+    return tuple((rank, site) for rank, site in places if site != NO_SITE)
+
+
+def placed(finding: Finding, where: tuple[tuple[int, Site], ...]) -> Finding:
+    return replace(finding, where=where)
+
+
+def how_far(found: Difference | None) -> list[str]:
+    if found is None:
+        return []
+    for unit in found.units:
+        told = extent(found.samples, unit)
+        if told:
+            return [f"{unit}: norm {told}."]
+    return []
+
+
+def since_steps(before: int, now: int) -> str:
+    """Since when ranks differ that held the same after ``before`` optimizer steps, and not after ``now`` of them."""
+    return (
+        f"since optimizer step {now}"
+        if before + 1 == now
+        else f"since one of the optimizer steps {before + 1} to {now}"
+    )
+
+
+def counted(tensors: tuple[str, ...]) -> str:
+    return f"{len(tensors)} tensor{'s' * (len(tensors) != 1)}"
+
+
+def as_number(text: str) -> str:
+    try:
+        return f"{float(text):.6g}"
+    except ValueError:
+        return text
+
+
+def number_of(sample: Sample, name: str) -> str:
+    """A number of a sample, in words."""
+    value = sample.number(name)
+    return "unknown" if value is None else f"{value:.6g}"

@@ -1,0 +1,260 @@
+"""Calls that met although they should not have: exchanged calls, and two threads on one group."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+from ddpnb.diagnosis.once import once
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.source.branches import function_at
+
+_NEAR = 64  # calls between the two places of an exchange
+
+
+def find(recording: Recording) -> list[Finding]:
+    """The silent ones: every call met one of the same signature."""
+    threads = concurrent_use(recording)
+    if threads is not None:
+        return [threads]
+    swap = order_swap(recording)
+    return [swap] if swap is not None else []
+
+
+def by_group(recording: Recording) -> dict[str, dict[int, dict[int, Call]]]:
+    """The collectives: key of the group -> rank -> sequence number -> call."""
+    found: dict[str, dict[int, dict[int, Call]]] = defaultdict(lambda: defaultdict(dict))
+    for rank, record in recording.ranks.items():
+        for call in record.calls:
+            if call.seq:
+                found[call.group.key][rank][call.seq] = call
+    return found
+
+
+def _place(call: Call) -> tuple[str, int]:
+    return call.site.file, call.site.line
+
+
+def _caller(call: Call) -> tuple[str, int]:
+    """For calls from one helper function: the line that called it."""
+    path, _, line = call.site.via.rpartition(":")
+    return (path, int(line)) if line.isdigit() else ("", 0)
+
+
+@lru_cache(maxsize=64)
+def _lines(source: str) -> list[str]:
+    return source.splitlines()
+
+
+def _statement(recording: Recording, place: Callable[[Call], tuple[str, int]]) -> Callable[[Call], tuple[str, int]]:
+    """The words of a line, for ranks that make the same calls in two branches of their own; else the line."""
+
+    def words(call: Call) -> tuple[str, int]:
+        file, line = place(call)
+        lines = _lines(recording.sources.get(file, ""))
+        text = lines[line - 1].partition("#")[0].strip() if 0 < line <= len(lines) else ""
+        return (text, 0) if text else (file, line)
+
+    return words
+
+
+def order_swap(recording: Recording) -> Finding | None:
+    """DDP309: at two places of the sequence one rank is in each other's line: it called them the other way round.
+
+    Only an exchange counts: that ranks call from different lines is legal (a root and the others). In
+    a rank that skipped a call all later ones are shifted too; that is another matter, and ends unevenly.
+    """
+    for ranks in by_group(recording).values():
+        lengths = {max(calls) for calls in ranks.values() if calls}
+        if len(ranks) < 2 or len(lengths) > 1:
+            continue
+        common = sorted(set.intersection(*(set(calls) for calls in ranks.values())))
+        alike = _alike(ranks, common)
+        for index, seq in enumerate(common if len(alike) > 1 else ()):
+            here = {rank: ranks[rank][seq] for rank in alike}
+            place = _place if len({_place(call) for call in here.values()}) > 1 else _caller
+            if len({place(call) for call in here.values()}) < 2 or NO_SITE in {call.site for call in here.values()}:
+                continue
+            for other in common[index + 1 : index + 1 + _NEAR]:
+                there = {rank: ranks[rank][other] for rank in alike}
+                if len({call.signature.agreed for call in (*here.values(), *there.values())}) > 1:
+                    continue  # no exchange: a root that changes, each time with its own line
+                swapped, usual = _exchanged(alike, here, there, place)
+                guessed = not swapped
+                if guessed:
+                    swapped, usual = _exchanged(alike, here, there, _statement(recording, place))
+                if swapped:
+                    here, there = ({rank: ranks[rank][n] for rank in (*swapped, *usual)} for n in (seq, other))
+                    sites = {rank: _site(recording, place(call)) or call.site for rank, call in here.items()}
+                    return _swap(here, there, (swapped, usual), sites, guessed=guessed)
+    return None
+
+
+def _alike(ranks: Mapping[int, Mapping[int, Call]], common: Sequence[int]) -> dict[int, list[int]]:
+    """The ranks that made all these calls alike and from the same lines, by the first of them.
+
+    What is true of the first is true of all, and most often there are two kinds: the root and the others.
+    """
+    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, calls in sorted(ranks.items()):
+        made = [calls[seq] for seq in common]
+        found[tuple((one.site, one.site.via, one.signature.agreed) for one in made)].append(rank)
+    return {ones[0]: ones for ones in found.values()}
+
+
+def _exchanged(
+    alike: Mapping[int, Sequence[int]],
+    here: Mapping[int, Call],
+    there: Mapping[int, Call],
+    place: Callable[[Call], tuple[str, int]],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks whose two calls are those of most ranks, the other way round; and those that make them as most do."""
+    pairs = {rank: (place(here[rank]), place(there[rank])) for rank in here}
+    counts: Counter[object] = Counter()
+    for rank, pair in pairs.items():
+        counts[pair] += len(alike[rank])
+    most = max(counts.values())
+    usual = next(pairs[rank] for rank in sorted(pairs) if counts[pairs[rank]] == most)
+    if usual[0] == usual[1]:
+        return (), ()
+
+    def making(wanted: object) -> tuple[int, ...]:
+        return tuple(sorted(one for rank, pair in pairs.items() if pair == wanted for one in alike[rank]))
+
+    return making((usual[1], usual[0])), making(usual)
+
+
+def _site(recording: Recording, place: tuple[str, int]) -> Site | None:
+    """The line as a site, if its text is known."""
+    source = recording.sources.get(place[0], "")
+    return Site(*place, function_at(source, place[1])) if source else None
+
+
+def _swap(
+    here: Mapping[int, Call],
+    there: Mapping[int, Call],
+    orders: tuple[tuple[int, ...], tuple[int, ...]],
+    sites: Mapping[int, Site],
+    *,
+    guessed: bool,
+) -> Finding:
+    """The finding.
+
+    Args:
+        here: the first of the two calls, by rank.
+        there: the second of them.
+        orders: the ranks that make them the other way round, and those that make them as most do.
+        sites: the lines of the first call.
+        guessed: that these are the same two calls follows from the text of their lines alone.
+    """
+    culprits, waiting = orders
+    tied = len(culprits) >= len(waiting)
+    mine, theirs = here[culprits[0]], here[waiting[0]]
+    sides = (waiting, culprits) if tied else ()
+    order = (
+        f"{phrases.ranks(here, True)} make two calls in different orders"
+        if tied
+        else f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} two calls in another order than "
+        f"{phrases.ranks(waiting)}"
+    )
+    return Finding(
+        "DDP309",
+        f"{order}: {mine.op} #{mine.seq} comes from {_told(mine.site)} on {phrases.ranks(culprits)}, and from "
+        f"{_told(theirs.site)} on {phrases.ranks(waiting)}. They have the same signature, so the numbers were mixed in silence.",
+        () if tied else culprits,
+        () if tied else waiting,
+        theirs,
+        tuple((rank, sites[rank]) for rank in (*culprits, *waiting)),
+        (
+            f"#{mine.seq}: {phrases.ranks(culprits)} at {_told(mine.site)}, {phrases.ranks(waiting)} at {_told(theirs.site)}.",
+            f"#{there[culprits[0]].seq}: {phrases.ranks(culprits)} at {_told(there[culprits[0]].site)}, "
+            f"{phrases.ranks(waiting)} at {_told(there[waiting[0]].site)}.",
+            *(
+                ("Inferred from the source, not observed: lines of the same text make the same call.",)
+                if guessed
+                else ()
+            ),
+            *phrases.undecided(sides),
+        ),
+        "Make the calls in one order that does not depend on the rank (sort by name; do not iterate over sets).",
+        sides=sides,
+    )
+
+
+def _told(site: Site) -> str:
+    return f"{site} (called at {site.via})" if site.via else str(site)
+
+
+@once
+def concurrent_use(recording: Recording) -> Finding | None:
+    """DDP310: two threads of a rank have calls of one group in flight at the same time.
+
+    On a CUDA device DDP's own calls come from autograd's threads, so only calls on the CPU count. A communication
+    hook that makes one call when another is done (PowerSGD) makes it in a thread of gloo's.
+    """
+    found: dict[int, tuple[Call, Call]] = {}
+    for rank, record in recording.ranks.items():
+        pair = _overlap(record)
+        if pair is not None:
+            found[rank] = pair
+    if not found:
+        return None
+    culprits = tuple(sorted(found))
+    one, other = found[culprits[0]]
+    orders = _orders_differ(recording, one.group.key)
+    return Finding(
+        "DDP310",
+        f"Two threads of {phrases.ranks(culprits)} use {one.group} at the same time: which call comes first is left to chance.",
+        culprits,
+        tuple(rank for rank in sorted(recording.ranks) if rank not in found),
+        other,
+        tuple((rank, found[rank][1].site) for rank in culprits),
+        (
+            f"Rank {culprits[0]}: {one.title} at {one.site} and {other.title} at {other.site}, in two threads.",
+            *(("The ranks' calls met in different orders.",) if orders else ()),
+        ),
+        "Give each thread a group of its own (dist.new_group, made on all ranks in the same order), or let one thread make all calls.",
+        severity="error" if orders or _harmed(recording) else "warning",
+    )
+
+
+def _overlap(record: RankRecord) -> tuple[Call, Call] | None:
+    """Two calls of two threads of which the second began before the first was over."""
+    hooked = _hooked(record)
+    last: dict[str, dict[int, Call]] = defaultdict(dict)  # of each group and thread
+    for call in record.calls:
+        if not call.seq or call.signature.device != "cpu" or _place(call) in hooked:
+            continue
+        own = last[call.group.key]
+        for thread, earlier in own.items():
+            if thread != call.thread and (not earlier.done_ns or earlier.done_ns > call.entered_ns):
+                return earlier, call
+        own[call.thread] = call
+    return None
+
+
+def _hooked(record: RankRecord) -> set[tuple[str, int]]:
+    """The lines whose backward passes run a communication hook: it goes on in threads of its own."""
+    if not any(phase.name == "comm hook" for phase in record.phases):
+        return set()
+    threads: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for call in record.calls:
+        threads[_place(call)].add(call.thread)
+    return {place for place, ones in threads.items() if len(ones) > 1}
+
+
+def _orders_differ(recording: Recording, key: str) -> bool:
+    """Whether the same place in the sequence holds calls of different lines."""
+    ranks = by_group(recording).get(key, {})
+    common = set.intersection(*(set(calls) for calls in ranks.values())) if ranks else set()
+    return any(len({_place(calls[seq]) for calls in ranks.values()}) > 1 for seq in common)
+
+
+def _harmed(recording: Recording) -> bool:
+    return any(
+        not call.state.seen_by_peers or call.state.in_flight for r in recording.ranks.values() for call in r.calls
+    )

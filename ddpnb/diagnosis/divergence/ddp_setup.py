@@ -1,0 +1,378 @@
+"""Findings from how models, optimizers and conversions were set up, before anything hangs or parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ddpnb.diagnosis.divergence.digests import models_of, split
+from ddpnb.diagnosis.hangs.init_facts import as_int
+from ddpnb.diagnosis.once import once
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.findings import Finding, Severity
+from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.replicas import Model, TensorSpec
+
+
+@once
+def find(recording: Recording) -> list[Finding]:
+    """What the ranks' models, hooks and optimizers have in common and should not, or should and have not."""
+    found = []
+    for models in models_of(recording).values():
+        wrapped = {rank: model for rank, model in models.items() if model.wrapper}
+        finding = _devices(wrapped) or models_differ(wrapped)
+        if finding is not None:
+            found.append(finding)
+    changed = _replaced(recording)  # then what the optimizer holds and the wrapper does not follows from it
+    others = (comm_hooks_differ(recording), _sync_batchnorm(recording), changed or _stale_optimizer(recording))
+    return found + [finding for finding in others if finding is not None]
+
+
+def events(recording: Recording, name: str) -> dict[int, list[Phase]]:
+    """The events of one name, by rank."""
+    return {rank: [p for p in record.phases if p.name == name] for rank, record in recording.ranks.items()}
+
+
+def site_of(phase: Phase) -> Site:
+    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
+
+
+def _where(places: Iterable[tuple[int, Site]]) -> tuple[tuple[int, Site], ...]:
+    return tuple((rank, site) for rank, site in places if site != NO_SITE)
+
+
+# -- the model
+
+
+def _devices(models: Mapping[int, Model]) -> Finding | None:
+    """DDP202: parameters or buffers of one model on several devices, or on none."""
+    odd: dict[int, tuple[str, ...]] = {}
+    for rank, model in models.items():
+        places = {tensor.device for tensor in model.tensors}
+        if len(places) > 1 and not model.options.get("device_ids") and ("meta" in places or "cpu" in places):
+            usual = max(places, key=lambda device: (device != "meta", sum(t.device == device for t in model.tensors)))
+            odd[rank] = tuple(t.name for t in model.tensors if t.device != usual)
+        elif places == {"meta"}:
+            odd[rank] = tuple(t.name for t in model.tensors)
+    if not odd:
+        return None
+    culprits = tuple(sorted(odd))
+    names = odd[culprits[0]]
+    held = sorted({t.device for t in models[culprits[0]].tensors if t.name in names})
+    return Finding(
+        "DDP202",
+        f"On {phrases.ranks(culprits)} a part of {models[culprits[0]].module} is on {', '.join(held)}: {', '.join(names[:4])}"
+        f"{' ...' if len(names) > 4 else ''}.",
+        culprits,
+        (),
+        None,
+        _where((rank, models[rank].site) for rank in culprits),
+        tuple(f"Rank {rank}: {', '.join(odd[rank][:8])}." for rank in culprits[:8]),
+        "Move the whole model to the rank's device before it is wrapped: model.to(device) (to_empty(device=...) and a "
+        "fresh initialisation for what was built on meta).",
+        tensors=names[:20],
+    )
+
+
+def models_differ(models: Mapping[int, Model]) -> Finding | None:
+    """DDP403 or DDP404: the ranks wrap models of other tensors, or the same ones in another order or type."""
+    if len(models) < 2 or len({(m.wrapper, m.group) for m in models.values()}) > 1:
+        return None
+    made = {rank: tuple((t.name, t.shape, t.dtype, t.trains) for t in m.tensors) for rank, m in models.items()}
+    apart = split(made)
+    if not apart.differs:
+        return None
+    culprits = apart.culprits
+    usual, others = apart.sides[0], apart.sides[1:]
+    odd = tuple(sorted(rank for side in others for rank in side))
+    reference = models[usual[0]]
+    first = {side[0]: models[side[0]] for side in others}
+    shapes = {str(sorted((t.shape, t.buffer, t.trains) for t in m.tensors)) for m in models.values()}
+    names = {str(sorted(t.name for t in m.tensors)) for m in models.values()}
+    dtypes_alone = all(_dtypes_alone(reference, one) for one in first.values())
+    code = "DDP404" if len(shapes) == 1 and (len(names) == 1 or dtypes_alone) else "DDP403"
+    in_place = all([t.shape for t in one.tensors] == [t.shape for t in reference.tensors] for one in first.values())
+    if code == "DDP403" and len(shapes) == 1 and in_place:
+        return None  # other names for the same shapes in the same places: a matter of taste
+    differences = {rank: _first_differences(reference.tensors, one.tensors) for rank, one in first.items()}
+    tensors = tuple(dict.fromkeys(name for _, found in differences.values() for name in found))
+    what = {
+        (
+            "DDP404",
+            True,
+        ): f"{phrases.verb(odd, 'registers', 'register')} the parameters of {reference.module} in another "
+        "order, or with another type, than",
+        ("DDP403", True): f"{phrases.verb(odd, 'wraps', 'wrap')} another {reference.module} than",
+        (
+            "DDP404",
+            False,
+        ): f"register the parameters of {reference.module} in different orders, or with different types",
+        ("DDP403", False): f"wrap different models {reference.module}",
+    }[code, bool(culprits)]
+    told, _ = differences[others[0][0]]
+    if len(others) == 1:
+        how = told[0] if culprits else f"on {phrases.ranks(odd)}, {told[0]}"
+    else:
+        each = phrases.by_side(others, lambda rank: differences[rank][0][0].rstrip("."))
+        how = f"compared with {phrases.ranks(usual)}, {each}."
+    sides = () if culprits else apart.sides
+    return Finding(
+        code,
+        f"{phrases.ranks(odd, True)} {what} {phrases.ranks(usual)}: {how}"
+        if culprits
+        else f"{phrases.ranks(models, True)} {what}: {how}",
+        culprits,
+        usual if culprits else (),
+        None,
+        _where((rank, models[rank].site) for rank in (*odd, *usual)),
+        (
+            "Parameters and buffers: "
+            + phrases.by_side(
+                apart.sides, lambda rank: f"{len(models[rank].parameters)} and {len(models[rank].buffers)}"
+            )
+            + ".",
+            *(told[1:4] if len(others) == 1 else ()),
+            *phrases.undecided(sides),
+        ),
+        "Build the model from the same configuration on all ranks, in the same order: DistributedDataParallel pairs "
+        "parameters by their place, not by their name."
+        if code == "DDP404"
+        else "Build the same model on all ranks: sizes that depend on data (vocabulary, classes) must be agreed on first.",
+        tensors=tensors[:20],
+        sides=sides,
+    )
+
+
+def _dtypes_alone(one: Model, other: Model) -> bool:
+    return [(t.name, t.shape) for t in one.tensors] == [(t.name, t.shape) for t in other.tensors]
+
+
+def _first_differences(one: tuple[TensorSpec, ...], other: tuple[TensorSpec, ...]) -> tuple[list[str], tuple[str, ...]]:
+    told, names = [], []
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if (a.name, a.shape, a.dtype, a.trains) != (b.name, b.shape, b.dtype, b.trains):
+            told.append(f"number {place} is {_spec(b)} instead of {_spec(a)}.")
+            names.append(b.name)
+    longer = other if len(other) > len(one) else one
+    for extra in longer[min(len(one), len(other)) :]:
+        told.append(f"{_spec(extra)} is there only {'on it' if longer is other else 'on the others'}.")
+        names.append(extra.name)
+    return told or ["the tensors differ."], tuple(names)
+
+
+def _spec(tensor: TensorSpec) -> str:
+    text = f"{tensor.name} ({tensor.dtype} {list(tensor.shape)})"
+    return text if tensor.trains or tensor.buffer else f"{text[:-1]}, frozen)"
+
+
+# -- hooks and conversions
+
+
+@once
+def comm_hooks_differ(recording: Recording) -> Finding | None:
+    """DDP416: communication hooks differ between ranks."""
+    if sum(any(m.wrapper for m in record.models) for record in recording.ranks.values()) < 2:
+        return None
+    hooks = events(recording, "comm hook")
+    told = {
+        rank: tuple((p.facts.get("hook"), p.facts.get("state"), _settings(p)) for p in phases)
+        for rank, phases in hooks.items()
+        if recording.ranks[rank].models and not recording.ranks[rank].phases_forgotten
+    }
+    apart = split(told)
+    if not apart.differs:
+        return None
+    sites = {rank: site_of(hooks[rank][-1]) if hooks[rank] else recording.ranks[rank].models[0].site for rank in told}
+    culprits = apart.culprits
+    others = tuple(rank for rank in sorted(told) if rank not in culprits)
+    sides = () if culprits else apart.sides
+    return Finding(
+        "DDP416",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} another communication hook than {phrases.ranks(others)}."
+        if culprits
+        else f"{phrases.ranks(told, True)} use different communication hooks.",
+        culprits,
+        others if culprits else (),
+        None,
+        _where((rank, sites[rank]) for rank in (*culprits, *others)),
+        tuple(
+            f"Rank {rank}: {', '.join(f'{name} {settings}'.strip() for name, _, settings in told[rank]) or 'no hook'}."
+            for rank in sorted(told)[:8]
+        )
+        + tuple(phrases.undecided(sides)),
+        "Register the same communication hook, with the same settings, on all ranks.",
+        sides=sides,
+    )
+
+
+_PERSONAL = re.compile(r"rank|device|seed|host|name|path|^id$", re.IGNORECASE)
+
+
+def _settings(phase: Phase) -> str:
+    """What a hook carries with it, but for what is each rank's own by right."""
+    told = phase.facts.get("settings")
+    found = told.items() if isinstance(told, dict) else ()
+    return ", ".join(f"{name}={value}" for name, value in sorted(found) if not _PERSONAL.search(str(name)))[:400]
+
+
+def _sync_batchnorm(recording: Recording) -> Finding | None:
+    """DDP412: converted after wrapping (the wrapper does not know the new layers), or on some ranks only."""
+    conversions = events(recording, "sync batchnorm")
+    late = {rank: [p for p in phases if _after_wrap(recording, rank, p)] for rank, phases in conversions.items()}
+    culprits = tuple(rank for rank, phases in sorted(late.items()) if phases)
+    if culprits:
+        return Finding(
+            "DDP412",
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'converts', 'convert')} BatchNorm to SyncBatchNorm after the model was "
+            "wrapped: the wrapper goes on with the old layers.",
+            culprits,
+            (),
+            None,
+            _where((rank, site_of(late[rank][-1])) for rank in culprits),
+            tuple(
+                f"Rank {rank} converted {late[rank][-1].facts.get('layers')} layers after the wrapping."
+                for rank in culprits[:8]
+            ),
+            "Convert first, wrap then: model = SyncBatchNorm.convert_sync_batchnorm(model); model = DistributedDataParallel(model).",
+        )
+    wrapped = {rank: record for rank, record in recording.ranks.items() if any(m.wrapper for m in record.models)}
+    kinds = {
+        rank: sum(t.kind == "SyncBatchNorm" for m in record.models for t in m.tensors)
+        or sum(as_int(p.facts.get("layers")) or 0 for p in conversions[rank])
+        for rank, record in wrapped.items()
+        if not record.phases_forgotten
+    }
+    if len(kinds) > 1 and len(set(kinds.values())) > 1:
+        apart = split(kinds)
+        sides = apart.sides if apart.tied else ()
+        odd = apart.culprits or tuple(sorted(rank for side in sides[1:] for rank in side))
+        others = tuple(rank for rank in sorted(kinds) if rank not in odd)
+        places = [
+            (r, site_of(conversions[r][-1]) if conversions[r] else wrapped[r].models[0].site) for r in (*odd, *others)
+        ]
+        return Finding(
+            "DDP412",
+            "BatchNorm is not converted to SyncBatchNorm alike on all ranks: "
+            f"{phrases.by_side(apart.sides, lambda rank: str(kinds[rank]))} (tensors of such layers).",
+            apart.culprits,
+            () if sides else others,
+            None,
+            _where(places),
+            (
+                *(f"Rank {rank}: {count}." for rank, count in sorted(kinds.items())[:8]),
+                *phrases.undecided(sides),
+            ),
+            "Convert on all ranks or on none, before the model is wrapped.",
+            sides=sides,
+        )
+    return None
+
+
+def _after_wrap(recording: Recording, rank: int, phase: Phase) -> bool:
+    if phase.facts.get("wrapped"):
+        return True
+    wraps = [p for p in recording.ranks[rank].phases if p.name == "model wrapped" and p.state == "done"]
+    # A model that is converted after a wrapping and never wrapped again.
+    return bool(wraps) and all(wrap.began_ns < phase.began_ns for wrap in wraps)
+
+
+# -- the optimizer
+
+
+def _stale_optimizer(recording: Recording) -> Finding | None:
+    """DDP410: the optimizer holds tensors that are not the model's (any more)."""
+    stale: dict[int, Phase] = {}
+    for rank, phases in events(recording, "optimizer").items():
+        for phase in phases:
+            unused = phase.facts.get("copies") or _holds_nothing(recording, rank, phase)
+            whole = not recording.ranks[rank].phases_forgotten  # else another optimizer may hold what is missing
+            if (unused and _never_stepped(recording, rank, phase)) or (whole and _replaced_some(phase, phases)):
+                stale[rank] = phase
+    if not stale:
+        return None
+    culprits = tuple(sorted(stale))
+    phase = stale[culprits[0]]
+    missing = _names(phase, "missing")
+    return Finding(
+        "DDP410",
+        f"The {phase.facts.get('optimizer')} of {phrases.ranks(culprits)} does not hold the parameters that are trained: "
+        f"{', '.join(missing[:4])} never change.",
+        culprits,
+        tuple(rank for rank in sorted(recording.ranks) if rank not in stale),
+        None,
+        _where((rank, site_of(stale[rank])) for rank in culprits),
+        (
+            f"It holds {phase.facts.get('parameters')} tensors, {phase.facts.get('strangers')} of which are not in the wrapped model.",
+        ),
+        "Build the optimizer after the model is on its device and in its final form: optimizer = Optimizer(model.parameters(), ...).",
+        tensors=missing[:20],
+    )
+
+
+def _never_stepped(recording: Recording, rank: int, phase: Phase) -> bool:
+    """Whether no optimizer has ever taken the wrapped model's gradients: otherwise this one is another model's."""
+    number = as_int(phase.facts.get("model"))
+    return not any(s.model == number and s.kind == "gradients" for s in recording.ranks[rank].samples)
+
+
+def _holds_nothing(recording: Recording, rank: int, phase: Phase) -> bool:
+    """Whether a model runs backward again and again, and this optimizer steps other tensors alone."""
+    number, record = as_int(phase.facts.get("model")), recording.ranks[rank]
+    trained = {t.name for m in record.models if m.number == number and m.wrapper for t in m.parameters if t.trains}
+    backwards = sum(s.model == number and s.kind == "backward" for s in record.samples)
+    return bool(trained) and trained <= set(_names(phase, "missing")) and backwards >= _SURELY
+
+
+_SURELY = 3  # backward passes after which somebody would have stepped the optimizer
+
+
+def _replaced_some(phase: Phase, phases: Iterable[Phase]) -> bool:
+    """Whether an optimizer holds a part of the model, and as many strangers as are missing: some were replaced.
+
+    What it holds nothing of is another model's, and what another optimizer holds is not missing.
+    """
+    held, strangers = as_int(phase.facts.get("parameters")) or 0, as_int(phase.facts.get("strangers")) or 0
+    missing = set(_names(phase, "missing"))
+    for other in phases:
+        if other.facts.get("model") == phase.facts.get("model"):
+            missing &= set(_names(other, "missing"))
+    return 0 < len(missing) <= strangers < held
+
+
+def _names(phase: Phase, fact: str) -> tuple[str, ...]:
+    told = phase.facts.get(fact)
+    return tuple(map(str, told)) if isinstance(told, (list, tuple)) else ()
+
+
+def _replaced(recording: Recording) -> Finding | None:
+    """DDP405: parameters that came into the module after it was wrapped."""
+    replaced = {rank: phases for rank, phases in events(recording, "parameters replaced").items() if phases}
+    if not replaced:
+        return None
+    culprits = tuple(sorted(replaced))
+    names = _names(replaced[culprits[0]][0], "names")
+    severity: Severity = "error"
+    seen = {rank: site_of(phases[0]) for rank, phases in replaced.items()}
+    pointed = dict(seen)
+    for rank in culprits:  # where that model was wrapped, too early
+        number = as_int(replaced[rank][0].facts.get("model"))
+        models = [m for m in recording.ranks[rank].models if m.wrapper and m.number == number]
+        wrapped = [m.site for m in models if m.site != NO_SITE]
+        pointed[rank] = wrapped[-1] if wrapped else seen[rank]
+    return Finding(
+        "DDP405",
+        f"The model of {phrases.ranks(culprits)} got new parameters after it was wrapped: {', '.join(names[:4])}. "
+        "Their gradients are not synchronised.",
+        culprits,
+        tuple(rank for rank in sorted(recording.ranks) if rank not in replaced),
+        None,
+        _where((rank, pointed[rank]) for rank in culprits),
+        tuple(
+            f"Rank {rank}: they are there in the forward{phrases.at(seen[rank])}, and were not when it was wrapped."
+            for rank in culprits[:4]
+        ),
+        "Change the model first, then wrap it (or wrap it again), then build the optimizer.",
+        severity,
+        names[:20],
+    )

@@ -1,0 +1,277 @@
+"""Silent divergence: what first differed between the replicas, on which ranks, and by whose doing.
+
+Between two steps a replica passes three points: forward, gradients before the optimizer's step,
+parameters after it. Where the ranks still agree and where they no longer do tells what came between.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ddpnb.model import phrases
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Digest, Model, Sample
+from ddpnb.model.samples import tensor_name
+
+_ORDER = {"forward": 0, "gradients": 1, "updated": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The ranks in groups that hold the same: the largest side first, then by the lowest rank."""
+
+    sides: tuple[tuple[int, ...], ...]
+
+    @property
+    def differs(self) -> bool:
+        return len(self.sides) > 1
+
+    @property
+    def tied(self) -> bool:
+        """Whether no side is the majority: the numbers of ranks then do not show which side is at fault."""
+        return self.differs and 2 * len(self.sides[0]) <= sum(map(len, self.sides))
+
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        """The ranks outside of the majority; none in a tie."""
+        return () if self.tied else tuple(sorted(rank for side in self.sides[1:] for rank in side))
+
+    def blamed(self, changed: Iterable[int], known: Iterable[int] | None = None) -> tuple[int, ...]:
+        """The culprits; in a tie those ranks that changed against their own past, if only some did.
+
+        Args:
+            changed: ranks that differ from their own past.
+            known: ranks whose past is recorded; all of them if left out. Of a rank without a recorded past nobody
+                knows whether it changed, so a tie then stays open.
+        """
+        ranks = {rank for side in self.sides for rank in side}
+        own = ranks.intersection(changed)
+        whole = known is None or ranks.issubset(known)
+        return tuple(sorted(own)) if self.tied and whole and len(own) < len(ranks) else self.culprits
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The ranks that differ from their own past, and those whose past is recorded."""
+
+    changed: tuple[int, ...]
+    known: tuple[int, ...]
+
+    @property
+    def unchanged(self) -> tuple[int, ...]:
+        return tuple(rank for rank in self.known if rank not in self.changed)
+
+    def blamed(self, split: Split) -> tuple[int, ...]:
+        """The culprits of a split; in a tie those that changed, if the past of every rank is recorded."""
+        return split.blamed(self.changed, self.known)
+
+
+def against_past(values: Mapping[int, object], before: Mapping[int, Iterable[object]]) -> Past:
+    """Which ranks have a value that is none of those they had before; a rank without earlier values is unknown."""
+    earlier = {rank: set(map(_countable, before.get(rank, ()))) for rank in values}
+    known = tuple(rank for rank in sorted(values) if earlier[rank])
+    return Past(tuple(rank for rank in known if _countable(values[rank]) not in earlier[rank]), known)
+
+
+def last_common(turns: Mapping[int, Mapping[int, Sample]], turn: int, ranks: Iterable[int]) -> Mapping[int, Sample]:
+    """The samples of the last turn before this one that all these ranks took; none if there is no such turn."""
+    wanted = set(ranks)
+    return next((turns[n] for n in sorted(turns, reverse=True) if n < turn and wanted <= turns[n].keys()), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first moment at which a model's replicas differ.
+
+    ``sides``: ranks that hold the same, the largest side first; ``units`` those parts of tensors that
+    differ, in the model's order.
+    """
+
+    model: int
+    kind: str
+    turn: int
+    samples: Mapping[int, Sample]
+    units: tuple[str, ...]
+    sides: tuple[tuple[int, ...], ...]
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(tensor_name, self.units)))
+
+    @property
+    def split(self) -> Split:
+        return Split(self.sides)
+
+
+def differing(samples: Mapping[int, Sample], names: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The parts of tensors in which these samples of one turn differ, as far as at least two of them hold a part."""
+    if len(samples) < 2:
+        return ()
+    if names is None:
+        names = dict.fromkeys(name for sample in samples.values() for name in sample.digests)
+    held = [sample.digests for sample in samples.values()]
+    return tuple(name for name in names if len({digests[name].hash for digests in held if name in digests}) > 1)
+
+
+def sides_of(samples: Mapping[int, Sample], units: Iterable[str]) -> tuple[tuple[int, ...], ...]:
+    """The ranks in groups that hold the same in these parts: the largest first, then by the lowest rank."""
+    chosen = list(units)
+    held = {rank: sample.digests for rank, sample in samples.items()}
+    return split(
+        {rank: tuple(own[name].hash if name in own else None for name in chosen) for rank, own in held.items()}
+    ).sides
+
+
+def split(values: Mapping[int, object]) -> Split:
+    """The ranks by their values."""
+    groups: dict[object, list[int]] = defaultdict(list)
+    for rank in sorted(values):
+        groups[_countable(values[rank])].append(rank)
+    return Split(tuple(tuple(side) for side in sorted(groups.values(), key=lambda side: (-len(side), side[0]))))
+
+
+def by_turn(recording: Recording, model: int, kind: str) -> dict[int, dict[int, Sample]]:
+    """The samples of one kind of one model: turn -> rank -> sample."""
+    found: dict[int, dict[int, Sample]] = defaultdict(dict)
+    for rank, record in recording.ranks.items():
+        for sample in record.samples:
+            if sample.model == model and sample.kind == kind:
+                found[sample.turn][rank] = sample
+    return dict(sorted(found.items()))
+
+
+def models_of(recording: Recording) -> dict[int, dict[int, Model]]:
+    """Number -> rank -> model."""
+    found: dict[int, dict[int, Model]] = defaultdict(dict)
+    for rank, record in recording.ranks.items():
+        for model in record.models:
+            found[model.number][rank] = model
+    return dict(sorted(found.items()))
+
+
+def comparable(models: Mapping[int, Model]) -> bool:
+    """Whether these are replicas: wrapped alike, on one group, with the same tensors."""
+    return len({(m.wrapper, m.group, tuple((t.name, t.shape) for t in m.tensors)) for m in models.values()}) == 1
+
+
+def units_of(recording: Recording, number: int) -> list[str]:
+    """All parts of tensors that occur in the samples of a model, in the model's order."""
+    found: dict[str, None] = {}
+    for record in recording.ranks.values():
+        for sample in record.samples:
+            if sample.model == number:
+                found.update(dict.fromkeys(sample.digests))
+    return list(found)
+
+
+def first_difference(
+    recording: Recording, model: int, kinds: Iterable[str] = tuple(_ORDER), names: Iterable[str] | None = None
+) -> Difference | None:
+    """The earliest disagreement of the replicas of a model, over these kinds of samples.
+
+    The order is that of training: gradients come after the forward of the same step, and updated
+    parameters before the next forward.
+    """
+    earliest: tuple[tuple[int, int], Difference] | None = None
+    chosen = None if names is None else list(names)
+    for kind in kinds:
+        for turn, samples in by_turn(recording, model, kind).items():
+            units = differing(samples, chosen)
+            if units:
+                step = min(sample.step for sample in samples.values())
+                place = (step, _ORDER[kind] if kind != "updated" else -1)
+                if earliest is None or place < earliest[0]:
+                    earliest = place, Difference(model, kind, turn, samples, units, sides_of(samples, units))
+                break
+    return earliest[1] if earliest is not None else None
+
+
+def changed_since(recording: Recording, found: Difference, units: Iterable[str]) -> Past:
+    """Ranks whose own parameters changed between two looks without an optimizer step in between.
+
+    The first look is after an optimizer step or at a forward. Nothing that belongs to training changes parameters
+    in between, so these ranks' own code did it. A rank is known not to have changed only if all parts were looked at.
+    """
+    chosen = list(units)
+    changed: list[int] = []
+    known: list[int] = []
+    for rank, sample in found.samples.items():
+        before = [
+            s
+            for s in recording.ranks[rank].samples
+            if s.model == found.model and s.kind in ("updated", "forward") and s.at_ns <= sample.at_ns
+            if (s.kind, s.turn) != (sample.kind, sample.turn)
+        ]
+        if before and before[-1].step == sample.step:
+            held = before[-1].digests
+            own = [name for name in chosen if name in sample.digests]
+            common = [name for name in own if name in held]
+            if any(held[name].hash != sample.digests[name].hash for name in common):
+                changed.append(rank)
+            if rank in changed or common == own:
+                known.append(rank)
+    return Past(tuple(sorted(changed)), tuple(sorted(known)))
+
+
+def last_agreed(recording: Recording, found: Difference) -> int | None:
+    """After how many optimizer steps all these ranks were last seen to hold the same in these parts, before they differed."""
+    latest: int | None = None
+    for kind in ("updated", "forward"):
+        for samples in by_turn(recording, found.model, kind).values():
+            held = {rank: samples[rank] for rank in found.samples if rank in samples}
+            earlier = all(sample.at_ns < found.samples[rank].at_ns for rank, sample in held.items())
+            seen = [unit for unit in found.units if all(unit in sample.digests for sample in held.values())]
+            steps = {sample.step for sample in held.values()}
+            if (
+                len(held) == len(found.samples)
+                and earlier
+                and seen
+                and len(steps) == 1
+                and not differing(held, found.units)
+            ):
+                latest = max(latest or 0, *steps)
+    return latest
+
+
+def values_of(sample: Sample, units: Iterable[str]) -> tuple[int, ...]:
+    return tuple(sample.digests[unit].hash for unit in units if unit in sample.digests)
+
+
+def apart(samples: Mapping[int, Sample], units: Iterable[str]) -> bool:
+    """Whether no two ranks hold the same values."""
+    chosen = tuple(units)
+    return len({values_of(sample, chosen) for sample in samples.values()}) == len(samples)
+
+
+def extent(samples: Mapping[int, Sample], unit: str) -> str:
+    """By how much a part of a tensor differs, as far as its norms tell: ``3.21 on ranks 0 and 2, 3.4 on rank 1``."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for rank in sorted(samples):
+        digest: Digest | None = samples[rank].digests.get(unit)
+        if digest is not None and digest.norm is not None:
+            groups[f"{digest.norm:.7g}"].append(rank)
+    if len(groups) < 2:
+        return ""
+    return ", ".join(f"{norm} on {phrases.ranks(ranks)}" for norm, ranks in list(groups.items())[:4])
+
+
+def _countable(value: object) -> object:
+    """A value by which ranks can be counted: "not a number" is the same everywhere, though it equals nothing."""
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value if value == value else "not a number"  # noqa: PLR0124
+
+
+def of_step(recording: Recording, number: int, kind: str, at: dict[int, Sample]) -> dict[int, Sample]:
+    """The last samples of another kind that the same ranks took in the same optimizer step, if there are such."""
+    steps = {rank: sample.step for rank, sample in at.items()}
+    found = [
+        samples
+        for samples in by_turn(recording, number, kind).values()
+        if {rank: sample.step for rank, sample in samples.items()} == steps
+    ]
+    return found[-1] if found else at

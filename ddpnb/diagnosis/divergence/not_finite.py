@@ -1,0 +1,137 @@
+"""NaN and infinity that began on some ranks: in their data, in the model, in a backward."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from ddpnb.diagnosis.divergence.builder import finding_of, number_of
+from ddpnb.diagnosis.divergence.digests import by_turn, of_step
+from ddpnb.model import phrases
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Model, Sample
+
+
+def not_finite(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP508 or DDP414: NaN or infinity that began on some ranks, in their data or in the model."""
+    bad_input = _first_bad(by_turn(recording, number, "forward"), lambda s: s.number("inputs_finite") == 0.0)
+    backwards = _with_unseen(recording, by_turn(recording, number, "backward"))
+    bad_loss = _first_bad(backwards, lambda s: not math.isfinite(s.number("loss") or 0.0))
+    if bad_loss is not None:
+        turn, samples, culprits = bad_loss
+        if any(samples[rank].number("inputs_finite") == 0.0 for rank in culprits):
+            bad_input = bad_input or bad_loss
+    if bad_input is not None:
+        turn, samples, culprits = bad_input
+        left_out = _left_out(recording, number, turn, samples)
+        evidence = [f"The inputs of {model.wrapper or model.module} are finite on the other ranks and were so before."]
+        return finding_of(
+            "DDP508",
+            f"The batch of forward {turn} holds NaN or infinity on {phrases.ranks(culprits)} only.",
+            samples,
+            culprits,
+            [*evidence, *(["No rank ran backward with it."] if left_out else [])],
+            "Check samples when they are read (torch.isfinite), and leave a bad one out on all ranks alike: "
+            "through the averaged gradients it spoils every replica.",
+            severity="warning" if left_out else "error",
+        )
+    if bad_loss is not None:
+        turn, samples, culprits = bad_loss
+        return finding_of(
+            "DDP414",
+            f"The loss of backward {turn} is {_word(samples[culprits[0]].number('loss'))} on {phrases.ranks(culprits)} only.",
+            samples,
+            culprits,
+            [f"Rank {rank}: loss {number_of(sample, 'loss')}." for rank, sample in sorted(samples.items())[:8]]
+            + ["The inputs were finite there: it began in the model or in the loss."],
+            "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank; if such a step is to be "
+            "skipped, skip it on all ranks (all_reduce a flag first).",
+        )
+    return _bad_gradient(recording, number)
+
+
+def _bad_gradient(recording: Recording, number: int) -> Finding | None:
+    """DDP414: losses are finite everywhere, but the gradient that came back to the model is not on some ranks."""
+    bad = _first_bad(by_turn(recording, number, "gradients"), lambda s: s.number("arrived_finite") == 0.0)
+    if bad is None:
+        return _bad_average(recording, number)
+    turn, at, culprits = bad
+    if any(digest.norm is not None for rank in culprits for digest in at[rank].digests.values()):
+        return None  # what the optimizer took is finite: that backward pass was left out, by a GradScaler say
+    samples = of_step(recording, number, "backward", at)
+    return finding_of(
+        "DDP414",
+        f"The gradient of the loss is NaN or infinite on {phrases.ranks(culprits)} only, before optimizer step {turn}.",
+        samples,
+        culprits,
+        ["The losses are finite, and so are the gradients at the model's output on the other ranks."],
+        "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank: a root of zero, a division, an "
+        "exponential. If such a step is to be skipped, skip it on all ranks (all_reduce a flag first).",
+    )
+
+
+def _bad_average(recording: Recording, number: int) -> Finding | None:
+    """DDP414: all that is seen of each rank is finite, but the averaged gradients are not: it began in a backward."""
+    had_norm: set[str] = set()  # of others (half precision) it is not known
+    for turn, samples in by_turn(recording, number, "gradients").items():
+        told = [(name, digest) for one in samples.values() for name, digest in one.digests.items()]
+        bad = sorted({name for name, one in told if one.norm is None and one.hash and name in had_norm})
+        had_norm.update(name for name, one in told if one.norm is not None)
+        if not bad:
+            continue
+        losses = of_step(recording, number, "backward", samples)
+        finite = all(s.number("arrived_finite") == 1.0 for s in samples.values()) and all(
+            math.isfinite(s.number("loss") or 0.0) for s in losses.values()
+        )
+        everywhere = all(any(one.digests[n].norm is None for n in bad if n in one.digests) for one in samples.values())
+        if not finite or not everywhere or len(samples) < 2 or samples[min(samples)].number("synced") == 0.0:
+            return None
+        return finding_of(
+            "DDP414",
+            f"The averaged gradients hold NaN or infinity on all ranks since optimizer step {turn}: "
+            f"{', '.join(bad[:4])}{f' and {len(bad) - 4} more' if len(bad) > 4 else ''}.",
+            losses,
+            (),
+            [
+                "The losses and the gradients at the model's output are finite on all ranks: it began in a backward, of one "
+                "rank or more. Averaging has spread it.",
+            ],
+            "torch.autograd.set_detect_anomaly(True) names the operation on the rank where it begins: a root of zero, a "
+            "division, an exponential.",
+            tensors=tuple(bad[:20]),
+            severity="warning",
+        )
+    return None
+
+
+def _left_out(recording: Recording, number: int, turn: int, samples: Mapping[int, Sample]) -> bool:
+    """Whether every rank went on to the next forward without having run backward through this one."""
+    after = by_turn(recording, number, "forward").get(turn + 1, {})
+    backwards = [one for ones in by_turn(recording, number, "backward").values() for one in ones.items()]
+    between = any(samples[r].at_ns < one.at_ns < after[r].at_ns for r, one in backwards if r in samples and r in after)
+    return bool(backwards) and set(after) == set(samples) and not between
+
+
+def _first_bad(turns: Mapping[int, dict[int, Sample]], bad):  # noqa: ANN001, ANN202
+    """The first turn in which some ranks are bad, if then others are not: (turn, samples, the bad ranks)."""
+    for turn, samples in turns.items():
+        culprits = tuple(rank for rank in sorted(samples) if bad(samples[rank]))
+        if culprits:
+            return (turn, samples, culprits) if len(culprits) < len(samples) else None
+    return None
+
+
+def _with_unseen(recording: Recording, turns: dict[int, dict[int, Sample]]) -> dict[int, dict[int, Sample]]:
+    """With the samples before in the place of those that were not taken: a loss that is not finite always is."""
+    before: dict[int, Sample] = {}
+    found: dict[int, dict[int, Sample]] = {}
+    for turn, samples in turns.items():
+        went_on = {rank for rank in before if recording.ranks[rank].forwards > turn}
+        found[turn] = {**{rank: before[rank] for rank in went_on}, **samples}
+        before |= samples
+    return found
+
+
+def _word(value: float | None) -> str:
+    return "NaN" if value is not None and math.isnan(value) else "infinite"

@@ -1,0 +1,167 @@
+"""Optimizers that differ: their settings, how often they step, their own states."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ddpnb.diagnosis.divergence.builder import as_number, finding_of, how_far, known, loaded_alone, loads, site_of
+from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, last_common, split
+from ddpnb.model import phrases
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Model
+
+
+def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP410: the optimizers' own settings differ."""
+    skip = {"forwards", "synced", "backwards", "bypass", "bypass_site", "outstanding", "arrived_finite"}
+    for turn, samples in by_turn(recording, number, "gradients").items():
+        if len(samples) < 2:
+            continue
+        names = dict.fromkeys(name for sample in samples.values() for name in sample.facts if name not in skip)
+        for name in names:
+            values = {rank: sample.facts.get(name) for rank, sample in samples.items()}
+            apart = split(values)
+            if apart.differs:
+                before = last_common(by_turn(recording, number, "gradients"), turn, samples)
+                past = against_past(values, {rank: [sample.facts.get(name)] for rank, sample in before.items()})
+                culprits = past.blamed(apart)
+                told = sorted({str(value): None for value in values.values()})
+                step = f"optimizer step {turn} of {model.module}"
+                return finding_of(
+                    "DDP410",
+                    f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'takes', 'take')} {step} with another {name} "
+                    "than the others."
+                    if culprits
+                    else f"{phrases.ranks(values, True)} take {step} with different values of {name}.",
+                    samples,
+                    culprits,
+                    [
+                        f"{name} is {as_number(value)} on {phrases.ranks([r for r in values if str(values[r]) == value])}."
+                        for value in told[:6]
+                    ],
+                    "Give the optimizer the same settings on all ranks, and step schedulers on all ranks alike "
+                    "(decide by values that all ranks share: reduce the metric first).",
+                    sides=apart.sides,
+                )
+    return None
+
+
+def steps_differ(recording: Recording, model: Model, found: Difference, steps: dict[int, int]) -> Finding:
+    apart = split(steps)
+    culprits = _pace(recording, found).blamed(apart)
+    by_then = f"by forward {found.turn} of {model.module}"
+    return finding_of(
+        "DDP410",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'has', 'have')} made another number of optimizer steps than the "
+        f"others {by_then}."
+        if culprits
+        else f"{phrases.ranks(steps, True)} have made different numbers of optimizer steps {by_then}.",
+        found.samples,
+        culprits,
+        [
+            f"Rank {rank}: {count} optimizer steps before forward {found.turn}."
+            for rank, count in sorted(steps.items())[:8]
+        ]
+        + how_far(found),
+        "Step the optimizer on all ranks or on none: decide together (reduce the flag first).",
+        tensors=found.tensors,
+        sides=apart.sides,
+    )
+
+
+def _pace(recording: Recording, found: Difference) -> Past:
+    """Which ranks made another number of optimizer steps before this forward than they used to make before each."""
+    turns = by_turn(recording, found.model, "forward")
+    made: dict[int, list[int]] = {}
+    for rank in found.samples:
+        steps = [turns[turn][rank].step for turn in range(1, found.turn + 1) if rank in turns.get(turn, {})]
+        whole = len(steps) == found.turn and len(steps) > 2
+        made[rank] = [after - before for before, after in pairwise(steps)] if whole else []
+    return against_past(
+        {rank: steps[-1] if steps else None for rank, steps in made.items()},
+        {rank: steps[:-1] for rank, steps in made.items()},
+    )
+
+
+def other_update(recording: Recording, model: Model, found: Difference) -> Finding:
+    """DDP410 or DDP605: the same parameters and gradients, yet other parameters after the step."""
+    restored = {
+        rank: [p for p in phases if p.began_ns <= found.samples[rank].at_ns]
+        for rank, phases in loads(recording, "optimizer").items()
+        if rank in found.samples
+    }
+    loaders = tuple(rank for rank, phases in sorted(restored.items()) if phases)
+    evidence = [
+        f"Parameters and gradients agreed before optimizer step {found.turn - 1}; after it {', '.join(found.tensors[:6])} differ: "
+        "the optimizers' own states are not the same.",
+        *how_far(found),
+    ]
+    if loaded_alone(recording, loaders, found.samples):
+        return Finding(
+            "DDP605",
+            f"{phrases.ranks(loaders, True)} restored the state of the optimizer, the others did not: the replicas part at "
+            f"optimizer step {found.turn - 1}.",
+            loaders,
+            tuple(rank for rank in sorted(found.samples) if rank not in loaders),
+            None,
+            known(tuple((rank, site_of(restored[rank][-1])) for rank in loaders)),
+            tuple(evidence),
+            "Load the optimizer's (and the scaler's) state on every rank.",
+            tensors=found.tensors[:20],
+        )
+    culprits = found.split.culprits
+    return finding_of(
+        "DDP410",
+        f"The optimizer of {phrases.ranks(culprits)} changes {model.module} differently from those of the others, from "
+        f"step {found.turn - 1} on."
+        if culprits
+        else f"The optimizers of {phrases.ranks(found.samples)} change {model.module} differently, from step "
+        f"{found.turn - 1} on.",
+        found.samples,
+        culprits,
+        evidence,
+        "Build the optimizer alike on all ranks, and load or reset its state on all of them.",
+        tensors=found.tensors,
+        sides=found.sides,
+    )
+
+
+def scaler_differs(recording: Recording, number: int) -> Finding | None:
+    """DDP409: a GradScaler per rank whose scales have parted."""
+    for turn, samples in by_turn(recording, number, "scale").items():
+        scales = {rank: sample.number("scale") for rank, sample in samples.items()}
+        apart = split(scales)
+        restored = {rank: phases for rank, phases in loads(recording, "scaler").items() if phases and rank in samples}
+        if apart.differs and loaded_alone(recording, restored, samples):
+            ranks = tuple(sorted(restored))
+            return Finding(
+                "DDP605",
+                f"{phrases.ranks(ranks, True)} restored the state of the GradScaler, the others did not: their scales differ.",
+                ranks,
+                tuple(rank for rank in sorted(samples) if rank not in restored),
+                None,
+                tuple(
+                    (r, Site.from_json(dict(restored[r][-1].facts))) for r in ranks if "file" in restored[r][-1].facts
+                ),
+                tuple(
+                    f"Rank {rank}: scale {scale:.6g}."
+                    for rank, scale in sorted(scales.items())[:8]
+                    if scale is not None
+                ),
+                "Load the scaler's state on every rank.",
+            )
+        if apart.differs:
+            common = last_common(by_turn(recording, number, "scale"), turn, samples)
+            before = {rank: [sample.number("scale")] for rank, sample in common.items()}
+            return finding_of(
+                "DDP409",
+                f"The scale of the GradScaler differs between ranks since its update {turn}.",
+                samples,
+                against_past(scales, before).blamed(apart),
+                [f"Rank {rank}: scale {scale:.6g}." for rank, scale in sorted(scales.items())[:8] if scale is not None],
+                "Let all ranks see the same infinities: synchronise gradients before unscaling, or all_reduce found_inf.",
+                sides=apart.sides,
+            )
+    return None

@@ -1,0 +1,116 @@
+"""Parameters that somebody changed between a step and the next forward, or that were loaded on some ranks only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ddpnb.diagnosis.divergence.builder import counted, finding_of, how_far, known, loaded_alone, loads, placed, site_of
+from ddpnb.diagnosis.divergence.digests import Difference, apart, by_turn, changed_since
+from ddpnb.diagnosis.divergence.optimizers import steps_differ
+from ddpnb.model import phrases
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.replicas import Model
+
+
+def edited(recording: Recording, model: Model, found: Difference) -> Finding:
+    """DDP405 or DDP601: somebody changed parameters between a step and the next forward."""
+    turns = by_turn(recording, found.model, "forward")
+    steps = {rank: sample.step for rank, sample in found.samples.items()}
+    if len(set(steps.values())) > 1:  # a rank that has stepped less often
+        return steps_differ(recording, model, found, steps)
+    past = changed_since(recording, found, found.units)
+    changed = past.changed
+    whole = len(past.known) == len(found.samples)  # else a rank of which it is not known may have changed them too
+    culprits = changed if changed and whole and past.unchanged else found.split.culprits
+    if len(changed) == len(found.samples) and apart(found.samples, found.units):
+        culprits = changed  # each by its own
+    step = min(steps.values())
+    loaded = loads(recording, "model")
+    # A load before this forward on some ranks only is the reason.
+    early = {
+        rank: [p for p in phases if p.began_ns <= found.samples[rank].at_ns]
+        for rank, phases in loaded.items()
+        if rank in found.samples
+    }
+    loaders = tuple(rank for rank, phases in sorted(early.items()) if phases)
+    evidence = [
+        f"Before forward {found.turn} (after {step} optimizer steps) "
+        f"{counted(found.tensors)} {'is' if len(found.tensors) == 1 else 'are'} no longer the same: {', '.join(found.tensors[:6])}.",
+    ]
+    if changed:
+        others = f"; {phrases.ranks(past.unchanged)} did not" if past.unchanged else ""
+        evidence.append(
+            f"{phrases.ranks(changed, True)} changed them between two looks, without an optimizer step{others}."
+        )
+    evidence += how_far(found)
+    if turns.get(found.turn - 1, {}).keys() >= found.samples.keys():
+        evidence.append(f"At forward {found.turn - 1} all ranks still held the same.")
+    sites = {rank: site_of(phases[-1]) for rank, phases in early.items() if phases}
+    read = [r for r in loaders if any(p.name == "checkpoint read" for p in recording.ranks[r].phases)]
+    if read and loaded_alone(recording, loaders, found.samples):
+        failed = _failed_loads(recording, [rank for rank in found.samples if rank not in loaders])
+        if failed:
+            return _not_loaded(model, found, loaders, failed, evidence)
+        return Finding(
+            "DDP601",
+            f"{phrases.ranks(loaders, True)} loaded a state into {model.module}, the others did not: the replicas differ "
+            f"from forward {found.turn} on.",
+            loaders,
+            tuple(rank for rank in sorted(found.samples) if rank not in loaders),
+            None,
+            known(tuple((rank, sites[rank]) for rank in loaders)),
+            tuple(evidence),
+            "Load the checkpoint on all ranks, or on rank 0 before the model is wrapped: DistributedDataParallel "
+            "broadcasts parameters and buffers from rank 0 when it is made, and never again.",
+            tensors=found.tensors[:20],
+        )
+    since = f"since forward {found.turn}: {', '.join(found.tensors[:3])}{' ...' if len(found.tensors) > 3 else ''}."
+    finding = finding_of(
+        "DDP405",
+        holding(culprits, found.samples, model.module, since),
+        found.samples,
+        culprits,
+        evidence,
+        "Change parameters on all ranks alike, or before the model is wrapped, or broadcast them afterwards: "
+        "for p in model.parameters(): dist.broadcast(p.data, src=0).",
+        tensors=found.tensors,
+        sides=() if culprits else found.sides,
+    )
+    if loaders and loaders == culprits:  # what they loaded came from their own memory, and this is where
+        finding = placed(finding, known((rank, sites[rank]) for rank in culprits))
+    return finding
+
+
+def holding(culprits: tuple[int, ...], ranks: Collection[int], module: str, since: str) -> str:
+    """Which ranks hold other parameters than the others, or that all differ."""
+    if culprits and set(culprits) < set(ranks):
+        return (
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'holds', 'hold')} other parameters of {module} than "
+            f"the others {since}"
+        )
+    return f"{phrases.ranks(ranks, True)} hold different parameters of {module} {since}"
+
+
+def _failed_loads(recording: Recording, ranks: list[int]) -> dict[int, Phase]:
+    """On ranks that have loaded nothing: where that failed, and the script went on."""
+    failed = {r: [p for p in recording.ranks[r].phases if p.name == "load failed"] for r in ranks}
+    return {rank: phases[-1] for rank, phases in failed.items() if phases}
+
+
+def _not_loaded(
+    model: Model, found: Difference, loaders: tuple[int, ...], failed: Mapping[int, Phase], evidence: list[str]
+) -> Finding:
+    culprits = tuple(sorted(failed))
+    return Finding(
+        "DDP601",
+        f"The checkpoint could not be loaded on {phrases.ranks(culprits)}, which went on without it; {phrases.ranks(loaders)} "
+        f"loaded it into {model.module}: the replicas differ from forward {found.turn} on.",
+        culprits,
+        tuple(rank for rank in sorted(found.samples) if rank not in failed),
+        None,
+        known(tuple((rank, site_of(phase)) for rank, phase in sorted(failed.items()))),
+        (*(f"Rank {rank}: {phase.facts.get('error', '?')}." for rank, phase in sorted(failed.items())[:4]), *evidence),
+        "Let a load that fails end the run, or agree on it: all_reduce a flag, and load on all ranks or on none.",
+        tensors=found.tensors[:20],
+    )

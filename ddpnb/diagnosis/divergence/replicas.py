@@ -1,0 +1,317 @@
+"""Findings about replicas that silently part: what, since which step, on which ranks, by whose doing.
+
+Every rule is one of elimination. Gradients differ although parameters agreed: they were not
+synchronised, or changed afterwards. Parameters differ after a step although gradients agreed: the
+optimizers differ. Parameters differ at a forward although they agreed after the step before: the
+script changed them in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ddpnb.diagnosis.divergence.builder import finding_of, how_far, known, placed, since_steps
+from ddpnb.diagnosis.divergence.digests import (
+    Difference,
+    Past,
+    by_turn,
+    comparable,
+    differing,
+    extent,
+    first_difference,
+    last_agreed,
+    models_of,
+    split,
+    units_of,
+    values_of,
+)
+from ddpnb.diagnosis.divergence.manual_replicas import by_hand
+from ddpnb.diagnosis.divergence.optimizers import hyper_differ, other_update, scaler_differs
+from ddpnb.diagnosis.divergence.parameter_edit import edited, holding
+from ddpnb.diagnosis.divergence.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
+from ddpnb.diagnosis.once import once
+from ddpnb.model import phrases
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.samples import tensor_name
+
+_SOON = 4  # forwards
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+@once
+def find(recording: Recording) -> list[Finding]:
+    """The first thing that went wrong with the replicas of each model."""
+    found: list[Finding] = []
+    if any(_parts(phase) for record in recording.ranks.values() for phase in record.phases):
+        return found
+    for number, models in models_of(recording).items():
+        if len(models) < 2 or not comparable(models):
+            continue
+        finding = _of_model(recording, number, models)
+        if finding is not None:
+            found.append(finding)
+    return found
+
+
+def _parts(phase: Phase) -> bool:
+    """Whether replicas part by design: ranks that have joined fall behind until the last gives its model to all,
+    and local SGD averages the parameters every now and then.
+    """
+    return phase.name == "join" or str(phase.facts.get("hook", "")).endswith(".post_localSGD_hook")
+
+
+def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Finding | None:
+    model = models[min(models)]
+    ignored = {tensor.name for tensor in model.tensors if tensor.ignored}
+    parameters = [u for u in units_of(recording, number) if not _is_buffer(model, u) and tensor_name(u) not in ignored]
+    drift = first_difference(recording, number, names=parameters)
+    if not model.wrapper:
+        return by_hand(recording, number, model)
+    for cause in (
+        bypassed(recording, number, model, drift),
+        sync_differs(recording, number, model),
+        hyper_differ(recording, number, model),
+        scaler_differs(recording, number),
+        _drifted(recording, model, drift),
+        _buffers(recording, number, model),
+        _left_alone(recording, number, model, ignored),
+    ):
+        if cause is not None:
+            return cause
+    return None
+
+
+def _is_buffer(model: Model, unit: str) -> bool:
+    return any(tensor.name == unit.partition("[")[0] for tensor in model.buffers)
+
+
+def _drifted(recording: Recording, model: Model, found: Difference | None) -> Finding | None:
+    if found is None:
+        return None
+    if found.kind == "forward":
+        return edited(recording, model, found)
+    if found.kind == "gradients":
+        return _gradients(recording, model, found)
+    if found.turn == 1:
+        return _unlike_from_the_start(recording, model, found)
+    if not any(s.kind == "gradients" and s.step == step - 1 for step, s in _samples_of(recording, found)):
+        return _in_between(recording, model, found)
+    return other_update(recording, model, found)
+
+
+def _samples_of(recording: Recording, found: Difference) -> list[tuple[int, Sample]]:
+    """All samples of the model that the ranks took, each with its rank's step at the difference."""
+    return [
+        (there.step, sample)
+        for rank, there in found.samples.items()
+        for sample in recording.ranks[rank].samples
+        if sample.model == found.model
+    ]
+
+
+def _in_between(recording: Recording, model: Model, found: Difference) -> Finding:
+    """DDP405: it began in steps that were not looked at."""
+    before, now = last_agreed(recording, found), max(s.step for s in found.samples.values())
+    culprits = found.split.culprits
+    when = f"since optimizer step {now} or earlier" if before is None else since_steps(before, now)
+    since = f"{when}: {', '.join(found.tensors[:3])}{' ...' if len(found.tensors) > 3 else ''}."
+    tensors = ", ".join(found.tensors[:6])
+    looks = (
+        [
+            f"After optimizer step {now} the ranks do not hold the same: {tensors}. No earlier look at all of them is recorded."
+        ]
+        if before is None
+        else [
+            f"After optimizer step {before} all ranks held the same, after step {now} they do not: {tensors}.",
+            "The steps in between were not looked at.",
+        ]
+    )
+    return finding_of(
+        "DDP405",
+        holding(culprits, found.samples, model.module, since),
+        found.samples,
+        culprits,
+        [
+            *looks,
+            *how_far(found),
+        ],
+        "Look for what changes parameters, or the optimizer's state, on these ranks alone; world.compare() tells whether "
+        "they differ at any moment.",
+        tensors=found.tensors,
+        sides=found.sides,
+    )
+
+
+def _unlike_from_the_start(recording: Recording, model: Model, found: Difference) -> Finding:
+    """DDP405: the wrapper did not make them equal."""
+    told = "what the wrapper broadcast did not reach them"
+    if model.options.get("init_sync") is False:
+        told = "it was made with init_sync=False, so nothing was broadcast"
+    finding = finding_of(
+        "DDP405",
+        f"The replicas of {model.module} are not the same when they are wrapped: {told}.",
+        found.samples,
+        found.split.culprits,
+        how_far(found),
+        "Let the wrapper broadcast (init_sync=True, the default), or make sure that all ranks start from the same values.",
+        tensors=found.tensors,
+        sides=found.sides,
+    )
+    models = models_of(recording)[found.model]
+    return placed(finding, known((rank, m.site) for rank, m in sorted(models.items())))
+
+
+def _gradients(recording: Recording, model: Model, found: Difference) -> Finding:
+    """DDP409: synchronised gradients that differ when the optimizer takes them."""
+    if not any(last_synchronised(recording, rank, s) for rank, s in found.samples.items()):
+        return never_synchronised(model, found)
+    frozen = {tensor.name for tensor in model.parameters if not tensor.trains}
+    absent = {
+        rank for rank, s in found.samples.items() if any(s.digests[u].hash == 0 for u in found.units if u in s.digests)
+    }
+    if frozen.issuperset(found.tensors):
+        return _unfrozen(model, found, absent)
+    missing = absent if absent and len(absent) < len(found.samples) else set()
+    culprits = tuple(sorted(missing)) or found.split.culprits
+    evidence = [
+        f"All ranks held the same parameters in the forward before, and {model.wrapper} synchronised; yet before optimizer "
+        f"step {found.turn} the gradients of {', '.join(found.tensors[:6])} differ.",
+        *how_far(found),
+    ]
+    if missing:
+        evidence.append(f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'has', 'have')} no gradient for them.")
+    when = f"after they were synchronised, or they never were, before optimizer step {found.turn}."
+    if missing:
+        return finding_of(
+            "DDP409",
+            f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'lacks', 'lack')} gradients of {model.module} that the "
+            f"others have, before optimizer step {found.turn}.",
+            found.samples,
+            culprits,
+            evidence,
+            "Let every parameter take part in the loss on all ranks, and set no gradient to None on some ranks only.",
+            tensors=found.tensors,
+        )
+    return finding_of(
+        "DDP409",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'changes', 'change')} the gradients of {model.module} {when}"
+        if culprits
+        else f"The gradients of {model.module} were changed differently on {phrases.ranks(found.samples)} {when}",
+        found.samples,
+        culprits,
+        evidence,
+        "Scale and clip gradients by the same numbers on all ranks, after the synchronisation.",
+        tensors=found.tensors,
+        sides=found.sides,
+    )
+
+
+def _unfrozen(model: Model, found: Difference, absent: set[int]) -> Finding:
+    """DDP415: parameters that were frozen when the model was wrapped have gradients of each rank's own."""
+    culprits = tuple(rank for rank in sorted(found.samples) if rank not in absent)
+    return finding_of(
+        "DDP415",
+        f"{', '.join(found.tensors[:3])} of {model.module} did not require gradients when it was wrapped and do now"
+        f"{f' on {phrases.ranks(culprits)}' if absent else ''}: {model.wrapper} does not synchronise them.",
+        found.samples,
+        culprits,
+        [f"Their gradients differ before optimizer step {found.turn}, all others agree.", *how_far(found)],
+        "Freeze and unfreeze before wrapping: wrap the model again (DistributedDataParallel(module, ...)) after "
+        "requires_grad has changed, or let all train and give the frozen ones no learning rate.",
+        tensors=found.tensors,
+    )
+
+
+def _left_alone(recording: Recording, number: int, model: Model, ignored: set[str]) -> Finding | None:
+    """DDP405: parameters that the wrapper was told to ignore, that began alike and are trained apart."""
+    units = [unit for unit in units_of(recording, number) if tensor_name(unit) in ignored]
+    turns = by_turn(recording, number, "forward")
+    if not units or 1 not in turns or len(turns[1]) < 2 or differing(turns[1], units):
+        return None
+    found = first_difference(recording, number, kinds=("forward", "updated"), names=units)
+    if found is None:
+        return None
+    ranks = tuple(sorted(found.samples))
+    return finding_of(
+        "DDP405",
+        f"{', '.join(found.tensors[:3])} of {model.module} {phrases.verb(set(range(len(found.tensors))), 'is', 'are')} left out by {model.wrapper} and "
+        f"{phrases.verb(set(range(len(found.tensors))), 'differs', 'differ')} between ranks since forward {found.turn}.",
+        found.samples,
+        ranks,
+        ["The ranks began with the same values, and the optimizer trains them on each rank apart.", *how_far(found)],
+        "Let the wrapper have all parameters that are trained, or synchronise these gradients by hand.",
+        tensors=found.tensors,
+    )
+
+
+def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP406: buffers differ in a forward, where nothing brings them together."""
+    names = [unit for unit in units_of(recording, number) if _is_buffer(model, unit)]
+    if not names:
+        return None
+    told = [p.facts for r in recording.ranks.values() for p in r.phases if p.name == "buffers synced"]
+    broadcast = all(bool(facts.get("synced", True)) for facts in told if facts.get("model") == number)
+    turns = by_turn(recording, number, "forward")
+    for turn, samples in turns.items():
+        synced = [bool(sample.number("buffers_synced")) for sample in samples.values()]
+        # After a forward under no_sync they meet again one forward later.
+        if len(samples) < 2 or (broadcast and not all(synced)):
+            continue
+        units = differing(samples, names)
+        if not units:
+            continue
+        statistics = all(unit.partition("[")[0].endswith(_STATISTICS) for unit in units)
+        everybody = tuple(sorted(samples))
+        held = {rank: values_of(sample, units) for rank, sample in samples.items()}
+        apart = split(held)
+        # The ranks that changed them just before this forward; else those that go on to change them.
+        before = _changing(turns, units, samples, turn, turn)
+        later = _changing(turns, units, samples, turn + 1, turn + _SOON)
+        culprits = everybody if statistics else before.blamed(apart) or later.blamed(apart)
+        moved: list[str] = []
+        if culprits and apart.tied and not statistics:
+            past, when = (before, "just before") if before.blamed(apart) else (later, "after")
+            moved = [
+                f"{phrases.ranks(culprits, True)} changed them {when} that forward, {phrases.ranks(past.unchanged)} did not."
+            ]
+        tensors = tuple(dict.fromkeys(unit.partition("[")[0] for unit in units))
+        why = (
+            f"{model.wrapper} was told not to synchronise buffers: every rank keeps statistics of its own batches."
+            if not broadcast
+            else f"{model.wrapper} has broadcast them, and they differ all the same."
+        )
+        finding = finding_of(
+            "DDP406",
+            f"The buffers of {model.module} differ between ranks since forward {turn}: {', '.join(tensors[:3])}"
+            f"{' ...' if len(tensors) > 3 else ''}.",
+            samples,
+            culprits,
+            [why, *moved, *([f"{units[0]}: norm {extent(samples, units[0])}."] if extent(samples, units[0]) else [])],
+            "Let the wrapper synchronise buffers (the default), or use SyncBatchNorm; otherwise evaluate and save from one rank only."
+            if statistics
+            else "Change buffers on all ranks alike, or broadcast them.",
+            tensors=tensors,
+            sides=() if culprits else apart.sides,
+        )
+        if statistics:  # nobody did it: the line is where the model was wrapped
+            places = tuple((rank, m.site) for rank, m in sorted(models_of(recording)[number].items()))
+            finding = placed(finding, known(places))
+        return finding
+    return None
+
+
+def _changing(
+    turns: Mapping[int, Mapping[int, Sample]], units: tuple[str, ...], ranks: Iterable[int], first: int, last: int
+) -> Past:
+    """The ranks on which these parts changed from one forward to the next, in these forwards."""
+    seen: dict[int, dict[int, bool]] = {rank: {} for rank in ranks}  # turn -> whether they changed since the one before
+    for turn in range(first, last + 1):
+        for rank, sample in turns.get(turn, {}).items():
+            before = turns.get(turn - 1, {}).get(rank)
+            if before is not None and rank in seen:
+                seen[rank][turn] = values_of(before, units) != values_of(sample, units)
+    most = max(map(len, seen.values()), default=0)  # a rank of which less was seen may have changed them as well
+    known = tuple(rank for rank in sorted(seen) if seen[rank] and (len(seen[rank]) == most or any(seen[rank].values())))
+    return Past(tuple(rank for rank in known if any(seen[rank].values())), known)

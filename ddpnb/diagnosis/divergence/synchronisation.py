@@ -1,0 +1,163 @@
+"""Gradients that were never synchronised, on some ranks or on all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ddpnb.diagnosis.divergence.builder import finding_of, how_far, known
+from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, models_of, split
+from ddpnb.model import phrases
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Model, Sample
+
+
+def bypassed(recording: Recording, number: int, model: Model, drift: Difference | None) -> Finding | None:
+    """DDP407: backward and optimizer steps without a forward of the wrapper."""
+    for turn, samples in by_turn(recording, number, "gradients").items():
+        past = {r: s for r, s in samples.items() if s.number("backwards") and not s.number("forwards")}
+        if not past:
+            continue
+        everywhere = len(past) == len(models_of(recording)[number])  # a rank without a sample waits for them
+        if everywhere and (drift is None or (drift.kind, drift.turn) < ("gradients", turn)):
+            return None  # they agree all the same: somebody averages by hand
+        culprits = tuple(sorted(past))
+        waiting = tuple(rank for rank in sorted(samples) if rank not in past)
+        where = tuple((rank, _bypass(sample)) for rank, sample in sorted(past.items()))
+        return Finding(
+            "DDP407",
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'trains', 'train')} the wrapped {model.module} "
+            f"without going through {model.wrapper}: no gradient of it is synchronised.",
+            culprits,
+            waiting,
+            None,
+            known(where),
+            (
+                f"Before optimizer step {turn} the module ran backward on {phrases.ranks(culprits)}, but "
+                f"{model.wrapper}'s own forward was never called since the step before.",
+                *how_far(drift),
+            ),
+            f"Call the wrapper itself: output = model(input), not model.module(input). {model.wrapper} is what "
+            "prepares the synchronisation of the gradients.",
+            tensors=drift.tensors[:20] if drift else (),
+        )
+    return None
+
+
+def sync_differs(recording: Recording, number: int, model: Model) -> Finding | None:
+    """DDP408: forwards under no_sync on some ranks, or accumulation over other numbers of forwards."""
+    for turn, samples in by_turn(recording, number, "forward").items():
+        flags = {rank: sample.number("sync") for rank, sample in samples.items()}
+        apart = split(flags)
+        if apart.differs:
+            past = _past(recording, number, turn, "sync", samples, "forward")
+            # Which rank ends its first window first shows nothing; one that always synchronised and no longer does, does.
+            stopped = [rank for rank in past.changed if flags[rank] == 0.0]
+            culprits = apart.blamed(stopped, past.known)
+            says = {1.0: "synchronises", 0.0: "is under no_sync"}
+            evidence = [
+                f"{phrases.ranks([r for r in samples if flags[r] == flag], True)}: forward {turn} {words}."
+                for flag, words in says.items()
+                if flag in flags.values()
+            ]
+            since = f"from forward {turn} of {model.module} on"
+            return finding_of(
+                "DDP408",
+                f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'does', 'do')} not synchronise gradients in the "
+                f"same backward passes as the others, {since}."
+                if culprits
+                else f"{phrases.ranks(samples, True)} do not synchronise gradients in the same backward passes, {since}.",
+                samples,
+                culprits,
+                evidence,
+                "Enter no_sync() on all ranks in the same micro-steps: decide by the step's number alone, and let all "
+                "ranks accumulate over equally many batches.",
+                sides=apart.sides,
+            )
+    for turn, samples in by_turn(recording, number, "gradients").items():
+        counts = {rank: sample.number("synced") for rank, sample in samples.items()}
+        apart = split(counts)
+        # A forward whose backward was left out is another matter.
+        complete = all(s.number("forwards") and s.number("forwards") == s.number("backwards") for s in samples.values())
+        if apart.differs and complete and not _rarely(recording, number):
+            culprits = _past(recording, number, turn, "synced", samples, "gradients").blamed(apart)
+            return finding_of(
+                "DDP408",
+                f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} optimizer step {turn} after "
+                "another number of synchronised backward passes than the others."
+                if culprits
+                else f"{phrases.ranks(samples, True)} make optimizer step {turn} after different numbers of synchronised "
+                "backward passes.",
+                samples,
+                culprits,
+                [
+                    f"Rank {rank}: {sample.number('forwards') or 0:.0f} forwards, {count or 0:.0f} of them synchronised, "
+                    f"before optimizer step {turn}."
+                    for (rank, sample), count in zip(
+                        sorted(samples.items()), [counts[r] for r in sorted(counts)], strict=True
+                    )
+                ][:8],
+                "Accumulate over equally many batches on all ranks, and step the optimizer after the same ones.",
+                sides=apart.sides,
+            )
+    return None
+
+
+def _bypass(sample: Sample) -> Site:
+    """Where the wrapped module was called without its wrapper, if that was seen; else where the sample was taken."""
+    seen = sample.facts.get("bypass_site")
+    return Site.from_json(seen) if isinstance(seen, dict) else sample.site
+
+
+def _past(recording: Recording, number: int, turn: int, name: str, samples: Mapping[int, Sample], kind: str) -> Past:
+    """Of which ranks a fact is one that none of their earlier samples had."""
+    turns = by_turn(recording, number, kind)
+    return against_past(
+        {rank: sample.number(name) for rank, sample in samples.items()},
+        {rank: [turns[t][rank].number(name) for t in turns if t < turn and rank in turns[t]] for rank in samples},
+    )
+
+
+def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:
+    """Whether the last forward before these gradients were taken was one after which backward synchronises."""
+    forwards = [
+        s
+        for s in recording.ranks[rank].samples
+        if (s.model, s.kind) == (taken.model, "forward") and s.at_ns < taken.at_ns
+    ]
+    if not taken.number("forwards"):
+        return True  # nobody has seen one
+    return bool(forwards[-1].number("sync")) if forwards else taken.number("synced") != 0
+
+
+def never_synchronised(model: Model, found: Difference) -> Finding:
+    """DDP408: no forward since the step before was one after which backward synchronises, on any rank."""
+    return finding_of(
+        "DDP408",
+        f"No rank synchronises the last gradients of {model.module} before optimizer step {found.turn}.",
+        found.samples,
+        tuple(sorted(found.samples)),
+        [
+            f"Rank {rank}: {sample.number('forwards'):.0f} forwards since the step before, {_unsynced(sample)} of them under no_sync(), the last one included."
+            for rank, sample in sorted(found.samples.items())[:8]
+        ]
+        + how_far(found),
+        "Leave no_sync() before the last backward of each step, also where the batches of an epoch do not come out even.",
+        tensors=found.tensors,
+    )
+
+
+def _unsynced(sample: Sample) -> str:
+    return f"{(sample.number('forwards') or 0) - (sample.number('synced') or 0):.0f}"
+
+
+def _rarely(recording: Recording, number: int) -> bool:
+    """Whether most optimizer steps follow a single forward: then steps were left out, not batches accumulated."""
+    counts = [
+        s.number("forwards")
+        for r in recording.ranks.values()
+        for s in r.samples
+        if (s.model, s.kind) == (number, "gradients")
+    ]
+    return sum(count == 1 for count in counts) > len(counts) / 2

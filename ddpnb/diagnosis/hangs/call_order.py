@@ -1,0 +1,86 @@
+"""Which of two calls a rank has left out: what the order of the recorded calls, or that of the lines, proves."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.source.branches import function_at
+from ddpnb.source.loops import loops_of
+from ddpnb.source.paths import Parting
+
+
+def repeats(record: RankRecord, own: Call, other: Call) -> bool:
+    """Whether a rank makes ``own`` again without ``other`` in between, where the two came in turn until now.
+
+    At least one whole turn is needed. This says the same of the last calls as of all: of many calls the older
+    ones are not recorded.
+    """
+    kinds = (_kind(own), _kind(other))
+    turns = [
+        kind
+        for call in record.calls
+        if call.seq and call.group.key == own.group.key and call.number < own.number and (kind := _kind(call)) in kinds
+    ]
+    return len(turns) > 2 and turns[-1] == kinds[0] and all(one != following for one, following in pairwise(turns))
+
+
+def _kind(call: Call) -> tuple[Site, str]:
+    return call.site, call.signature.agreed
+
+
+def in_turn(record: RankRecord, own: Call, other: Call) -> str:
+    """What ``repeats`` has seen, in words."""
+    recorded = "In all calls that are recorded" if record.forgotten else "Until now"
+    return (
+        f"{recorded} rank {record.rank} made {other.op} ({other.site}) between two calls of {own.op} ({own.site}); "
+        "this time it did not."
+    )
+
+
+def begun_later(recording: Recording, where: Parting, one: RankRecord, other: RankRecord) -> bool:
+    """Whether ``one`` has begun a later iteration than ``other`` of the innermost loop that holds both lines.
+
+    The forwards of wrapped models are counted: the last one must stand in that very loop, as an evaluation
+    runs forward too.
+    """
+    source = recording.sources.get(where.one.file, "")
+    loops = [loops_of(source, site.line) for site in (where.one, where.other)]
+    if not where.one_rest or not all(loops) or loops[0][0] is not loops[1][0] or not one.forwards > other.forwards > 0:
+        return False
+    loop = loops[0][0]
+    last = next((sample.site for sample in reversed(one.samples) if sample.kind == "forward"), NO_SITE)
+    return last.file == where.one.file and loop.lineno <= last.line <= (loop.end_lineno or loop.lineno)
+
+
+def may_come_again(recording: Recording, *paths: tuple[Site, ...]) -> bool:
+    """Whether a rank may pass these lines once more: a frame stands in a loop, or not all callers are known."""
+    return any(not _whole(recording, path) or any(_looped(recording, site) for site in path) for path in paths)
+
+
+def share_a_loop(recording: Recording, where: Parting, path: tuple[Site, ...]) -> bool:
+    """Whether a loop holds both lines at which two paths part, or a frame from which both come.
+
+    Args:
+        recording: holds the sources.
+        where: where the paths part.
+        path: the whole path that ends with ``where.one_rest``.
+    """
+    callers = path[: len(path) - len(where.one_rest)]
+    loops = loops_of(recording.sources.get(where.one.file, ""), where.one.line)
+    both = any(loop.lineno <= where.other.line <= (loop.end_lineno or loop.lineno) for loop in loops)
+    return both or any(_looped(recording, site) for site in callers)
+
+
+def _whole(recording: Recording, path: tuple[Site, ...]) -> bool:
+    """Whether the path begins at a module's level, or shows at least one caller."""
+    first = path[0]
+    if first.function == "?":  # the line that called, without a stack
+        return function_at(recording.sources.get(first.file, ""), first.line) == "<module>"
+    return len(path) > 1 or first.function == "<module>"
+
+
+def _looped(recording: Recording, site: Site) -> bool:
+    source = recording.sources.get(site.file, "")
+    return not source or bool(loops_of(source, site.line))

@@ -1,0 +1,162 @@
+"""Ranks that died or raised, told apart from those that merely lost a peer."""
+
+from __future__ import annotations
+
+import re
+
+from ddpnb.diagnosis.hangs.rank_state import last_site
+from ddpnb.diagnosis.hangs.wait_for_graph import Wait
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Ending, RankRecord, Recording
+
+# What gloo, NCCL and the store say on a rank whose peer has gone or did not come.
+_CONSEQUENCE = re.compile(
+    r"connection (was )?(closed|reset|refused|aborted)|broken pipe|timed? ?out|timeout"
+    r"|remote (process|error)|peer|socket (closed|error)|failed to (recv|send|connect)"
+    r"|communicator was aborted|store.*(get|wait|recv)|no longer (alive|connected)",
+    re.IGNORECASE,
+)
+# A peer that went away, in the words of the backend itself.
+_TRANSPORT = re.compile(r"gloo/transport/.*(closed|reset|timed? ?out)|ncclRemoteError", re.IGNORECASE | re.DOTALL)
+_NETWORK_ERRORS = frozenset({"DistNetworkError", "DistStoreError", "DistBackendError"})
+
+
+def is_consequence(record: RankRecord) -> bool:
+    """Whether the exception of this rank tells of another rank rather than of itself."""
+    ending = record.ending
+    if ending is None or ending.how != "raised":
+        return False
+    inside = ending.frames[-1] if ending.frames else None
+    if inside is not None and not inside.user and not re.search(r"[/\\](torch|ddpnb)[/\\]", inside.file):
+        return False  # another library's connection, not the ranks' own
+    at_start = any(phase.state == "failed" for phase in record.phases)
+    if (
+        inside is not None
+        and inside.user
+        and not at_start
+        and not re.search(r"gloo|nccl", ending.message, re.IGNORECASE)
+    ):
+        # Raised by the user's own statement, or by torch's C++ called straight from it.
+        return ending.exception in _NETWORK_ERRORS and "EADDRINUSE" not in ending.message
+    if ending.exception in _NETWORK_ERRORS:
+        return _CONSEQUENCE.search(ending.message) is not None and "EADDRINUSE" not in ending.message
+    if ending.exception not in ("RuntimeError", "TimeoutError", "ConnectionError", "ConnectionResetError"):
+        return False
+    if _TRANSPORT.search(ending.message):
+        return True
+    last = record.calls[-1] if record.calls else None
+    # DDP waits in C++: its calls are left in flight when the wait fails.
+    in_collective = bool(record.in_flight) or (last is not None and last.state.name in ("FAILED", "REFUSED"))
+    return (in_collective or at_start) and _CONSEQUENCE.search(ending.message) is not None
+
+
+def is_fence_stop(ending: Ending | None) -> bool:
+    return ending is not None and ending.exception == "CollectiveMismatch"
+
+
+def find(recording: Recording, waits: dict[int, Wait], consequences: bool = False) -> list[Finding]:
+    """A finding per independent failure, the earliest first; consequences are left out unless asked for."""
+    lost = [rank for rank, record in sorted(recording.ranks.items()) if is_consequence(record)]
+    told = set() if consequences else set(lost)
+    needed = frozenset[int]().union(*{wait.missing for wait in waits.values()})
+    # A process that ended itself with status 0 (os._exit) has failed if others needed it.
+    roots = {
+        rank: record.ending
+        for rank, record in recording.ranks.items()
+        if record.ending is not None
+        and (not record.ending.well or (record.ending.how == "died" and (bool(lost) or rank in needed)))
+        and rank not in told
+        and not is_fence_stop(record.ending)
+    }
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for rank in sorted(roots, key=lambda r: roots[r].at_ns):
+        ending = roots[rank]
+        frame = ending.innermost_user
+        key = (ending.how, ending.code, ending.exception, frame and frame.site)
+        groups.setdefault(key, []).append(rank)
+    alike: dict[frozenset[int], list[int]] = {}  # those that wait for the same ranks
+    for rank, wait in waits.items():
+        alike.setdefault(wait.missing, []).append(rank)
+    return [_finding(recording, sorted(ranks), waits, alike, lost) for ranks in groups.values()]
+
+
+def _finding(
+    recording: Recording,
+    ranks: list[int],
+    waits: dict[int, Wait],
+    alike: dict[frozenset[int], list[int]],
+    consequences: list[int],
+) -> Finding:
+    record = recording.ranks[ranks[0]]
+    ending = record.ending
+    assert ending is not None
+    failed = set(ranks)
+    lost = [rank for rank in consequences if rank not in failed]
+    waiting = {rank for missing, ones in alike.items() if not missing.isdisjoint(ranks) for rank in ones}
+    waiting = sorted(waiting.union(lost))
+    call = waits[waiting[0]].standing.call if waiting and waiting[0] in waits else None
+    where = [(rank, last_site(recording.ranks[rank])) for rank in ranks]
+    where += [(rank, _site_of(recording, waits, rank)) for rank in waiting]
+    died = ending.how == "died"
+    evidence = [_how(rank, recording.ranks[rank]) for rank in ranks[:8]]
+    if call is not None:
+        held = [rank for rank in waiting if rank in waits]
+        evidence.append(
+            f"{phrases.ranks(held, True)} {phrases.verb(held, 'waits', 'wait')} in {phrases.in_call(call)}{phrases.at(call.site)}."
+        )
+    if lost:
+        evidence.append(f"{phrases.ranks(lost, True)} lost the connection: a consequence.")
+    summary = f"{phrases.ranks(ranks, True)} {_what(ending, phrases.verb(ranks, 'was', 'were'))}"
+    summary += (
+        f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}."
+        if waiting
+        else "."
+    )
+    return Finding(
+        "DDP311" if died else "DDP312",
+        summary,
+        tuple(ranks),
+        tuple(waiting),
+        call,
+        tuple((rank, site) for rank, site in where if site != NO_SITE),
+        tuple(evidence),
+        _remedy(ending),
+    )
+
+
+def _site_of(recording: Recording, waits: dict[int, Wait], rank: int):  # noqa: ANN202
+    return waits[rank].standing.site if rank in waits else last_site(recording.ranks[rank])
+
+
+def _what(ending: Ending, was: str = "was") -> str:
+    if ending.how == "raised":
+        message = ending.message.strip().splitlines()[0][:200] if ending.message.strip() else ""
+        return f"raised {ending.exception}" + (f": {message}" if message else "")
+    if ending.how == "exited":
+        return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({ending.code})"
+    return (
+        f"{was} killed by {ending.signal_name}" if ending.code < 0 else f"ended its process with status {ending.code}"
+    )
+
+
+def _how(rank: int, record: RankRecord) -> str:
+    ending = record.ending
+    assert ending is not None
+    text = f"Rank {rank} {_what(ending)}" + (phrases.at(last_site(record)) if ending.frames else "") + "."
+    if ending.how == "died" and record.calls:
+        text += f" Its last call was {record.calls[-1].title}{phrases.at(record.calls[-1].site)}."
+    return text
+
+
+def _remedy(ending: Ending) -> str:
+    if ending.how == "raised":
+        return f"Mend the {ending.exception} first: what the other ranks report follows from it."
+    if ending.how == "exited":
+        return "A rank that leaves must leave with all the others: let all ranks decide together, then exit."
+    if ending.signal_name == "SIGKILL":
+        return "Somebody killed it: most often the kernel, out of memory (see dmesg, or the container's memory limit)."
+    if ending.signal_name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL"):
+        return "It crashed in native code: the stack of every thread is at the end of its log."
+    return "Look at the end of this rank's log."

@@ -1,0 +1,204 @@
+"""Who has not come: to a collective, to start-up, to a new group.
+
+All that wait at one place wait for the same ranks. These are worked out once for each place, and the
+waits share one set: a question to every rank about every other one takes minutes where there are thousands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+
+from ddpnb.diagnosis.hangs.init_facts import address_of, as_int, claim_of, members_of, starts_of
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.model.calls import Call
+from ddpnb.model.recording import Phase, RankRecord, Recording
+
+_NOBODY = frozenset[int]()
+
+
+class Coming:
+    """Answers for one Recording, each given once; ``standings`` tell who was stopped within a collective."""
+
+    def __init__(self, recording: Recording, standings: Mapping[int, Standing]) -> None:
+        self._recording = recording
+        self._standings = standings
+        self._absent: dict[tuple[str, int], frozenset[int]] = {}
+        self._here: dict[int, dict[str, frozenset[int]]] = {}
+        self._expected: dict[int, frozenset[int]] = {}
+        self._unclaimed: dict[tuple[int, str, int], frozenset[int]] = {}
+        self._made: _Made | None = None
+
+    def missing_in(self, call: Call, rank: int) -> frozenset[int]:
+        """The other members that have not handed this collective to their backends, or were stopped within it."""
+        place = call.group.key, call.seq
+        if place not in self._absent:
+            ranks, standings = self._recording.ranks, self._standings
+            self._absent[place] = frozenset(
+                member
+                for member in call.group.ranks
+                if not arrived(ranks.get(member), call) or _stopped_inside(standings.get(member), call)
+            )
+        return without(self._absent[place], rank)
+
+    # -- start-up
+
+    def missing_at_start(self, standing: Standing) -> frozenset[int]:
+        """Whom a rank in init_process_group waits for: until every rank is claimed by a process that came there."""
+        phase, record = standing.phase, standing.record
+        assert phase is not None
+        size = min(as_int(phase.facts.get("world_size")) or self._recording.world_size, 1 << 16)
+        place = len(starts_of(record)), address_of(record)
+        if place[0] not in self._here:
+            self._here[place[0]] = self._gather(place[0])
+        here = self._here[place[0]].get(place[1], _NOBODY)
+        if standing.rank in here:
+            if (*place, size) not in self._unclaimed:
+                self._unclaimed[(*place, size)] = self._not_claimed(here, size)
+            found = self._unclaimed[(*place, size)]
+        else:
+            found = self._not_claimed(here | ({standing.rank} & self._recording.ranks.keys()), size)
+        # A process that claims what is not its own waits for nobody else but itself to be right.
+        return (without(found, standing.rank) or frozenset({standing.rank})) if found else found
+
+    def _gather(self, turn: int) -> dict[str, frozenset[int]]:
+        """Who came to their init_process_group number ``turn``, by the address at which they look for each other."""
+        here: dict[str, set[int]] = defaultdict(set)
+        for rank, record in self._recording.ranks.items():
+            starts = starts_of(record)
+            if len(starts) >= turn or (starts and record.phases_forgotten):
+                state = starts[-1 if record.phases_forgotten else turn - 1].state
+                # One that went through it and has ended did so without the others (another backend).
+                if state == "open" or (state == "done" and record.ending is None):
+                    here[address_of(record)].add(rank)
+        return {address: frozenset(ranks) for address, ranks in here.items()}
+
+    def _not_claimed(self, here: frozenset[int], size: int) -> frozenset[int]:
+        """Those who are not there, and those there who claim what is another's; nobody if all ranks are claimed."""
+        ranks = self._recording.ranks
+        if size not in self._expected:
+            self._expected[size] = frozenset([*range(size), *(rank for rank in ranks if rank < size)])
+        claims = {other: claim_of(ranks[other]) for other in sorted(here)}
+        if len(claims) >= size and set(range(size)) <= set(claims.values()):
+            return _NOBODY
+        owner: dict[int, int] = {}
+        for other, claim in claims.items():
+            owner.setdefault(claim, other)
+        wrong = {o for o, claim in claims.items() if not 0 <= claim < size or owner[claim] != o}
+        return (self._expected[size] - here) | wrong
+
+    # -- new groups
+
+    def missing_in_group(self, standing: Standing) -> frozenset[int]:
+        """The members that have not come to the same new_group, and all that made another one under its name."""
+        phase = standing.phase
+        assert phase is not None
+        self._made = self._made or _Made(self._recording)
+        return self._made.missing(standing, phase)
+
+
+class _Made:
+    """All new_group of all ranks. Torch pairs them by members and name, and its names count all groups."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._counts: dict[Hashable, Counter[int]] = defaultdict(Counter)  # asked for these members -> rank
+        self._came: dict[tuple[Hashable, Hashable], set[int]] = defaultdict(set)  # and under this name
+        self._named: dict[Hashable, dict[tuple[int, ...], set[int]]] = defaultdict(lambda: defaultdict(set))
+        self._known: dict[Hashable, tuple[frozenset[int], frozenset[int], frozenset[int]]] = {}
+        self._ranks = recording.ranks
+        for rank, record in recording.ranks.items():
+            for phase in record.phases:
+                if phase.name == "new_group":
+                    asked, name = _asked(phase), _hashable(phase.facts.get("name"))
+                    self._counts[asked][rank] += 1
+                    self._came[asked, name].add(rank)
+                    if name and not phase.facts.get("local"):
+                        self._named[name][tuple(members_of(phase))].add(rank)
+
+    def missing(self, standing: Standing, phase: Phase) -> frozenset[int]:
+        asked, name, local = _asked(phase), _hashable(phase.facts.get("name")), bool(phase.facts.get("local"))
+        turn = _turns(standing.record, asked) if local else 0
+        place = asked, name, local, turn
+        if place not in self._known:
+            members = members_of(phase)
+            if local:  # named by its members alone
+                whole = not any(self._ranks[m].phases_forgotten for m in {*members, standing.rank} & self._ranks.keys())
+                absent = self._behind(asked, members, turn) if whole else self._elsewhere(asked, members)
+            else:
+                absent = frozenset(members) - self._came.get((asked, name), set())
+            # Other lists under the name of mine never meet it.
+            others = self._others(name, tuple(members)) if name and not local else _NOBODY
+            self._known[place] = absent, others, absent | others
+        absent, others, both = self._known[place]
+        return both if standing.rank not in absent else absent - {standing.rank} | others
+
+    def _behind(self, asked: Hashable, members: Iterable[int], turn: int) -> frozenset[int]:
+        """The members that have asked for such a group less often."""
+        counts = self._counts.get(asked, {})
+        return frozenset(member for member in members if counts.get(member, 0) < turn)
+
+    def _elsewhere(self, asked: Hashable, members: Iterable[int]) -> frozenset[int]:
+        """The members that do not stand in such a call: nobody leaves it before all have come."""
+        here = {
+            rank
+            for rank, record in self._ranks.items()
+            if any(phase.name == "new_group" and _asked(phase) == asked for phase in record.open_phases)
+        }
+        return frozenset(members) - here
+
+    def _others(self, name: Hashable, members: tuple[int, ...]) -> frozenset[int]:
+        return _NOBODY.union(*(ranks for asked, ranks in self._named[name].items() if asked != members))
+
+
+def _turns(record: RankRecord, asked: Hashable) -> int:
+    return sum(phase.name == "new_group" and _asked(phase) == asked for phase in record.phases)
+
+
+def _asked(phase: Phase) -> Hashable:
+    """The members that were asked for, as they were recorded."""
+    ranks = phase.facts.get("ranks")
+    return ("list", _hashable(tuple(ranks))) if isinstance(ranks, list) else _hashable(ranks)
+
+
+def _hashable(value: object) -> Hashable:
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value  # type: ignore[return-value]
+
+
+# -- one rank
+
+
+def without(ranks: frozenset[int], rank: int) -> frozenset[int]:
+    """The same set, as long as the rank is not in it: sets that are shared are not copied."""
+    return ranks - {rank} if rank in ranks else ranks
+
+
+def arrived(record: RankRecord | None, call: Call) -> bool:
+    """Whether this rank has handed the same collective of the group to its backend."""
+    if record is None:
+        return False
+    key, seq = call.group.key, call.seq
+    ahead = behind = False
+    for other in reversed(record.calls):
+        if other.seq and other.group.key == key:
+            if other.seq == seq:
+                return other.state.seen_by_peers
+            ahead, behind = ahead or other.seq > seq, other.seq < seq
+            if behind:
+                break
+    if ahead and not any(other.seq == seq and other.group.key == key for other in record.calls):
+        return True  # later ones are in the ring and this one has left it
+    # It may lie further back than what is recorded: the benefit of the doubt.
+    return not behind and record.forgotten > 0
+
+
+def _stopped_inside(standing: Standing | None, call: Call) -> bool:
+    """Whether a rank was stopped within this collective: its threads take no part in it."""
+    return (
+        standing is not None
+        and standing.record.process.activity == "stopped"
+        and any(c.seq == call.seq and c.group.key == call.group.key for c in standing.record.in_flight)
+    )

@@ -1,0 +1,358 @@
+"""Ranks that wait at start-up, or to make a group, for ranks that never come there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from ddpnb.diagnosis import hints
+from ddpnb.diagnosis.divergence.digests import Split, split
+from ddpnb.diagnosis.hangs.init_facts import address_of, as_int, claim_of, knocks_within, members_of
+from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, where
+from ddpnb.diagnosis.hangs.wait_for_graph import Wait
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Site, listed
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Phase, RankRecord, Recording
+
+
+def world_too_large(standings: dict[int, Standing], starting: list[int], absent: list[int]) -> Finding:
+    sizes = {rank: as_int(standings[rank].phase.facts.get("world_size")) for rank in starting}  # type: ignore[union-attr]
+    launched = len(standings)
+    wrong = [rank for rank, size in sizes.items() if size != launched] or starting
+    size = max(size or 0 for size in sizes.values())
+    return Finding(
+        "DDP102",
+        f"{phrases.ranks(wrong, True)} {phrases.verb(wrong, 'expects', 'expect')} a world of {size} ranks, "
+        f"but {launched} were launched: {phrases.ranks(absent)} will never join.",
+        tuple(wrong),
+        _rest(starting, wrong),
+        None,
+        where(standings, starting),
+        tuple(
+            f"Rank {rank} is in init_process_group with world_size={sizes[rank]}{phrases.at(standings[rank].site)}."
+            for rank in starting[:8]
+        ),
+        "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
+    )
+
+
+def _rest(ranks: Iterable[int], without: Iterable[int]) -> tuple[int, ...]:
+    left_out = set(without)
+    return tuple(rank for rank in ranks if rank not in left_out)
+
+
+def _was_told(record: RankRecord) -> str:
+    """The address that the launcher gave this rank, before the script changed anything."""
+    first = next((phase for phase in record.phases if phase.name == "environment"), None)
+    if first is None or not first.facts.get("MASTER_ADDR"):
+        return ""
+    return f"{first.facts.get('MASTER_ADDR')}:{first.facts.get('MASTER_PORT')}"
+
+
+def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding | None:
+    """DDP103 or DDP101: processes that claim a rank which is another's, or which does not exist."""
+    claims = {rank: claim_of(standings[rank].record) for rank in starting}
+    sizes = {rank: as_int(standings[rank].phase.facts.get("world_size")) or len(standings) for rank in starting}  # type: ignore[union-attr]
+    outside = tuple(rank for rank in starting if not 0 <= claims[rank] < sizes[rank])
+    claimed = Counter(claims.values())
+    double = tuple(rank for rank in starting if claims[rank] != rank and claimed[claims[rank]] > 1)
+    culprits = outside or double
+    if not culprits:
+        return None
+    waiting = _rest(starting, culprits)
+    if outside and all(claims[rank] != rank for rank in starting):  # a numbering of their own, on all of them
+        culprits, waiting = tuple(starting), ()
+    told = f"claim{'s' * (len(culprits) == 1)}"
+    same = [[rank for rank in culprits if claims[rank] == claim] for claim in dict.fromkeys(map(claims.get, culprits))]
+    if outside:
+        known = {sizes[rank] for rank in culprits}
+        world = f"a world of {known.pop()}" if len(known) == 1 else "the world that they expect"
+        summary = f"{phrases.ranks(culprits, True)} {told} a rank that does not exist in {world}."
+    elif len(same) > 1:
+        summary = (
+            f"{phrases.ranks(culprits, True)} {told} ranks that other processes have claimed: "
+            f"{phrases.by_side(same, lambda rank: str(claims[rank]))}."
+        )
+    else:
+        summary = (
+            f"{phrases.ranks(culprits, True)} {told} rank {claims[culprits[0]]}, which another process has claimed."
+        )
+    return Finding(
+        "DDP101" if outside else "DDP103",
+        summary,
+        culprits,
+        waiting,
+        None,
+        where(standings, [*culprits, *waiting]),
+        tuple(
+            f"The process of rank {rank} claims rank {claims[rank]} of {sizes[rank]}{phrases.at(standings[rank].site)}."
+            for rank in starting[:8]
+        ),
+        "Take the rank from the launcher (RANK in the environment counts from 0), do not compute it.",
+    )
+
+
+def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
+    sides: dict[str, list[int]] = {}
+    for rank in starting:
+        sides.setdefault(address_of(standings[rank].record), []).append(rank)
+    found = split({rank: address_of(standings[rank].record) for rank in starting})
+    # A rank that looks where the launcher said is not to blame.
+    moved = [
+        rank for rank in starting if _was_told(standings[rank].record) not in ("", address_of(standings[rank].record))
+    ]
+    culprits = moved if moved and len(moved) < len(starting) else list(found.culprits)
+    odd = culprits or sorted(rank for side in found.sides[1:] for rank in side)
+    rest = _rest(starting, odd)
+    tied = () if culprits else found.sides
+    return Finding(
+        "DDP104",
+        f"The ranks look for each other in different places: {phrases.ranks(odd)} not where {phrases.ranks(rest)} "
+        f"{phrases.verb(rest, 'is', 'are')}.",
+        tuple(culprits),
+        () if tied else rest,
+        None,
+        where(standings, [*odd, *rest]),
+        (
+            *(f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(sides.items())[:8]),
+            *phrases.undecided(tied),
+        ),
+        "Give every rank the same MASTER_ADDR and MASTER_PORT, or the same init_method.",
+        sides=tied,
+    )
+
+
+def never_joined(
+    recording: Recording, standings: dict[int, Standing], starting: list[int], ended: list[int]
+) -> Finding:
+    reasons = hints.guess(recording, _path(standings[starting[0]]), ended=True)
+    return Finding(
+        "DDP102",
+        f"{phrases.ranks(ended, True)} {phrases.verb(ended, 'has', 'have')} ended without joining: "
+        f"{phrases.ranks(starting)} {phrases.verb(starting, 'waits', 'wait')} in init_process_group for ever.",
+        tuple(ended),
+        tuple(starting),
+        None,
+        where(standings, [*ended, *starting]),
+        (
+            f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}.",
+            *(f"Rank {rank}: {standings[rank].record.ending}, and never called it." for rank in ended[:8]),
+            *reasons,
+        ),
+        "Every rank that was launched must call init_process_group.",
+    )
+
+
+def group_not_made(
+    recording: Recording,
+    standings: dict[int, Standing],
+    waits: dict[int, Wait],
+    grouping: list[int],
+    waiting: list[int],
+) -> Finding:
+    absent = frozenset[int]().union(*{waits[rank].missing for rank in grouping})
+    unlike, sides, turn = _unlike_lists(standings)
+    culprits = unlike or ([] if sides else sorted(absent.difference(grouping)) or grouping)
+    named = culprits or sorted(rank for side in sides[1:] for rank in side)
+    odd, held = {*unlike, *(named if sides else ())}, _rest(waiting, named)
+    evidence = []
+    for rank in sorted(set(grouping) | set(named))[:8]:
+        if rank in standings:
+            evidence.append(_groups_in_words(standings[rank]))
+    makers = _rest(grouping, named)
+    others = makers or tuple(rank for rank in standings if odd and rank not in named and _made(standings, rank, turn))
+    phase = (_made(standings, others[0], turn) if odd else standings[others[0]].phase) if others else None
+    members = members_of(phase) if phase is not None else []
+    places = dict(_where_made(standings, [rank for rank in named if rank in odd], turn))
+    if len(places) < len(named):  # a rank never made it
+        evidence += hints.guess(recording, _path(standings[(makers or grouping)[0]]))
+    if sides and not culprits:
+        summary = f"The ranks make different groups at one place in the order of groups: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}."
+    elif others:
+        summary = (
+            f"{phrases.ranks(others, True)} {phrases.verb(others, 'is making', 'are making') if makers else 'made'} a group of "
+            f"{listed(members)}, but {phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not make the same one."
+        )
+    else:
+        summary = (
+            f"{phrases.ranks(grouping, True)} {phrases.verb(grouping, 'waits', 'wait')} in new_group for each other."
+        )
+    return Finding(
+        "DDP108",
+        summary,
+        tuple(culprits),
+        held if culprits else (),
+        None,
+        (
+            *tuple({**dict(where(standings, named)), **places}.items()),
+            *(_where_made(standings, held, turn) if odd else where(standings, held)),
+        ),
+        (*evidence, *phrases.undecided(() if culprits else sides)),
+        "Call new_group on every rank, members or not, with the same lists in the same order.",
+        sides=() if culprits else sides,
+    )
+
+
+def _path(standing: Standing) -> list[Site]:
+    """The user's lines by which a rank came to where it stands, outermost first."""
+    stack = standing.record.main_stack
+    path = [frame.site for frame in stack.user_frames] if stack is not None else []
+    return path or ([standing.site] if standing.site != NO_SITE else [])
+
+
+def unreachable(
+    recording: Recording, standings: dict[int, Standing], waits: dict[int, Wait], patience: float
+) -> Finding | None:
+    """DDP104 or DDP110: all have come to init_process_group, to the same address, and still do not meet."""
+    starting = [rank for rank, s in standings.items() if s.kind is Kind.START]
+    if len(starting) < len(standings) or not starting:
+        return None
+    came = [phase.began_ns for rank in starting if (phase := standings[rank].phase) is not None]
+    needed = max(patience, 3.0, knocks_within((max(came, default=0) - min(came, default=0)) / 1e9))
+    if any(
+        waits[rank].missing or standings[rank].record.process.still_s < needed for rank in starting if rank in waits
+    ):
+        return None
+    address = address_of(standings[starting[0]].record)
+    unknown = [rank for rank in starting if _UNKNOWN_HOST.search(standings[rank].record.output)]
+    culprits = tuple(unknown or starting)
+    others = _rest(starting, culprits)
+    return Finding(
+        "DDP110" if unknown else "DDP104",
+        f"All ranks look for each other at {address}, and do not meet there"
+        + (": the name cannot be resolved." if unknown else ": nobody can be reached."),
+        culprits,
+        others,
+        None,
+        where(standings, [*culprits, *others]),
+        tuple(f"Rank {rank} is in init_process_group{phrases.at(standings[rank].site)}." for rank in starting[:8]),
+        "Set MASTER_ADDR to an address of rank 0's machine that all others can reach (127.0.0.1 on one machine).",
+    )
+
+
+def stale_address(recording: Recording) -> Finding | None:
+    """DDP105: a rank was refused at the address of one that has not come yet: an earlier start has left it there."""
+    for rank, record in sorted(recording.ranks.items()):
+        told = [p for p in record.phases if p.name == "init_process_group" and p.state == "failed"]
+        if not told or record.ending is None or not _REFUSED.search(record.ending.message[:20_000]):
+            continue
+        late = [
+            other
+            for other, one in sorted(recording.ranks.items())
+            if not any(p.name == "init_process_group" and p.began_ns < told[-1].ended_ns for p in _since(one, told[-1]))
+        ]
+        if not late:
+            continue
+        site = Site.from_json(dict(told[-1].facts)) if "file" in told[-1].facts else NO_SITE
+        return Finding(
+            "DDP105",
+            f"The store holds addresses of an earlier start: rank {rank} tried to reach {phrases.ranks(late)} there, "
+            "before they came.",
+            (rank,),
+            tuple(late),
+            None,
+            ((rank, site),) if site != NO_SITE else (),
+            (
+                f"Rank {rank}: {record.ending.message.strip().splitlines()[0][:200]}.",
+                f"{phrases.ranks(late, True)} had not called init_process_group then.",
+            ),
+            "Give every start a rendezvous file, prefix or port of its own, and remove the file of an earlier one.",
+        )
+    return None
+
+
+def _since(record: RankRecord, failed: Phase) -> list[Phase]:
+    """A rank's starts that may be the partner of one that failed: not those that were over before it began."""
+    return [p for p in record.phases if p.state == "open" or p.ended_ns >= failed.began_ns]
+
+
+_REFUSED = re.compile(r"connectFullMesh.*Connection refused", re.DOTALL)
+_UNKNOWN_HOST = re.compile(r"gai error|getaddrinfo|Name or service not known|name resolution|hostname", re.IGNORECASE)
+
+
+_LISTED = 4  # groups of a rank that are spelled out
+
+
+def _groups_of(record: RankRecord) -> list[Phase]:
+    return [p for p in record.phases if p.name == "new_group"]
+
+
+def _groups_in_words(standing: Standing) -> str:
+    """The groups that a rank has asked for, and where it stands."""
+    made = [listed(members_of(phase)) for phase in _groups_of(standing.record)]
+    many = "at least " if standing.record.phases_forgotten else ""
+    if not made:
+        asked = "has not called new_group"
+    elif len(made) <= _LISTED and not many:
+        asked = f"called new_group for {', '.join(made)}"
+    else:
+        asked = f"called new_group {many}{len(made)} times, the last {_LISTED} for {', '.join(made[-_LISTED:])}"
+    stands = "is in the last of them" if made and standing.kind is Kind.NEW_GROUP else "stands"
+    return (
+        f"Rank {standing.rank} {asked}; it {stands}{phrases.at(standing.site)}."
+        if standing.site != NO_SITE
+        else f"Rank {standing.rank} {asked}."
+    )
+
+
+def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tuple[int, ...], ...], int]:
+    """(ranks whose lists for new_group are unlike those of the others, the sides, which call it is), at the first one.
+
+    No ranks where nothing tells which side is wrong.
+    """
+    if any(s.record.phases_forgotten for s in standings.values()):
+        return [], (), 0  # which of them is whose first is not known
+    phases = {rank: _of_all(s.record) for rank, s in standings.items()}
+    made = {rank: [tuple(members_of(p)) for p in told] for rank, told in phases.items()}
+    for turn in range(max(map(len, made.values()), default=0)):
+        sides: dict[tuple[int, ...], list[int]] = {}
+        for rank in sorted(made):
+            if turn < len(made[rank]):
+                sides.setdefault(made[rank][turn], []).append(rank)
+        if len(sides) > 1:
+            ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+            lines = {phases[side[0]][turn].facts.get("line") for side in ordered}
+            left_out = [side for side in ordered if _leaves_out(made, side[0], ordered, turn)]
+            if len(ordered) == len(lines) == 2 and len(left_out) == 1:  # at one line it would be another order
+                return left_out[0], (), turn
+            found = Split(tuple(map(tuple, ordered)))
+            return list(found.culprits), found.sides, turn
+    return [], (), 0
+
+
+def _where_made(standings: dict[int, Standing], ranks: Iterable[int], turn: int) -> tuple[tuple[int, Site], ...]:
+    """The lines at which ranks made their group number ``turn``, where that is known; else those at which they stand."""
+    places = dict(where(standings, ranks))
+    for rank in ranks:
+        own = _made(standings, rank, turn)
+        if own is not None and "file" in own.facts:
+            places[rank] = Site.from_json(dict(own.facts))
+    return tuple(places.items())
+
+
+def _made(standings: dict[int, Standing], rank: int, turn: int) -> Phase | None:
+    """The new_group number ``turn`` of a rank, if it came so far."""
+    made = _of_all(standings[rank].record) if rank in standings else []
+    return made[turn] if turn < len(made) else None
+
+
+def _list_of(standings: dict[int, Standing], rank: int, turn: int) -> str:
+    """The members of a rank's group number ``turn``, and where it made it."""
+    phase = _made(standings, rank, turn)
+    if phase is None:
+        return "none"
+    site = f" ({Site.from_json(dict(phase.facts))})" if "file" in phase.facts else ""
+    return f"{listed(members_of(phase))}{site}"
+
+
+def _of_all(record: RankRecord) -> list[Phase]:
+    """The new_group that all ranks are to make: with use_local_synchronization only the members do."""
+    return [phase for phase in _groups_of(record) if not phase.facts.get("local")]
+
+
+def _leaves_out(made: Mapping[int, list[tuple[int, ...]]], rank: int, sides: list[list[int]], turn: int) -> bool:
+    """Whether the others have made the list at which this rank is after the one that they made instead."""
+    mine = made[rank][turn]
+    return any(mine in made[side[0]][turn + 1 :] for side in sides if rank not in side)

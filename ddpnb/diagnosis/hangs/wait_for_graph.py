@@ -1,0 +1,132 @@
+"""The wait-for graph: who waits for whom, and who can never go on.
+
+A deadlock is proven, not timed: a rank that waits is *live* as long as all that it certainly needs
+are live; what is left over when nothing more can be made live is stuck, for ever.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ddpnb.diagnosis.hangs.missing_ranks import Coming, arrived
+from ddpnb.diagnosis.hangs.point_to_point import Channels, same_channel, same_tag
+from ddpnb.diagnosis.hangs.rank_state import Kind, Standing
+from ddpnb.model.calls import Call, CallState
+from ddpnb.model.recording import Recording
+
+__all__ = ["Wait", "arrived", "stuck", "waits"]
+
+_FROM_ROOT = frozenset({"broadcast", "scatter"})
+_TO_ROOT = frozenset({"gather", "reduce"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What one rank waits for: the ranks that are ``missing``, of which it needs ``certain`` ones.
+
+    The others it may need, depending on the backend's algorithm: a leaf of a broadcast needs the
+    root for certain and its siblings perhaps.
+    """
+
+    standing: Standing
+    missing: frozenset[int]
+    certain: frozenset[int]
+    finite: bool = False  # an explicit wait(timeout): it comes back by itself
+
+
+def waits(recording: Recording, standings: dict[int, Standing], patience: float) -> dict[int, Wait]:
+    """The wait of every rank that waits for other ranks. Those that wait for the same ranks share the set of them."""
+    coming = Coming(recording, standings)
+    channels: Channels | None = None
+    found: dict[int, Wait] = {}
+    for rank, standing in standings.items():
+        call = standing.call
+        if call is not None and call.is_p2p:
+            channels = channels or Channels(recording.ranks)
+            found[rank] = _wait_in_p2p(recording, channels, standing, call, patience)
+        elif call is not None:
+            found[rank] = _wait_in_call(coming, standing, call)
+        elif standing.kind is Kind.START:
+            missing = coming.missing_at_start(standing)
+            found[rank] = Wait(standing, missing, missing)
+        elif standing.kind is Kind.NEW_GROUP:
+            missing = coming.missing_in_group(standing)
+            found[rank] = Wait(standing, missing, missing)
+    return found
+
+
+def stuck(found: dict[int, Wait], standings: dict[int, Standing], patience: float) -> frozenset[int]:
+    """The waiting ranks that can never go on.
+
+    Ranks that compute, or that have been elsewhere or frozen for less than ``patience`` seconds,
+    may come; ended ranks never will.
+    """
+    live = {
+        rank
+        for rank, standing in standings.items()
+        if rank not in found and standing.kind is not Kind.ENDED and not standing.expired(patience)
+    }
+    alike: dict[tuple[frozenset[int], frozenset[int]], list[int]] = defaultdict(list)
+    for rank, wait in found.items():
+        if not wait.missing or wait.finite:
+            live.add(rank)
+        else:
+            alike[wait.missing, wait.certain].append(rank)
+    # Whoever needs several is looked at again when the one comes to life at which the last look ended.
+    ended_at: dict[int, list[tuple[list[int], Iterator[int]]]] = defaultdict(list)
+    for_any = [(missing, ranks) for (missing, certain), ranks in alike.items() if not certain]
+    coming = [rank for missing, ranks in for_any if not missing.isdisjoint(live) for rank in ranks]
+    looks = [(ranks, iter(certain)) for (_, certain), ranks in alike.items() if certain]
+    while looks or coming:
+        while looks:
+            ranks, needed = looks.pop()
+            dead = next((rank for rank in needed if rank not in live), None)
+            if dead is None:
+                coming += ranks
+            else:
+                ended_at[dead].append((ranks, needed))
+        rank = coming.pop() if coming else None
+        if rank is not None and rank not in live:
+            live.add(rank)
+            looks = ended_at.pop(rank, [])
+            coming += [one for missing, ranks in for_any if rank in missing for one in ranks]
+            for_any = [(missing, ranks) for missing, ranks in for_any if rank not in missing]
+    return frozenset(found) - live
+
+
+def _wait_in_call(coming: Coming, standing: Standing, call: Call) -> Wait:
+    missing = coming.missing_in(call, standing.rank)
+    root = call.signature.root
+    root_rank = call.group.ranks[root] if root is not None and 0 <= root < len(call.group.ranks) else None
+    certain = missing
+    if call.op in _FROM_ROOT:
+        certain = missing & {root_rank} if root_rank is not None else missing
+    elif call.op in _TO_ROOT and standing.rank != root_rank:
+        certain = frozenset()
+    return Wait(standing, missing, certain, call.timeout_ms > 0)  # type: ignore[arg-type]
+
+
+def _wait_in_p2p(recording: Recording, channels: Channels, standing: Standing, call: Call, patience: float) -> Wait:
+    me, finite = standing.rank, call.timeout_ms > 0
+    # A send whose Work was thrown away may have arrived or not: patience decides.
+    doubtful = standing.idle_s < patience
+    mine = recording.ranks[me]
+    # Sends to me that no finished receive of mine has taken; from whom a receive from any took is
+    # not recorded.
+    received = sum(
+        c.op in ("recv", "recv_any_source") and c.state is CallState.COMPLETED and same_tag(c, call) for c in mine.calls
+    )
+    sent = channels.sent(me, call, doubtful) if call.op != "send" else 0
+    left = sent - received if not mine.forgotten else sent
+    if call.op == "recv_any_source":
+        return Wait(standing, frozenset() if left > 0 else channels.others(call, me), frozenset(), finite)
+    place = call.turn or sum(1 for c in mine.calls if c.number <= call.number and same_channel(c, call))
+    if call.op == "recv":
+        matched = left > 0 and channels.made(call.peer, "send", me, call, doubtful) >= place
+    else:
+        peers = channels.made(call.peer, "recv", me, call), channels.made(call.peer, "recv_any_source", -1, call)
+        matched = sum(peers) >= place
+    missing = frozenset() if matched else frozenset({call.peer})
+    return Wait(standing, missing, missing, finite)

@@ -1,0 +1,180 @@
+"""Ranks that wait for a process of their own: a data loader's worker, an environment, a pool.
+
+A rank that is blocked elsewhere (DDP313) may be blocked in its data loader: then its worker's own
+stack tells why, and that is the finding (DDP507), or the worker has ended and nobody noticed (DDP505).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.model import phrases
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Child, RankRecord, Recording
+from ddpnb.model.stacks import Frame, Stack
+
+_LOADER = ("/torch/utils/data/",)
+_PROCESSES = ("/multiprocessing/", "/concurrent/futures/process")
+_DEPTH = 12  # frames at the inner end that are looked at
+_SENDER = re.compile(r"[/\\]multiprocessing[/\\](resource_tracker|forkserver)\.py$")
+_QUEUES = ("/multiprocessing/", "/selectors.py", "/threading.py", "/queue.py")
+
+
+def stalled_worker(recording: Recording, standings: Mapping[int, Standing], finding: Finding) -> Finding | None:
+    """DDP507 or DDP505 in place of a DDP313 whose culprits wait for a process of their own.
+
+    Args:
+        recording: what is known.
+        standings: where each rank stands.
+        finding: the DDP313.
+
+    Returns:
+        None where the ranks wait for something else.
+    """
+    ranks = [rank for rank in finding.culprits if rank in recording.ranks and rank in standings]
+    waiting = {rank: what for rank in ranks if (what := _waits_for(recording.ranks[rank])) is not None}
+    if not waiting or len(waiting) < len(finding.culprits):
+        return None
+    first = recording.ranks[ranks[0]]
+    # Workers that have delivered all that they had end too, before the others.
+    dead = [child for child in first.children if child.status == "Z"] if not _busy(first) else []
+    return _died(recording, standings, finding, dead) if dead else _stalled(recording, standings, finding, waiting)
+
+
+def _waits_for(record: RankRecord) -> str | None:
+    """What kind of process the rank waits for, by its main thread's stack."""
+    main = record.main_stack
+    inside = [frame.file for frame in main.frames[-_DEPTH:] if not frame.user] if main is not None else []
+    if any(part in file for file in inside for part in _LOADER):
+        return "data loader's worker" if _has_workers(record) else None
+    return "child process" if record.children and any(p in f for f in inside for p in _PROCESSES) else None
+
+
+def _has_workers(record: RankRecord) -> bool:
+    main = record.main_stack
+    waits = ("_get_data", "_try_get_data", "_shutdown_workers")
+    return main is not None and any(frame.function in waits for frame in main.frames[-_DEPTH:] if not frame.user)
+
+
+def _stalled(
+    recording: Recording, standings: Mapping[int, Standing], finding: Finding, waiting: Mapping[int, str]
+) -> Finding:
+    evidence: list[str] = []
+    places: dict[int, Site] = {}
+    for rank in list(waiting)[:8]:
+        record = recording.ranks[rank]
+        child = _culprit(record)
+        inner = _inside(child) if child is not None else ()
+        if child is None or not inner:
+            evidence.append(f"Rank {rank}'s workers could not be looked at.")
+            continue
+        user = [frame for frame in inner if frame.user]
+        if user:
+            places[rank] = user[-1].site
+        stopped = " is stopped (SIGSTOP)" if child.status in ("T", "t") else " stands still"
+        evidence.append(
+            f"Rank {rank}: its process {child.pid}{stopped} in {_describe(user[-1] if user else inner[-1])}"
+            + (f", inside {_describe(inner[-1])}." if user and inner[-1] is not user[-1] else ".")
+        )
+    first = min(waiting)
+    at = places.get(first, standings[first].site)
+    what = waiting[first]
+    culprits = finding.culprits
+    summary = (
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'waits', 'wait')} for a {what} that does not deliver: "
+        f"it stands still{phrases.at(at)}"
+    )
+    summary += (
+        f"; {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'waits', 'wait')} for "
+        f"{phrases.verb(culprits, 'it', 'them')}."
+        if finding.waiting
+        else "."
+    )
+    return replace(
+        finding,
+        code="DDP507",
+        summary=summary,
+        where=tuple((rank, places.get(rank, site)) for rank, site in finding.where),
+        evidence=(*evidence, *finding.evidence),
+        remedy="Mend what the worker waits for (a lock that was held at the fork, a file, a queue, the network); "
+        "a timeout= of the DataLoader turns such a wait into an error.",
+    )
+
+
+def _died(recording: Recording, standings: Mapping[int, Standing], finding: Finding, dead: list[Child]) -> Finding:
+    rank = finding.culprits[0]
+    evidence = [f"Process {child.pid} of rank {rank} has ended and was not waited for." for child in dead[:8]]
+    killed = _new_kills(recording)
+    if killed:
+        evidence.append(f"Since the run began the kernel has killed {killed} for want of memory on this machine.")
+    waits = phrases.verb(finding.waiting, "waits", "wait")
+    waiting = f"; {phrases.ranks(finding.waiting)} {waits} for it." if finding.waiting else "."
+    return replace(
+        finding,
+        code="DDP505",
+        summary=f"Rank {rank} waits for a worker that has died{phrases.at(standings[rank].site)}{waiting}",
+        evidence=(*evidence, *finding.evidence),
+        remedy="See what ended the worker: the kernel for want of memory (dmesg), or a crash in native code; "
+        "fewer workers need less memory.",
+    )
+
+
+def kills_for_memory(recording: Recording) -> int:
+    """How many processes the kernel has killed for want of memory during the run: in this container, or else anywhere."""
+    for name in ("oom_kills", "oom_kills_anywhere"):
+        now, before = recording.host.get(name), recording.host.get(f"{name}_before")
+        if isinstance(now, int) and isinstance(before, int) and now > before:
+            return now - before
+    return 0
+
+
+def _new_kills(recording: Recording) -> str:
+    count = kills_for_memory(recording)
+    return f"{count} process{'es' * (count > 1)}" if count else ""
+
+
+def _culprit(record: RankRecord) -> Child | None:
+    """The child that holds things up: one that is stopped, else inside the user's code, else not waiting for orders."""
+    known = [child for child in record.children if _inside(child)]
+
+    def weight(child: Child) -> tuple[bool, bool, bool, int]:
+        inner = _inside(child)
+        users = sum(frame.user for frame in inner)
+        return child.status in ("T", "t"), users > 0, not _reads_queue(inner), users
+
+    return max(known, key=weight, default=None)
+
+
+def _busy(record: RankRecord) -> bool:
+    """Whether a process of the rank has something in hand."""
+    inside = [_inside(child) for child in record.children]
+    return any(any(frame.user for frame in inner) and not _reads_queue(inner) for inner in inside if inner)
+
+
+def _reads_queue(frames: tuple[Frame, ...]) -> bool:
+    """Whether it stands where a worker waits for its next order."""
+    return any(part in frames[-1].file for part in _QUEUES) if frames else False
+
+
+def _inside(child: Child) -> tuple[Frame, ...]:
+    main = next((stack for stack in child.stacks if stack.main), child.stacks[0] if child.stacks else None)
+    return _own_frames(main) if main is not None else ()
+
+
+def _own_frames(stack: Stack) -> tuple[Frame, ...]:
+    """What a child does itself: a forked one still shows the frames of its parent below its own beginning."""
+    began = [
+        place
+        for place, frame in enumerate(stack.frames)
+        if frame.function.rpartition(".")[2] == "_bootstrap" and "/multiprocessing/process.py" in frame.file
+    ]
+    frames = stack.frames[began[-1] + 1 :] if began else stack.frames
+    return () if any(_SENDER.search(frame.file) for frame in frames[:2]) else frames
+
+
+def _describe(frame: Frame) -> str:
+    return f"{frame.function} ({frame.file}:{frame.line})"

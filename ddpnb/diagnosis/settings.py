@@ -1,0 +1,356 @@
+"""Findings from the settings of the ranks: environment, versions, backends, time-outs, threads. No hang needed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ddpnb.diagnosis.divergence.digests import Split, split
+from ddpnb.diagnosis.hangs.init_facts import as_int
+from ddpnb.diagnosis.once import once
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.findings import Finding, Severity
+from ddpnb.model.recording import Phase, RankRecord, Recording
+
+DEFAULT_TIMEOUT_S = 1800.0
+_LONG_S = 4 * 3600.0
+
+
+@once
+def find(recording: Recording, stuck: frozenset[int] = frozenset()) -> list[Finding]:
+    """All that can be said of the settings; warnings and notes unless the ranks contradict each other."""
+    found = [
+        _backends(recording),
+        _versions(recording),
+        _timeouts(recording, stuck),
+        _threads(recording),
+        _shared_memory(recording),
+    ]
+    return [finding for finding in [*found, *_variables(recording)] if finding is not None]
+
+
+@once
+def inits(recording: Recording) -> dict[int, Phase]:
+    """The last init_process_group of each rank."""
+    found = {}
+    for rank, record in recording.ranks.items():
+        phases = [phase for phase in record.phases if phase.name == "init_process_group"]
+        if phases:
+            found[rank] = phases[-1]
+    return found
+
+
+def environment(record: RankRecord) -> dict[str, str]:
+    """The environment of a rank, as it was when it joined the others."""
+    found = [phase for phase in record.phases if phase.name == "environment"]
+    return {str(k): str(v) for k, v in found[-1].facts.items() if v is not None} if found else {}
+
+
+def _site(phase: Phase) -> Site:
+    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
+
+
+def _where(phases: Mapping[int, Phase], order: tuple[int, ...]) -> tuple[tuple[int, Site], ...]:
+    return tuple((rank, _site(phases[rank])) for rank in order if rank in phases and "file" in phases[rank].facts)
+
+
+def _backends(recording: Recording) -> Finding | None:
+    """DDP106: the ranks ask for different backends."""
+    phases = inits(recording)
+    asked = {
+        rank: str(phase.facts.get("asked", phase.facts.get("backend", ""))).lower() for rank, phase in phases.items()
+    }
+    apart = split(asked)
+    if not apart.differs:
+        phases, asked = _of_groups(recording)
+        apart = split(asked)
+    if not apart.differs:
+        return None
+    odd, others = _apart(apart)
+    sides = apart.sides if apart.tied else ()
+    if sides or len(apart.sides) > 2:
+        told = phrases.by_side(apart.sides, lambda rank: repr(asked[rank]) if asked[rank] else "the default")
+        summary = f"The ranks ask for different backends: {told}."
+    else:
+        summary = (
+            f"{phrases.ranks(odd, True)} {phrases.verb(odd, 'asks', 'ask')} for the backend {asked[odd[0]] or 'by default'!r}, "
+            f"{phrases.ranks(others)} for {asked[others[0]] or 'the default'!r}."
+        )
+    return Finding(
+        "DDP106",
+        summary,
+        apart.culprits,
+        () if sides else others,
+        None,
+        _where(phases, (*odd, *others)),
+        (
+            *(f"Rank {rank}: backend {name or '(default)'}." for rank, name in sorted(asked.items())[:8]),
+            *phrases.undecided(sides),
+        ),
+        "Choose the backend by something that is the same on all ranks.",
+        sides=sides,
+    )
+
+
+def _apart(found: Split) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(the ranks of the smaller sides, those of the first): the order in which a sentence names them."""
+    return tuple(sorted(rank for side in found.sides[1:] for rank in side)), found.sides[0]
+
+
+def _of_groups(recording: Recording) -> tuple[dict[int, Phase], dict[int, str]]:
+    """The first new_group of which the ranks ask for different backends: its phases, and what they ask for."""
+    if not recording.has_all_phases:  # which of them is whose first is not known
+        return {}, {}
+    made = {rank: [p for p in record.phases if p.name == "new_group"] for rank, record in recording.ranks.items()}
+    for turn in range(max(map(len, made.values()), default=0)):
+        phases = {rank: found[turn] for rank, found in made.items() if len(found) > turn}
+        asked = {rank: str(phase.facts.get("backend", "")).lower() for rank, phase in phases.items()}
+        if len(set(asked.values())) > 1 and len({str(phase.facts.get("ranks")) for phase in phases.values()}) == 1:
+            return phases, asked
+    return {}, {}
+
+
+def _versions(recording: Recording) -> Finding | None:
+    """DDP107: torch, CUDA, NCCL or Python differ between ranks."""
+    phases = inits(recording)
+    for name in ("torch", "cuda", "nccl", "python"):
+        told = {rank: str(phase.facts[name]) for rank, phase in phases.items() if phase.facts.get(name)}
+        apart = split(told)
+        if apart.differs:
+            odd, others = _apart(apart)
+            sides = apart.sides if apart.tied else ()
+            if sides or len(apart.sides) > 2:
+                summary = (
+                    f"The ranks run different versions of {name}: {phrases.by_side(apart.sides, told.__getitem__)}."
+                )
+            else:
+                summary = (
+                    f"{phrases.ranks(odd, True)} {phrases.verb(odd, 'runs', 'run')} {name} {told[odd[0]]}, "
+                    f"{phrases.ranks(others)} {told[others[0]]}."
+                )
+            return Finding(
+                "DDP107",
+                summary,
+                apart.culprits,
+                () if sides else others,
+                None,
+                _where(phases, (*odd, *others)),
+                (
+                    *(f"Rank {rank}: {name} {version}." for rank, version in sorted(told.items())[:8]),
+                    *phrases.undecided(sides),
+                ),
+                "Install the same versions for all ranks (one environment or image for the whole job).",
+                sides=sides,
+            )
+    return None
+
+
+def _timeouts(recording: Recording, stuck: frozenset[int]) -> Finding | None:
+    """DDP317: a sub-group without the time-out of its world, or one of many hours."""
+    phases = inits(recording)
+    for rank, phase in sorted(phases.items()):
+        own = phase.facts.get("timeout_s")
+        if isinstance(own, (int, float)) and own >= _LONG_S:
+            ranks = tuple(r for r, p in sorted(phases.items()) if p.facts.get("timeout_s") == own)
+            return _timeout(
+                f"The time-out of the process group is {_hours(own)}: a hang costs that long.",
+                ranks,
+                phases,
+                stuck,
+                severity="warning",
+            )
+        if not isinstance(own, (int, float)) or own >= DEFAULT_TIMEOUT_S:
+            continue
+        made = [p for p in recording.ranks[rank].phases if p.name == "new_group" and p.facts.get("timeout_s") is None]
+        if made:
+            groups = {
+                r: [p for p in rec.phases if p.name == "new_group" and p.facts.get("timeout_s") is None]
+                for r, rec in recording.ranks.items()
+            }
+            places = {r: found[-1] for r, found in groups.items() if found}
+            return _timeout(
+                f"new_group() does not inherit the time-out of {own:.0f} s that the world was given: the sub-group has the "
+                f"default of {DEFAULT_TIMEOUT_S / 60:.0f} minutes.",
+                tuple(sorted(places)),
+                places,
+                stuck,
+            )
+    return None
+
+
+def _timeout(
+    summary: str,
+    ranks: tuple[int, ...],
+    places: Mapping[int, Phase],
+    stuck: frozenset[int] = frozenset(),
+    severity: Severity | None = None,
+) -> Finding:
+    return Finding(
+        "DDP317",
+        summary,
+        ranks,
+        (),
+        None,
+        _where(places, ranks),
+        (),
+        "Pass timeout=timedelta(...) where the group is made: longer than its slowest legal wait, no longer.",
+        severity=severity or ("warning" if stuck else "note"),
+    )
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.0f} hours" if seconds >= 7200 else f"{seconds / 60:.0f} minutes"
+
+
+def _threads(recording: Recording) -> Finding | None:
+    """DDP704: many more threads than cores."""
+    cores = as_int(recording.host.get("cores")) or 0
+    counts = {}
+    for rank, record in recording.ranks.items():
+        told = [p.facts.get("threads") for p in record.phases if p.name in ("init_process_group", "threads")]
+        counts[rank] = next((number for count in reversed(told) if (number := as_int(count))), 0)
+    total = sum(counts.values())
+    many = tuple(
+        rank for rank, count in sorted(counts.items()) if count > 1 and count * len(counts) >= 4 * max(cores, 1)
+    )
+    if not cores or not many or total < 4 * cores:
+        return None
+    places = {rank: _set_threads(recording.ranks[rank]) for rank in many}
+    return Finding(
+        "DDP704",
+        f"The ranks compute with {total} threads on {cores} cores.",
+        many,
+        (),
+        None,
+        _where({rank: phase for rank, phase in places.items() if phase is not None}, many),
+        tuple(f"Rank {rank}: {counts[rank]} threads." for rank in many[:8]),
+        f"Set OMP_NUM_THREADS (or torch.set_num_threads) to the cores of a rank: {max(1, cores // max(1, len(counts)))} here.",
+        severity="warning",
+    )
+
+
+def _set_threads(record: RankRecord) -> Phase | None:
+    """Where the number was set, or else where the rank was seen to have it."""
+    told = {
+        name: [p for p in record.phases if p.name == name and "file" in p.facts]
+        for name in ("threads", "init_process_group")
+    }
+    return next((phases[-1] for phases in told.values() if phases), None)
+
+
+def _shared_memory(recording: Recording) -> Finding | None:
+    """DDP506: workers that hand batches over in a shared memory that is nearly full, or tiny."""
+    total, free = recording.host.get("shm_total"), recording.host.get("shm_free")
+    if not isinstance(total, (int, float)) or not isinstance(free, (int, float)) or free > 64 << 20:
+        return None
+    loaders = {
+        rank: [
+            p for p in record.phases if p.name.startswith("loader") and (as_int(p.facts.get("num_workers")) or 0) > 0
+        ]
+        for rank, record in recording.ranks.items()
+    }
+    ranks = tuple(rank for rank, phases in sorted(loaders.items()) if phases)
+    if not ranks:
+        return None
+    return Finding(
+        "DDP506",
+        f"/dev/shm has {free / 2**20:.0f} MiB left of {total / 2**20:.0f} MiB: workers hand their batches over in it.",
+        ranks,
+        (),
+        None,
+        _where({rank: loaders[rank][-1] for rank in ranks}, ranks),
+        (),
+        "Give the container more shared memory (docker run --shm-size=8g, or --ipc=host), or fewer workers and batches in flight.",
+        severity="warning",
+    )
+
+
+# -- environment variables
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    says: str
+    remedy: str
+    values: tuple[str, ...] = ()  # for which values; empty: for any
+
+
+_RENAMED = {
+    name: f"TORCH_{name}"
+    for name in (
+        "NCCL_BLOCKING_WAIT", "NCCL_ASYNC_ERROR_HANDLING", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING",
+    )
+}  # fmt: skip
+_ON = ("1", "true", "True", "TRUE", "yes", "on")
+_RULES = {
+    "TORCH_NCCL_BLOCKING_WAIT": _Rule("makes every wait block the CPU, and switches the watchdog off", "Unset it; use the time-out and the flight recorder.", _ON),
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": _Rule("switches the handling of failed collectives off: a dead rank leaves the others hanging", "Unset it (3 is the default).", ("0",)),
+    "CUDA_LAUNCH_BLOCKING": _Rule("makes every kernel launch wait: for debugging alone", "Unset it for training.", _ON),
+    "TORCH_DISTRIBUTED_DEBUG": _Rule("checks every collective with another one: 2.5 to 13 times slower, and a crash with DDP on gloo in torch 2.13", "Use INFO, or none, for training.", ("DETAIL",)),
+    "NCCL_P2P_DISABLE": _Rule("forbids direct transfers between GPUs", "Unset it unless the hardware is known to be broken.", _ON),
+    "NCCL_SHM_DISABLE": _Rule("forbids transfers through shared memory", "Unset it unless shared memory is known to be broken.", _ON),
+    "NCCL_IB_DISABLE": _Rule("forbids InfiniBand", "Unset it where there is InfiniBand.", _ON),
+    "NCCL_LAUNCH_MODE": _Rule("is for processes with several GPUs and may deadlock", "Unset it.", ("GROUP", "group")),
+    "TORCH_NCCL_ENABLE_MONITORING": _Rule("switches the monitor of the watchdog off: a stuck watchdog is never noticed", "Unset it.", ("0",)),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": _Rule("switches the caching allocator off: very slow", "Unset it for training.", _ON),
+    "PYTORCH_CUDA_ALLOC_CONF": _Rule("is called PYTORCH_ALLOC_CONF since torch 2.9", "Rename it."),
+}  # fmt: skip
+
+
+def _variables(recording: Recording) -> list[Finding]:
+    """DDP703: variables that are renamed, contradictory or dangerous; one finding for each."""
+    told: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    tables = {rank: environment(record) for rank, record in recording.ranks.items()}
+    for rank, table in sorted(tables.items()):
+        for name, value in table.items():
+            text = _says(name, value, table)
+            if text:
+                told[f"{name}={value}", *text].append(rank)
+    phases = inits(recording)
+    found = []
+    for (variable, says, remedy), ranks in told.items():
+        place = {rank: phases[rank] for rank in ranks if rank in phases}
+        found.append(
+            Finding(
+                "DDP703",
+                f"{variable} {says}.",
+                tuple(ranks),
+                (),
+                None,
+                _where(place, tuple(ranks)),
+                (f"It is set on {phrases.ranks(ranks)}.", *_assigned(recording, variable.partition("=")[0])),
+                remedy,
+                severity="warning",
+            )
+        )
+    return found
+
+
+def _says(name: str, value: str, table: Mapping[str, str]) -> tuple[str, str] | None:
+    if name in _RENAMED:
+        new = _RENAMED[name]
+        blocking = name == "NCCL_BLOCKING_WAIT" and value in _ON
+        more = ", and as 1 it makes every wait block the CPU" if blocking else ""
+        return f"is deprecated: it is called {new} now{more}", f"Unset it, or use {new} if it is really wanted."
+    rule = _RULES.get(name)
+    if rule is None or (rule.values and value not in rule.values):
+        return None
+    if name == "TORCH_NCCL_BLOCKING_WAIT" and table.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0") not in ("0", ""):
+        return (
+            "contradicts TORCH_NCCL_ASYNC_ERROR_HANDLING: only one of the two can be in force",
+            "Unset one of the two.",
+        )
+    return rule.says, rule.remedy
+
+
+def _assigned(recording: Recording, name: str) -> list[str]:
+    """The one line of the user's files that names this variable beside the environment, as a guess."""
+    places = [
+        f"{path}:{number}"
+        for path, text in sorted(recording.sources.items())
+        for number, line in enumerate(text.splitlines(), 1)
+        if name in line and "environ" in line and not line.lstrip().startswith("#")
+    ]
+    return [f"Possibly set at {places[0]}: inferred from the source, not observed."] if len(places) == 1 else []

@@ -1,0 +1,1 @@
+"""What codes, error texts and findings mean, and what to change."""

@@ -1,0 +1,201 @@
+"""DDP301-308: calls that do not fit together, as far as torch itself tells."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ddpnb.explanations.messages.explained import Explained, Raised, numbers, seconds
+from ddpnb.model import phrases
+
+_FAILED = re.compile(r"Ranks? ([\d, ]{1,20000}) failed to pass monitoredBarrier in (\d{1,12}) ms")
+_REACHED = re.compile(r"Rank (\d{1,9}) successfully reached monitoredBarrier, but received errors")
+_LATE = re.compile(r"Rank (\d{1,9}) timed out in monitoredBarrier after (\d{1,12}) ms")
+_PASSED = re.compile(r"Successfully processed ranks: ([\d, ]{1,20000})")
+
+
+def monitored_barrier(raised: Raised) -> Explained | None:
+    text = raised.text
+    if found := _FAILED.search(text):
+        absent = numbers(found[1])
+        return Explained(
+            "DDP301",
+            f"{phrases.ranks(absent, capital=True)} did not come to monitored_barrier within {seconds(found[2])}.",
+            _went(text),
+            f"Look at where {phrases.ranks(absent)} {phrases.verb(absent, 'was', 'were')} at that time: "
+            f"{phrases.verb(absent, 'it', 'they')} skipped the call, left earlier, or {phrases.verb(absent, 'is', 'are')} stuck.",
+            culprits=absent,
+            missing=absent,
+        )
+    if _REACHED.search(text):
+        return Explained(
+            "DDP301",
+            "It came to monitored_barrier, but the barrier failed: rank 0, which counts the others, missed one of them.",
+            ("The message on rank 0 names the rank that did not come.",),
+            "Read the message of rank 0.",
+            culprits=(),
+        )
+    if found := _LATE.search(text):
+        passed = _PASSED.search(text)
+        evidence = (f"{phrases.ranks(numbers(passed[1]), capital=True)} came.",) if passed else ()
+        return Explained(
+            "DDP301",
+            f"It waited {seconds(found[2])} in monitored_barrier for another rank.",
+            evidence,
+            "Look at the ranks that did not come.",
+            culprits=(),
+        )
+    return None
+
+
+def _went(text: str) -> tuple[str, ...]:
+    if re.search(r"by peer|[Bb]roken pipe", text):
+        return ("Its connection was lost: the process ended.",)
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Print:
+    """A fingerprint of TORCH_DISTRIBUTED_DEBUG=DETAIL."""
+
+    rank: int
+    op: str
+    seq: int | None
+    shape: str
+    dtype: str
+
+    def __str__(self) -> str:
+        tensor = f" of {self.dtype} [{self.shape}]".replace("  ", " ") if self.shape or self.dtype else ""
+        number = f" #{self.seq}" if self.seq is not None else ""
+        return f"{self.op}{number}{tensor}"
+
+
+_RANK_IN = re.compile(r"Rank (\d{1,9}) is running (?:inconsistent )?collective:\s{0,4}")
+_OP = re.compile(r"OpType=(\w{1,60})")
+_SEQ = re.compile(r"SequenceNumber=(\d{1,19})")
+_SHAPE = re.compile(r"TensorShape=\[([^\]]{0,2000})\]")
+_DTYPE = re.compile(r"TensorDtypes=([\w, ]{1,500}?)(?:, TensorDevice|\)|$)")
+
+
+def fingerprints(raised: Raised) -> Explained | None:
+    text = raised.text
+    if "Detected mismatch between collectives on ranks" not in text:
+        return None
+    parts = list(_RANK_IN.finditer(text))[:2]
+    ends = [part.start() for part in parts[1:]] + [len(text)]
+    prints = [_read(int(part[1]), text[part.end() : end][:5000]) for part, end in zip(parts, ends, strict=True)]
+    if len(prints) < 2:
+        what = f" (here {prints[0]})" if prints else ""
+        return Explained(
+            "DDP302", f"The ranks made different calls{what} at the same place of the sequence.", (), _ALIKE
+        )
+    one, other = sorted(prints, key=lambda side: side.rank)
+    code, what = _difference(one, other, text)
+    evidence = tuple(f"Rank {side.rank} calls {side}." for side in (one, other))
+    return Explained(code, f"Ranks {one.rank} and {other.rank} {what}.", evidence, _REMEDIES.get(code, _ALIKE))
+
+
+def _read(rank: int, text: str) -> _Print:
+    op, seq, shape, dtype = (pattern.search(text) for pattern in (_OP, _SEQ, _SHAPE, _DTYPE))
+    bare = re.match(r"(\w{1,60})", text)
+    name = op[1] if op else bare[1] if bare else "?"
+    if op and shape is None and name != "BARRIER":
+        # torch reads the fingerprint of a call that is made up otherwise than its own with a shift,
+        # and names a wrong operation (seen: REDUCE for a barrier).
+        name = "another call"
+    return _Print(
+        rank, name.lower(), int(seq[1]) if seq else None, shape[1] if shape else "", dtype[1].lower() if dtype else ""
+    )
+
+
+def _difference(one: _Print, other: _Print, text: str) -> tuple[str, str]:
+    if one.op != other.op:
+        return "DDP302", f"made different calls at the same place: {one.op} and {other.op}"
+    if one.shape != other.shape:
+        return "DDP303", f"gave {one.op} tensors of different sizes: [{one.shape}] and [{other.shape}]"
+    if one.dtype != other.dtype:
+        return "DDP304", f"gave {one.op} tensors of different types: {one.dtype} and {other.dtype}"
+    if "Tensor devices:" in text:
+        return "DDP305", f"gave {one.op} tensors on different devices"
+    if one.seq != other.seq:
+        return (
+            "DDP301",
+            f"are not at the same place of the sequence: {one.op} is number {one.seq} on one, {other.seq} on the other",
+        )
+    return "DDP305", f"gave {one.op} different arguments"
+
+
+_ALIKE = "Make every rank call the same collectives in the same order: look for a call, or an early return, under a condition that differs."
+_REMEDIES = {
+    "DDP303": "Pad to a common size (all_reduce of the maximum first), or use all_gather_object; a last batch that is "
+    "shorter on one rank wants drop_last=True.",
+    "DDP304": "Convert before the call (tensor.to(torch.float32)); a count that is an int here and a float there is the usual cause.",
+    "DDP305": "Give the call the same arguments on every rank.",
+}
+
+_BYTES = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,19}) vs\.? (\d{1,19})")
+_NCCL_MISMATCH = re.compile(
+    r"Mismatched collective detected, please check your collective calls at and around rank (\d{1,9})"
+)
+
+
+def sizes(raised: Raised) -> Explained | None:
+    """What gloo and NCCL notice of a mismatch, when data arrive that do not fit."""
+    if found := _BYTES.search(raised.text):
+        return Explained(
+            "DDP303",
+            f"Another rank sent {found[1]} bytes where {found[2]} were expected: the tensors of one call have different "
+            "sizes or types.",
+            remedy=_REMEDIES["DDP303"] + " Different types have different sizes too: convert before the call.",
+        )
+    if found := _NCCL_MISMATCH.search(raised.text):
+        return Explained(
+            "DDP302", f"NCCL saw different calls around rank {found[1]}.", remedy=_ALIKE, culprits=(int(found[1]),)
+        )
+    return None
+
+
+_EXHAUSTED = re.compile(r"^Rank (\d{1,9}) exhausted all inputs\.")
+
+
+def uneven(raised: Raised) -> Explained | None:
+    ends = "Detected at least one rank that exhausted inputs" in raised.text
+    found = _EXHAUSTED.search(raised.text)
+    if not ends and found is None:
+        return None
+    who = f"Rank {found[1]}" if found else "Another rank"
+    return Explained(
+        "DDP308",
+        f"{who} had no more batches, while others still had some.",
+        ("Join was told to raise (throw_on_early_termination=True).",),
+        "Give every rank as many batches (DistributedSampler, drop_last=True), or leave throw_on_early_termination out, "
+        "so that Join goes on with the ranks that have some.",
+        culprits=(int(found[1]),) if found else (),
+    )
+
+
+_GLOO_WAIT = re.compile(r"Timed out waiting (\d{1,12})ms for (recv|send) operation to complete")
+_NCCL_WAIT = re.compile(
+    r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d{1,19}), OpType=(\w{1,60}).{0,400}?"
+    r"ran for (\d{1,12}) milliseconds"
+)
+
+
+def timed_out(raised: Raised) -> Explained | None:
+    """A wait that ran out: this rank came, and another did not; the message does not know which."""
+    if found := _NCCL_WAIT.search(raised.text):
+        what, waited = f"{found[2].lower()} #{found[1]}", found[3]
+    elif found := _GLOO_WAIT.search(raised.text):
+        what, waited = "a collective", found[1]
+    else:
+        return None
+    return Explained(
+        "DDP301",
+        f"It waited {seconds(waited)} in {what} for a rank that did not come.",
+        ("The message does not say which rank: look at those that did not report a time-out.",),
+        _ALIKE,
+        culprits=(),
+    )
+
+
+RULES = (monitored_barrier, fingerprints, sizes, uneven, timed_out)

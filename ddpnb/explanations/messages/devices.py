@@ -1,0 +1,257 @@
+"""DDP201-208: where tensors are, how much memory there was, what the device itself says."""
+
+from __future__ import annotations
+
+import re
+
+from ddpnb.explanations.messages.explained import Explained, Raised, size
+
+_DUPLICATE = re.compile(r"Duplicate GPU detected ?: rank (\d{1,9}) and rank (\d{1,9}) both on CUDA device (\w{1,20})")
+_OWN_GPU = (
+    'Give each rank its own GPU: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before the first use of CUDA, '
+    "and no more processes on a machine than it has GPUs."
+)
+
+
+def shared(raised: Raised) -> Explained | None:
+    if found := _DUPLICATE.search(raised.text):
+        one, other = sorted((int(found[1]), int(found[2])))
+        return Explained(
+            "DDP201",
+            f"Ranks {one} and {other} use the same GPU (bus id {found[3]}).",
+            remedy=_OWN_GPU,
+            culprits=(one, other),
+        )
+    return None
+
+
+_TWO_DEVICES = (
+    re.compile(
+        r"Expected all tensors to be on the same device, but found at least two devices, ([\w:]{1,20}) and ([\w:]{1,20})!"
+    ),
+    re.compile(
+        r"Expected all tensors to be on the same device, but got [\w ]{1,60}? is on ([\w:]{1,20}), different from other "
+        r"tensors on ([\w:]{1,20})"
+    ),
+    re.compile(r"Tensor on device ([\w:]{1,20}) is not on the expected device ([\w:]{1,20})!"),
+    re.compile(r"module must have its parameters and buffers on device ([\w:]{1,20}) .{0,60}?on device: ([\w:]{1,20})"),
+)
+_ONE_TYPE = re.compile(r"must be on the same type of devices, but input module parameters locate in \{([^}]{1,100})\}")
+_INPUT_TYPE = re.compile(r"Input type \(([\w.]{1,60})\) and (?:weight|bias) type \(([\w.]{1,60})\) should be the same")
+
+
+def wrong_device(raised: Raised) -> Explained | None:
+    text = raised.text
+    for pattern in _TWO_DEVICES:
+        if found := pattern.search(text):
+            return _apart(found[1].rstrip(":"), found[2].rstrip(":"))
+    if found := _INPUT_TYPE.search(text):
+        kinds = ["cuda" if "cuda" in name else "cpu" for name in (found[1], found[2])]
+        return _apart(*kinds) if kinds[0] != kinds[1] else None
+    if found := _ONE_TYPE.search(text):
+        places = " and ".join(sorted(part.strip().strip("'\"") for part in found[1].split(",")))
+        return Explained(
+            "DDP202",
+            f"The model's parameters are on different kinds of devices: {places}.",
+            _meta(places),
+            "Bring the whole model to the rank's device before wrapping: model.to(device).",
+        )
+    if "Tensor.item() cannot be called on meta tensors" in text and raised.passes("torch/nn/parallel/distributed"):
+        return Explained(
+            "DDP202",
+            "The model that is wrapped has parameters on the meta device, where they have no values.",
+            remedy="Give them storage before wrapping: model.to_empty(device=device), then load or initialise them.",
+        )
+    return None
+
+
+def _apart(one: str, other: str) -> Explained:
+    return Explained(
+        "DDP202",
+        f"One operation was given tensors on {one} and on {other}.",
+        _meta(f"{one} {other}"),
+        "Bring model and batch to the rank's device: model.to(device), batch.to(device, non_blocking=True). Tensors made "
+        "in forward take the device of their input (torch.zeros(..., device=x.device)); constants of a module are buffers "
+        "(register_buffer), which move with it.",
+    )
+
+
+def _meta(devices: str) -> tuple[str, ...]:
+    return (
+        ("Tensors on meta have a shape, but no values: to_empty and a load give them some.",)
+        if "meta" in devices
+        else ()
+    )
+
+
+def host_tensor(raised: Raised) -> Explained | None:
+    text = raised.text
+    if "No backend type associated with device type cpu" in text or re.search(r"Tensors? must be CUDA and dense", text):
+        return Explained(
+            "DDP203",
+            "A tensor in the processor's memory was given to a group that only takes tensors on GPUs.",
+            remedy='Move it first (tensor.to(device)), or make the group for both: dist.init_process_group("cpu:gloo,cuda:nccl").',
+        )
+    return None
+
+
+_IDS = re.compile(
+    r"but got device_ids ([^\n]{1,80}?), output_device ([^\n]{1,40}?), and module parameters \{([^}\n]{1,200})\}"
+)
+
+
+def device_ids(raised: Raised) -> Explained | None:
+    text = raised.text
+    remedy = (
+        "DistributedDataParallel(model.to(device), device_ids=[local_rank]) for one GPU per rank; no device_ids at all for a "
+        "model on the processor or on several GPUs."
+    )
+    if "device_ids can only be None or contain a single element" in text:
+        return Explained(
+            "DDP204", "DistributedDataParallel was given several device_ids: a rank drives one GPU.", remedy=remedy
+        )
+    if "device_ids and output_device arguments only work with" in text:
+        found = _IDS.search(text)
+        places = sorted(set(re.findall(r"type='(\w{1,20})'(?:, index=(\d{1,4}))?", found[3]))) if found else []
+        on = " and ".join(kind + (f":{index}" if index else "") for kind, index in places)
+        said = f"device_ids={found[1]}" if found else "device_ids"
+        return Explained(
+            "DDP204",
+            f"DistributedDataParallel was given {said}, but the model is on {on or 'another device'}.",
+            remedy=remedy,
+        )
+    return None
+
+
+_NO_DEVICE = re.compile(
+    r"invalid device ordinal|No CUDA GPUs are available|no CUDA-capable device is detected|Invalid device id"
+    r"|No HIP GPUs are available"
+)
+
+
+def visible(raised: Raised) -> Explained | None:
+    if found := _NO_DEVICE.search(raised.text):
+        none = "No " in found[0] or "no CUDA" in found[0]
+        return Explained(
+            "DDP208",
+            "This process sees no GPU at all." if none else "It asked for a GPU with a number that it does not see.",
+            remedy="Compare torch.cuda.device_count() with LOCAL_RANK: CUDA_VISIBLE_DEVICES must list as many GPUs as there are "
+            "processes on this machine, and be set before CUDA is first used. Devices are counted from 0 among those listed.",
+        )
+    return None
+
+
+_OUT_OF_MEMORY = re.compile(
+    r"\b(CUDA|HIP|XPU|NPU|MPS)(?: backend)? out of memory\b|CUDA error: out of memory|[Cc]uda failure(?: 2)? '?out of memory"
+)
+_QUANTITY = r"(\d{1,12}(?:\.\d{1,4})? ?(?:bytes|[KMGT]i?B))"
+_ASKED = re.compile(rf"Tried to allocate (?:more than )?{_QUANTITY}")
+_FREE = re.compile(rf"of which {_QUANTITY} is free|{_QUANTITY} free")
+_TOTAL = re.compile(rf"total capac(?:i)?ty of {_QUANTITY}|{_QUANTITY} total capacity")
+_HELD = re.compile(rf"{_QUANTITY} (?:is allocated by PyTorch|already allocated)")
+_IDLE = re.compile(rf"{_QUANTITY} is reserved by PyTorch but unallocated")
+_GPU = re.compile(r"\(?GPU (\d{1,4})\b")
+_OTHERS = re.compile(rf"Process (\d{{1,10}}) has {_QUANTITY} memory in use")
+_HOST = re.compile(
+    r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate (\d{1,25}) bytes"
+)
+_NUMPY = re.compile(r"Unable to allocate ([\d.]{1,20} [KMGTPE]iB) for an array with shape (\([\d, ]{1,200}\))")
+_LESS = (
+    "Smaller batches with gradient accumulation, torch.utils.checkpoint, mixed precision, or sharding (FSDP); under "
+    "torch.no_grad() nothing is kept for backward. If one rank alone runs out, look at what it alone holds: a longer "
+    "sample, outputs kept from step to step (loss.item()), everything loaded with map_location to its device."
+)
+
+
+def memory(raised: Raised) -> Explained | None:
+    text = raised.text
+    if found := _HOST.search(text):
+        return _host_memory(size(int(found[1])))
+    if found := _NUMPY.search(text):
+        return _host_memory(found[1], (f"The array would have the shape {found[2]}.",))
+    if raised.exception == "MemoryError":
+        return _host_memory("")
+    if "CUBLAS_STATUS_ALLOC_FAILED" in text or "CUDNN_STATUS_ALLOC_FAILED" in text:
+        return Explained("DDP205", "The GPU had no memory left for a library's own work space.", remedy=_LESS)
+    if not _OUT_OF_MEMORY.search(text):
+        return None
+    asked, free, total, held, idle = (_first(p, text) for p in (_ASKED, _FREE, _TOTAL, _HELD, _IDLE))
+    gpu = _GPU.search(text)
+    device = f"GPU {gpu[1]}" if gpu else "The device"
+    summary = f"{device} is out of memory"
+    if asked:
+        summary += (
+            f": {asked} more were asked for"
+            + (f", {free} were free" if free else "")
+            + (f" of {total}" if total else "")
+        )
+    evidence = [f"This process's tensors hold {held}." if held else ""]
+    evidence += [
+        f"{idle} are reserved but lie idle in pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True uses them."
+        if idle and _large(idle)
+        else ""
+    ]
+    evidence += [f"Process {pid} holds {much} of the same GPU." for pid, much in _OTHERS.findall(text)[:4]]
+    return Explained("DDP205", summary + ".", tuple(filter(None, evidence)), _LESS)
+
+
+def _host_memory(asked: str, evidence: tuple[str, ...] = ()) -> Explained:
+    return Explained(
+        "DDP205",
+        "The processor's memory does not suffice" + (f": {asked} were asked for at once." if asked else "."),
+        evidence,
+        "Look at what makes the size: a length or an index from the data, a dense matrix of pairs, one-hot vectors. "
+        "All ranks of a machine share its memory, and so does a container's limit.",
+    )
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return next(filter(None, found.groups()), "") if found else ""
+
+
+def _large(quantity: str) -> bool:
+    return quantity.endswith("GiB") or (quantity.endswith("MiB") and float(quantity.partition(" ")[0]) >= 512)
+
+
+_XID = re.compile(r"NVRM: Xid \(PCI:([\w:.]{1,20})\): (\d{1,4})")
+_XIDS = {
+    13: "a kernel of the program made an illegal access",
+    31: "a kernel of the program touched memory that it does not own",
+    48: "its memory has an error that cannot be corrected (ECC)",
+    63: "a page of its memory was retired or remapped",
+    64: "a page of its memory could not be retired",
+    74: "a link to another GPU (NVLink) failed",
+    79: "it has fallen off the bus",
+    92: "its memory has many corrected errors",
+    94: "its memory has an error that cannot be corrected (ECC), within one process",
+    95: "its memory has an error that cannot be corrected (ECC)",
+    119: "its own processor (GSP) does not answer",
+    120: "its own processor (GSP) failed",
+}
+_PROGRAMS = (13, 31)
+_BROKEN = re.compile(
+    r"uncorrectable ECC error|GPU has fallen off the bus|GPU is lost|uncorrectable NVLink error"
+    r"|Invalid access of peer GPU memory over nvlink or a hardware error|hardware stack error"
+)
+
+
+def fault(raised: Raised) -> Explained | None:
+    """DDP206. An illegal access that CUDA reports without more is the program's, and not claimed."""
+    replace = (
+        "Take the GPU out of use (nvidia-smi -q -d ECC,ROW_REMAPPER; reset or reboot the node, and report it if it comes "
+        "back), and go on from the last checkpoint."
+    )
+    if found := _XID.search(raised.text):
+        number = int(found[2])
+        what = _XIDS.get(number, "see NVIDIA's list of Xid errors")
+        remedy = replace
+        if number in _PROGRAMS:
+            remedy = "Run again with CUDA_LAUNCH_BLOCKING=1 to see the operation; try another GPU to tell program from device."
+        return Explained("DDP206", f"The driver reports Xid {number} for the GPU at {found[1]}: {what}.", remedy=remedy)
+    if found := _BROKEN.search(raised.text):
+        return Explained("DDP206", f"The GPU itself failed: {found[0]}.", remedy=replace)
+    return None
+
+
+RULES = (shared, wrong_device, host_tensor, device_ids, visible, memory, fault)

@@ -1,0 +1,162 @@
+"""``explain``: an exception of torch, or of Python around it, in the user's terms.
+
+What a rank says of a peer that went away ("Connection closed by peer") is a consequence, and is told
+elsewhere (analysis.endings): nothing here claims it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ddpnb.explanations.messages import (
+    arguments,
+    checkpoints,
+    collectives,
+    data,
+    devices,
+    environment,
+    gradients,
+    host,
+    model,
+    rendezvous,
+)
+from ddpnb.explanations.messages.explained import Explained, Raised, Rule, blamed, numbers
+from ddpnb.explanations.messages.tracebacks import Found, read
+from ddpnb.model.stacks import Frame
+
+# The more particular first: shared memory before any full disk, a file cut short after it.
+_RULES: tuple[Rule, ...] = tuple(
+    rule
+    for module in (
+        environment,
+        rendezvous,
+        collectives,
+        arguments,
+        devices,
+        data,
+        host,
+        checkpoints,
+        gradients,
+        model,
+    )
+    for rule in module.RULES
+)
+_LONGEST_TEXT = 1_000_000
+_MOST_EXCEPTIONS = 400
+_NESTED = re.compile(r"Traceback \(most recent call last\)")
+_CALLBACK = re.compile(r"^Got the following error when running the callback: (\w{1,80}): ")
+_CHECKPOINT_RANKS = re.compile(r"CheckpointException ranks:dict_keys\(\[([\d, ]{1,20000})\]\)")
+
+
+def explain(
+    message: str,
+    exception: str = "",
+    *,
+    names: Sequence[str] = (),
+    frames: Sequence[Frame] = (),
+    sources: Mapping[str, str] | None = None,
+    traceback: str = "",
+    frozen: Sequence[str] = (),
+) -> Explained | None:
+    """What an error means and what to change; None if it is not one of distributed training.
+
+    Args:
+        message: the exception's text.
+        exception: the name of its class.
+        names: the model's parameters as DDP counts them: those that required a gradient when it was
+            wrapped, in the order of ``named_parameters()``.
+        frames: where it was raised, outermost first.
+        sources: the text of the user's files, by the names that the frames use.
+        traceback: the whole text, chained exceptions included, if it is known.
+        frozen: the parameters that were recorded to be frozen since the model was wrapped.
+    """
+    quoted = {place: line for found in read(traceback) for place, line in found.quoted.items()} if traceback else {}
+    return _explain(
+        Raised.of(
+            message,
+            exception,
+            names=names,
+            frames=frames,
+            sources=sources or {},
+            quoted=quoted,
+            traceback=traceback[-_LONGEST_TEXT:],
+            frozen=frozen,
+        )
+    )
+
+
+def _explain(raised: Raised) -> Explained | None:
+    if found := _CALLBACK.match(raised.text):
+        raised = replace(raised, text=raised.text[found.end() :], exception=found[1])
+    inside = _NESTED.search(raised.text)
+    if inside is None:
+        return _first(raised)
+    return _nested(raised) or _first(replace(raised, text=raised.text[: inside.start()].strip()))
+
+
+def _first(raised: Raised) -> Explained | None:
+    if not raised.text and not raised.exception:
+        return None
+    return next((told for told in (rule(raised) for rule in _RULES) if told is not None), None)
+
+
+def _nested(raised: Raised) -> Explained | None:
+    """A message that holds the traceback of another process: a worker's, a spawned rank's, a checkpoint's."""
+    for found in reversed(read(raised.text)[-_MOST_EXCEPTIONS:]):
+        inner = _raised(found)
+        told = _first(
+            replace(inner, names=raised.names, sources=raised.sources, traceback=raised.text, frozen=raised.frozen)
+        )
+        if told is not None:
+            ranks = _CHECKPOINT_RANKS.search(raised.text)
+            return replace(told, culprits=numbers(ranks[1])) if ranks and told.culprits is None else told
+    return None
+
+
+def _raised(found: Found) -> Raised:
+    return Raised.of(found.message, found.exception, frames=found.frames, quoted=found.quoted, traceback=found.cause)
+
+
+# Lines that no exception announces: the kernel's, the backend's, the workers'.
+_LOGGED = re.compile(
+    r"NVRM: Xid|NCCL WARN|op\.preamble\.length|bus error encountered|Watchdog caught|gai error"
+    r"|server socket has failed|client socket has|clients joined|Thread creation failed|pthread_create failed"
+    r"|monitoredBarrier|GPU has fallen off the bus|Duplicate GPU detected|loopback address as fallback"
+)
+
+
+def explain_text(text: str) -> list[Explained]:
+    """The errors of a log or a traceback, the last first; the last megabyte of it is read.
+
+    An error that several ranks raise alike is told once, with whom they blame together.
+    """
+    text = text[-_LONGEST_TEXT:]
+    told: dict[tuple[str, str], dict[int, Explained]] = {}
+    exceptions = read(text)[-_MOST_EXCEPTIONS:]
+    for turn, found in enumerate(reversed(exceptions)):
+        explained = _explain(_raised(found))
+        if explained is not None:
+            rank = _MOST_EXCEPTIONS - turn if found.rank is None else found.rank
+            # Of models that differ every rank tells another pair: together they say which is odd.
+            summary = "" if explained.code == "DDP403" else explained.summary
+            told.setdefault((explained.code, summary), {})[rank] = explained
+    codes = {code for code, _ in told}
+    logged = [line.strip()[:2000] for line in text.splitlines() if _LOGGED.search(line)]
+    for line in reversed(list(dict.fromkeys(logged))[-_MOST_EXCEPTIONS:]):
+        explained = _explain(Raised.of(line))
+        # What an exception tells already, its log line only repeats.
+        if explained is not None and explained.code not in codes:
+            told.setdefault((explained.code, explained.summary), {})[0] = explained
+    if not told and not exceptions:  # a message without its traceback
+        explained = _explain(Raised.of(text.strip()))
+        return [explained] if explained is not None else []
+    return [_together(by_rank) for by_rank in told.values()]
+
+
+def _together(by_rank: Mapping[int, Explained]) -> Explained:
+    culprits = blamed(by_rank)
+    first = next((one for one in by_rank.values() if one.culprits == culprits), next(iter(by_rank.values())))
+    missing = {rank for one in by_rank.values() for rank in one.missing}
+    return replace(first, culprits=culprits, missing=tuple(sorted(missing)))

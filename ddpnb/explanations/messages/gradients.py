@@ -1,0 +1,166 @@
+"""DDP401, 415: gradients that did not come, came twice, or came after something had changed."""
+
+from __future__ import annotations
+
+import re
+
+from ddpnb.explanations.messages import unused
+from ddpnb.explanations.messages.explained import Explained, Raised, count, listing, numbers
+
+_PRIOR = "Expected to have finished reduction in the prior iteration before starting a new one"
+_INDICES = re.compile(r"Parameter indices which did not receive grad for rank (\d{1,9}): ([\d ]{1,150000})")
+_NAMED = re.compile(r"Parameters which did not receive grad for rank (\d{1,9}): ([^\n]{1,150000})")
+_FROZEN = re.compile(
+    r"DistributedDataParallel is not needed when a module doesn't have any parameters? that requires? a gradient"
+)
+
+
+def unused_parameters(raised: Raised) -> Explained | None:
+    text = raised.text
+    if _FROZEN.search(text):
+        return Explained(
+            "DDP401",
+            "No parameter of the model that is wrapped requires a gradient.",
+            (),
+            "Wrap the part that is trained, or thaw it before wrapping (requires_grad_(True)); a frozen model needs no wrapper.",
+        )
+    if _PRIOR not in text:
+        return None
+    indices, named = _INDICES.search(text), _NAMED.search(text)
+    places = numbers(indices[2]) if indices else ()
+    rank = indices or named
+    culprits = (int(rank[1]),) if rank else None
+    tensors = _names(raised, places, named[2] if named else "")
+    if "static_graph set to True" in text:
+        return _graph_changed(tensors, culprits, "used in the first iteration, but not in a later one")
+    evidence: list[str] = []
+    if places and not tensors:
+        evidence.append("The numbers are places in model.named_parameters(), the frozen ones left out.")
+    lines = unused.frozen_after_wrapping(tensors, raised.sources)
+    guess = f"Possibly {lines[0]} froze them: inferred from the source, not observed." if len(lines) == 1 else ""
+    # A recording names some of very many.
+    if tensors and raised.frozen and (set(tensors) <= set(raised.frozen) or set(raised.frozen) <= set(tensors)):
+        return Explained(
+            "DDP415",
+            f"Parameters were frozen after the model was wrapped, and DDP still waits for their gradients: {_told(tensors, places)}.",
+            ("They no longer required a gradient when the forward pass failed.", *([guess] if guess else [])),
+            "Freeze before wrapping (requires_grad_(False)), or wrap again after it.",
+            culprits,
+            tensors=tensors,
+        )
+    evidence += [guess] if guess else unused.reasons(tensors, raised.sources)
+    if "find_unused_parameters=True` is enabled" in text:
+        return Explained(
+            "DDP401",
+            f"The loss of the previous step did not use all outputs of forward: {_told(tensors, places)} got no gradient.",
+            tuple(evidence),
+            "find_unused_parameters=True looks from the outputs of forward: every output must reach the loss. Return only "
+            "what the loss uses, or add the rest with weight 0.",
+            culprits,
+            tensors=tensors,
+        )
+    return Explained(
+        "DDP401",
+        f"{_told(tensors, places)} got no gradient in the previous step"
+        f"{'' if guess else ', having taken no part in its loss'}.",
+        tuple(evidence),
+        "Let every parameter take part in the loss of every step; or wrap with DistributedDataParallel(model, "
+        "find_unused_parameters=True), if some are left out now and then; or freeze (requires_grad_(False)) before wrapping "
+        "what is never used. A term of weight 0, loss + 0 * unused_output.sum(), keeps a branch in the graph.",
+        culprits,
+        tensors=tensors,
+    )
+
+
+def _names(raised: Raised, places: tuple[int, ...], named: str) -> tuple[str, ...]:
+    found = tuple(name.strip().removeprefix("module.") for name in named.split(",") if name.strip())[:10_000]
+    if found:
+        order = {name: i for i, name in enumerate(raised.names)}
+        return tuple(sorted(found, key=lambda name: order.get(name, len(order)))) if order else found[::-1]
+    if places and places[-1] < len(raised.names):
+        return tuple(str(raised.names[place]).removeprefix("module.") for place in places)
+    return ()
+
+
+def _told(tensors: tuple[str, ...], places: tuple[int, ...]) -> str:
+    if tensors and len(tensors) > 4:
+        return f"{count(len(tensors), 'parameter')} (of {listing(unused.modules(tensors), 4)})"
+    if tensors:
+        return listing(tensors)
+    return f"{count(len(places), 'parameter')} ({_range(places)})" if places else "Parameters of the model"
+
+
+def _range(places: tuple[int, ...]) -> str:
+    if len(places) > 2 and places[-1] - places[0] == len(places) - 1:
+        return f"number {places[0]}-{places[-1]}"
+    return f"number {listing(places)}"
+
+
+_TWICE = re.compile(r"Parameter at index (\d{1,9})(?: with name ([\w.]{1,300}))? has been marked as ready twice")
+_INPLACE = re.compile(
+    r"one of the variables needed for gradient computation has been modified by an inplace operation: "
+    r"\[([\w.]{1,60}) \[([\d, ]{0,200})\]\] is at version \d"
+)
+
+
+def graph(raised: Raised) -> Explained | None:
+    text = raised.text
+    if "Expected to mark a variable ready only once" in text:
+        found = _TWICE.search(text)
+        names = raised.names
+        name = (found[2] or (names[int(found[1])] if int(found[1]) < len(names) else "")) if found else ""
+        who = str(name).removeprefix("module.") or (f"Parameter number {found[1]}" if found else "A parameter")
+        return Explained(
+            "DDP415",
+            f"{who} got its gradient twice in one backward pass.",
+            ("Reentrant checkpointing, a layer used outside of forward, or one used in two forward passes does that.",),
+            "checkpoint(..., use_reentrant=False); or DistributedDataParallel(model, static_graph=True), if every step uses "
+            "the same parameters the same number of times. Call the wrapper, never model.module, for what is trained.",
+            tensors=(str(name).removeprefix("module."),) if name else (),
+        )
+    if "Your training graph has changed in this iteration" in text:
+        return _graph_changed((), None, "unused in the first iteration, but used in a later one")
+    if "set_static_graph() should be called before training loop starts" in text:
+        return Explained(
+            "DDP415",
+            "The static graph was asked for after training had begun.",
+            (),
+            "DistributedDataParallel(model, static_graph=True).",
+        )
+    if found := _INPLACE.search(text):
+        # A tensor without a function that made it is a buffer or a parameter: DDP copies rank 0's
+        # buffers into those of every rank before each forward (and torch before 2.12 counts that).
+        return Explained(
+            "DDP415",
+            f"A buffer or parameter of size [{found[2]}] was written between the forward pass and its backward pass.",
+            (
+                "Two forward passes before one backward do that: DDP broadcasts the buffers (BatchNorm's statistics) before each.",
+            ),
+            "DistributedDataParallel(model, broadcast_buffers=False), or SyncBatchNorm; or one forward pass of both batches "
+            "(torch.cat). An optimizer step between forward and backward does it too.",
+        )
+    if "not the expected DDP bucket view with gradient_as_bucket_view=True" in text or (
+        "Can't detach views in-place" in text and "gradient_as_bucket_view" in text
+    ):
+        return Explained(
+            "DDP415",
+            "A gradient was exchanged or detached, though gradient_as_bucket_view=True keeps all in DDP's buckets.",
+            (),
+            "optimizer.zero_grad(set_to_none=True) instead of detach_() or assigning to .grad; or gradient_as_bucket_view=False.",
+        )
+    return None
+
+
+def _graph_changed(tensors: tuple[str, ...], culprits: tuple[int, ...] | None, how: str) -> Explained:
+    who = f" ({listing(tensors)})" if tensors else ""
+    return Explained(
+        "DDP415",
+        f"static_graph=True promises the same graph in every step, but parameters{who} were {how}.",
+        (),
+        "Leave static_graph=True out, and use find_unused_parameters=True if some parameters are left out now and then.",
+        culprits,
+        tensors=tensors,
+    )
+
+
+RULES = (unused_parameters, graph)

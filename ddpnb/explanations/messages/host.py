@@ -1,0 +1,79 @@
+"""DDP705: the machine has no more of something."""
+
+from __future__ import annotations
+
+import re
+
+from ddpnb.explanations.messages.explained import Explained, Raised
+
+_FILES = re.compile(r"Too many open files|received \d{1,6} items of ancdata")
+_NCCL_SHARED = re.compile(r"Error while creating shared memory segment (/dev/shm/nccl-\w{1,60})")
+_DISK = re.compile(
+    r"\[Errno (?:28|122|27)\] (No space left on device|Disk quota exceeded|File too large)|^No space left on device"
+)
+_WRITER = re.compile(
+    r"PytorchStreamWriter failed writing|inline_container\.cc:\d{1,6}\] ?\.? ?unexpected pos \d|basic_ios::clear: iostream error"
+)
+_THREADS = re.compile(
+    r"can't start new thread|Thread creation failed: Resource temporarily unavailable|pthread_create failed for thread"
+    r"|pthread_create: Resource temporarily unavailable"
+)
+_PATH = re.compile(r"'([^'\n]{1,300})'")
+_FORKS = ("fork", "_launch", "_fork_exec", "_execute_child", "spawnv_passfds", "Popen")
+
+
+def exhausted(raised: Raised) -> Explained | None:
+    text = raised.text
+    if _FILES.search(text):
+        return Explained(
+            "DDP705",
+            "The process may not open more files: its limit is reached.",
+            ("Every tensor that a data loader worker hands over takes one, and so does every connection.",),
+            "Raise the limit (ulimit -n 65536), "
+            'torch.multiprocessing.set_sharing_strategy("file_system"), and keep no batches of workers in a list (clone them).',
+        )
+    if found := _NCCL_SHARED.search(text):
+        return Explained(
+            "DDP705",
+            f"NCCL finds no room in /dev/shm ({found[1]}).",
+            (),
+            "Give the container more shared memory: docker run --shm-size=8g (or --ipc=host).",
+        )
+    if (found := _DISK.search(text)) or _WRITER.search(text):
+        path = _PATH.search(text)
+        where = f": {path[1]}" if path else ""
+        what = {"Disk quota exceeded": "The quota", "File too large": "What a file may hold (ulimit -f)"}
+        return Explained(
+            "DDP705",
+            f"{what.get(found[1] or '' if found else '', 'The disk')} is full: it could not be written to{where}.",
+            () if found else ("torch reports it so when a file that it writes stays shorter than it should.",),
+            "Make room (df -h, df -i; old checkpoints, caches), write on one rank only, and write to a temporary file that "
+            "is renamed when complete, so that a full disk leaves no half checkpoint.",
+        )
+    if _THREADS.search(text) or (raised.exception == "RuntimeError" and text == "Resource temporarily unavailable"):
+        return _processes("thread")
+    forking = raised.calls(*_FORKS) or "fork(" in raised.user_line
+    if forking and raised.exception in ("BlockingIOError", "OSError"):
+        if "[Errno 11]" in text:
+            return _processes("process")
+        if "[Errno 12]" in text:
+            return Explained(
+                "DDP705",
+                "There was not enough memory to start another process.",
+                (),
+                "Fewer data loader workers, started before the large tensors are made; see free -m and the container's limit.",
+            )
+    return None
+
+
+def _processes(what: str) -> Explained:
+    return Explained(
+        "DDP705",
+        f"No more {what} could be started: the limit on threads and processes is reached.",
+        ("Every rank starts threads for each library and for each worker.",),
+        "Set OMP_NUM_THREADS=1 (ranks times threads should not exceed the cores), use fewer data loader workers, and raise "
+        "the limit: ulimit -u, the container's pids limit.",
+    )
+
+
+RULES = (exhausted,)

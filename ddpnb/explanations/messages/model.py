@@ -1,0 +1,192 @@
+"""DDP403, 412, 413, 416: what DistributedDataParallel says of a model when it is wrapped and used."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+
+from ddpnb.explanations.messages.explained import Explained, Raised
+from ddpnb.source.expressions import whole_text
+
+_COUNT = re.compile(
+    r"but Rank (\d{1,9}) has (\d{1,12}) params, while rank (\d{1,9}) has inconsistent (\d{1,12}) params"
+)
+_SHAPE = re.compile(
+    r"(?:\[(\d{1,9})\]: )?(?:params\[(\d{1,9})\]|replicas\[\d{1,9}\]\[(\d{1,9})\]) in this process with sizes (\[[\d, ]{0,200}\]) "
+    r"appears not to match (sizes|strides)"
+)
+
+
+def model_differs(raised: Raised) -> Explained | None:
+    text = raised.text
+    remedy = (
+        "Build the model alike on every rank: from the same configuration and the same counts (classes, vocabulary), not "
+        "from what a rank finds in its own data, device or files."
+    )
+    if found := _COUNT.search(text):
+        (one, few), (other, many) = sorted([(int(found[1]), found[2]), (int(found[3]), found[4])])
+        return Explained(
+            "DDP403",
+            f"The models are not alike: rank {one} has {few} parameters, rank {other} has {many}.",
+            (),
+            remedy,
+            culprits=(int(found[3]),),
+        )
+    if found := _SHAPE.search(text):
+        place = int(found[2] or found[3])
+        name = str(raised.names[place]).removeprefix("module.") if place < len(raised.names) else ""
+        what = "sizes" if found[5] == "sizes" else "memory layout (strides)"
+        return Explained(
+            "DDP403",
+            f"The models are not alike: {name or f'parameter number {place}'}, here {found[4]}, has other {what} on rank 0.",
+            (),
+            remedy,
+            culprits=(int(found[1]),) if found[1] else None,
+            tensors=(name,) if name else (),
+        )
+    if "Modules with uninitialized parameters can't be used with" in text:
+        return Explained(
+            "DDP403",
+            "The model has lazy layers whose sizes are not known yet.",
+            (),
+            "Run one batch through it before wrapping, of the same shape on every rank.",
+        )
+    return None
+
+
+def batch_norm(raised: Raised) -> Explained | None:
+    text = raised.text
+    if re.search(r"SyncBatchNorm (?:layers only work with GPU|expected input tensor to be on)", text):
+        return Explained(
+            "DDP412",
+            "SyncBatchNorm works on GPUs only, and the model is on the processor.",
+            (),
+            'Convert where there is a GPU: if device.type == "cuda": model = '
+            "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model), before wrapping and on every rank.",
+        )
+    if "SyncBatchNorm is only supported within torch.nn.parallel.DistributedDataParallel" in text:
+        return Explained(
+            "DDP412",
+            "SyncBatchNorm is used without DistributedDataParallel around it.",
+            (),
+            "Convert, then wrap: model = DistributedDataParallel(torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)).",
+        )
+    return None
+
+
+_WRAPPERS = r"(DistributedDataParallel|DataParallel|FullyShardedDataParallel|DeepSpeedEngine)"
+_HIDDEN = re.compile(rf"'{_WRAPPERS}' object has no attribute '(\w{{1,200}})'")
+_UNWRAPPED = re.compile(r"'(\w{1,200})' object has no attribute 'module'")
+
+
+def hidden_attribute(raised: Raised) -> Explained | None:
+    if "DDP Pickling/Unpickling are only supported when using DDP with the default process group" in raised.text:
+        return Explained(
+            "DDP413",
+            "The wrapper itself is saved, with its process group, which no other process can use.",
+            (),
+            "Save the model inside: torch.save(model.module.state_dict(), path).",
+        )
+    if raised.exception not in ("AttributeError", ""):
+        return None
+    if found := _HIDDEN.search(raised.text):
+        wrapper, name = found.groups()
+        inner = _through(raised.user_line, name)
+        return Explained(
+            "DDP413",
+            f"{name} is an attribute of the model, not of the wrapper {wrapper}, which hides it.",
+            (),
+            f"Write {inner}. The forward pass goes through the wrapper all the same: a method that calls layers "
+            "does not synchronise gradients.",
+        )
+    if (found := _UNWRAPPED.search(raised.text)) and raised.passes("torch/nn/modules/module"):
+        return Explained(
+            "DDP413",
+            f"The code reaches for .module, but this {found[1]} is not wrapped here.",
+            (),
+            'Write getattr(model, "module", model), which is right for both.',
+        )
+    return None
+
+
+_KEY = re.compile(r"'((?:[A-Za-z_]\w{0,80}\.|\d{1,6}\.){1,20}\w{1,80})'")
+
+
+def prefixed_key(raised: Raised) -> Explained | None:
+    """A KeyError for a parameter that the model has, but under the wrapper's name: ``state["fc.weight"]``."""
+    found = _KEY.fullmatch(raised.text) if raised.exception == "KeyError" else None
+    frame = raised.user_frame
+    if found is None or frame is None or raised.frames[-1] is not frame:
+        return None
+    key, source = found[1], raised.sources.get(frame.file, "")
+    bare = key.removeprefix("module.")
+    named = any(str(name).removeprefix("module.") == bare for name in raised.names)
+    wrapper = any("DistributedDataParallel" in text for text in frame.locals.values())
+    if not named and not (wrapper and key in raised.user_line and "state_dict()" in source):
+        return None
+    if key != bare:
+        return Explained(
+            "DDP602",
+            f"The state dict has {bare}, not {key}: it was saved from a model without a wrapper.",
+            (),
+            f'Take the key without the prefix: state["{bare}"].',
+            tensors=(bare,),
+        )
+    return Explained(
+        "DDP602" if "torch.load(" in source else "DDP413",
+        f"The state dict was taken from the wrapper: it has module.{key}, not {key}.",
+        (),
+        "model.module.state_dict() has the keys without the prefix.",
+        tensors=(key,),
+    )
+
+
+def _through(line: str, name: str) -> str:
+    """The user's own expression with ``.module`` in it: ``self.model.module.generate``."""
+    line = line.strip()[:2000]
+    for text in (line, f"{line} pass", f"{line.removeprefix('el')} pass"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                nodes = list(ast.walk(ast.parse(text)))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and node.attr == name:
+                return f"{whole_text(node.value)}.module.{name}"
+    found = re.search(rf"([\w.]{{1,200}})\.{re.escape(name)}\b", line)
+    return f"{found[1] if found else 'model'}.module.{name}"
+
+
+_HOOK_RETURN = re.compile(
+    r"DDP communication hook's callback must return a torch\.futures\.Future object, but got ([\w.]{1,80})"
+)
+
+
+def hook(raised: Raised) -> Explained | None:
+    text = raised.text
+    if found := _HOOK_RETURN.search(text):
+        return Explained(
+            "DDP416",
+            f"The communication hook returned a {found[1]} where DDP wants a future.",
+            (),
+            "return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0] / world_size)",
+        )
+    if "register_comm_hook or register_builtin_comm_hook can only be called once" in text:
+        return Explained(
+            "DDP416", "A second communication hook was registered.", (), "One per model: make one hook of the two."
+        )
+    if re.search(
+        r"Communication hook(?: must be callable|: (?:bucket|return) annotation)|communication hook required", text
+    ):
+        return Explained(
+            "DDP416",
+            f"DDP does not take this communication hook: {text.splitlines()[0][:200].rstrip('.')}.",
+            (),
+            "def hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor], the same on every rank.",
+        )
+    return None
+
+
+RULES = (model_differs, batch_norm, hidden_attribute, prefixed_key, hook)

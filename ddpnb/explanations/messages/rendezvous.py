@@ -1,0 +1,216 @@
+"""DDP102-105, 110: how the ranks find each other: the store, its address, its keys."""
+
+from __future__ import annotations
+
+import re
+
+from ddpnb.explanations.messages.explained import Explained, Raised, seconds
+from ddpnb.model import phrases
+
+_CLIENTS = re.compile(r"Timed out after (\d{1,12}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients joined")
+_BARRIER = re.compile(
+    r"store based barrier on rank:? (\d{1,9}), for key: ([^\s]{1,200}) "
+    r"\(world_size=(\d{1,9}), (?:num_workers_joined|worker_count)=(\d{1,9})"
+)
+_MESH = re.compile(r"Mesh should not be bigger than default world size,? ?(\d{0,9}),? but found (\d{1,9}) ranks")
+_NOT_MADE = "Default process group has not been initialized"
+
+
+def incomplete(raised: Raised) -> Explained | None:
+    """DDP102, and DDP105 where more came than there are."""
+    text = raised.text
+    if found := _CLIENTS.search(text):
+        return _joined(int(found[2]), int(found[3]), f"within {found[1]} s")
+    if found := _BARRIER.search(text):
+        return _joined(int(found[4]), int(found[3]), f"at the barrier {found[2]}")
+    if raised.exception == "RendezvousTimeoutError":
+        return Explained(
+            "DDP102",
+            "The launcher waited for the other machines, and too few of them came.",
+            remedy="Start torchrun on every node, with the same --nnodes, --rdzv-id and --rdzv-endpoint.",
+            culprits=(),
+        )
+    if found := _MESH.search(text):
+        return Explained(
+            "DDP102",
+            f"A device mesh of {found[2]} ranks was asked for, in a world of {found[1] or 'fewer'}.",
+            remedy="Take the shape of the mesh from dist.get_world_size(), or launch as many ranks as it has.",
+        )
+    if _NOT_MADE in text:
+        return Explained(
+            "DDP102",
+            "It uses the process group without having joined it, or after leaving it.",
+            ("init_process_group was not called on this rank, or destroy_process_group came first.",),
+            "Call init_process_group on every rank before the first use of torch.distributed, and destroy_process_group last.",
+        )
+    return None
+
+
+def _joined(came: int, wanted: int, when: str) -> Explained:
+    if came > wanted:
+        return Explained(
+            "DDP105",
+            f"{came} processes came to a store that was made for {wanted}: another run uses it, or keys of an earlier one are left.",
+            remedy="Give each run its own MASTER_PORT (or a new file for file://), and end what is left of the earlier run.",
+        )
+    return Explained(
+        "DDP102",
+        f"It waited for {wanted} ranks, but {came} came {when}.",
+        ("A rank that ended before init_process_group, or two processes with the same RANK, look the same from here.",),
+        "Launch as many processes as WORLD_SIZE says, and look at the first lines of those that did not come.",
+        culprits=(),
+    )
+
+
+_WAITED = re.compile(r"(?:[Ww]ait timeout after|Timeout waiting for key:?)\s?(.{0,2000})")
+_MEMBER = re.compile(r"default_pg/0//(?:([^/\s]{1,60})//)?[a-z]{2,12}//\d{1,6}/(\d{1,9})$")
+_UNIQUE_ID = re.compile(r"retr(?:ie|ei)ving ncclUniqueId from \[(\d{1,9})\]")
+
+
+def store(raised: Raised) -> Explained | None:
+    """Time-outs in the store, told by their keys: a rank leaves its address under its own number."""
+    if found := _UNIQUE_ID.search(raised.text):
+        return _absent((int(found[1]),), "to set up NCCL", "")
+    found = _WAITED.search(raised.text)
+    if found is None:
+        return None
+    after = re.search(r"(\d{1,15}) ?ms", found[1])
+    waited = f" within {seconds(after[1])}" if after else ""
+    listed = found[1].partition("keys:")[2] or found[1].partition(" after")[0]
+    keys = [key.strip() for key in listed.strip().split(",") if key.strip()][:64]
+    members = [_MEMBER.search(key) for key in keys]
+    named = [member for member in members if member is not None]
+    absent = tuple(sorted({int(member[2]) for member in named if member[1] is None}))
+    if absent:
+        return _absent(absent, "in init_process_group", waited)
+    if named:
+        places = sorted({int(member[2]) for member in named})
+        return Explained(
+            "DDP108",
+            f"It made a group with new_group, but the member at place {phrases.ranks(places).partition(' ')[2]} of the "
+            f"group did not make it{waited}.",
+            (f"It waited for the key {keys[0]}.",),
+            "Call new_group on every rank, members or not, with the same lists in the same order.",
+            culprits=(),
+        )
+    if keys:
+        return Explained(
+            "DDP313",
+            f"It waited for a key of the store that no rank set{waited}: {keys[0][:200]}.",
+            remedy="Look at the rank that was to set it: it failed before, or uses another name or prefix.",
+            culprits=(),
+        )
+    return None
+
+
+def _absent(ranks: tuple[int, ...], where: str, waited: str) -> Explained:
+    return Explained(
+        "DDP102",
+        f"It waited {where} for {phrases.ranks(ranks)}, which did not come{waited}.",
+        (
+            "They ended or failed before, have another RANK than they should, or look for the store elsewhere."
+            if len(ranks) > 1
+            else "It ended or failed before, has another RANK than it should, or looks for the store elsewhere.",
+        ),
+        f"Look at what {phrases.ranks(ranks)} did instead of joining.",
+        culprits=(),
+        missing=ranks,
+    )
+
+
+_CONNECT = re.compile(
+    r"client socket has (?:timed out after (\d{1,12})(?:ms| seconds)?|failed to connect to any network address)"
+    r"(?: while trying to connect to| of) \(([^,)]{1,200}), (\d{1,9})\)"
+)
+_UNRESOLVED = re.compile(
+    r"addresses of \(([^,)]{1,200}), \d{1,9}\) cannot be retrieved \(gai error: -?\d{1,5} - ([^)]{1,100})\)"
+)
+_INTERFACE = re.compile(r"Unable to find (?:address|interface) for: ?\[?([^\s\]]{1,100})")
+
+
+def address(raised: Raised) -> Explained | None:
+    """DDP104, 110: where the ranks look for each other."""
+    text = raised.text
+    if found := _UNRESOLVED.search(text):
+        return Explained(
+            "DDP110",
+            f"The name {found[1]} stands for no address: {found[2].strip()}.",
+            remedy="Set MASTER_ADDR to a name or an address that every node can resolve (getent hosts NAME).",
+        )
+    if found := _CONNECT.search(text):
+        host, port = found[2].strip(), found[3]
+        local = host in ("localhost", "::1") or host.startswith("127.")
+        return Explained(
+            "DDP104",
+            f"Nobody answered at {host}:{port}, where it looked for rank 0.",
+            (f"{host} is this machine itself: right only where rank 0 runs here.",) if local else (),
+            "Give every rank the same MASTER_ADDR and MASTER_PORT (those of rank 0's machine), and see that a firewall lets "
+            "them through. If they are right, rank 0 came too late or not at all.",
+        )
+    if raised.exception == "RendezvousConnectionError" or "connection to the C10d store has failed" in text:
+        return Explained(
+            "DDP104",
+            "The launcher cannot reach the rendezvous of the other machines.",
+            remedy="Give torchrun on every node the same --rdzv-endpoint: a host that all can reach, and a free port.",
+        )
+    if found := _INTERFACE.search(text):
+        return Explained(
+            "DDP110",
+            f"There is no network interface or address {found[1]} on this machine.",
+            remedy="Set GLOO_SOCKET_IFNAME (NCCL_SOCKET_IFNAME for NCCL) to an interface that this machine has (ip -br addr), "
+            "or leave it unset.",
+        )
+    if "no socket interface found" in text or "Unable to resolve hostname to a (local) address" in text:
+        return Explained(
+            "DDP110",
+            "No network interface was found that the other ranks could reach.",
+            remedy="Name one: GLOO_SOCKET_IFNAME=eth0 (NCCL_SOCKET_IFNAME for NCCL), as ip -br addr lists them.",
+        )
+    if "Gloo connectFullMesh failed" in text and not re.search(r"by peer|[Bb]roken pipe", text):
+        return Explained(
+            "DDP110",
+            "It found the addresses of the other ranks, but could not connect to one of them.",
+            ("Either that rank has gone, or its host name stands for an address that cannot be reached from here.",),
+            "If no rank failed: name the interface with GLOO_SOCKET_IFNAME on every node, and look for 127.0.1.1 in /etc/hosts.",
+            culprits=(),
+        )
+    return None
+
+
+_IN_USE = re.compile(r"EADDRINUSE|[Aa]ddress already in use")
+_IN_USE_PORT = re.compile(r"port: (\d{1,6})|(?:bind to|listen on) \S{1,100}:(\d{1,6})\b")
+
+
+def stale(raised: Raised) -> Explained | None:
+    """DDP105: what an earlier run, or an earlier start, has left."""
+    text = raised.text
+    if _IN_USE.search(text) and (
+        "server socket has failed" in text
+        or raised.exception in ("DistNetworkError", "DistStoreError")
+        or (raised.exception == "RuntimeError" and text == "Address already in use")
+        or raised.passes("torch/distributed/")
+    ):
+        found = _IN_USE_PORT.search(text)
+        port = f"Port {found[1] or found[2]}" if found else "The port"
+        return Explained(
+            "DDP105",
+            f"{port} is in use: another run holds it, an earlier one was not ended, or a second process says it is rank 0.",
+            remedy="End what holds it (ss -ltnp), give each run its own MASTER_PORT, or let torchrun choose a free one: "
+            "torchrun --standalone. A server of your own needs another port.",
+        )
+    if "trying to initialize the default process group twice" in text:
+        return Explained(
+            "DDP105",
+            "init_process_group was called a second time, and the first group still stands.",
+            remedy="Call it once; before another start: if dist.is_initialized(): dist.destroy_process_group().",
+        )
+    if raised.exception == "RendezvousClosedError":
+        return Explained(
+            "DDP105",
+            "The rendezvous is closed: an earlier run with the same id has ended it.",
+            remedy="Give this run another --rdzv-id.",
+        )
+    return None
+
+
+RULES = (incomplete, store, address, stale)

@@ -1,0 +1,231 @@
+"""Why a part of a model took no part in the loss: what the text of the user's files says.
+
+A parameter that got no gradient belongs to a module that hangs at ``self.<name>`` of another. The
+uses of that attribute are looked up in the classes that have it: under which condition, under
+``torch.no_grad()``, or nowhere.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ddpnb.source.branches import decisions, relation, tree
+from ddpnb.source.expressions import whole_text
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MOST_FILES = 40
+_LONGEST_FILE = 400_000
+_SETUP = ("__init__", "reset_parameters", "_init_weights", "init_weights")
+
+
+def modules(parameters: Iterable[str]) -> list[str]:
+    """The modules to which parameters belong, in order; a parameter of the model itself stands for itself."""
+    return list(dict.fromkeys(name.rpartition(".")[0] or name for name in parameters))
+
+
+def reasons(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
+    """Where, and under which condition, these parameters' modules are used, as a guess; nothing where there are several."""
+    found: list[str] = []
+    open_uses: list[str] = []
+    explained: set[str] = set()
+    for name in parameters[:256]:
+        parts = [part for part in name.split(".") if not part.isdigit()]
+        # From the inside outwards: the condition may stand around the whole block.
+        inside = parts[:-1] or parts
+        for depth in reversed(range(len(inside))):
+            attribute = inside[depth]
+            if attribute in explained:
+                break
+            owners = _made_as(inside[depth - 1], sources) if depth else frozenset[str]()
+            told = [use for file, source in _files(sources) for use in _uses(attribute, owners, file, source)]
+            guarded = [text for is_guarded, text in told if is_guarded]
+            open_uses += [text for is_guarded, text in told if not is_guarded]
+            if guarded:
+                explained.add(attribute)
+                found += [text for text in guarded if text not in found]
+                break
+        if len(found) >= 4:
+            break
+    found = found or open_uses[:1]
+    return [f"Possibly: {found[0]} Inferred from the source, not observed."] if len(found) == 1 else []
+
+
+def _files(sources: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(file, text) for file, text in list(sources.items())[:_MOST_FILES] if len(text) < _LONGEST_FILE]
+
+
+def _made_as(attribute: str, sources: Mapping[str, str]) -> frozenset[str]:
+    """The classes of which ``self.<attribute>`` is made: ``self.encoder = Encoder(...)``."""
+    pattern = re.compile(rf"\bself\.{re.escape(attribute)}(?:: [\w.]{{1,80}})? = (?:[\w.]{{1,80}}\.)?(\w{{1,80}})\(")
+    return frozenset(name for _, source in _files(sources) for name in pattern.findall(source))
+
+
+def _uses(attribute: str, owners: frozenset[str], file: str, source: str) -> list[tuple[bool, str]]:
+    """Where classes use the attribute: whether something guards it, and the sentence."""
+    if not re.search(rf"\bself\.{re.escape(attribute)}\b", source):
+        return []
+    parsed = tree(source)
+    try:
+        classes = [node for node in ast.walk(parsed or ast.Module([], [])) if isinstance(node, ast.ClassDef)]
+        known = [owner for owner in classes if owner.name in owners]
+        return [use for owner in known or classes for use in _uses_in(attribute, file, source, owner)]
+    except RecursionError:
+        return []
+
+
+def _uses_in(attribute: str, file: str, source: str, owner: ast.ClassDef) -> list[tuple[bool, str]]:
+    parents = {child: node for node in ast.walk(owner) for child in ast.iter_child_nodes(node)}
+    places = [node for node in parents if isinstance(node, ast.Attribute) and _is_self(node, attribute)]
+    made = [node.lineno for node in places if isinstance(node.ctx, ast.Store)]
+    used = [node for node in places if isinstance(node.ctx, ast.Load) and _function(node, parents) not in _SETUP]
+    if not used:
+        nowhere = (
+            f"{owner.name} makes self.{attribute} at {file}:{min(made, default=0)}, and none of its methods uses it."
+        )
+        return [(True, nowhere)] if made else []
+    told: list[tuple[bool, str]] = []
+    for node in sorted(used, key=lambda place: place.lineno)[:8]:
+        where = f"self.{attribute} is used at {file}:{node.lineno}"
+        why = _around(node, parents)
+        why += [text for line in (node.lineno, *_rounds(node, parents)) for text in decisions(source, line)]
+        if not why:
+            return [
+                (False, f"{where} whenever {_function(node, parents)} runs: its result may be no part of the loss.")
+            ]
+        told.append((True, f"{where}. {' '.join(dict.fromkeys(why[:2]))}"))
+    return told
+
+
+def _is_self(node: ast.Attribute, attribute: str) -> bool:
+    return node.attr == attribute and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _upwards(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[tuple[ast.AST, ast.AST]]:
+    while node in parents:
+        yield node, parents[node]
+        node = parents[node]
+
+
+def _function(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> str:
+    for _, parent in _upwards(node, parents):
+        if isinstance(parent, _FUNCTIONS):
+            return parent.name
+    return ""
+
+
+def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[str]:
+    """Conditions within the statement, and contexts that keep no graph."""
+    found: list[str] = []
+    for child, parent in _upwards(node, parents):
+        if isinstance(parent, ast.IfExp) and child is not parent.test:
+            text = whole_text(parent.test)
+            found.append(f"Line {parent.lineno} decides: if {text if child is parent.body else f'not ({text})'}.")
+        elif isinstance(parent, ast.BoolOp) and child is not parent.values[0]:
+            said = "and" if isinstance(parent.op, ast.And) else "or"
+            found.append(f"Line {parent.lineno} decides: {whole_text(parent.values[0])} {said} ...")
+        elif isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
+            found += [
+                f"Line {parent.lineno} keeps no graph: with {text}."
+                for text in map(whole_text, parent.items)
+                if _graphless(text)
+            ]
+        elif isinstance(parent, ast.Attribute) and parent.attr in ("detach", "item"):
+            found.append(f"Line {parent.lineno} cuts the graph: .{parent.attr}().")
+        elif isinstance(parent, _FUNCTIONS):
+            texts = map(whole_text, parent.decorator_list)
+            found += [f"Line {parent.lineno} keeps no graph: @{text}." for text in texts if _graphless(text)]
+            break
+    return found
+
+
+def _graphless(text: str) -> bool:
+    return "no_grad" in text or "inference_mode" in text or "set_grad_enabled(False)" in text
+
+
+def _rounds(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[int]:
+    """Where the modules of a list are called, if ``node`` is what a loop goes through."""
+    for child, parent in _upwards(node, parents):
+        if isinstance(parent, ast.For) and child is parent.iter:
+            names = {part.id for part in ast.walk(parent.target) if isinstance(part, ast.Name)}
+            return [
+                call.lineno
+                for statement in parent.body
+                for call in ast.walk(statement)
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names
+            ][:4]
+        if isinstance(parent, ast.stmt):
+            break
+    return []
+
+
+_WRAPS = re.compile(r"(?:^|\.)(?:DistributedDataParallel|DDP)$")
+
+
+def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
+    """Places (file:line) that, by the text of the source, freeze these parameters' modules after the model was wrapped, in the same function."""
+    attributes = {part for name in parameters[:256] for part in name.split(".")[:-1] if not part.isdigit()}
+    found: list[str] = []
+    for file, source in _files(sources) if attributes else []:
+        if "requires_grad" not in source:
+            continue
+        parsed = tree(source)
+        nodes = list(ast.walk(parsed)) if parsed is not None else []
+        wraps = [n.lineno for n in nodes if isinstance(n, ast.Call) and _WRAPS.search(_name(n.func))]
+        freezers = {node.name for node in nodes if isinstance(node, _FUNCTIONS) and any(map(_off, ast.walk(node)))}
+        for node in nodes:
+            line = _freezes(node, attributes, freezers)
+            if line and any(wrap < line and _one_function(source, wrap, line) for wrap in wraps):
+                found.append(f"{file}:{line}")
+    return list(dict.fromkeys(found))[:4]
+
+
+def _one_function(source: str, one: int, other: int) -> bool:
+    # Two statements of a module have no function in common, but both run.
+    inside = _within(source, one) or _within(source, other)
+    return relation(source, one, other) == "sequence" or not inside
+
+
+def _within(source: str, line: int) -> bool:
+    parsed = tree(source)
+    return parsed is not None and any(
+        isinstance(n, _FUNCTIONS) and n.lineno <= line <= (n.end_lineno or n.lineno) for n in ast.walk(parsed)
+    )
+
+
+def _name(node: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ".".join(reversed(parts))
+
+
+def _freezes(node: ast.AST, attributes: set[str], freezers: set[str]) -> int:
+    """The line, if ``node`` sets requires_grad to false for something that hangs at one of these attributes.
+
+    ``freezers``: functions that do so for what they are given.
+    """
+    if isinstance(node, ast.Call) and _name(node.func).rpartition(".")[2] in freezers:
+        return node.lineno if any(_mentions(given, attributes) for given in node.args) else 0
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+        off = bool(node.args) and not (isinstance(node.args[0], ast.Constant) and node.args[0].value)
+        return node.lineno if off and _mentions(node.func.value, attributes) else 0
+    if isinstance(node, ast.For) and _mentions(node.iter, attributes):
+        return next(filter(None, map(_off, ast.walk(node))), 0)
+    return 0
+
+
+def _off(node: ast.AST) -> int:
+    """The line, if a loop's statement sets ``requires_grad`` to false."""
+    if isinstance(node, ast.Assign) and not (isinstance(node.value, ast.Constant) and node.value.value):
+        named = any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets)
+        return node.lineno if named else 0
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+        return node.lineno if node.args else 0
+    return 0
+
+
+def _mentions(node: ast.expr, attributes: set[str]) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr in attributes for part in ast.walk(node))

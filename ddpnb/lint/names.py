@@ -1,0 +1,132 @@
+"""What the names that a function sees are bound to: its own, those around it, those of other modules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+
+from ddpnb.lint import vocabulary as words
+from ddpnb.lint.known import SAME, Facts, Value, join
+from ddpnb.lint.modules import Project, Ref
+from ddpnb.lint.scopes import Scope
+from ddpnb.source.expressions import dotted, last_name, variable_behind
+
+
+class Names:
+    """The values of one function's names, as a walk through it goes along."""
+
+    def __init__(
+        self,
+        project: Project,
+        facts: Facts,
+        found: Facts,
+        scope: Scope,
+        operation: Callable[[ast.Call], str | None],
+    ) -> None:
+        self._project = project
+        self._facts = facts  # of the round before
+        self._found = found  # of this one
+        self.scope = scope
+        self.env: dict[str, Value] = {}
+        self._operation = operation
+        for parameter in scope.parameters:
+            self.env[parameter.arg] = replace(
+                self._parameter(parameter.arg), follows=frozenset({parameter.arg}), plain=False
+            )
+
+    def _parameter(self, name: str) -> Value:
+        given = self._facts.arguments.get((self.scope.key, name), [])
+        named = words.tells_rank(name)
+        found = join(*given) if given else SAME
+        if found.cause:
+            return Value(found.cause, found.words)
+        if not named or (given and self.scope.key not in self._facts.handed_on and all(v.plain for v in given)):
+            return SAME
+        return Value("rank", f"`{name}` is the rank, by its name")
+
+    def of(self, expr: ast.expr | None) -> Value:
+        """What is known of an expression's value at this point of the walk."""
+        raise NotImplementedError
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        """Bind a target; what is in it before is forgotten."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            parts = value.expr.elts if isinstance(value.expr, (ast.Tuple, ast.List)) else []
+            for index, one in enumerate(target.elts):
+                if len(parts) == len(target.elts):
+                    self.assign(one, self.of(parts[index]))
+                else:
+                    name = last_name(one)
+                    unsure = value.cause in ("", "rank") and not value.plain
+                    self.assign(one, self._by_name(name) if unsure and name else Value(value.cause, value.words))
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, Value(value.cause, value.words))
+        elif isinstance(target, (ast.Name, ast.Attribute)):
+            key = dotted(target)
+            if key is None:
+                return
+            if not value.cause and not value.plain and isinstance(value.expr, ast.Call):
+                named = self._by_name(last_name(target))  # rank, size = setup_somewhere_else()
+                if named.cause and self._project.function(self._named(value.expr.func)) is None:
+                    value = named
+            for old in [old for old in self.env if old.startswith(f"{key}.")]:
+                del self.env[old]
+            self.env[key] = value
+            if isinstance(target, ast.Attribute):
+                self._found.attributes.setdefault(target.attr, []).append(value)
+        elif isinstance(target, ast.Subscript) and value.cause:
+            key = dotted(target.value)
+            if key is not None and key in self.env and not self.env[key].cause:
+                self.env[key] = Value(value.cause, value.words)
+
+    def agree(self, expr: ast.expr) -> None:
+        """A collective has made this the same on every rank."""
+        key = dotted(variable_behind(expr))
+        if key is not None:
+            self.env[key] = Value(words="agreed")
+
+    def _by_name(self, name: str) -> Value:
+        if words.is_rank(name):
+            return Value("rank", f"`{name}` is the rank, by its name")
+        if words.tells_rank(name):
+            return Value("rank", f"`{name}` is true on one rank, by its name")
+        return SAME
+
+    def _named(self, expr: ast.expr) -> Ref | None:
+        return self._project.resolve(self.scope, expr)
+
+    def outside(self, expr: ast.expr) -> str:
+        """The dotted name of something that is not the project's; what stands there if it is not known."""
+        found = self._named(expr)
+        if found is not None:
+            return "" if found.path else found.name
+        return dotted(expr) or ""
+
+    def _variable(self, expr: ast.expr) -> Value | None:
+        """A name that an outer function, this module or another one binds."""
+        if isinstance(expr, ast.Name):
+            here = self.scope.outer
+            while here is not None:
+                kept = self._facts.variables.get(here.key, {})
+                if expr.id in kept:
+                    return replace(kept[expr.id], follows=frozenset())
+                here = here.outer
+            origin = self._imported(expr.id)
+            if origin is not None:
+                return self._facts.variables.get((origin[0], ""), {}).get(origin[1])
+        elif isinstance(expr, ast.Attribute):
+            base = self._named(expr.value)
+            if base is not None and base.path and not base.name:
+                return self._facts.variables.get((base.path, ""), {}).get(expr.attr)
+        return None
+
+    def _imported(self, name: str) -> tuple[str, str] | None:
+        here: Scope | None = self.scope
+        while here is not None:
+            if name in here.imports:
+                level, module, attribute = here.imports[name]
+                path = self._project.locate(here.path, level, module)
+                return (path, attribute) if path is not None and attribute else None
+            here = here.outer
+        return None

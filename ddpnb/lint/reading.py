@@ -1,0 +1,68 @@
+"""A whole project read: every function walked through until what is known of one has reached the others."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from ddpnb.lint.known import Facts
+from ddpnb.lint.modules import Project
+from ddpnb.lint.operations import Operations
+from ddpnb.lint.scopes import Scope
+from ddpnb.lint.walk import Walk
+
+_ROUNDS = 3
+# What a function must mention for its values to differ from rank to rank by itself. Others without a collective are
+# taken as calls that nobody explains, which is what they would turn out to be.
+_HINTS = re.compile(
+    r"rank|RANK|process_index|_process\b|is_main|master|environ|getenv|hostname|getpid|distributed|\bdist\.|PROCID|"
+    r"\brandom\b|\btime\.|os\.path\.|listdir|glob|IterableDataset|"
+    r"\bfor\b[^:]{0,100}\bin\b[^:]{0,100}(?:loader|dataset|batches|stream|_dl\b)"
+)
+
+
+class Reading(Operations):
+    """What the source of a project says: a walk for each function of it.
+
+    ``whole``: walk through every function, not only those that matter for collectives.
+    """
+
+    def __init__(self, project: Project, *, whole: bool = False) -> None:
+        super().__init__(project)
+        self.facts = Facts()
+        self.walks: list[Walk] = []
+        scopes = project.scopes() if whole else self._that_matter()
+        for number in range(_ROUNDS):
+            found = Facts()
+            self.walks = []
+            for scope in scopes:
+                walk = Walk(self, scope, found, last=number > 0)
+                try:
+                    walk.run()
+                except RecursionError:
+                    continue
+                self.walks.append(walk)
+            settled = number > 0 and found.settled(self.facts)
+            self.facts = found
+            if settled:
+                break
+
+    def _that_matter(self) -> list[Scope]:
+        """The functions that a walk can learn something from: what makes a collective, or mentions ranks or data.
+
+        With a method matters what its class keeps: ``__init__``.
+        """
+        scopes = self.project.scopes()
+        chosen = {scope.key for scope in scopes if self._matters(scope)}
+        owners = {(scope.path, scope.owner) for scope in scopes if scope.owner and scope.key in chosen}
+        return [
+            scope
+            for scope in scopes
+            if scope.key in chosen or (scope.name.endswith(".__init__") and (scope.path, scope.owner) in owners)
+        ]
+
+    def _matters(self, scope: Scope) -> bool:
+        if isinstance(scope.node, ast.Module) or self.all_of(scope):
+            return True
+        lines = self.project.modules[scope.path].lines[scope.node.lineno - 1 : scope.node.end_lineno]
+        return any(_HINTS.search(line[:1000]) for line in lines)

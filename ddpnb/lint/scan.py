@@ -1,0 +1,223 @@
+"""Every collective of a project, and what decides whether a rank comes to it.
+
+By the syntax trees alone: nothing is imported and nothing runs, so what is said here is advice.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from ddpnb.lint import vocabulary as words
+from ddpnb.lint.calling import Event
+from ddpnb.lint.conditions import Condition
+from ddpnb.lint.modules import Problem, Project
+from ddpnb.lint.operations import group_of
+from ddpnb.lint.reading import Reading
+from ddpnb.lint.scopes import Scope
+from ddpnb.lint.sites import DOUBTS, CollectiveSite, Scan
+from ddpnb.lint.tally import Counted, Tally, joined, tally
+from ddpnb.lint.unwaited import unwaited
+from ddpnb.lint.walk import Walk
+from ddpnb.model.calls import Site
+from ddpnb.source.expressions import shown
+
+__all__ = [
+    "CollectiveSite", "Condition", "Counted", "Problem", "Scan", "Tally", "joined", "rank_conditions",
+    "rank_dependent_lines", "scan", "tally",
+]  # fmt: skip
+_MOST_SITES = 5000
+_LONGEST_CHAIN = 12
+
+
+def scan(sources: Mapping[str, str], entries: Sequence[str]) -> Scan:
+    """Every collective of the entries and of the modules of ``sources`` that they import, directly or not.
+
+    Args:
+        sources: the texts of the project's files by path. Only paths at which an import may lie are
+            asked for, so that it may read them from a disk when asked.
+        entries: paths of the scripts.
+    """
+    project = Project(sources, entries)
+    reading = Reading(project)
+    late = [
+        (path, one)
+        for path, module in project.modules.items()
+        if "async_op" in module.source or "isend" in module.source or "irecv" in module.source
+        for one in unwaited(module.source)
+    ]
+    return Scan(tuple(_sites(reading)), tuple(project.modules), tuple(project.problems), tuple(late))
+
+
+def _sites(reading: Reading) -> list[CollectiveSite]:
+    found: list[CollectiveSite] = []
+    by_scope = {walk.scope.key: walk for walk in reading.walks}
+    for walk in reading.walks:
+        for event in walk.events.values():
+            if event.op is not None:
+                found.append(_site(walk, event, event.conditions))
+            elif event.called is not None and any(one.doubt != "none" for one in event.conditions):
+                found += _beyond(walk, event, by_scope)
+        if len(found) > _MOST_SITES:
+            break
+    ways: dict[tuple[str, int], set[str]] = {}
+    for site in found:
+        one = site.decision
+        if one is not None and site.op not in words.SETUP:
+            ways.setdefault((one.file, one.line), set()).add("on" if one.kind in ("if", "case", "and") else "past")
+    both = {place for place, kinds in ways.items() if len(kinds) > 1}
+    found = [
+        replace(site, both_arms=True) if (one := site.decision) and (one.file, one.line) in both else site
+        for site in found
+    ]
+    order = {path: number for number, path in enumerate(reading.project.modules)}
+    found.sort(key=lambda one: (DOUBTS.index(one.doubt), order[one.places[0].file], one.places[0].line, len(one.via)))
+    return found[:_MOST_SITES]
+
+
+def _site(
+    walk: Walk, event: Event, conditions: tuple[Condition, ...], via: Sequence[tuple[Walk, Event]] = ()
+) -> CollectiveSite:
+    return CollectiveSite(
+        event.op or "",
+        _place(walk.scope, event.node),
+        conditions,
+        tuple(_place(one.scope, step.node) for one, step in via),
+        tuple(_called(step) for _, step in via),
+        shown(event.node),
+        event.node.end_lineno or event.node.lineno,
+    )
+
+
+def _place(scope: Scope, node: ast.AST) -> Site:
+    return Site(scope.path, getattr(node, "lineno", 0), scope.name.rpartition(".")[2] or "<module>")
+
+
+def _called(event: Event) -> str:
+    """``save()``, ``Trainer.save()``; without brackets if the function is only handed on."""
+    if event.called is None:
+        return ""
+    owner = event.called.owner.rpartition(".")[2]
+    last = event.called.name.rpartition(".")[2]
+    name = owner if last == "__init__" else f"{owner}.{last}" if owner else last
+    return name if event.handed_on else f"{name}()"
+
+
+def _beyond(walk: Walk, event: Event, walks: Mapping[tuple[str, str], Walk]) -> list[CollectiveSite]:
+    """The collectives behind a call, each by the shortest chain of calls."""
+    found: list[CollectiveSite] = []
+    seen: set[tuple[tuple[str, str], str]] = set()
+    waiting: deque[tuple[tuple[tuple[Walk, Event], ...], dict[str, ast.expr]]] = deque()
+    waiting.append((((walk, event),), walk.constants(event, {})))
+    while waiting and len(found) < _MOST_SITES:
+        chain, given = waiting.popleft()
+        called = chain[-1][1].called
+        inner = walks.get(called.key) if called is not None else None
+        if inner is None or len(chain) > _LONGEST_CHAIN:
+            continue
+        as_called = (inner.scope.key, str({name: ast.dump(one) for name, one in given.items()}))
+        if as_called in seen:
+            continue
+        seen.add(as_called)
+        for one in inner.events.values():
+            if not inner.possible(one, given):
+                continue
+            if one.op is not None:
+                found.append(_site(inner, one, _for_members(one, event.conditions, given), chain))
+            else:
+                waiting.append(((*chain, (inner, one)), inner.constants(one, given)))
+    shortest: dict[Site, CollectiveSite] = {}
+    for one in found:
+        shortest.setdefault(one.site, one)
+    found = list(shortest.values())
+    return [one for one in found if one.marked]
+
+
+def _for_members(
+    event: Event, conditions: tuple[Condition, ...], given: Mapping[str, ast.expr]
+) -> tuple[Condition, ...]:
+    """A collective of a group that it is given: who calls it decides by membership, as far as one can tell."""
+    group = group_of(event.node)
+    if group is None or (isinstance(group, ast.Name) and group.id in given):  # barrier(group=None)
+        return conditions
+    return tuple(replace(one, matched=True) if one.doubt == "strong" else one for one in conditions)
+
+
+# -- one file
+
+
+@lru_cache(maxsize=16)
+def _alone(source: str) -> tuple[Reading, dict[tuple[str, str], tuple[Condition, ...]]]:
+    """One file read, and for each function by which conditions only some ranks call it."""
+    reading = Reading(Project({"<source>": source}, ["<source>"]), whole=True)
+    calls: dict[tuple[str, str], list[tuple[tuple[str, str], tuple[Condition, ...]]]] = {}
+    for walk in reading.walks:
+        for event in walk.events.values():
+            if event.called is not None and event.called.key != walk.scope.key:
+                by_rank = tuple(one for one in event.conditions if one.cause == "rank" and one.kind != "raise")
+                calls.setdefault(event.called.key, []).append((walk.scope.key, by_rank))
+    found: dict[tuple[str, str], tuple[Condition, ...]] = {}
+    for _ in range(_LONGEST_CHAIN):  # a function that is called only from such functions is one of them
+        before = len(found)
+        for key, callers in calls.items():
+            if key not in found and all(by_rank or caller in found for caller, by_rank in callers):
+                told = [one for caller, by_rank in callers for one in by_rank or found.get(caller, ())]
+                found[key] = tuple(dict.fromkeys(told))
+        if len(found) == before:
+            break
+    return reading, found
+
+
+def rank_conditions(source: str, line: int) -> tuple[Condition, ...]:
+    """What decides, from rank to rank, whether ``line`` of this file runs; empty if nothing does.
+
+    Conditions of calls count too, if all calls of the line's function are under such.
+    """
+    best: tuple[int, int] | None = None
+    found: tuple[Condition, ...] = ()
+    reading, called = _alone(source)
+    for walk in reading.walks:
+        for statement, conditions in walk.statements.values():
+            first, last = _header(statement)
+            if first <= line <= last and (best is None or (-first, last) < best):
+                best, found = (-first, last), (*called.get(walk.scope.key, ()), *conditions)
+    return tuple(one for one in found if one.depends_on_rank)
+
+
+def rank_dependent_lines(source: str, first: int, last: int) -> list[tuple[int, str]]:
+    """The statements from line ``first`` to ``last`` that run only on some ranks, since the rank decides."""
+    lines = source.splitlines()
+    found: dict[int, str] = {}
+    reading, called = _alone(source)
+    for walk in reading.walks:
+        some = walk.scope.key in called
+        for statement, conditions in walk.statements.values():
+            simple = not isinstance(statement, _COMPOUND)
+            by_rank = some or any(one.cause == "rank" and one.kind != "raise" for one in conditions)
+            within = first <= statement.lineno <= last and statement.lineno <= len(lines)
+            if simple and within and by_rank and not isinstance(statement, _NOTHING):
+                found[statement.lineno] = lines[statement.lineno - 1].strip()
+        for call in walk.partly.values():  # rank == 0 and save()
+            if first <= call.lineno <= last and call.lineno <= len(lines):
+                found.setdefault(call.lineno, lines[call.lineno - 1].strip())
+    return sorted(found.items())
+
+
+_COMPOUND = (
+    ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
+)  # fmt: skip
+_NOTHING = (ast.Pass, ast.Continue, ast.Break, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+
+
+def _header(statement: ast.stmt) -> tuple[int, int]:
+    """The lines of a statement that run where it stands: a compound one's up to its body."""
+    last = statement.end_lineno or statement.lineno
+    body = getattr(statement, "body", None) or getattr(statement, "cases", None)
+    if body:
+        inner = body[0].pattern if isinstance(body[0], ast.match_case) else body[0]
+        last = max(statement.lineno, inner.lineno - 1)
+    return statement.lineno, last

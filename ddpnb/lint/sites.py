@@ -1,0 +1,134 @@
+"""What a scan gives: the collectives of a project, each with what decides whether a rank comes to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddpnb.lint import vocabulary as words
+from ddpnb.lint.conditions import Condition, Doubt
+from ddpnb.lint.modules import Problem
+from ddpnb.lint.unwaited import Unwaited
+from ddpnb.model.calls import Site
+
+DOUBTS: tuple[Doubt, ...] = ("strong", "weak", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveSite:
+    """A collective in the source, by one way that leads to it.
+
+    Without ``via`` it is the call itself with the conditions of its own function. With it, a call in
+    another function, under conditions that not all ranks need pass, leads here: ``via`` are the calls,
+    outermost first, and ``conditions`` those of the outermost.
+    """
+
+    op: str
+    site: Site
+    conditions: tuple[Condition, ...] = ()
+    via: tuple[Site, ...] = ()
+    through: tuple[str, ...] = ()  # what is called at each place of ``via``
+    text: str = ""
+    last_line: int = 0
+    both_arms: bool = False  # the ranks that decide otherwise make other calls instead
+
+    @property
+    def decision(self) -> Condition | None:
+        """The condition that is surest to let only some ranks pass."""
+        found = [one for one in self.conditions if self._doubt_of(one) != "none"]
+        return min(found, key=lambda one: (DOUBTS.index(self._doubt_of(one)), -one.line), default=None)
+
+    @property
+    def decisions(self) -> tuple[Condition, ...]:
+        """All the conditions that are as sure as the surest one, in the order of the lines."""
+        doubt = self.doubt
+        return tuple(one for one in self.conditions if doubt != "none" and self._doubt_of(one) == doubt)
+
+    @property
+    def doubt(self) -> Doubt:
+        """``strong``: by the source only some ranks come here; ``weak``: it may happen; ``none``."""
+        found = self.decision
+        return self._doubt_of(found) if found is not None else "none"
+
+    def _doubt_of(self, condition: Condition) -> Doubt:
+        doubt = condition.doubt
+        if self.op in words.P2P:  # sends and receives are for some ranks by nature
+            return "none"
+        if self.op in words.ENDS:
+            return "weak" if doubt == "strong" and condition.cause == "rank" else "none"
+        if self.op == "init_process_group" and (condition.cause != "rank" or self.via):
+            return "none"  # far away it is made once, by whoever comes first
+        return doubt
+
+    @property
+    def marked(self) -> bool:
+        return self.doubt != "none"
+
+    @property
+    def reason(self) -> str:
+        """Why it is marked, in plain words."""
+        found = self.decision
+        return found.reason if found is not None else ""
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        found = self.decision
+        return self.advice_on(found) if found is not None else ""
+
+    def advice_on(self, one: Condition) -> str:
+        """What to do about one of the decisions."""
+        if self.both_arms and one.doubt == "strong":
+            return f"Let all ranks make the same calls in the same order, whichever way line {one.line} sends them."
+        return _advice(one, bool(self.via))
+
+    @property
+    def places(self) -> tuple[Site, ...]:
+        """The calls that lead here and the collective itself, outermost first."""
+        return (*self.via, self.site)
+
+
+def _advice(one: Condition, far: bool) -> str:
+    what = "the function that makes it" if far else "it"
+    if one.kind in ("if", "else", "case", "and") and one.cause == "rank":
+        return (
+            f"Let every rank call {what}, and keep under the `if` only the work of one rank (printing, writing)."
+            if far
+            else "Let every rank make it: move it out of the `if`, before it or behind it."
+        )
+    if one.kind == "decorator":
+        return "Take the collective out of the function that runs on one rank, and let every rank make it."
+    if one.kind in ("return", "continue", "break", "raise") and one.cause == "rank":
+        return f"Make it before line {one.line}, or let the ranks that leave there make it too."
+    if one.cause in ("shard", "stream"):
+        return (
+            "Give every rank equally many rounds (drop the rest, repeat samples, or count to the smallest length), "
+            "or use torch.distributed.algorithms.Join."
+        )
+    if one.cause == "failure":
+        return "Let the exception end the rank, or tell the others: agree on a flag (all_reduce) before going on."
+    if one.kind in ("for", "while") and one.cause == "rank":
+        return "Give every rank equally many rounds."
+    if one.cause == "files":
+        return "Let one rank look, and broadcast what it saw before anybody decides."
+    if one.cause in ("clock", "random", "memory"):
+        return "Let one rank decide and broadcast the decision, or agree on it with all_reduce."
+    return "Reduce the value, or a flag made of it, over all ranks (all_reduce) before anybody decides by it."
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a scan found. ``sites`` holds the surest doubts first, then the order of files and lines."""
+
+    sites: tuple[CollectiveSite, ...]
+    files: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
+    unwaited: tuple[tuple[str, Unwaited], ...] = ()  # by file
+
+    @property
+    def marked(self) -> tuple[CollectiveSite, ...]:
+        return tuple(one for one in self.sites if one.marked)
+
+    @property
+    def own(self) -> tuple[CollectiveSite, ...]:
+        """Each collective of the source once."""
+        return tuple(one for one in self.sites if not one.via)

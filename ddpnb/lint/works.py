@@ -1,0 +1,204 @@
+"""The works of one function: calls that come back before they are done, and the tensors that belong to them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ddpnb.lint.handed import handed_back, outside
+from ddpnb.lint.modules import Project
+from ddpnb.lint.operations import Operations
+from ddpnb.lint.scopes import Scope
+from ddpnb.source.branches import FUNCTIONS
+from ddpnb.source.expressions import dotted, last_name, shown
+
+Kind = Literal["used-before-wait", "never-waited", "thrown-away"]
+
+# For each operation the arguments that it fills or changes, and those that it only reads: (position, name).
+_FILLS = {
+    "all_reduce": (0, "tensor"), "broadcast": (0, "tensor"), "reduce": (0, "tensor"), "irecv": (0, "tensor"),
+    "all_gather": (0, "tensor_list"), "all_gather_into_tensor": (0, "output_tensor"),
+    "all_gather_single": (0, "output_tensor"), "_all_gather_base": (0, "output_tensor"),
+    "gather": (1, "gather_list"), "scatter": (0, "tensor"), "reduce_scatter": (0, "output"),
+    "reduce_scatter_tensor": (0, "output"), "reduce_scatter_single": (0, "output"),
+    "_reduce_scatter_base": (0, "output"), "all_to_all": (0, "output_tensor_list"), "all_to_all_single": (0, "output"),
+    "all_reduce_coalesced": (0, "tensors"),
+}  # fmt: skip
+_READS = {
+    "isend": (0, "tensor"), "all_gather": (1, "tensor"), "all_gather_into_tensor": (1, "input_tensor"),
+    "all_gather_single": (1, "input_tensor"), "_all_gather_base": (1, "input_tensor"), "gather": (0, "tensor"),
+    "reduce_scatter": (1, "input_list"), "reduce_scatter_tensor": (1, "input"), "reduce_scatter_single": (1, "input"),
+    "_reduce_scatter_base": (1, "input"), "all_to_all": (1, "input_tensor_list"), "all_to_all_single": (1, "input"),
+}  # fmt: skip
+ALWAYS_ASYNC = frozenset({"isend", "irecv", "batch_isend_irecv"})
+_WAITING = frozenset({
+    "wait", "synchronize", "wait_stream", "wait_event", "barrier", "monitored_barrier", "wait_all", "waitall",
+    "wait_for_everyone", "result", "join", "is_completed", "destroy_process_group", "stream", "_coalescing_manager",
+    "wait_tensor", "finish", "flush", "exit", "_exit",
+})  # fmt: skip
+_BLOCKS = ("body", "orelse", "finalbody")
+
+
+@dataclass(slots=True)
+class Work:
+    """An asynchronous call, with the tensors that it fills and those that it only reads."""
+
+    call: ast.Call
+    op: str
+    handle: str  # empty: thrown away
+    fills: set[str]
+    reads: set[str]
+    kind: Kind
+    names: tuple[str, ...] = field(default=())
+
+    @property
+    def tensors(self) -> set[str]:
+        return self.fills | self.reads
+
+
+class Works:
+    """Finds them, by the syntax tree."""
+
+    def __init__(self, project: Project, operations: Operations, scope: Scope) -> None:
+        self._project = project
+        self._operations = operations
+        self._scope = scope
+
+    def of(
+        self, statements: list[ast.stmt], above: list[tuple[list[ast.stmt], int]]
+    ) -> Iterator[tuple[Work, list[tuple[list[ast.stmt], int]]]]:
+        """Each asynchronous call that is a statement, with the way to it: blocks and places in them."""
+        for index, statement in enumerate(statements):
+            path = [*above, (statements, index)]
+            if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+                continue
+            work = self._work(statement)
+            if work is not None:
+                yield work, path
+            if isinstance(statement, (ast.With, ast.AsyncWith)) and waits(statement, only_header=True):
+                continue  # a stream or a coalescing manager orders what is in it
+            for block in inner_blocks(statement):
+                yield from self.of(block, path)
+
+    def _work(self, statement: ast.stmt) -> Work | None:
+        handle = ""
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+            value = statement.value
+            if isinstance(value, ast.Call) and not self.is_asynchronous(value):
+                return self._handed(value, target)
+            if not isinstance(target, ast.Name):
+                return None  # kept in an attribute, or unpacked
+            handle = target.id if target.id != "_" else ""
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            handle, value = statement.target.id, statement.value
+        elif isinstance(statement, ast.Expr):
+            value = statement.value
+            kept_in = appended_to(statement)
+            if isinstance(value, ast.Call) and kept_in and self._is_bound_here(kept_in):
+                handle, value = kept_in, value.args[0]
+        else:
+            return None
+        if not isinstance(value, ast.Call) or not self.is_asynchronous(value):
+            return None
+        op = self._operations.operation(self._scope, value) or ""
+        fills, reads = _tensors(value, _FILLS.get(op)), _tensors(value, _READS.get(op))
+        kind: Kind = "never-waited" if handle else "thrown-away"
+        shown_names = tuple(shown(one) for one in value.args[:1])
+        return Work(value, op, handle, fills, reads - fills, kind, shown_names)
+
+    def _handed(self, call: ast.Call, target: ast.expr) -> Work | None:
+        """``parts, work = gather(x)``: a function of the project has begun the call."""
+        called = self._project.function(self._project.resolve(self._scope, call.func))
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        if called is None or called.owner or not all(isinstance(one, ast.Name) for one in names):
+            return None
+        inside = Works(self._project, self._operations, called)
+        handed = handed_back(called, inside.is_asynchronous)
+        if handed is None or (handed.place is None) == isinstance(target, ast.Tuple):
+            return None
+        targets = [one.id for one in names if isinstance(one, ast.Name)]
+        if len(targets) != len(handed.returned):
+            return None
+        handle = targets[handed.place or 0]
+        op = self._operations.operation(called, handed.call) or ""
+        fills, reads = (
+            outside(handed, called, call, targets, _tensors(handed.call, places.get(op))) for places in (_FILLS, _READS)
+        )
+        names_shown = tuple(shown(one) for one in call.args[:1])
+        return Work(call, op, handle if handle != "_" else "", fills, reads - fills, "never-waited", names_shown)
+
+    def _is_bound_here(self, name: str) -> bool:
+        """Whether a list belongs to this function alone: nobody else can wait for what is in it."""
+        node = self._scope.node
+        return not isinstance(node, ast.Module) and any(
+            isinstance(part, ast.Assign)
+            and isinstance(part.value, (ast.List, ast.Call))
+            and any(isinstance(one, ast.Name) and one.id == name for one in part.targets)
+            for part in ast.walk(node)
+        )
+
+    def is_asynchronous(self, call: ast.Call) -> bool:
+        found = self._project.resolve(self._scope, call.func)
+        name = found.name if found is not None and not found.path else (dotted(call.func) or "") if not found else ""
+        path, _, last = name.rpartition(".")
+        if path not in ("torch.distributed", "torch.distributed.distributed_c10d", "dist"):
+            return False
+        if last in ALWAYS_ASYNC:
+            return True
+        return last in _FILLS and any(
+            one.arg == "async_op" and isinstance(one.value, ast.Constant) and one.value.value is True
+            for one in call.keywords
+        )
+
+
+def appended_to(statement: ast.stmt) -> str:
+    """``works`` of ``works.append(something)``."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    func = call.func if isinstance(call, ast.Call) and len(call.args) == 1 else None
+    if not isinstance(func, ast.Attribute) or func.attr != "append":
+        return ""
+    return func.value.id if isinstance(func.value, ast.Name) else ""
+
+
+def _tensors(call: ast.Call, place: tuple[int, str] | None) -> set[str]:
+    """The variable at an argument's place; none if it is anything but a variable."""
+    if place is None:
+        return set()
+    given = call.args[place[0]] if len(call.args) > place[0] else None
+    for one in call.keywords:
+        if one.arg == place[1]:
+            given = one.value
+    while isinstance(given, (ast.Attribute, ast.Call)):  # x.data, x.detach(), x.view(-1): the same memory
+        inner = given.func if isinstance(given, ast.Call) else given
+        if not isinstance(inner, ast.Attribute) or inner.attr not in ("data", "detach", "view", "flatten"):
+            break
+        given = inner.value
+    name = dotted(given) if given is not None else None
+    return {name} if name is not None else set()
+
+
+def inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """The blocks of a statement."""
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+        return []
+    found = [block for name in _BLOCKS if (block := getattr(statement, name, None))]
+    found += [one.body for one in getattr(statement, "handlers", [])]
+    return found + [case.body for case in getattr(statement, "cases", [])]
+
+
+def header(statement: ast.stmt) -> list[ast.AST]:
+    """What of a statement is evaluated before its blocks."""
+    names = ("test", "iter", "subject", "target")
+    found: list[ast.AST] = [part for name in names if isinstance(part := getattr(statement, name, None), ast.AST)]
+    return found + [one.context_expr for one in getattr(statement, "items", [])]
+
+
+def waits(node: ast.AST, *, only_header: bool = False) -> bool:
+    """Whether something in here waits, for whatever it is: then nothing is sure any more."""
+    parts = header(node) if only_header and isinstance(node, ast.stmt) else [node]
+    return any(
+        isinstance(part, ast.Call) and last_name(part.func) in _WAITING for one in parts for part in ast.walk(one)
+    )

@@ -1,0 +1,84 @@
+"""Words shared by the findings: lists of ranks, calls, places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ddpnb.model.calls import NO_SITE, UNNAMED, Call, Site, runs
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import RankRecord
+
+_FEW = 12  # ranks that are named one by one
+_SIDES = 8  # sides that are named one by one
+
+
+def ranks(numbers: Iterable[int], capital: bool = False) -> str:
+    """``rank 1``, ``ranks 0, 2 and 3``, ``ranks 0-7``, ``ranks 0-2 and 4-1023``."""
+    found = sorted(set(numbers))
+    word = "Rank" if capital else "rank"
+    if len(found) == 1:
+        return f"{word} {found[0]}"
+    if len(found) > 3 and found[-1] - found[0] == len(found) - 1:
+        return f"{word}s {found[0]}-{found[-1]}"
+    parts = [str(first) if first == last else f"{first}-{last}" for first, last in runs(found)]
+    if len(found) > _FEW and len(parts) <= _FEW // 2:  # all but some of very many
+        return f"{word}s {', '.join(parts[:-1])} and {parts[-1]}"
+    if len(found) > _FEW:
+        return f"{word}s {', '.join(map(str, found[:10]))} and {len(found) - 10} more"
+    return f"{word}s {', '.join(map(str, found[:-1]))} and {found[-1]}" if found else "no rank"
+
+
+def verb(numbers: Sequence[int] | frozenset[int] | set[int], one: str, many: str) -> str:
+    return one if len(set(numbers)) == 1 else many
+
+
+def counted(record: RankRecord, calls: int) -> str:
+    """A number of calls that were counted among those that are recorded: older ones are not."""
+    return f"at least {calls}" if record.forgotten else str(calls)
+
+
+def calls(record: RankRecord, made: int) -> str:
+    """``1 call``, ``at least 2 calls``."""
+    return f"{counted(record, made)} call{'s' * (made != 1)}"
+
+
+def at(site: Site) -> str:
+    return (
+        ""
+        if site == NO_SITE
+        else f" at {site}" + (f" in {site.function}" if site.function not in ("?", "<module>") else "")
+    )
+
+
+def by_side(sides: Sequence[Sequence[int]], what: Callable[[int], str]) -> str:
+    """``'gloo' on rank 0, 'nccl' on ranks 1 and 2``: what each side has, by its first rank."""
+    named = [f"{what(side[0])} on {ranks(side)}" for side in sides[:_SIDES]]
+    more = [f"{len(sides) - _SIDES} more"] if len(sides) > _SIDES else []
+    return ", ".join(named + more)
+
+
+def undecided(sides: Sequence[Sequence[int]]) -> list[str]:
+    """What to say of ranks that differ where nothing tells which of them is at fault."""
+    if not sides:
+        return []
+    named = " or ".join(ranks(side) for side in sides[:_FEW])
+    more = f" or one of {len(sides) - _FEW} more" if len(sides) > _FEW else ""
+    return [f"Nothing that was recorded tells which side is at fault: {named}{more}."]
+
+
+def observed(finding: Finding) -> tuple[str, ...]:
+    """The evidence of a finding for another one, which may know more: without the open question of a tie."""
+    return tuple(text for text in finding.evidence if text not in undecided(finding.sides))
+
+
+def tensors(call: Call) -> str:
+    text = ", ".join(
+        f"{dtype} {list(shape)}" for shape, dtype in zip(call.signature.shapes, call.signature.dtypes, strict=False)
+    )
+    return f" ({text})" if text else ""
+
+
+def in_call(call: Call) -> str:
+    """``all_reduce #57 of default_pg (float32 [1024])``"""
+    told = "" if call.op != UNNAMED else " (the rank's table of names is full: which call it is was not recorded)"
+    return f"{call.title} of {call.group}{tensors(call)}{told}"

@@ -1,0 +1,66 @@
+"""Entry of the processes of a world; the arguments are ``engine`` or ``controller``, the world's folder, and theirs.
+
+Each dies with its launcher. Each comes up in the world's folder: ipyparallel puts the working directory first on the
+import path, where a file of the user (``queue.py``) would stand in for a module of ours. An engine imports torch and installs its hooks before it looks for the
+controller, so that both come up at the same time.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    sys.path.pop(0)  # the folder of this file: its modules are imported as ddpnb.processes's alone
+
+import os
+
+_NAMED = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+_AT, _HERE = -1, os.getcwd() if __name__ == "__main__" else ""
+if _HERE and len(_NAMED) > 1 and "" in _NAMED and _HERE not in _NAMED and _HERE in sys.path:
+    _AT = sys.path.index(_HERE)  # an empty entry means the working directory: ranks get it back when they are up
+    sys.path.remove(_HERE)
+
+import threading  # noqa: E402
+from collections.abc import Callable, Mapping  # noqa: E402
+from typing import Any  # noqa: E402
+
+from ddpnb.recorder import parent_death  # noqa: E402
+
+
+class _Thread(threading.Thread):
+    """What the controller takes for ``multiprocessing.Process``: its heart monitor is a thread of it.
+
+    As a process of its own it can die alone, and from then on no engine could register any more.
+    """
+
+    def __init__(self, target: Callable[..., Any], kwargs: Mapping[str, Any], daemon: bool) -> None:
+        super().__init__(target=target, kwargs=kwargs, daemon=daemon, name="heart monitor")
+
+    def terminate(self) -> None:
+        """It ends with the controller."""
+
+
+def main() -> None:
+    parent_death.bind_to_parent()
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # there is no agent: rank 0 hosts the store
+    kind, folder = sys.argv.pop(1), sys.argv.pop(1)
+    directory = os.getcwd()
+    os.chdir(folder)
+    if kind == "controller":
+        from ipyparallel.controller import app
+
+        app.Process = _Thread
+        serve = app.main
+    else:
+        from ddpnb.recorder import rank
+
+        started = rank.start()
+        started.directory = directory
+        if _AT >= 0:
+            started.import_path = _AT, _HERE
+        from ipyparallel.engine.app import main as serve
+    sys.exit(serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""The gate: at the door a rank is stopped before a collective, and let go on, one call at a time or for good.
+
+A thread that is held waits in Python, so that the rank still answers: its frames can be read, and an
+expression evaluated in them. What nobody has armed costs the door one look at an empty list.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from _thread import get_ident
+from dataclasses import dataclass
+from typing import Any
+
+from ddpnb.model.holds import Hold, site_fits
+from ddpnb.recorder.evaluation import names_in, sentence
+from ddpnb.recorder.release import Release, tells_releases
+from ddpnb.recorder.user_frames import place_of
+
+tells_releases(__name__)
+
+_TICK_S = 0.5  # a thread in a wait without end is deaf to signals on some systems
+
+
+@dataclass
+class AtDoor:
+    """A call that stands at the door: what rules are compared with."""
+
+    op: str
+    seq: int  # 0 for sends and receives
+    group: Any  # model.calls.Group
+    frame: Any  # the user's, or None
+    opened: int = -1  # how often everybody had been let go when it came to the gate
+
+    def fits(self, hold: Hold) -> bool:
+        """Whether a hold means this call.
+
+        Raises:
+            Exception: whatever the expression of the hold raises.
+        """
+        if hold.before and self.op not in hold.before:
+            return False
+        if hold.seq is not None and self.seq != hold.seq:
+            return False
+        if hold.group and hold.group not in self._names():
+            return False
+        if hold.site:
+            if self.frame is None:
+                return False
+            code = self.frame.f_code
+            if not site_fits(hold.site, code.co_filename, self.frame.f_lineno, code.co_name):
+                return False
+        if hold.when:
+            if self.frame is None:
+                return False
+            return bool(eval(hold.when, names_in(self.frame)))  # noqa: S307 (the user's own)
+        return True
+
+    def told(self) -> dict[str, Any]:
+        """The call, as JSON."""
+        told = {"op": self.op, "seq": self.seq, "group": str(self.group)}
+        return told if self.frame is None else told | place_of(self.frame)
+
+    def _names(self) -> tuple[str, ...]:
+        members = ",".join(map(str, self.group.ranks))
+        return (self.group.label, self.group.name, self.group.key, members, f"[{members.replace(',', ', ')}]")
+
+
+class Gate:
+    """What stops the calls of this rank.
+
+    Args:
+        release: whoever is released is let through, with an exception.
+    """
+
+    def __init__(self, release: Release) -> None:
+        #: not empty while anything may stop a call. A list: the door keeps it at hand
+        self.armed: list[bool] = []
+        self._release = release
+        self._condition = threading.Condition()
+        self._holds: dict[int, tuple[Hold, bool]] = {}
+        self._next = 1
+        self._pause = False  # stop before every call that is not allowed
+        self._allowed = 0
+        self._opened = 0  # how often everybody was let go
+        self._held: dict[int, dict[str, Any]] = {}
+        self.troubles: list[str] = []  # conditions that could not be evaluated
+
+    # -- from the hotline
+
+    def hold(self, hold: Hold, *, keep: bool = False) -> None:
+        """Arm a hold. ``keep``: also beyond the end of the run."""
+        with self._condition:
+            if hold.anything:
+                self._pause, self._allowed = True, 0
+            elif (hold, keep) not in self._holds.values():
+                self._holds[self._next] = hold, keep
+                self._next += 1
+            self._settle()
+
+    def remove(self, hold: Hold) -> None:
+        """Take a hold away; who is held stays so until stepped or resumed."""
+        with self._condition:
+            self._holds = {number: one for number, one in self._holds.items() if one[0] != hold}
+            if hold.anything:
+                self._pause = False
+            self._settle()
+
+    def step(self, count: int) -> None:
+        """Let ``count`` calls through, and stop before the one after them."""
+        with self._condition:
+            self._pause, self._allowed = True, count
+            self._settle()
+
+    def resume(self) -> None:
+        """Let everybody go on until a hold fits again."""
+        with self._condition:
+            self._pause, self._allowed = False, 0
+            self._opened += 1
+            self._settle()
+
+    def end_of_run(self) -> None:
+        """What was not meant to outlive the run is gone."""
+        with self._condition:
+            self._holds = {number: one for number, one in self._holds.items() if one[1]}
+            self._pause, self._allowed = False, 0
+            self.troubles.clear()
+            self._settle()
+
+    def released(self) -> None:
+        """A release was asked for: held calls raise it, and so does every call that comes to the door from now on."""
+        with self._condition:
+            self._settle()
+
+    def _settle(self) -> None:
+        self.armed[:] = [True] if self._pause or self._holds or self._release.wanted else []
+        self._condition.notify_all()
+
+    def state(self) -> dict[str, Any]:
+        """What is armed and who is held, as JSON."""
+        with self._condition:
+            now = time.monotonic()
+            held = [{**told, "for_s": now - told["since"]} for told in self._held.values()]
+            holds = [str(hold) for hold, _ in self._holds.values()]
+            return {"held": held, "holds": holds, "pause": self._pause, "troubles": self.troubles[-4:]}
+
+    # -- from the door
+
+    def stops(self, call: AtDoor) -> bool:
+        """Whether the calling thread is to stop before this call; one that is not has used up a step."""
+        with self._condition:
+            call.opened = self._opened
+            if self._release.wanted:
+                return True  # wait() raises
+            if self._pause:
+                return not self._pass()
+            holds = [hold for hold, _ in self._holds.values()]
+            if not holds:
+                self._settle()  # the release that armed it is over
+        return any(self._fits(call, hold) for hold in holds)  # runs the user's expressions: without the lock
+
+    def wait(self, call: AtDoor) -> None:
+        """Hold the calling thread until it is stepped, resumed or released, be it since ``stops`` was asked.
+
+        Raises:
+            Released: it was released meanwhile.
+        """
+        with self._condition:
+            self._held[get_ident()] = {"since": time.monotonic(), **call.told()}
+            try:
+                while True:
+                    if self._release.wanted:
+                        raise self._release.exception()
+                    if self._opened != call.opened or self._pass():
+                        break
+                    self._condition.wait(_TICK_S)
+            finally:
+                self._held.pop(get_ident(), None)  # a signal handler's call may have been held meanwhile, too
+
+    def _pass(self) -> bool:
+        if self._pause and self._allowed > 0:
+            self._allowed -= 1
+            return True
+        return False
+
+    def _fits(self, call: AtDoor, hold: Hold) -> bool:
+        try:
+            return call.fits(hold)
+        except Exception as error:  # the user's expression: said, and taken for "no"
+            if len(self.troubles) < 100:
+                self.troubles.append(f"{hold.when}: {sentence(error)}"[:300])
+            return False

@@ -1,0 +1,214 @@
+"""The hotline: answers on the engine's control channel while the main thread hangs.
+
+ipykernel serves the control channel from a thread of its own, so a rank that is deaf in a
+collective still answers here, within milliseconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ddpnb.model.faults import Fault
+from ddpnb.model.holds import Hold
+from ddpnb.recorder import threads
+from ddpnb.recorder.door import Door
+from ddpnb.recorder.evaluation import evaluate, sentence
+from ddpnb.recorder.faults.faults import Faults
+from ddpnb.recorder.protocol import REPLY, REQUEST, VALUES
+from ddpnb.recorder.replicas import Replicas
+
+
+class _OwnStreams:
+    """What ipykernel takes for ``sys``: the kernel's own standard streams, whatever a script makes of ``sys.stdout``.
+
+    ipykernel flushes both after every message, on the control channel's thread as well. A stream that the
+    script has closed would raise there, and one of its own make may wait for a lock that a rank which hangs holds.
+    """
+
+    def __init__(self) -> None:
+        self.stdout, self.stderr = sys.stdout, sys.stderr
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys, name)
+
+
+_DEEP = 16  # levels of an answer
+_OF_A_RUN = ("hold", "unhold", "resume", "inject", "heal")
+
+
+def encodable(value: Any, levels: int = _DEEP) -> Any:
+    """An answer as JSON that the channel can carry: without what would leave the launcher without an answer.
+
+    File names and variables may hold lone surrogates, facts numbers that JSON has not.
+    """
+    kind = type(value)
+    if kind is not bool and issubclass(kind, (int, float)):
+        value = int.__pos__(value) if issubclass(kind, int) else float.__pos__(value)  # of an enumeration: the number
+        kind = type(value)
+    if kind is str:
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        return value if value.bit_length() <= 64 else f"<int of {value.bit_length()} bits>"
+    if kind is float:
+        return value if math.isfinite(value) else str(value)
+    if levels and kind is dict:
+        return {encodable(str(name), 0): encodable(held, levels - 1) for name, held in value.items()}
+    if levels and kind in (list, tuple):
+        return [encodable(held, levels - 1) for held in value]
+    return f"<{kind.__name__}>"
+
+
+class Hotline:
+    """The verbs that a rank obeys. Content in and out is plain JSON."""
+
+    def __init__(self, door: Door, replicas: Replicas, faults: Faults) -> None:
+        self._door = door
+        self._replicas = replicas
+        self._faults = faults
+        #: where the variables of cells live
+        self.namespace: dict[str, Any] = {"__name__": "__main__"}
+        self._run = 0  # the newest that has begun
+        self._early: list[dict[str, Any]] = []  # requests for the next run
+        self._beginning = threading.Lock()
+        self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "snapshot": self._snapshot,
+            "compare": lambda _: {"models": self._replicas.models.exact()},
+            "hold": self._hold,
+            "unhold": self._unhold,
+            "hurry": self._hurry,
+            "gate": lambda _: self._door.gate.state(),
+            "step": self._step,
+            "resume": self._resume,
+            "releasing": self._releasing,
+            "release": self._release,
+            "released": self._released,
+            "cut": lambda content: {"connections": self._door.release.cut(content["connections"])},
+            "inject": self._inject,
+            "heal": self._heal,
+            "faults": lambda _: {"faults": self._faults.told()},
+            "evaluate": self._evaluate,
+            "values": self._values,
+            "trace": self._trace,
+            "traced": lambda _: {"traced": {str(m): t for m, t in self._replicas.tracing.traced.items()}},
+        }
+
+    def answer(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Carry out one request; an error of ours becomes part of the answer.
+
+        What is armed, or disarmed, for a run that this rank was ordered and has not begun waits until it does.
+        """
+        with self._beginning:
+            if content.get("verb") in _OF_A_RUN and int(content.get("run", 0)) > self._run:
+                self._early.append(content)
+                return {"status": "ok", "pid": os.getpid()}
+        return self._obey(content)
+
+    def begun(self, run: int) -> None:
+        """A run has begun, and what its order arms is armed: now comes what was asked for since it was ordered."""
+        with self._beginning:
+            early, self._early, self._run = self._early, [], run
+            for content in early:
+                self._obey(content)
+
+    def _obey(self, content: dict[str, Any]) -> dict[str, Any]:
+        verb = self._verbs.get(str(content.get("verb")))
+        if verb is None:
+            return {"status": "error", "error": f"no such verb: {str(content.get('verb'))[:80]}"}
+        try:
+            return {"status": "ok", "pid": os.getpid(), **verb(content)}
+        except Exception as error:
+            return {"status": "error", "error": sentence(error)}
+
+    def _snapshot(self, content: dict[str, Any]) -> dict[str, Any]:
+        # Polling here makes the in-flight state right for calls that nobody in Python waits for.
+        self._door.flight.poll()
+        words, wakes = threads.waits_on()
+        return {
+            "gate": self._door.gate.state(),
+            "stacks": threads.stacks(bool(content.get("locals", True)), values=bool(content.get("values"))),
+            "waits_on": words,
+            "wakes_in_s": wakes,
+            "monotonic_ns": time.monotonic_ns(),
+        }
+
+    def _hold(self, content: dict[str, Any]) -> dict[str, Any]:
+        self._door.groups.unhurried(True)
+        if content.get("hold") is not None:
+            self._door.gate.hold(Hold.from_json(content["hold"]), keep=bool(content.get("keep")))
+        return {}
+
+    def _unhold(self, content: dict[str, Any]) -> dict[str, Any]:
+        self._door.gate.remove(Hold.from_json(content["hold"]))
+        return {}
+
+    def _hurry(self, _content: dict[str, Any]) -> dict[str, Any]:
+        self._door.groups.unhurried(False)
+        return {}
+
+    def _step(self, content: dict[str, Any]) -> dict[str, Any]:
+        self._door.gate.step(int(content["count"]))
+        return {}
+
+    def _resume(self, _content: dict[str, Any]) -> dict[str, Any]:
+        self._door.gate.resume()
+        return {}
+
+    def _release(self, content: dict[str, Any]) -> dict[str, Any]:
+        free = self._door.release.free
+        return {"connections": free(content["connections"], both_ways=bool(content.get("both_ways")))}
+
+    def _releasing(self, content: dict[str, Any]) -> dict[str, Any]:
+        self._door.release.ask(str(content["why"])[:500])
+        self._door.gate.released()
+        return {}
+
+    def _released(self, _content: dict[str, Any]) -> dict[str, Any]:
+        self._door.release.let_go()
+        return {}
+
+    def _inject(self, content: dict[str, Any]) -> dict[str, Any]:
+        self._faults.inject(Fault.from_json(content["fault"]), keep=bool(content["keep"]))
+        return {}
+
+    def _heal(self, content: dict[str, Any]) -> dict[str, Any]:
+        wanted = content.get("faults")
+        struck = self._faults.told()
+        self._faults.heal(None if wanted is None else [Fault.from_json(one) for one in wanted])
+        return {"faults": struck}
+
+    def _evaluate(self, content: dict[str, Any]) -> dict[str, Any]:
+        expression, depth, timeout = str(content["expression"]), int(content["frame"]), float(content["timeout"])
+        return evaluate(expression, depth, timeout, self.namespace)
+
+    def _values(self, content: dict[str, Any]) -> dict[str, Any]:
+        raw = self._replicas.models.values(int(content["model"]), str(content["tensor"]), VALUES)
+        return {"values": base64.b85encode(raw).decode()}
+
+    def _trace(self, content: dict[str, Any]) -> dict[str, Any]:
+        for model, turn in content["turns"].items():
+            self._replicas.tracing.arm(int(model), int(turn), bool(content.get("modules")))
+        return {}
+
+    def register(self, kernel: Any) -> None:
+        """Answer on the control channel of this IPython kernel."""
+
+        async def handle(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+            reply = self.answer(parent.get("content", {}))
+            try:
+                kernel.session.send(stream, REPLY, content=encodable(reply), parent=parent, ident=ident)
+            except Exception as error:
+                text = f"the answer could not be sent: {type(error).__name__}"
+                content = {"status": "error", "error": text}
+                kernel.session.send(stream, REPLY, content=content, parent=parent, ident=ident)
+
+        kernel.control_handlers[REQUEST] = handle
+        vars(sys.modules["ipykernel.kernelbase"])["sys"] = _OwnStreams()

@@ -1,0 +1,331 @@
+"""The door: one Python kernel on every ``c10d::`` operator, where each collective of a process passes.
+
+Registered at the dispatch key ``BackendSelect``, which ``inference_mode`` does not bypass; user
+calls, DDP's C++ reducer, FSDP, functional collectives, compiled code and point-to-point all come
+through. At the door a call is recorded and fenced, then goes on to the backend unchanged.
+
+The user's training comes first: an error of the door itself takes the door away and is said once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+from _thread import get_ident
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic_ns
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import ProcessGroup, Work
+
+from ddpnb.errors import CollectiveMismatch
+from ddpnb.model import blackbox as layout
+from ddpnb.model.calls import CallState
+from ddpnb.model.recording import DETACHED
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.breakpoints import AtDoor, Gate
+from ddpnb.recorder.faults.at_door import AtTheDoor
+from ddpnb.recorder.fence import disagreement
+from ddpnb.recorder.groups import Groups, KnownGroup
+from ddpnb.recorder.hooks import place, say_failed
+from ddpnb.recorder.in_flight import Flight
+from ddpnb.recorder.release import Release, tells_releases
+from ddpnb.recorder.signatures import OPS, OpSpec, Signatures
+from ddpnb.recorder.user_frames import calling_frame, is_user_file
+from ddpnb.recorder.waits import watched
+
+tells_releases(__name__)
+
+_AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+_BEGIN = layout.CALL.pack_into
+_PROGRESS = layout.PROGRESS.pack_into
+_ENTERED, _ISSUED, _WAITING, _COMPLETED, _FAILED, _FENCED, _REFUSED, _DROPPED, _HELD = map(int, CallState)
+_CALLS_AT, _CALLS, _CALL_SIZE = layout.CALLS_AT, layout.CALLS, layout.CALL_SIZE
+_STATE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.PROGRESS_AT
+_put_time = struct.Struct("<Q").pack_into
+_get_stamp = struct.Struct("<Q").unpack_from
+
+
+class Door:
+    """Records and fences every collective of this process.
+
+    Args:
+        box: where to record.
+        folder: where the world's shared files lie (other ranks' boxes, the fence).
+        fence: ``raise``, ``warn`` or ``off``.
+    """
+
+    def __init__(self, box: BlackBox, folder: str, fence: str = "raise") -> None:
+        self.box = box
+        self.release = Release()
+        self.gate = Gate(self.release)
+        self.faults = AtTheDoor(self)
+        self.folder = folder
+        self.groups = Groups(box, folder, fence)
+        self.flight = Flight(box)
+        self._signatures = Signatures(box.intern)
+        self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
+        self._run = 0
+        self._told = False
+        #: not empty once our own hook has failed: calls go down as if we had never been here
+        self.off: list[bool] = []
+        self._library: torch.library.Library | None = None
+        self._wait: Callable[..., Any] | None = None
+        box.on_new_table.append(self._forget_strings)
+
+    # -- life
+
+    def open(self) -> None:
+        """Register the kernels and watch ``Work.wait``."""
+        library = torch.library.Library("c10d", "IMPL")
+        for name, spec in OPS.items():
+            packet = getattr(torch.ops.c10d, name, None)
+            if packet is not None:
+                library.impl(name, self._kernel(packet.default, spec), "BackendSelect", with_keyset=True)
+        self._library = library
+        self._wait = Work.wait
+        Work.wait = watched(Work.wait, self)  # type: ignore[method-assign]
+
+    def close(self) -> None:
+        """Take the hooks away; calls go down as if we had never been here."""
+        if self._wait is not None:
+            Work.wait = self._wait  # type: ignore[method-assign]
+            self._wait = None
+        self.flight.pending.clear()
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+
+    def new_run(self, run: int, fence: str, *, keep: bool = False) -> None:
+        """Forget the calls of the run before, and its groups unless they live on (their calls are counted on)."""
+        self._run = run
+        self.groups.new_run(run, fence, keep=keep)
+        self.flight.pending.clear()
+        if not keep:  # a group that was released fails in every later call, and says why
+            self.release.clear()
+
+    def _forget_strings(self) -> None:
+        """The box's table of strings has begun again."""
+        self._sites.clear()
+        self._signatures.forget()
+        self.groups.renumber()
+
+    def detach(self) -> None:
+        """Our own hook failed: say so once and get out of the way of the training. Never raises."""
+        first = not self.off
+        self.off.append(True)
+        if first:
+            say_failed(self.box, "the run goes on unwatched on this rank", DETACHED)
+        with suppress(Exception):  # nobody will see them end
+            for entry in list(self.flight.pending.values()):
+                self.flight.finish(entry, _DROPPED)
+        with suppress(Exception):
+            self.close()
+
+    # -- calls
+
+    def _kernel(self, op: Any, spec: OpSpec) -> Callable[..., Any]:
+        """The kernel of one operator: record, fence, go on.
+
+        Every collective of the training pays for what stands here, so it is flat and looks
+        nothing up twice: what does not change during the life of the door is a local name.
+        """
+        redispatch = op.redispatch
+        pair = len(op._schema.returns) == 2  # (tensors, Work); otherwise the Work itself
+        returns_work = spec.name != "monitored_barrier"
+        group_at, p2p, new_group = spec.group, spec.p2p, self.groups.get
+        silent, off, held, faults = self.box.silent, self.off, self.gate.armed, self.faults.armed
+        pending, fresh, poll = self.flight.pending, self.flight.fresh, self.flight.poll
+        groups, sites = self.groups.known, self._sites
+        memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.reader(spec)
+        unbox_group, unbox_work = ProcessGroup.unbox, Work.unbox
+
+        def kernel(keyset: Any, *args: Any) -> Any:
+            if silent or off:
+                if silent:
+                    self._tell_of_child()
+                return redispatch(keyset & _AFTER, *args)
+            if faults:
+                struck = self.faults.strike(spec, args, lambda changed: kernel(keyset, *changed))
+                if struck is not None:
+                    if struck.args is None:
+                        return struck.result
+                    args = struck.args
+            try:
+                if pending or fresh:
+                    poll(2)
+                unboxed = unbox_group(args[group_at])
+                group = groups.get(unboxed) or new_group(unboxed)
+                signature, agreed, on_cpu = signature_of(args)
+                frame = calling_frame(2)
+                if frame is None:
+                    site = 0
+                else:
+                    caller = frame.f_back
+                    known = sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
+                    site = self._new_site(frame) if known is None else known[0]
+                if p2p:
+                    peer, tag, turn, seq = self._p2p(spec, group, args)
+                else:
+                    peer, tag, turn = -1, 0, 0
+                    seq = group.returned.pop() if group.returned else group.next_seq()
+                number = next_call()
+                at = _CALLS_AT + number % _CALLS * _CALL_SIZE
+                now = monotonic_ns()
+                _BEGIN(
+                    memory, at, number + 1, group.string, seq & 0xFFFFFFFF, signature, site,
+                    _ENTERED, get_ident() >> 6 & 0xFFFFFFFF, peer, tag, 0, turn, now, 0, 0,
+                )  # fmt: skip
+                _PROGRESS(memory, _PROGRESS_AT, number + 1, now)
+                entry = (at, number, on_cpu)
+            except Exception:
+                self.detach()
+                return redispatch(keyset & _AFTER, *args)
+            if held:
+                self._stop(entry, group, spec, seq, frame)
+            board = group.board
+            if seq and board is not None:
+                self._compare(group, seq, entry, agreed)
+            try:
+                result = redispatch(keyset & _AFTER, *args)
+            except BaseException as error:
+                told = self._failed(error, group, seq, entry, returns_work=returns_work)
+                if told is not error:
+                    raise told from None
+                raise
+            try:
+                if off:
+                    self.flight.finish(entry, _DROPPED)  # nobody will see it end
+                elif returns_work:
+                    memory[at + _STATE_AT] = _ISSUED
+                    work = unbox_work(result[1] if pair else result)
+                    if p2p:
+                        fresh.append((work, entry))
+                    else:
+                        pending[work] = entry
+                else:
+                    self.flight.finish(entry, _COMPLETED)
+            except Exception:
+                self.detach()
+            return result
+
+        return kernel
+
+    def _compare(self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], agreed: int) -> None:
+        """The fence: announce the call, and stop or warn where a peer has announced another one in its place."""
+        try:
+            disagreeing = group.board.announce(seq, agreed)  # type: ignore[union-attr]
+            what = self._mismatch(group, seq, entry, disagreeing) if disagreeing else ""
+        except Exception:
+            self.detach()
+            return
+        if what:
+            raise CollectiveMismatch(
+                what, "All ranks must make the same call here (set the fence to 'off' to let it through)."
+            )
+
+    def _failed(
+        self, error: BaseException, group: KnownGroup, seq: int, entry: tuple[int, int, bool], *, returns_work: bool
+    ) -> BaseException:
+        """The backend raised: record it. Returns the error as the user should see it."""
+        told = error
+        try:
+            told = self.release.told(error)
+            lost = told is not error or not returns_work  # the peers may have seen it
+            self.flight.finish(entry, _FAILED if lost else _REFUSED)
+            if seq and not lost:
+                group.returned.append(seq)
+                if group.board is not None:
+                    group.board.withdraw(seq)
+        except Exception:
+            self.detach()
+        return told
+
+    def _tell_of_child(self) -> None:
+        """A forked child uses a group: say so in a file of its own, since the box is its parent's."""
+        if self._told:
+            return
+        self._told = True
+        try:
+            told = {"pid": os.getpid(), **place(2)}
+            with open(f"{self.box.path}.child{self._run}", "w") as file:
+                json.dump(told, file)
+        except Exception:
+            return
+
+    def _p2p(self, spec: OpSpec, group: KnownGroup, args: tuple[Any, ...]) -> tuple[int, int, int, int]:
+        """Peer (as a rank of the world, -1 for any), tag, turn in this channel, and no sequence number."""
+        tag = args[spec.tag] & 0x7FFFFFFF  # type: ignore[index]
+        place = args[spec.peer] if spec.peer is not None else -1
+        peer = group.ranks[place] if 0 <= place < len(group.ranks) else -1
+        channel = (spec.name, peer, tag)
+        turn = group.turns[channel] = group.turns.get(channel, 0) + 1
+        return peer, tag, turn, 0
+
+    def _stop(self, entry: tuple[int, int, bool], group: KnownGroup, spec: OpSpec, seq: int, frame: Any) -> None:
+        """Hold the call for as long as somebody wants that; its time begins when it is let go on.
+
+        Whatever is raised while it is held goes to the user: a release, an interrupt, a signal handler of theirs.
+        """
+        at, memory = entry[0], self.box.memory
+        call = AtDoor(spec.name, seq, group.identity, frame)
+        try:
+            if not self.gate.stops(call):
+                return
+            memory[at + _STATE_AT] = _HELD
+        except Exception:
+            self.detach()
+            return
+        try:
+            self.gate.wait(call)
+        except BaseException:  # it will not be made
+            if _get_stamp(memory, at)[0] == entry[1] + 1:
+                memory[at + _STATE_AT] = _ENTERED
+            self.flight.finish(entry, _REFUSED)
+            if seq:
+                group.returned.append(seq)
+            raise
+        if _get_stamp(memory, at)[0] != entry[1] + 1:
+            return  # other threads made so many calls meanwhile that its record was used again
+        now = monotonic_ns()
+        _put_time(memory, at + layout.CALL_ENTERED_AT, now)
+        _put_time(memory, _PROGRESS_AT + 8, now)
+        memory[at + _STATE_AT] = _ENTERED
+
+    def site_of(self, frame: Any) -> int:
+        """The number of the string that says where this frame of the user's is."""
+        caller = frame.f_back
+        known = self._sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
+        return self._new_site(frame) if known is None else known[0]
+
+    def _new_site(self, frame: Any) -> int:
+        code, caller = frame.f_code, frame.f_back
+        told = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+        if caller is not None and is_user_file(caller.f_code.co_filename):
+            told["via"] = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        site = self.box.intern(told)
+        if len(self._sites) < 20_000:
+            # The place in the caller stands for the caller: two callers of one function at the same
+            # place of their own code are rare, and then taken for one. The code: its id must stay its own.
+            self._sites[id(code), frame.f_lasti, caller and caller.f_lasti] = (site, code)
+        return site
+
+    def _mismatch(self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]) -> str:
+        """Record that peers announced another call for the same place in the sequence.
+
+        Returns:
+            what differs, if the call must not be made; empty where a warning is enough.
+        """
+        number = entry[1]
+        peers = [group.ranks[place] for place in places]
+        what = disagreement(self.box.memory, self.folder, group, seq, number, peers)
+        self.box.event("fence", {"call": number, "peers": peers, "seq": seq, "fence": self.groups.fence})
+        if self.groups.fence == "warn":
+            print(f"ddpnb: fence: {what}", file=sys.stderr, flush=True)
+            return ""
+        self.flight.finish(entry, _FENCED)
+        return what

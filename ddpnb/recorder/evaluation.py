@@ -1,0 +1,77 @@
+"""An expression, evaluated in a frame of the user's while the rank is held or hangs there."""
+
+from __future__ import annotations
+
+import math
+import threading
+from _thread import get_ident
+from typing import Any
+
+from ddpnb.recorder.user_frames import frames_of, is_user_file
+from ddpnb.recorder.values import describe
+
+MAX_TEXT = 4000
+_BITS = 64  # of an integer that is sent as itself
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether the value itself can be sent, beside its text."""
+    if type(value) is str:
+        return len(value) <= MAX_TEXT
+    if type(value) is float:
+        return math.isfinite(value)  # JSON has no other
+    return value is None or type(value) is bool or (type(value) is int and value.bit_length() <= _BITS)
+
+
+def sentence(error: BaseException) -> str:
+    """An exception in words, also where its own ``__str__`` fails."""
+    try:
+        text = str(error)[:500]
+    except Exception as another:
+        text = f"its __str__ raises {type(another).__name__}"
+    return f"{type(error).__name__}: {text}"[:500]
+
+
+def names_in(frame: Any) -> dict[str, Any]:
+    """What an expression finds in a frame: one namespace, so that a comprehension sees the locals too."""
+    return {**frame.f_globals, **frame.f_locals}
+
+
+def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Evaluate in the ``depth``-th user frame of the main thread, from the innermost; at the prompt, in ``namespace``.
+
+    It runs in a thread of its own: what waits for a hung device or for a lock must not take the
+    hotline with it.
+
+    Returns:
+        ``text`` (its repr, or a description of a tensor), ``value`` where it is plain, ``where``; or ``error``.
+    """
+    frames = [
+        frame for frame in frames_of(threading.main_thread().ident or 0) if is_user_file(frame.f_code.co_filename)
+    ]
+    where = ""
+    names = namespace
+    if frames:
+        if depth >= len(frames):
+            return {"error": f"there is no frame {depth}: the rank stands in {len(frames)} of the user's."}
+        frame = frames[depth]
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        names = names_in(frame)
+        del frame
+    frames.clear()
+    told: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            value = eval(compile(expression, "<expression>", "eval"), names)  # noqa: S307 (the user's own)
+            plain = {"value": value} if _is_plain(value) else {}
+            told.update(plain, text=describe(value, MAX_TEXT))
+        except BaseException as error:
+            told["error"] = sentence(error)
+
+    thread = threading.Thread(target=work, name=f"ddpnb evaluation {get_ident()}", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if thread.is_alive():
+        return {"where": where, "error": f"no answer within {timeout:g} s; it goes on in a thread of its own."}
+    return {"where": where, **told}

@@ -1,0 +1,57 @@
+"""A fault that is armed on this rank: when it strikes, and how often it has."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+from ddpnb.model.faults import Fault
+from ddpnb.recorder.blackbox import BlackBox
+
+MAX_TROUBLES, MAX_NOTES = 20, 16
+
+
+class Armed:
+    """One fault.
+
+    Args:
+        fault: what and when.
+        rank: decides, with the fault's seed, how the die falls here.
+        keep: whether it outlives the run.
+    """
+
+    def __init__(self, fault: Fault, rank: int, *, keep: bool) -> None:
+        self.fault = fault
+        self.keep = keep
+        self.struck = 0
+        self.troubles: list[str] = []
+        self._random = random.Random(f"{fault.seed} {rank}")  # noqa: S311 (dice)
+        self._lock = threading.Lock()
+
+    def strikes(self, steps: int) -> bool:
+        """Whether it strikes at an occasion that fits it; counts those."""
+        fault = self.fault
+        with self._lock:
+            if fault.times is not None and self.struck >= fault.times:
+                return False
+            if fault.step is not None and steps < fault.step:
+                return False
+            if fault.probability < 1 and self._random.random() >= fault.probability:
+                return False
+            self.struck += 1
+        return True
+
+    def cannot(self, why: str) -> None:
+        """It could not be done here: said to whoever asks, and nothing happened."""
+        self.struck -= 1
+        if len(self.troubles) < MAX_TROUBLES and why not in self.troubles:
+            self.troubles.append(why)
+
+    def note(self, box: BlackBox, **facts: Any) -> None:
+        """Write into the box that it struck, before it does: some do not return. Not each time of many."""
+        if self.struck <= MAX_NOTES:
+            box.event("fault", {"fault": str(self.fault), **facts})
+
+    def told(self) -> dict[str, Any]:
+        return {"fault": self.fault.to_json(), "struck": self.struck, "troubles": self.troubles, "keep": self.keep}

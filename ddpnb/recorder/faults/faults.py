@@ -1,0 +1,63 @@
+"""All faults that are armed on this rank, each where it strikes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ddpnb.model.faults import Fault
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.door import Door
+from ddpnb.recorder.faults.armed import Armed
+from ddpnb.recorder.faults.in_data import InData
+from ddpnb.recorder.faults.in_model import InModel
+
+
+class Faults:
+    """The faults of one rank. Those of the environment are variables: the launcher sets them."""
+
+    def __init__(self, box: BlackBox, door: Door, rank: int) -> None:
+        self._rank = rank
+        self._box = box
+        self._data, self._model = InData(box, rank), InModel(box, rank)
+        self._places: dict[str, list[Armed]] = {
+            "door": door.faults.armed,
+            "data": self._data.armed,
+            "model": self._model.armed,
+        }
+
+    def inject(self, fault: Fault, *, keep: bool) -> None:
+        """Arm a fault; ``keep``: also for later runs."""
+        place = self._places.get(fault.description.place)
+        if place is not None:
+            place.append(Armed(fault, self._rank, keep=keep))
+            self._settle()
+
+    def heal(self, faults: Sequence[Fault] | None = None) -> None:
+        """Disarm these faults, or all. What they have done is done."""
+        for place in self._places.values():
+            place[:] = [one for one in place if faults is not None and one.fault not in faults]
+        self._settle()
+
+    def end_of_run(self) -> None:
+        """What was not meant to outlive the run is gone; what never struck is told."""
+        for place in self._places.values():
+            for one in place:
+                if not one.struck:
+                    self._box.event("fault missed", {"fault": str(one.fault), "why": "; ".join(one.troubles)})
+        self.forget()
+
+    def forget(self) -> None:
+        """Only what is kept stays."""
+        for place in self._places.values():
+            place[:] = [one for one in place if one.keep]
+        self._settle()
+
+    def _settle(self) -> None:
+        """Hooks are in place only while there is something to strike."""
+        self._data.settle()
+        self._model.settle()
+
+    def told(self) -> list[dict[str, Any]]:
+        """What is armed, and how often each has struck, as JSON."""
+        return [one.told() for place in self._places.values() for one in place]

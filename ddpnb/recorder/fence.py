@@ -1,0 +1,102 @@
+"""The fence: compares a call with what the peers on this host have announced, before it goes down.
+
+Per group there is one shared file with a row of words for each of the last ``ROWS`` collectives; a
+rank writes its word (number and hash of the signature), then reads the row. Of any two ranks that
+disagree, the later one sees it, since each writes before it reads. No communication, no second
+collective: two memory accesses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+
+from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.calls import Call
+from ddpnb.model.shared import FileBytes
+from ddpnb.recorder import shared_files
+
+if TYPE_CHECKING:
+    from ddpnb.recorder.groups import KnownGroup
+
+ROWS = 512
+_SEQ = 0xFFFFFFFF
+
+
+class Board:
+    """The announcements of one group.
+
+    Args:
+        path: the file that the members share; made by whoever comes first.
+        size: number of members.
+        me: this rank's place among them.
+
+    Raises:
+        OSError: there is no room for the file.
+    """
+
+    def __init__(self, path: str, size: int, me: int) -> None:
+        length = ROWS * size * 8
+        fd = shared_files.share(path, length)
+        try:
+            self._memory = mmap.mmap(fd, length)
+        finally:
+            os.close(fd)
+        self._words = memoryview(self._memory).cast("Q")
+        self._size = size
+        self._me = me
+
+    def announce(self, seq: int, agreed: int) -> list[int]:
+        """Announce collective ``seq``; the places of the members that announced another one."""
+        start = seq % ROWS * self._size
+        seq &= _SEQ
+        word = seq << 32 | agreed
+        words = self._words
+        words[start + self._me] = word
+        row = words[start : start + self._size].tolist()
+        if row.count(word) == self._size:
+            return []
+        if not [other for other in row if other >> 32 == seq and other != word]:
+            return []
+        return [place for place, other in enumerate(row) if other >> 32 == seq and other != word]
+
+    def withdraw(self, seq: int) -> None:
+        """Take the announcement of ``seq`` back: the call was never made."""
+        self._words[seq % ROWS * self._size + self._me] = 0
+
+
+def board_path(folder: str, run: int, key: str) -> str:
+    """The file of the group with identity ``key``; each run begins with fresh ones."""
+    return os.path.join(folder, f"fence-{run}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}")
+
+
+def disagreement(memory: mmap.mmap, folder: str, group: KnownGroup, seq: int, number: int, peers: list[int]) -> str:
+    """What this rank and its peers have called at one place of a group's sequence, in words.
+
+    Args:
+        memory: this rank's box, in which the call has ``number``.
+        folder: where the peers' boxes lie.
+        group: the group.
+        seq: the place.
+        peers: the ranks that announced another call.
+    """
+    mine = next((c for c in BoxReader(memory).calls(64) if c.number == number), None)
+    lines = []
+    for rank in peers[:8]:
+        theirs = _peer_call(folder, rank, group.key, seq)
+        if theirs is not None:
+            lines.append(f"rank {rank} called {theirs.signature} at {theirs.site}")
+    me = f"rank {dist.get_rank()} called {mine.signature} at {mine.site}" if mine else "this rank"
+    return f"the ranks disagree on collective #{seq} of {list(group.ranks)}: " + "; ".join([me, *lines])
+
+
+def _peer_call(folder: str, rank: int, key: str, seq: int) -> Call | None:
+    try:
+        calls = BoxReader(FileBytes(os.path.join(folder, f"rank{rank}.box"))).calls(1024)
+    except (OSError, ValueError):
+        return None
+    return next((c for c in reversed(calls) if c.seq == seq and c.group.key == key), None)

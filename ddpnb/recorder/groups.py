@@ -1,0 +1,149 @@
+"""The process groups of this rank, as the door knows them: who is in them, and how many calls they have seen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ddpnb.model.calls import Group
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.fence import Board, board_path
+
+_UNHURRIED = timedelta(days=7)
+
+
+class KnownGroup:
+    """What the door keeps of a process group, from its first call on."""
+
+    __slots__ = ("board", "hurry", "identity", "key", "next_seq", "ranks", "returned", "string", "turns")
+
+    def __init__(self, string: int, group: Group, board: Board | None) -> None:
+        self.string = string
+        self.identity = group
+        self.key = group.key
+        self.ranks = group.ranks
+        self.board = board
+        self.next_seq = count(1).__next__
+        self.returned: list[int] = []  # numbers of calls that the backend refused: no peer saw them
+        self.turns: dict[tuple[str, int, int], int] = {}
+        self.hurry: dict[str, timedelta] = {}  # time-outs that are suspended, by device
+
+
+class Groups:
+    """All of them. Their order of appearance is part of their identity, so it must be the same on all ranks."""
+
+    def __init__(self, box: BlackBox, folder: str, fence: str) -> None:
+        self._box = box
+        self._folder = folder
+        self.fence = fence
+        #: by process group; the door looks here at every call
+        self.known: dict[Any, KnownGroup] = {}
+        self._made: dict[tuple[int, ...], int] = {}  # how many groups with these members came
+        self._run = 0
+        self._unhurried = False
+        self._lock = threading.RLock()
+
+    def new_run(self, run: int, fence: str, *, keep: bool) -> None:
+        """Forget the groups of the run before, unless they live on: then their calls are counted on."""
+        self._run, self.fence = run, fence
+        if not keep:
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """There is no group: the next is the first."""
+        self.known.clear()
+        self._made.clear()
+
+    def get(self, group: Any) -> KnownGroup:
+        """What is known of this process group; its identity is settled at its first sight."""
+        known = self.known.get(group)
+        if known is None:
+            with self._lock:
+                known = self.known.get(group)
+                if known is None:
+                    introduced = self._introduce(group)
+                    # A signal handler may have used the group meanwhile, on this thread: what it has counted stays.
+                    known = self.known.setdefault(group, introduced)
+                    self._made[known.ranks] = known.identity.ordinal + 1
+        return known
+
+    def _introduce(self, group: Any) -> KnownGroup:
+        try:
+            ranks = tuple(dist.get_process_group_ranks(group))
+        except (KeyError, ValueError, RuntimeError):
+            ranks = tuple(range(group.size()))
+        ordinal = self._made.get(ranks, 0)
+        name = str(getattr(group, "group_name", "") or "")
+        described = str(getattr(group, "group_desc", "") or "")
+        label = described if described and described != "undefined" else ""
+        identity = Group(ranks, ordinal, name, label)
+        board = None
+        if self.fence != "off" and len(ranks) > 1 and group.rank() >= 0 and os.path.isdir(self._folder):
+            board = self._board(identity, group.rank())
+        known = KnownGroup(self._string(identity), identity, board)
+        if self._unhurried:
+            _suspend(group, known)
+        return known
+
+    def _string(self, group: Group) -> int:
+        return self._box.intern(
+            {"ranks": list(group.ranks), "ordinal": group.ordinal, "name": group.name, "label": group.label}
+        )
+
+    def _board(self, group: Group, me: int) -> Board | None:
+        """Where the members announce their calls; None when there is no room for it, and no fence then."""
+        try:
+            return Board(board_path(self._folder, self._run, group.key), len(group.ranks), me)
+        except OSError as error:
+            self._box.event("no fence", {"ranks": list(group.ranks), "error": error.strerror})
+            print(
+                f"ddpnb: {self._folder}: {error.strerror}. Calls of this rank in the group of ranks "
+                f"{list(group.ranks)} are not compared with those of the others.",
+                file=sys.stderr,
+            )
+            return None
+
+    def renumber(self) -> None:
+        """The box's table of strings has begun again."""
+        for known in list(self.known.values()):
+            known.string = self._string(known.identity)
+
+    def forget(self, group: Any = None) -> None:
+        """Let go of a group, or of all, before it is destroyed: held, it would keep its connections."""
+        if group is None or group is dist.group.WORLD:
+            self.known.clear()
+        else:
+            self.known.pop(group, None)
+
+    def unhurried(self, wanted: bool) -> None:
+        """Suspend the groups' time-outs while somebody looks at a held rank, or put them back.
+
+        Calls that are in flight already keep theirs.
+        """
+        self._unhurried = wanted
+        for group, known in list(self.known.items()):
+            (_suspend if wanted else _restore)(group, known)
+
+
+def _suspend(group: Any, known: KnownGroup) -> None:
+    for device in ("cpu", "cuda"):
+        with contextlib.suppress(RuntimeError, AttributeError):  # it has no backend for this device
+            backend = group._get_backend(torch.device(device))
+            if backend.options._timeout != _UNHURRIED:  # gloo serves both devices with one backend
+                known.hurry[device] = backend.options._timeout
+                backend._set_default_timeout(_UNHURRIED)
+
+
+def _restore(group: Any, known: KnownGroup) -> None:
+    for device, timeout in known.hurry.items():
+        with contextlib.suppress(RuntimeError, AttributeError):
+            group._get_backend(torch.device(device))._set_default_timeout(timeout)
+    known.hurry.clear()

@@ -1,0 +1,278 @@
+"""Watching functions of torch while they are called: what all of our hooks outside of the door share.
+
+A wrapper forwards arguments, results and exceptions untouched. When something of ours fails, the
+whole set of hooks takes itself away and says so once: the training goes on as if it had never been.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import traceback
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.evaluation import sentence
+from ddpnb.recorder.user_frames import calling_frame
+
+_ALIKE = 4  # how often the same event is recorded: what happens in every step must not fill the box
+
+
+class Hooks:
+    """A set of hooks that stand or fall together; sub-classes install theirs in ``install``."""
+
+    def __init__(self, box: BlackBox) -> None:
+        self.box = box
+        self._undo: list[Callable[[], None]] = []
+        self._alive = [True]  # empty once removed: wrappers that somebody still holds then only forward
+        self._failed = False
+        self._seen: Counter[str] = Counter()
+
+    def install(self) -> None:
+        """Put the hooks in place."""
+        raise NotImplementedError
+
+    def remove(self) -> None:
+        """Put the originals back."""
+        self._alive.clear()
+        self._alive = [True]  # for hooks that are installed from here on
+        while self._undo:
+            with contextlib.suppress(Exception):  # the others must come off all the same
+                self._undo.pop()()
+
+    def new_run(self) -> None:
+        """Forget what was seen in the run before."""
+        self._seen.clear()
+
+    def on_removal(self, undo: Callable[[], None]) -> None:
+        self._undo.append(undo)
+
+    def replace(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Put ``make(original)`` in the place of ``owner.name``; nothing is done where there is no such name."""
+        alive, compiling = self._alive, torch.compiler.is_compiling
+
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            made = make(original)
+
+            def forwarded(*args: Any, **kwargs: Any) -> Any:
+                return original(*args, **kwargs) if compiling() or not alive else made(*args, **kwargs)
+
+            step_over(made)
+            hide(made)
+            return forwarded
+
+        self._put(owner, name, wrap)
+
+    def before(self, owner: Any, name: str, look: Callable[..., None]) -> None:
+        """Call ``look`` with the arguments of every call of ``owner.name``, before it."""
+        alive, silent, compiling = self._alive, self.box.silent, torch.compiler.is_compiling
+
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(*args: Any, **kwargs: Any) -> Any:
+                if not compiling() and alive and not silent:
+                    try:
+                        look(*args, **kwargs)
+                    except Exception:
+                        self.fail()
+                return original(*args, **kwargs)
+
+            return watched
+
+        hide(look, below=True)
+        self._put(owner, name, wrap)
+
+    def after(self, owner: Any, name: str, look: Callable[..., None]) -> None:
+        """Call ``look`` with the result and the arguments of every call of ``owner.name`` that returned."""
+        alive, silent, compiling = self._alive, self.box.silent, torch.compiler.is_compiling
+
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(*args: Any, **kwargs: Any) -> Any:
+                result = original(*args, **kwargs)
+                if not compiling() and alive and not silent:
+                    try:
+                        look(result, *args, **kwargs)
+                    except Exception:
+                        self.fail()
+                return result
+
+            return watched
+
+        hide(look, below=True)
+        self._put(owner, name, wrap)
+
+    def failing(self, owner: Any, name: str, look: Callable[..., None]) -> None:
+        """Call ``look`` with the exception and the arguments of every call of ``owner.name`` that raised one."""
+        alive, silent, compiling = self._alive, self.box.silent, torch.compiler.is_compiling
+
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    return original(*args, **kwargs)
+                except Exception as error:
+                    if not compiling() and alive and not silent:
+                        try:
+                            look(error, *args, **kwargs)
+                        except Exception:
+                            self.fail()
+                    raise
+
+            return watched
+
+        hide(look, below=True)
+        self._put(owner, name, wrap)
+
+    def _put(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        original = getattr(owner, name, None)
+        if original is None:
+            return
+        hook = functools.wraps(original)(wrap(original))
+        step_over(hook)
+        hide(hook)
+        _OF_HOOKS[hook] = self._alive, original, name in vars(owner)
+        setattr(owner, name, hook)
+        self._undo.append(lambda: _take_away(owner, name, hook))
+
+    def guarded(self, look: Callable[..., None]) -> Callable[..., None]:
+        """``look``, which may fail without anybody being the worse for it."""
+        alive, silent, compiling = self._alive, self.box.silent, torch.compiler.is_compiling
+
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            if compiling() or not alive or silent:
+                return
+            try:
+                look(*args, **kwargs)
+            except Exception:
+                self.fail()
+
+        return hide(guarded, below=True)
+
+    def fail(self) -> None:
+        """Something of ours failed: take the hooks away and say so, once."""
+        self.remove()
+        if not self._failed:
+            self._failed = True
+            say_failed(self.box, "the run goes on without it on this rank")
+
+    def event(self, name: str, facts: dict[str, Any] | None = None, *, depth: int = 2) -> None:
+        """Record something that happened, with the user's line; the same thing a few times at most. Never raises."""
+        try:
+            told = {**(facts or {}), **place(depth + 1)}
+            key = f"{name} {told}"
+            if len(self._seen) < 10_000:
+                self._seen[key] += 1
+                if self._seen[key] <= _ALIKE:
+                    self.box.event(name, told)
+        except Exception:
+            self.fail()
+
+    def facts(self, gather: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What ``gather`` returns; nothing when it raises. For hooks that stand in the place of the user's call."""
+        try:
+            return gather()
+        except Exception:
+            self.fail()
+            return {}
+
+    def span(self, name: str, facts: dict[str, Any]) -> Span:
+        return Span(self, name, facts)
+
+
+def say_failed(box: BlackBox, consequence: str, event: str = "hooks detached") -> None:
+    """Record and print the exception that is being handled, which is ours. Never raises.
+
+    Each line of the traceback is marked: nobody is to take it for a failure of the script. What broke the hook (a
+    script may have replaced ``len``) can break each part of this too.
+    """
+    trace = type(sys.exc_info()[1]).__name__
+    with contextlib.suppress(Exception):
+        trace = traceback.format_exc(limit=4)
+    with contextlib.suppress(Exception):
+        box.event(event, {"error": trace[-2000:]})
+    with contextlib.suppress(Exception):
+        print(
+            f"ddpnb: a hook failed and has been taken away; {consequence}.\n"
+            + "".join(f"ddpnb:   {line}\n" for line in trace.splitlines()),
+            file=sys.stderr,
+        )
+
+
+# By wrapper: whether its hooks are still wanted, what it stands for, whether the owner had that itself.
+_OF_HOOKS: weakref.WeakKeyDictionary[Any, tuple[list[bool], Any, bool]] = weakref.WeakKeyDictionary()
+
+
+def _take_away(owner: Any, name: str, hook: Any) -> None:
+    """Put back what ``hook`` stands for, unless it lies below another one: that one takes it along when it goes."""
+    if getattr(owner, name, None) is not hook:
+        return
+    below, own = hook, True
+    while below in _OF_HOOKS and (below is hook or not _OF_HOOKS[below][0]):
+        _, below, own = _OF_HOOKS[below]
+    if own:
+        setattr(owner, name, below)
+    else:
+        delattr(owner, name)
+
+
+def hide(function: Any, *, below: bool = False) -> Any:
+    """Keep the compiler of torch from looking into this function, and what it calls: it would warn that it cannot.
+
+    Where the compiler inlines it all the same, ``is_compiling()`` is true.
+    """
+    with contextlib.suppress(AttributeError, TypeError):  # another torch
+        frames: Any = torch._C._dynamo.eval_frame  # pyright: ignore[reportAttributeAccessIssue]
+        skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
+        code = getattr(function, "__func__", function).__code__
+        frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip if below else default))
+    return function
+
+
+def step_over(wrapper: Any) -> None:
+    """Let torch's warnings name the line that called what is wrapped, as they do without us, and filters by module fit it.
+
+    CPython counts the levels of a warning without the frames of its import system, which it knows by their file's name.
+    """
+    code = wrapper.__code__
+    folder, name = os.path.split(code.co_filename)
+    wrapper.__code__ = code.replace(co_filename=os.path.join(folder, "importlib._bootstrap", name))
+
+
+def place(depth: int = 1) -> dict[str, Any]:
+    """The user's line that led here, as facts."""
+    frame = calling_frame(depth + 1)
+    if frame is None:
+        return {}
+    code = frame.f_code
+    return {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+
+
+class Span:
+    """One phase from begin to end. Failing to record must not keep the user's call from being made."""
+
+    def __init__(self, hooks: Hooks, name: str, facts: dict[str, Any]) -> None:
+        self._hooks, self._name, self._facts = hooks, name, facts
+        self._number = -1
+        self.learned: dict[str, Any] = {}
+
+    def __enter__(self) -> Span:
+        try:
+            self._number = self._hooks.box.begin_phase(self._name, {**self._facts, **place(2)})
+        except Exception:
+            self._hooks.fail()
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self._number < 0:
+            return
+        try:
+            if error is not None:
+                self.learned["error"] = sentence(error)[:500]
+            self._hooks.box.end_phase(self._number, error is not None, self.learned)
+        except Exception:
+            self._hooks.fail()

@@ -1,0 +1,100 @@
+"""Calls in flight: which Work belongs to which record, and when each is over."""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from itertools import islice
+from time import monotonic, monotonic_ns, sleep  # a script may replace those of the module
+from typing import Any
+
+from ddpnb.model import blackbox as layout
+from ddpnb.model.calls import CallState
+from ddpnb.recorder.blackbox import BlackBox
+
+_COMPLETED, _FAILED, _DROPPED = int(CallState.COMPLETED), int(CallState.FAILED), int(CallState.DROPPED)
+_STATE_AT, _DONE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.CALL_DONE_AT, layout.PROGRESS_AT
+_put_time = struct.Struct("<Q").pack_into
+_get_time = struct.Struct("<Q").unpack_from
+
+
+class Flight:
+    """The calls of this process that have gone down and were not seen to end."""
+
+    def __init__(self, box: BlackBox) -> None:
+        self._box = box
+        # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
+        # CPU waited for leaves at the end of the wait, and others as soon as they are complete.
+        self.pending: dict[Any, tuple[int, int, bool]] = {}
+        # A send or receive of gloo ends when its Work is dropped, and never says that it is complete
+        # unless waited for: it is held only until the caller surely has it, then weakly.
+        self.fresh: list[tuple[Any, tuple[int, int, bool]]] = []
+        self.p2p: weakref.WeakKeyDictionary[Any, tuple[int, int, bool]] = weakref.WeakKeyDictionary()
+
+    def finish(self, entry: tuple[int, int, bool], state: int) -> None:
+        """The call is over: its state and the time, unless that was said or its record used again."""
+        at, number, _ = entry
+        memory = self._box.memory
+        if not self._box.silent and _get_time(memory, at)[0] == number + 1 and memory[at + _STATE_AT] < _COMPLETED:
+            now = monotonic_ns()
+            memory[at + _STATE_AT] = state
+            _put_time(memory, at + _DONE_AT, now)
+            _put_time(memory, _PROGRESS_AT + 8, now)
+
+    def loosen(self) -> None:
+        """Let go of sends and receives: from now on their callers alone hold them."""
+        while self.fresh:
+            try:
+                work, entry = self.fresh.pop()
+            except IndexError:  # another thread took the last one
+                return
+            self.p2p[work] = entry
+            weakref.finalize(work, self.finish, entry, _DROPPED).atexit = False
+
+    def poll(self, most: int = layout.CALLS) -> None:
+        """Mark pending calls that are over, oldest first; no more than the box holds.
+
+        A short poll (at the door) stops at the first that is still in flight.
+        """
+        self.loosen()
+        pending = self.pending
+        for work in list(islice(pending, most)):  # at once: another thread may add a call
+            entry = pending.get(work)
+            if entry is None:
+                continue
+            if work.is_completed():
+                pending.pop(work, None)
+                self.finish(entry, _FAILED if entry[2] and _failed(work) else _COMPLETED)
+            elif most <= 8:
+                return
+
+    @property
+    def outstanding(self) -> int:
+        """Calls that nobody has waited for and that were not seen complete."""
+        return len(self.pending)
+
+    def drain(self, seconds: float) -> None:
+        """Poll until nothing is in flight: gloo wakes who waits a moment before it says "complete"."""
+        deadline = monotonic() + seconds
+        self.poll()
+        while self.pending and monotonic() < deadline:
+            sleep(0.005)
+            self.poll()
+
+
+def _failed(work: Any) -> bool:
+    """Whether a work on the CPU that is over ended with an error: that counts as completed too.
+
+    Torch has ``is_success()`` for it, which puts a warning among the user's lines.
+    """
+    try:
+        future = work.get_future()
+        if not future.done():
+            return False
+    except Exception:  # works of this backend have none
+        return False
+    try:
+        future.value()
+    except Exception:
+        return True
+    return False

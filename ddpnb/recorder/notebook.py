@@ -1,0 +1,96 @@
+"""What tells a program that it runs in a notebook: hidden while the user's code runs on a rank.
+
+Frameworks ask these things to choose how to launch, what to print and what to draw. Lightning refuses DDP where it
+sees a prompt; a rank has none.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ddpnb.recorder.process_state import set_variables
+
+_MISSING = object()
+_PROMPTS = ("ps1", "ps2", "ps3")
+_BUILTINS = ("get_ipython", "__IPYTHON__", "execfile", "runfile")
+_OF_CELLS = "display"  # a cell may call it; without a shell it prints
+_HOOKS = ("displayhook", "breakpointhook", "excepthook")
+#: what an IPython kernel or engine sets in its environment; None: whatever its value, no plain process has it
+_VARIABLES: Mapping[str, str | None] = {
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    "TERM": "xterm-color",
+    "CLICOLOR": "1",
+    "CLICOLOR_FORCE": "1",
+    "FORCE_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "PYDEVD_USE_FRAME_EVAL": "NO",
+    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    "JPY_PARENT_PID": None,
+    "JPY_SESSION_NAME": None,
+    "IPP_CLUSTER_ID": None,
+    "IPP_PROFILE_DIR": None,
+}
+_OF_A_KERNEL = "JPY_PARENT_PID"  # set in a notebook's kernel, and in what it starts
+
+
+def plain_environment(environment: Mapping[str, str]) -> dict[str, str | None]:
+    """What the variables that a kernel sets were before one set them; None: not set.
+
+    Args:
+        environment: of this process before its own kernel began. A launcher in a notebook hands on what the
+            notebook's kernel has set.
+    """
+    inherited = _OF_A_KERNEL in environment
+    return {
+        name: None if value is None or (inherited and environment.get(name) == value) else environment.get(name)
+        for name, value in _VARIABLES.items()
+    }
+
+
+@contextmanager
+def hidden(plain: Mapping[str, str | None], *, prompt: bool = False) -> Iterator[None]:
+    """Inside, the process looks like one without a notebook.
+
+    Args:
+        plain: from ``plain_environment``. A variable that the user has set since stays.
+        prompt: the lines of a cell run, which may call ``display()``.
+    """
+    changed = {name: os.environ[name] for name in plain if _is_a_kernels(name) and os.environ[name] != plain[name]}
+    attributes = [(sys, name, getattr(sys, f"__{name}__", _MISSING)) for name in (*_PROMPTS, *_HOOKS)]
+    attributes += [(builtins, name, _MISSING) for name in (*_BUILTINS, *(() if prompt else (_OF_CELLS,)))]
+    attributes += [(kind, "_instance", None) for kind in _shells()]
+    before = [(where, name, getattr(where, name, _MISSING)) for where, name, _ in attributes]
+    set_variables({name: plain[name] for name in changed})
+    for where, name, value in attributes:
+        _set(where, name, value)
+    try:
+        yield
+    finally:
+        for where, name, value in before:
+            _set(where, name, value)
+        set_variables({name: value for name, value in changed.items() if os.environ.get(name) == plain[name]})
+
+
+def _is_a_kernels(name: str) -> bool:
+    value = os.environ.get(name)
+    return value is not None and value == (_VARIABLES[name] or value)
+
+
+def _shells() -> list[Any]:
+    """The classes of IPython's shell that know the one shell there is: ``get_ipython()`` asks them."""
+    kind = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+    shell = getattr(kind, "_instance", None)
+    return [one for one in type(shell).__mro__ if vars(one).get("_instance") is not None]
+
+
+def _set(where: Any, name: str, value: Any) -> None:
+    if value is not _MISSING:
+        setattr(where, name, value)
+    elif hasattr(where, name):
+        delattr(where, name)

@@ -1,0 +1,256 @@
+"""Phase events: what happens on a rank without passing the door.
+
+The store, ``init_process_group``, ``new_group``, the wrapping of a model, optimizer steps and
+``destroy_process_group`` are Python functions of torch; they are wrapped so that a phase opens
+before and closes after. A wrapper forwards arguments, results and exceptions untouched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+from torch.cuda import nccl
+from torch.nn.parallel import DistributedDataParallel
+
+from ddpnb.model.faults import PRETENDED_VERSION
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.door import Door
+from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.process_state import open_missing
+from ddpnb.recorder.protocol import BACKEND, DEVICE
+from ddpnb.recorder.release import tells_releases
+from ddpnb.recorder.steps import Steps
+
+tells_releases(__name__)
+
+# What a person wants to see of the environment of a rank, by the beginnings of the names.
+ENVIRONMENT = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_", "OMP_", "MKL_", "CUDA_", "TORCH_",
+    "PYTORCH_", "NCCL_", "GLOO_", "KMP_", "HSA_", "ROCR_", "HIP_",
+)  # fmt: skip
+_OURS = ("TORCHELASTIC_",)  # set for every run by the launcher
+
+
+class Phases(Hooks):
+    """The functions of torch that are phases of a rank's life."""
+
+    def __init__(self, box: BlackBox, door: Door) -> None:
+        super().__init__(box)
+        self._door = door
+        self.lent = False  # the default group was made by the launcher's order, not by the script
+
+    def install(self) -> None:
+        for module in (c10d, dist):
+            self.replace(module, "init_process_group", self._init)
+            self.replace(module, "new_group", self._new_group)
+            self.replace(module, "destroy_process_group", self._destroy)
+        self.replace(c10d, "rendezvous", self._rendezvous)
+        self.replace(DistributedDataParallel, "__init__", self._wrap_model)
+        self.replace(torch.autograd, "backward", self._backward)
+        self.after(torch, "set_num_threads", lambda _none, count: self.event("threads", {"threads": int(count)}))
+        steps = Steps(self.box)
+        steps.install()
+        self.on_removal(steps.remove)
+
+    def environment(self) -> None:
+        """Record the environment and the device that this rank was given."""
+        self.box.event("environment", environment())
+        cuda = torch.cuda.is_initialized()
+        device = f"cuda:{torch.cuda.current_device()}" if cuda else os.environ.get(DEVICE, "cpu")
+        self.box.event("device", {"device": device, **versions()})
+
+    def _introduce(self, group: Any) -> None:
+        """Let the door see a group when it is made: identities count groups in this order."""
+        try:
+            self._door.groups.get(group)
+        except Exception:
+            self._door.detach()
+
+    # -- wrappers: each opens a phase, calls the original, closes the phase
+
+    def _init(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            asked = args[0] if args else kwargs.get("backend")
+            args, kwargs = _with_chosen_backend(args, kwargs)
+
+            def argument(place: int, name: str, variable: str = "") -> Any:
+                value = args[place] if len(args) > place else kwargs.get(name)
+                return os.environ.get(variable) if value in (None, -1) else value
+
+            def gather() -> dict[str, Any]:
+                method = str(argument(1, "init_method") or "env://")
+                return {
+                    "backend": str(argument(0, "backend") or ""),
+                    "asked": str(asked or ""),  # by the script; the launcher may have chosen another
+                    "init_method": method,
+                    "address": _address(method),
+                    "world_size": argument(3, "world_size", "WORLD_SIZE"),
+                    "rank": argument(4, "rank", "RANK"),
+                    "timeout_s": _seconds(argument(2, "timeout")),
+                    "threads": torch.get_num_threads(),
+                    **versions(),
+                }
+
+            facts = self.facts(gather)
+            self.event("environment", self.facts(environment))  # a script may have changed it
+            self._make_room()
+            self._keep_standard_numbers()
+            with self.span("init_process_group", facts) as span, self._door.release.looking(facts.get("address", "")):
+                result = original(*args, **kwargs)
+                self._introduce(dist.group.WORLD)
+                span.learned = self.facts(lambda: {"size": dist.get_world_size(), "as_rank": dist.get_rank()})
+            return result
+
+        return init_process_group
+
+    def _make_room(self) -> None:
+        """A script that makes its own group gets it: the one that the launcher has made gives way."""
+        self._door.release.settle()
+        if self.lent and dist.is_initialized():
+            self.lent = False
+            end_groups()
+            self._door.groups.begin_anew()
+
+    def _keep_standard_numbers(self) -> None:
+        """A script that has closed its standard files does not give their numbers to the group's connections."""
+        with contextlib.suppress(OSError):
+            open_missing()
+
+    def _rendezvous(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def rendezvous(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            found = iter(original(*args, **kwargs))
+            while True:
+                with self.span("store", {"url": str(args[0]) if args else ""}), self._door.release.telling():
+                    one = next(found, None)
+                if one is None:
+                    return
+                yield one
+
+        return rendezvous
+
+    def _new_group(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if ranks is not None:
+                with contextlib.suppress(TypeError):  # torch will say what is wrong with them
+                    ranks = list(ranks)  # an iterator can be read but once
+
+            def gather() -> dict[str, Any]:
+                try:
+                    members = sorted(ranks) if ranks is not None else list(range(dist.get_world_size()))
+                except (TypeError, ValueError, RuntimeError):
+                    members = []
+                return {
+                    "ranks": members,
+                    "local": bool(kwargs.get("use_local_synchronization", False)),
+                    "name": str(getattr(c10d._world, "group_count", "")),
+                    "timeout_s": _seconds(args[0] if args else kwargs.get("timeout")),
+                    "backend": str((args[1] if len(args) > 1 else kwargs.get("backend")) or ""),
+                }
+
+            facts = self.facts(gather)
+            self._keep_standard_numbers()
+            with self.span("new_group", facts), self._door.release.telling():
+                group = original(ranks, *args, **kwargs)
+                if isinstance(group, dist.ProcessGroup):
+                    self._introduce(group)
+            return group
+
+        return new_group
+
+    def _destroy(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+            try:
+                self._door.groups.forget(args[0] if args else kwargs.get("group"))
+            except Exception:
+                self._door.detach()
+            # Gloo's threads let go of the last call's tensors a moment after it is complete, and need the
+            # interpreter for it (torch 2.13). If the group dies before, under the interpreter's lock, both
+            # wait for ever. Seen on a busy machine with us and without (3 of 24 runs of one script).
+            time.sleep(0.02)
+            with self.span("destroy_process_group", {}):
+                return original(*args, **kwargs)
+
+        return destroy_process_group
+
+    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """DDP waits for its collectives in here, in C++: a release that ends that wait is told as one."""
+        told = self._door.release.told
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            except RuntimeError as error:
+                released = told(error)
+                if released is not error:
+                    raise released from None
+                raise
+
+        return backward
+
+    def _wrap_model(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def __init__(model: Any, *args: Any, **kwargs: Any) -> None:
+            with self.span("model wrapped", {"wrapper": type(model).__name__}) as span:
+                original(model, *args, **kwargs)
+                span.learned = self.facts(lambda: {"parameters": sum(1 for _ in model.parameters())})
+
+        return __init__
+
+
+def end_groups() -> None:
+    """End all process groups; what a start-up that failed has left would make the next one wait for ever.
+
+    Torch names groups by counting them, and takes that back only when it destroys a group that came to be.
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    c10d._world.group_count = 0
+
+
+def environment() -> dict[str, str]:
+    """The variables that matter to a distributed run, bounded."""
+    chosen = sorted(n for n in os.environ if n.startswith(ENVIRONMENT) and not n.startswith(_OURS))
+    return {name: os.environ[name][:200] for name in chosen[:100]}
+
+
+def versions() -> dict[str, str]:
+    """What must be the same on all ranks."""
+    torch_version = os.environ.get(PRETENDED_VERSION) or str(torch.__version__)
+    found = {"torch": torch_version, "python": ".".join(map(str, sys.version_info[:3]))}
+    if torch.version.cuda:
+        found["cuda"] = str(torch.version.cuda)
+        found["nccl"] = ".".join(map(str, nccl.version())) if dist.is_nccl_available() else ""
+    return found
+
+
+def _seconds(timeout: Any) -> float | None:
+    """A time-out in seconds; None: the default was left."""
+    return timeout.total_seconds() if isinstance(timeout, timedelta) else None
+
+
+def _with_chosen_backend(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with the backend that was chosen at launch, said once when it is another."""
+    chosen = os.environ.get(BACKEND)
+    asked = args[0] if args else kwargs.get("backend")
+    if not chosen or str(asked).lower() not in ("nccl", "gloo") or str(asked).lower() == chosen:
+        return args, kwargs
+    if os.environ.get("RANK") == "0":
+        print(f"ddpnb: warning: the script asks for {asked}; it runs on {chosen}.", file=sys.stderr, flush=True)
+    if args:
+        return (chosen, *args[1:]), kwargs
+    return args, {**kwargs, "backend": chosen}
+
+
+def _address(method: str) -> str:
+    """Where the ranks are to meet, when that can be told."""
+    if method.startswith("env://"):
+        return f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    return method.split("?", maxsplit=1)[0]

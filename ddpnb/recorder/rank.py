@@ -1,0 +1,242 @@
+"""This process as a rank: its door, black box and hotline, and the runs that it is asked for."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch.distributed as dist
+
+from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
+from ddpnb.model.faults import Fault
+from ddpnb.model.holds import Hold
+from ddpnb.recorder import notebook, process_state, script
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.control_channel import Hotline
+from ddpnb.recorder.data import Data
+from ddpnb.recorder.door import Door
+from ddpnb.recorder.faults.faults import Faults
+from ddpnb.recorder.hidden_modules import HiddenModules
+from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.phases import Phases, end_groups
+from ddpnb.recorder.protocol import FOLDER
+from ddpnb.recorder.rebind import Orphans
+from ddpnb.recorder.replicas import Replicas
+from ddpnb.recorder.startup import Startup
+from ddpnb.recorder.training import Training
+
+
+class Rank:
+    """The hooks of this process. There is one, made by ``start``."""
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self.folder = folder
+        self.rank = rank
+        self.directory = os.getcwd()  # where the user works; ``attach`` goes there
+        self.import_path: tuple[int, str] | None = None  # index and folder that ``attach`` puts back into sys.path
+        self.modules = HiddenModules()
+        self._plain = notebook.plain_environment(os.environ)
+        self.box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
+        self.door = Door(self.box, folder)
+        self.phases = Phases(self.box, self.door)
+        #: all that is watched outside of the door; each set of hooks falls alone when it fails
+        self.replicas = Replicas(self.box, self.door, folder, rank)
+        self.data = Data(self.box)
+        self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
+        self.faults = Faults(self.box, self.door, rank)
+        self.hotline = Hotline(self.door, self.replicas, self.faults)
+        self._left = False  # a group that there is was left by a script or a function: nobody else's
+        self.startup = Startup(self.phases, self.door.release)
+        self.orphans = Orphans()
+        self.door.open()
+        for hooks in self.hooks:
+            hooks.install()
+        # A forked child (a data loader's worker) shares the box's memory: it must not write there.
+        # Nothing of torch may be touched in it, though: to drop a Work or to take a kernel away
+        # where the threads of the parent do not exist is a segmentation fault now and then.
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.box.silence()
+        gc.freeze()  # what is garbage here is so by its parent: a model's group would wait for threads that are not there
+
+    def run(self, order: dict[str, Any], payload: bytes | None) -> Any:
+        """Run a script, a function or a cell as the main program; returns the function's result.
+
+        ``order``: run (number), fence, log, directory, environment, outcome (file for the ending), holds,
+        and script and arguments, or cell (file with the lines), or for a function (the payload) the path
+        on which its modules are found. A script begins without a process group, a function with the one
+        that the launcher has made, if it has; a cell finds what the last one has left.
+
+        How it ended is written to the outcome file before the box says that the run is over, so whoever
+        sees the second finds the first.
+        """
+        cell = "cell" in order
+        kept = dist.is_initialized() and not self._left and (cell or (payload is not None and self.phases.lent))
+        if not kept:
+            self.clean()
+        else:
+            self.replicas.models.remember()
+        self.door.new_run(order["run"], order["fence"], keep=kept)
+        for hooks in self.hooks:
+            hooks.new_run()
+        self.replicas.begin(order["run"])
+        self._arm(order)
+        self.box.set_run(order["run"], RUN_ACTIVE)
+        path: list[str] = []
+        if payload is not None:
+            import cloudpickle
+
+            code = partial(_call, cloudpickle.loads, payload)
+            path = order["path"]
+        elif cell:
+            code = script.cell(order["cell"], self.hotline.namespace)
+        else:
+            code = script.script(order["script"], order["arguments"])
+            path = [script.folder_of(os.path.join(order["directory"], order["script"]))]
+        around = (
+            # A group that there is was made with other variables.
+            process_state.like_a_prompt(order["log"], {} if kept else order["environment"])
+            if cell
+            else process_state.like_a_process(
+                order["log"],
+                order["directory"],
+                order["environment"],
+                path,
+                self.modules.hidden(keep=["cloudpickle"] if payload else []),
+            )
+        )
+        ended: script.Ended | None = None
+        try:
+            with notebook.hidden(self._plain, prompt=cell), around:
+                self.phases.environment()
+                ended = script.run(code, self.door.release)
+                self.data.finish()
+                if ended.ending["how"] != "raised":  # then a call that failed would look completed
+                    self.door.flight.drain(0.1)
+        except BaseException:  # also Ctrl-C while a thread of the script is joined
+            if ended is None:
+                raise
+            traceback.print_exc()  # not all could be put back; how the script ended is known all the same
+        self._left = not cell and not self.phases.lent
+        with process_state.OwnBuiltins():  # the user's, after a cell: the ending is written whatever ``open`` is
+            self.door.gate.end_of_run()
+            self.faults.end_of_run()
+            self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
+            _write(ended.ending, order["outcome"])
+            self.box.set_run(order["run"], RUN_ENDED)
+        return ended.result
+
+    def start_up(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Begin a start-up in steps, or make one of them; see ``engine.startup``.
+
+        ``order``: run (number), fence, log, and step (name) with what it needs, or none to begin.
+        """
+        if "step" not in order:
+            self.clean()
+            self.door.new_run(order["run"], order["fence"])
+            self._arm(order)
+            self.box.set_run(order["run"], RUN_ACTIVE)
+            return {}
+        self.door.release.clear()
+        with process_state.like_a_prompt(order["log"], {}), self.door.release.inside():
+            told = self.startup.step(order["step"], order)
+        if order["step"] == "process group" and told["state"] == "done":
+            count = len(self.orphans)
+            troubles = self.orphans.adopt()
+            told["facts"] |= {"models kept": count - len(troubles)} if count else {}
+            told["facts"] |= {"troubles": troubles} if troubles else {}
+        return told
+
+    def _arm(self, order: dict[str, Any]) -> None:
+        """Arm what the launcher wants for this run; what was armed for a start-up before it is gone."""
+        self.door.gate.end_of_run()
+        self.faults.forget()
+        for hold, keep in order["holds"]:
+            self.door.gate.hold(Hold.from_json(hold), keep=keep)
+        for fault, keep in order["faults"]:
+            self.faults.inject(Fault.from_json(fault), keep=keep)
+        self.hotline.begun(order["run"])
+
+    def clean(self) -> None:
+        """End the process group, and let go of what the run before has left. Models of cells live on."""
+        self._left = False
+        self.phases.lent = False
+        self.startup.begin()
+        self.orphans.remember()
+        self.replicas.models.forget()
+        end_groups()
+        gc.collect()  # what is garbage is not to be found by the next run, nor in a fork of it
+
+
+def _write(ending: dict[str, Any], path: str) -> None:
+    """Write how a script ended, all at once; where that fails, the little that must be known."""
+    for content in (ending, {key: ending[key] for key in ("how", "code", "at_ns")}):
+        try:
+            with open(path + ".part", "w") as file:
+                json.dump(content, file)
+        except (OSError, ValueError, TypeError):
+            if content is not ending:
+                raise
+        else:
+            break
+    os.replace(path + ".part", path)
+
+
+current: Rank | None = None
+
+
+def start() -> Rank:
+    """Install the hooks in this process, as the environment of the launcher says."""
+    global current
+    if current is None:
+        current = Rank(os.environ[FOLDER], int(os.environ["RANK"]))
+    return current
+
+
+def attach() -> None:
+    """Called in the engine's kernel once it exists: from here on the hotline answers."""
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    rank = start()
+    rank.hotline.namespace = shell.user_ns  # what %px puts there, a cell of ours finds
+    rank.hotline.register(shell.kernel)
+    rank.modules.note_stack()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ipyparallel's handler waits until the run is over
+    os.chdir(rank.directory)
+    # Last: %px finds the modules of the user, and what the engine still imports does not come from there.
+    sys.path[:] = [*filter(None, sys.path), ""]
+    if rank.import_path is not None:
+        sys.path.insert(*rank.import_path)
+    # What was imported by now stays: to look through half a million objects of torch again at every
+    # collection between two runs would take longer than a short run.
+    gc.freeze()
+
+
+def _call(load: Callable[[bytes], Any], payload: bytes) -> Any:
+    """Call a function that our own client sent over its signed channel."""
+    function, args = load(payload)
+    return function(*args)
+
+
+def clean() -> None:
+    """Make this process ready for another run."""
+    start().clean()
+
+
+def start_up(order: dict[str, Any]) -> dict[str, Any]:
+    """Begin a start-up in steps, or make one of them."""
+    return start().start_up(order)
+
+
+def run(order: dict[str, Any], payload: bytes | None = None) -> Any:
+    """Run what a launcher ordered; ``payload`` is a function and its arguments, by cloudpickle."""
+    return start().run(order, payload)

@@ -1,0 +1,266 @@
+"""Release: a rank that waits for others is given back to its user, with an exception in the user's frame.
+
+Nothing in torch frees a thread from a wait of gloo or of the store (2.13: signals, ``abort()`` and
+``shutdown()`` do not). What does is to shut the connections down on which it waits; the call then
+fails within milliseconds, and its error is told as what it is: a release. A rank that waits for
+something else (a lock, a queue, a sleep) gets the exception from a signal.
+
+Gloo (as in torch 2.13) wakes a wait only for an operation that it has not begun to send or to receive. An
+operation that is in its send queue when the connection ends is forgotten: its thread waits until the group's
+time-out, and the process group cannot be destroyed before. So a connection is ended in this order:
+
+1. The door refuses new calls on all ranks, and the launcher waits until nothing is in transit.
+2. Each rank shuts down the reading side alone. A write that fails (EPIPE) before gloo has read the end of the
+   stream would put its operation into the send queue.
+3. The socket stays open, by a duplicate of its descriptor, until all ranks are back: gloo closes its own as soon
+   as it reads the end, and the peer's next write would fail.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
+
+from ddpnb.errors import Released
+from ddpnb.recorder.user_frames import is_own_file
+
+#: told to the main thread alone; nobody else uses the real-time signals of a training
+SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+_KNOCKS_S = 60.0  # torch knocks ever more rarely
+_LOOKS_S = 0.05  # between two looks whether it is still knocked
+_FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
+_telling: set[str] = set()  # names of modules
+_HINT = "The process and its variables live on: world.rebuild() gives it a fresh process group."
+
+
+def tells_releases(module: str) -> None:
+    """Said by a module of ours whose functions wait and raise ``Released`` by themselves: no signal does it there."""
+    _telling.add(module)
+
+
+class Release:
+    """What was asked of this rank, and the exceptions that come of it. There is one, made with the rank."""
+
+    def __init__(self) -> None:
+        #: why; empty while nobody has asked. A list: the door keeps it at hand
+        self.wanted: list[str] = []
+        self._inside = False  # the main thread runs the user's code
+        self._raised = False  # one request, one exception out of nothing
+        self._looks_at = ""  # host:port where the main thread looks for a store now
+        self._stand_ins: dict[str, threading.Thread] = {}  # those that are the store at an address
+        self._kept_open: dict[tuple[Any, ...], socket.socket] = {}  # by own and other address
+        self._keeping = threading.Lock()
+        self._of_children: Any = (
+            signal.getsignal(signal.SIGCHLD) or signal.SIG_DFL
+        )  # what the user's code has set for SIGCHLD
+        signal.signal(SIGNAL, self._on_signal)
+
+    def ask(self, why: str) -> None:
+        """From here on, what fails is told as a release; the ranks that share connections are all told first.
+
+        Args:
+            why: in words, for the exception.
+        """
+        self._raised = False
+        self.wanted[:] = [why]
+
+    def free(self, connections: Sequence[Any], *, both_ways: bool = False) -> int:
+        """Free the main thread from whatever it waits for; called from another one.
+
+        Args:
+            connections: the sockets to shut down, as ``[fd, own address, other address]``. They stay open
+                until ``let_go()``.
+            both_ways: shut the writing side down too, for a thread that is blocked in a write.
+
+        Returns:
+            how many were shut down.
+        """
+        _abort_nccl()
+        how = socket.SHUT_RDWR if both_ways else socket.SHUT_RD
+        count = sum(self._shut_and_keep(connection, how) for connection in connections)
+        if self._looks_at:
+            self._stand_in(self._looks_at)
+        signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
+        return count
+
+    def _stand_in(self, address: str) -> None:
+        """Be the store for whoever knocks where none is: torch's client goes on knocking, but once it is in it can be freed.
+
+        Again at every asking: the store that stands there may be another rank's, which goes with its release.
+        """
+        self._stand_ins = {one: thread for one, thread in self._stand_ins.items() if thread.is_alive()}
+        if address not in self._stand_ins:
+            thread = threading.Thread(target=self._open, args=(address,), name="ddpnb release", daemon=True)
+            self._stand_ins[address] = thread
+            thread.start()
+
+    def _open(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        try:
+            store = TCPStore(host, int(port), None, True, timedelta(seconds=1), wait_for_workers=False)
+        except (OSError, RuntimeError, ValueError):
+            return  # it is another host's address, or somebody is there after all
+        until = time.monotonic() + _KNOCKS_S
+        while self._looks_at == address and time.monotonic() < until:
+            time.sleep(_LOOKS_S)
+        del store
+
+    def _shut_and_keep(self, connection: Any, how: int) -> int:
+        copy = _copy(connection)
+        if copy is None:
+            return 0
+        key = (*connection[1], *connection[2])
+        with self._keeping:
+            copy_kept = self._kept_open.setdefault(key, copy)
+        if copy_kept is not copy:
+            copy.close()
+        return _shut_down(copy_kept, how)
+
+    def let_go(self) -> None:
+        """The ranks are back: close the connections that were kept open for their sake."""
+        with self._keeping:
+            while self._kept_open:
+                self._kept_open.popitem()[1].close()
+
+    def cut(self, connections: Sequence[Any]) -> int:
+        """Shut connections down of a group that is about to be destroyed, and of which calls may be left in flight."""
+        return sum(map(_shut, connections))
+
+    def clear(self) -> None:
+        """A new group or a new run: what was asked concerns it no more."""
+        self.wanted.clear()
+        self.let_go()
+
+    def settle(self) -> None:
+        """A new group is about to be made: whoever has had the exception and goes on is free again."""
+        if self._raised:
+            self.wanted.clear()
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Around something that waits: its failure is told as the release that it is for."""
+        try:
+            yield
+        except BaseException as error:
+            told = self.told(error)
+            if told is not error:
+                raise told from None
+            raise
+
+    @contextmanager
+    def looking(self, address: str) -> Iterator[None]:
+        """Around the making of the first group, for which a store is looked for at this address."""
+        self._looks_at = address
+        try:
+            with self.telling():
+                yield
+        finally:
+            self._looks_at = ""
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Around the user's code: outside of it nothing is raised out of nothing.
+
+        That goes for torch too, whose handler of SIGCHLD raises wherever the main thread is when a data
+        loader's worker has died: it is the user's code that is to be told, or nobody.
+        """
+        signal.signal(signal.SIGCHLD, self._of_children)
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+            self._of_children = _put_away(signal.SIGCHLD)
+
+    def told(self, error: BaseException) -> BaseException:
+        """The error as the user should see it: what fails for the sake of a release is the release."""
+        if not self.wanted or isinstance(error, Released) or not isinstance(error, (RuntimeError, OSError)):
+            return error
+        self._raised = True
+        return self.exception().with_traceback(error.__traceback__)
+
+    def exception(self) -> Released:
+        self._raised = True
+        return Released(f"{self.wanted[0] if self.wanted else 'released'}.", _HINT)
+
+    def _on_signal(self, _number: int, frame: FrameType | None) -> None:
+        if not self.wanted or self._raised or not self._inside or _in_our_hands(frame):
+            return
+        raise self.exception()
+
+
+def _in_our_hands(frame: FrameType | None) -> bool:
+    """Whether the main thread is in a hook of ours that tells a release by itself, or in the midst of our own work."""
+    if frame is not None and frame.f_code.co_filename.startswith(_FAULTS):
+        return False  # it blocks on purpose
+    if frame is None or is_own_file(frame.f_code.co_filename):
+        return True
+    while frame is not None and not is_own_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__") in _telling
+
+
+def _put_away(number: int) -> Any:
+    """Set a signal's handler to the default, and give the one that was there; what is pending is dropped."""
+    for _ in range(100):
+        with suppress(Exception):  # of the handler, for a signal that came before: it is called first
+            return signal.signal(number, signal.SIG_DFL)
+    return signal.SIG_DFL
+
+
+def _shut(connection: Any) -> int:
+    """Shut one connection down, if the descriptor still is that connection."""
+    copy = _copy(connection)
+    if copy is None:
+        return 0
+    with copy:
+        return _shut_down(copy, socket.SHUT_RDWR)
+
+
+def _shut_down(connection: socket.socket, how: int) -> int:
+    try:
+        connection.shutdown(how)
+    except OSError:
+        return 0
+    return 1
+
+
+def _copy(connection: Any) -> socket.socket | None:
+    """The connection by a descriptor of its own; None if the descriptor is another connection by now."""
+    fd, own, other = connection
+    try:
+        copy = socket.socket(fileno=os.dup(fd))
+    except OSError:
+        return None
+    try:
+        if _address(copy.getsockname()) == tuple(own) and _address(copy.getpeername()) == tuple(other):
+            return copy
+    except OSError:
+        pass
+    copy.close()
+    return None
+
+
+def _address(name: tuple[Any, ...]) -> tuple[str, int]:
+    return str(name[0]).removeprefix("::ffff:"), int(name[1])
+
+
+def _abort_nccl() -> None:
+    """NCCL's own way to free its waits. Not yet run on GPUs."""
+    if not torch.cuda.is_available() or not dist.is_initialized() or not dist.is_nccl_available():
+        return
+    abort = getattr(dist.distributed_c10d, "_abort_process_group", None)
+    if abort is not None and "nccl" in str(dist.get_backend()).lower():
+        threading.Thread(target=abort, name="ddpnb abort", daemon=True).start()

@@ -1,0 +1,306 @@
+"""The replica watch: digests of every wrapped model as training goes on, for comparison off the ranks.
+
+At each forward of a DDP module: its parameters and buffers as the forward sees them, and its inputs;
+before each optimizer step: gradients and hyper-parameters; after it: parameters. Nothing is
+communicated: each rank writes its digests to shared memory and the launcher compares. What that costs
+decides which steps are looked at (``engine.pace``); of the others no more than their number is known, and
+a loss that is not finite.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from struct import pack
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.bypass import Bypass
+from ddpnb.recorder.door import Door
+from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.inputs import all_finite, describe, finite, tensors_in
+from ddpnb.recorder.losses import loss_facts, sound, unused
+from ddpnb.recorder.optimizers import hyper_parameters
+from ddpnb.recorder.samples import SampleFile, Samples
+from ddpnb.recorder.sampling import Meter
+from ddpnb.recorder.tracing import Tracing
+from ddpnb.recorder.tracked_model import Watched, named_tensors, tensors_of
+from ddpnb.recorder.tracked_models import Followed
+
+_UNSTEPPED = 64  # forwards without a step of the optimizer: from then on one of as many is looked at
+_NAMED = 64  # parameters that an event names
+_SEARCH_S = 90e-6  # a search for unused parameters that takes longer is not made in every backward
+
+
+class Replicas(Hooks):
+    """Follows every model that is wrapped with DDP, or else the parameters of an optimizer."""
+
+    def __init__(self, box: BlackBox, door: Door, folder: str, rank: int) -> None:
+        super().__init__(box)
+        self._flight = door.flight
+        self._groups = door.groups
+        self.models = Followed(door.groups, folder, rank, self.event)
+        self._watched = self.models.watched
+        # The optimizer whose step goes on, and its models.
+        self._stepping: tuple[weakref.ref[Any], list[Watched]] | None = None
+        self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
+        self._samples = Samples(self._file, box)
+        self._bypass = Bypass(box, self.models, self._samples, self.fail)
+        self.tracing = Tracing(box)
+
+    # -- life
+
+    def install(self) -> None:
+        self.before(DistributedDataParallel, "__init__", self._wrapping)
+        self.after(DistributedDataParallel, "__init__", self._wrapped)
+        self.replace(DistributedDataParallel, "_pre_forward", self._forward)
+        self.after(DistributedDataParallel, "_post_forward", self._look_output)
+        self.before(torch.autograd, "backward", self._backward)
+        self.on_removal(register_optimizer_step_pre_hook(self.guarded(self._before_step)).remove)
+        self.on_removal(register_optimizer_step_post_hook(self.guarded(self._after_step)).remove)
+        for module in (torch.nn.utils, torch.nn.utils.clip_grad):
+            self.after(module, "clip_grad_norm_", self._clipped)
+        self.after(torch.amp.GradScaler, "update", self._scaled)
+        self.on_removal(self._bypass.end)
+        self.on_removal(self.tracing.remove)
+
+    def new_run(self) -> None:
+        super().new_run()
+        self._bypass.end()
+        self.tracing.new_run()
+        self.models.new_run()
+
+    def begin(self, run: int) -> None:
+        """Digests belong to this run from here on."""
+        self.models.begin(run)
+        self._file.new_run(run)
+
+    # -- models
+
+    def _wrapping(self, _ddp: Any, module: Any = None, *args: Any, **kwargs: Any) -> None:
+        """A model is about to be wrapped: what it is made of, also if the ranks will not agree on it."""
+        if not isinstance(module, torch.nn.Module):
+            return
+        group = kwargs.get("process_group") or (args[5] if len(args) > 5 else None) or dist.group.WORLD
+        named = {
+            "device_ids": args[0] if args else kwargs.get("device_ids"),
+            "broadcast_buffers": args[3] if len(args) > 3 else kwargs.get("broadcast_buffers", True),
+        }
+        for name in ("find_unused_parameters", "static_graph", "gradient_as_bucket_view", "bucket_cap_mb", "init_sync"):
+            if name in kwargs:
+                named[name] = kwargs[name]
+        number = self.models.next_number()
+        known = self._groups.get(group) if group is not None else None
+        tensors = tensors_of(module)
+        self.models.save(number, "DistributedDataParallel", type(module).__name__, known, tensors, named)
+
+    def _wrapped(self, _none: Any, ddp: Any, *_args: Any, **_kwargs: Any) -> None:
+        if isinstance(getattr(ddp, "module", None), torch.nn.Module):
+            watched = self.models.wrapped(ddp)
+            # Only now is it known: two arguments, both of which may be left out, say so.
+            self.event(
+                "buffers synced", {"model": watched.number, "synced": bool(getattr(ddp, "forward_sync_buffers", True))}
+            )
+            watched.may_skip = bool(getattr(ddp, "find_unused_parameters", False))
+            # The wrapper has just made all ranks equal: what differs later came later.
+            watched.turns["updated"] += 1
+            self._samples.digest(watched, "updated", watched.parameters, 0, b"")
+            self._bypass.begin()
+
+    # -- forward
+
+    def _forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        look, passing, silent = self.guarded(self._look_forward), self.guarded(self._pass_forward), self.box.silent
+        of, compiling, failed = self._watched.get, torch.compiler.is_compiling, self.guarded(self._failed_forward)
+
+        def _pre_forward(ddp: Any, *inputs: Any, **kwargs: Any) -> Any:
+            if silent or not torch.is_grad_enabled() or compiling() or (watched := of(ddp)) is None:
+                return original(ddp, *inputs, **kwargs)
+            synced = watched.pace.looking and ddp.will_sync_module_buffers()
+            try:
+                result = original(ddp, *inputs, **kwargs)
+            except RuntimeError:
+                failed(watched)
+                raise
+            passing(watched, ddp)
+            if watched.pace.looking:
+                look(watched, ddp, synced, inputs, kwargs)
+            return result
+
+        return _pre_forward
+
+    def _failed_forward(self, watched: Watched) -> None:
+        """Parameters that no longer require a gradient: DDP goes on to wait for theirs, and raises in the next forward."""
+        known = zip(watched.names, watched.parameters, watched.trained, strict=False)
+        frozen = [name for name, parameter, trained in known if trained and not parameter.requires_grad]
+        if frozen:
+            told = {"model": watched.number, "names": frozen[:_NAMED], "count": len(frozen)}
+            self.event("parameters frozen", told)
+
+    def _pass_forward(self, watched: Watched, ddp: Any) -> None:
+        if self._bypass.hook is not None:
+            self._bypass.end()
+        self.models.last = watched
+        watched.forwards += 1
+        watched.synced += bool(ddp.require_backward_grad_sync)
+        turn = watched.turns["forward"] = watched.turns["forward"] + 1
+        self.box.forward()
+        watched.inputs = []
+        if watched.forwards > _UNSTEPPED:  # no optimizer steps with it, or hardly ever
+            watched.pace.looking, watched.pace.cost = not turn % _UNSTEPPED, 0.0
+        if self.tracing.wanted:
+            self.tracing.begin(watched.number, turn, ddp.module, watched.exact)
+
+    def _look_forward(self, watched: Watched, ddp: Any, synced: bool, inputs: Any, kwargs: Any) -> None:
+        with Meter(watched.pace):
+            before = watched.turns["forward"] - 1
+            if before and not (before & (before - 1) and before & (before + 1)):  # 1, 2, 3, 4, 7, 8, 15, 16, ...
+                self._check_members(watched, ddp)  # does it still hold what was wrapped?
+            text, hash_, finite, watched.inputs = describe(inputs, kwargs)
+            names = self._samples.name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
+            values = pack("6d", ddp.require_backward_grad_sync, ddp.training, synced, hash_, finite, watched.forwards)
+            self._samples.digest(watched, "forward", [*watched.parameters, *watched.buffers], names, values)
+
+    def _look_output(self, result: Any, ddp: Any, *_: Any) -> None:
+        """Is the gradient that comes back to the output finite? Once it is averaged nobody can tell whose was not."""
+        last = self.models.last  # it has just run forward
+        if last is None or not last.pace.looking or not torch.is_grad_enabled() or self._watched.get(ddp) is not last:
+            return
+        watched = last
+
+        def look(gradient: Any) -> None:
+            with Meter(watched.pace):
+                if watched.arrived_finite and not all_finite(gradient):
+                    watched.arrived_finite = 0.0
+
+        with Meter(watched.pace):
+            for tensor in tensors_in(result):
+                if tensor.requires_grad and tensor.grad_fn is not None:
+                    tensor.register_hook(self.guarded(look))
+
+    def _check_members(self, watched: Watched, ddp: Any) -> None:
+        """Parameters that were put in place of those that were wrapped: DDP does not know of them."""
+        fresh, _ = named_tensors(ddp.module)
+        strangers = [name for name, parameter in fresh if id(parameter) not in watched.ids]
+        if strangers:
+            self.event("parameters replaced", {"model": watched.number, "names": strangers[:20]})
+
+    # -- backward, gradients, optimizer
+
+    def _backward(self, tensors: Any, *_args: Any, **_kwargs: Any) -> None:
+        watched = self.models.last
+        for one in list(self._watched.data.values()):  # pyright: ignore[reportAttributeAccessIssue]
+            one.backwards += 1
+        if watched is None:
+            return
+        watched.turns["backward"] += 1
+        loss = tensors[0] if type(tensors) in (list, tuple) and tensors else tensors
+        # Averaged with the others' gradients, a loss that is not finite here is soon seen everywhere.
+        if isinstance(loss, torch.Tensor) and (watched.pace.looking or not sound(loss)):
+            with Meter(watched.pace):
+                self._look_backward(watched, loss)
+
+    def _look_backward(self, watched: Watched, loss: torch.Tensor) -> None:
+        text, values = loss_facts(loss)
+        clean = 1.0
+        if values and not math.isfinite(values[0]):
+            clean = float(all(finite(t) for t in (ref() for ref in watched.inputs) if t is not None))
+        told: dict[str, Any] = {"names": _LOSS[: 1 + len(values)], "graph": text}
+        turn = watched.turns["backward"]
+        if watched.may_skip and (watched.search_s < _SEARCH_S or turn & (turn - 1) == 0 or turn % 64 == 0):
+            began = time.perf_counter()
+            told["unused"] = unused(loss, watched.names, watched.parameters)
+            watched.search_s = time.perf_counter() - began
+        names = self._samples.name(("backward", text, len(values), str(told.get("unused"))), lambda: told)
+        self._samples.write(watched, "backward", names, pack(f"{1 + len(values)}d", clean, *values))
+
+    def _inside_another(self, optimizer: Any) -> bool:
+        """Whether an optimizer is stepped by another one, which is not done yet: a shard of it (ZeroRedundancyOptimizer)."""
+        outer = self._stepping[0]() if self._stepping is not None else None
+        if outer is None or outer is optimizer:
+            return False
+        frame = sys._getframe(2)
+        for _ in range(40):
+            if frame is None:
+                break
+            if frame.f_code.co_name == "step" and frame.f_locals.get("self") is outer:
+                return True
+            frame = frame.f_back
+        return False  # its step has failed
+
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
+        if self._inside_another(optimizer):
+            return
+        models = self.models.of(optimizer)
+        self._stepping = weakref.ref(optimizer), models
+        for watched in models:
+            if watched.backwards and not watched.forwards and not watched.bypass_site:
+                self._bypass.begin()  # it was trained without its wrapper: where, the next time?
+            watched.turns["gradients"] += 1
+            if watched.forwards > _UNSTEPPED:
+                watched.pace.next_step(watched.steps)  # many were accumulated: it is this step that counts
+            if watched.pace.looking:
+                with Meter(watched.pace):
+                    self._look_gradients(watched, optimizer)
+            watched.forwards = watched.synced = watched.backwards = 0
+            watched.arrived_finite = 1.0
+
+    def _look_gradients(self, watched: Watched, optimizer: Any) -> None:
+        names, values = hyper_parameters(optimizer)
+        kind = type(optimizer).__name__
+        number = self._samples.name((kind, *names), lambda: {"names": [*_STEP, *names], "optimizer": kind})
+        facts = (
+            watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._flight.outstanding,
+            watched.arrived_finite,
+        )  # fmt: skip
+        gradients = [parameter.grad for parameter in watched.parameters]
+        self._samples.digest(
+            watched, "gradients", gradients, number, pack(f"{len(facts) + len(values)}d", *facts, *values)
+        )
+
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self._inside_another(optimizer):
+            return
+        stepping, self._stepping = self._stepping, None
+        for watched in stepping[1] if stepping is not None and stepping[0]() is optimizer else ():
+            watched.steps += 1
+            watched.turns["updated"] += 1
+            looked = watched.pace.looking
+            watched.pace.next_step(watched.steps)
+            if looked or watched.pace.looking:  # what the next forward is compared with belongs to the look at it
+                with Meter(watched.pace):
+                    self._samples.digest(watched, "updated", watched.parameters, 0, b"")
+            if looked:
+                watched.pace.looked(watched.steps, time.perf_counter(), len(self._watched))
+
+    def _clipped(self, norm: Any, _parameters: Any, max_norm: Any = 0.0, *_args: Any, **_kwargs: Any) -> None:
+        if isinstance(norm, torch.Tensor) and norm.device.type == "cpu":
+            self._look_once("clip", ["norm", "max_norm"], lambda: pack("2d", float(norm), float(max_norm)))
+
+    def _scaled(self, _none: Any, scaler: Any, *_args: Any, **_kwargs: Any) -> None:
+        scale = getattr(scaler, "_scale", None)
+        if isinstance(scale, torch.Tensor) and scale.device.type == "cpu":
+            self._look_once("scale", ["scale"], lambda: pack("d", float(scale)))
+
+    def _look_once(self, kind: str, names: list[str], values: Callable[[], bytes]) -> None:
+        watched = self.models.last
+        if watched is None:
+            return
+        watched.turns[kind] += 1
+        if watched.pace.looking:
+            with Meter(watched.pace):
+                self._samples.write(watched, kind, self._samples.name(kind, lambda: {"names": names}), values())
+
+
+_FORWARD = ["sync", "training", "buffers_synced", "inputs_hash", "inputs_finite", "forwards"]
+_STEP = ["forwards", "synced", "backwards", "bypass", "outstanding", "arrived_finite"]
+_LOSS = ["inputs_finite", "loss", "factor 1", "factor 2", "factor 3"]

@@ -1,0 +1,143 @@
+"""Writes the samples of this rank: digests and numbers of the models that are followed (the format is in model.samples)."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic_ns
+from typing import Any
+
+from ddpnb.model import samples as layout
+from ddpnb.recorder import shared_files
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.locks import is_mine
+from ddpnb.recorder.tracked_model import Watched
+from ddpnb.recorder.user_frames import calling_frame, place_of
+
+_KINDS = {kind: number for number, kind in enumerate(layout.KINDS)}
+_PAD = b"\0"
+
+
+class SampleFile:
+    """A ring of rows in shared memory. Rows may be written by any thread.
+
+    Raises:
+        OSError: there is no room for the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        fd = shared_files.take(path, layout.FILE_SIZE)  # whoever has the file of the process before open keeps it
+        try:
+            self._memory = mmap.mmap(fd, layout.FILE_SIZE)
+        finally:
+            os.close(fd)
+        self._memory[:8] = layout.MAGIC
+        self._written = self._began = self._run = 0
+        self._lock = threading.RLock()
+
+    def new_run(self, run: int) -> None:
+        with self._lock:
+            self._began, self._run = self._written, run
+            self._publish()
+
+    def _publish(self) -> None:
+        layout.WRITTEN.pack_into(self._memory, layout.WRITTEN_AT, self._written, self._began, self._run)
+
+    def write(
+        self,
+        model: int,
+        kind: str,
+        turn: int,
+        step: int,
+        site: int,
+        names: int,
+        values: bytes = b"",
+        log2: int = 0,
+        hashes: bytes = b"",
+        norms: bytes = b"",
+    ) -> None:
+        """Append a row. ``values`` are doubles, ``hashes`` 32-bit words, ``norms`` as many floats."""
+        length = (layout.ROW_SIZE + len(values) + len(hashes) + len(norms) + 7) & ~7
+        if length > layout.RING_SIZE // 4 or is_mine(self._lock):
+            return
+        with self._lock:
+            place = self._written % layout.RING_SIZE
+            if place + length > layout.RING_SIZE:
+                left = layout.RING_SIZE - place
+                at = layout.HEADER_SIZE + place
+                self._memory[at : at + 8] = left.to_bytes(4, "little") + layout.STAMP.to_bytes(4, "little")
+                self._memory[at + 8 : at + min(left, layout.ROW_SIZE)] = _PAD * (min(left, layout.ROW_SIZE) - 8)
+                self._written += left
+                place = 0
+            at = layout.HEADER_SIZE + place
+            layout.ROW.pack_into(
+                self._memory, at, length, layout.STAMP, model, _KINDS[kind], log2, turn & 0xFFFFFFFF, step & 0xFFFFFFFF,
+                site, names, monotonic_ns(), len(hashes) // 4, len(values) // 8,
+            )  # fmt: skip
+            at += layout.ROW_SIZE
+            for part in (values, hashes, norms):
+                self._memory[at : at + len(part)] = part
+                at += len(part)
+            self._written += length
+            self._publish()
+
+
+class Samples:
+    """Writes what is seen of models, each with the line that led there."""
+
+    def __init__(self, file: SampleFile, box: BlackBox) -> None:
+        self._file = file
+        self._box = box
+        self._names: dict[Any, int] = {}
+        self._sites: dict[tuple[int, int], tuple[int, Any]] = {}
+        box.on_new_table.append(self._forget_strings)
+
+    def _forget_strings(self) -> None:
+        """The box's table of strings has begun again."""
+        self._names.clear()
+        self._sites.clear()
+
+    def digest(self, watched: Watched, kind: str, tensors: Sequence[Any], names: int, values: bytes) -> None:
+        """Write a sample with the digests of these tensors, where they are to be had cheaply."""
+        hashes, norms = b"", b""
+        # Off the CPU a digest waits for the device: rarely, then, and never at the start.
+        if watched.on_cpu or (watched.steps and watched.steps % 64 == 0):
+            hashes, norms = watched.digester.digest(tensors, watched.log2, watched.steps)
+        self.write(watched, kind, names, values, watched.log2, hashes, norms)
+
+    def write(
+        self,
+        watched: Watched,
+        kind: str,
+        names: int,
+        values: bytes,
+        log2: int = 0,
+        hashes: bytes = b"",
+        norms: bytes = b"",
+    ) -> None:
+        turn = watched.turns[kind]
+        self._file.write(watched.number, kind, turn, watched.steps, self.site(), names, values, log2, hashes, norms)
+
+    def name(self, key: Any, make: Callable[[], dict[str, Any]]) -> int:
+        """The number of what a kind of sample tells beside its numbers, which ``make`` says once."""
+        number = self._names.get(key)
+        if number is None:
+            number = self._box.intern(make())
+            if len(self._names) < 5000:
+                self._names[key] = number
+        return number
+
+    def site(self) -> int:
+        """The number of the user's line that led here; 0 if there is none."""
+        frame = calling_frame(2)
+        if frame is None:
+            return 0
+        known = self._sites.get((id(frame.f_code), frame.f_lasti))
+        if known is None:
+            code = frame.f_code
+            known = (self._box.intern(place_of(frame)), code)
+            if len(self._sites) < 5000:
+                self._sites[id(code), frame.f_lasti] = known
+        return known[0]

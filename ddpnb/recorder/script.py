@@ -1,0 +1,258 @@
+"""Runs a script, or lines of one, as ``python`` would run it, and tells how it ended."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import io
+import os
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from time import monotonic_ns
+from types import FrameType, ModuleType, TracebackType
+from typing import Any
+
+from ddpnb.errors import CollectiveMismatch, Released
+from ddpnb.model.stacks import MAX_FRAMES
+from ddpnb.recorder.locals import LOOK_S, describe_locals
+from ddpnb.recorder.process_state import OwnBuiltins, flush
+from ddpnb.recorder.release import Release
+from ddpnb.recorder.user_frames import is_own_file, is_user_file
+from ddpnb.recorder.values import Allowance
+
+_LONGEST_MESSAGE = 4000
+
+
+@dataclass
+class Ended:
+    """How the code ended: the JSON of ``model.recording.Ending`` and, for a function, its result."""
+
+    ending: dict[str, Any]
+    result: Any = None
+
+
+def run(code: Callable[[], Any], release: Release) -> Ended:
+    """Call ``code`` as the main program and say how it ended. Never raises.
+
+    What the code put in the place of builtins stays: its threads, atexit callbacks and later cells rely on it.
+    """
+    pid = os.getpid()
+    result, left, failure = None, None, None
+    try:
+        with release.inside():
+            result = code()
+    except SystemExit as error:
+        left = error
+    except BaseException as error:  # KeyboardInterrupt is the user's own here
+        failure = error
+    if left is None and failure is None and os.getpid() == pid:
+        return Ended({"how": "finished", "code": 0, "at_ns": monotonic_ns()}, result)
+    with OwnBuiltins():
+        status = _status_of(left) if left is not None else int(failure is not None)
+        if os.getpid() != pid:
+            _leave_child(status, failure)
+        how = "exited" if left is not None else "raised"
+        ending: dict[str, Any] = {"how": how, "code": status, "at_ns": monotonic_ns()}
+        if failure is not None:
+            ending |= _described(failure, release)
+        elif left is not None and status:
+            ending["frames"] = _frames(_skip_own(left.__traceback__))
+            last: Any = _code_of(left)
+            ending["message"] = str.__str__(last)[:_LONGEST_MESSAGE] if issubclass(type(last), str) else ""
+    return Ended(ending, result)
+
+
+def _described(failure: BaseException, release: Release) -> dict[str, Any]:
+    """The exception, which is printed too, as Python does."""
+    try:
+        told = _describe(_first_cause(release.told(failure)))
+    except BaseException as error:  # an exception of the user's own make may raise wherever it is read
+        told = _described_at_least(failure, error)
+    with suppress(Exception):  # the script closed the stream, or put one of its own there
+        print(told["traceback"], end="", file=sys.stderr)
+    return told
+
+
+def _status_of(error: SystemExit) -> int:
+    code = _code_of(error)
+    if code is None:
+        return 0
+    # Its type, not its class: an object may say that it is an integer.
+    if issubclass(type(code), int):
+        number = int.__index__(code)  # type: ignore[arg-type]
+        # As a C long, which is -1 where it does not fit.
+        return number & 0xFF if -(1 << 63) <= number < 1 << 63 else 0xFF
+    with suppress(Exception):  # the script closed the stream, or put one of its own there
+        print(_text(code), file=sys.stderr)
+    return 1
+
+
+def _code_of(error: SystemExit) -> object:
+    try:
+        return error.code
+    except BaseException:  # a property of a class of the user's own
+        return 1
+
+
+def _text(value: object) -> str:
+    """``str(value)``, or what kind of thing it is where that raises."""
+    try:
+        return str(value)
+    except BaseException as error:
+        return f"<{type(value).__name__}: its text cannot be shown, {type(error).__name__}>"
+
+
+def _leave_child(status: int, failure: BaseException | None) -> None:
+    """A process that the script forked has come to its end: it must not go on as a rank."""
+    if failure is not None:
+        traceback.print_exception(failure)
+    for stream in (sys.stdout, sys.stderr):
+        flush(stream)
+    os._exit(status)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """A fence stop that came while another exception was on its way out tells of that one."""
+    while isinstance(error, CollectiveMismatch) and error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+def _describe(error: BaseException) -> dict[str, Any]:
+    """The exception with the user's frames; ours, which called the script, are left out."""
+    trace = _skip_own(error.__traceback__)
+    frames = _frames(trace)
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append({"file": error.filename, "line": error.lineno or 0, "function": "<module>", "user": True})
+    told = traceback.TracebackException(type(error), error, trace)
+    # The user's traceback is shown as the user's: our frames are left out.
+    told.stack = traceback.StackSummary.from_list(f for f in told.stack if not is_own_file(f.filename))
+    # Where the fence stopped a call, the diagnosis tells the rest; a release was asked for.
+    if isinstance(error, CollectiveMismatch):
+        text = f"ddpnb: fence: {error.what}\n"
+    elif isinstance(error, Released):
+        place = next((f" It stood at {f['file']}:{f['line']}." for f in reversed(frames) if f["user"]), "")
+        text = f"ddpnb: {error.what}{place}\n"
+    else:
+        text = "".join(told.format())
+    return {
+        "exception": type(error).__name__,
+        "message": _text(error)[:_LONGEST_MESSAGE],
+        "frames": frames[-MAX_FRAMES:],
+        "traceback": text if len(text) < 40_000 else text[:10_000] + "\n[...]\n" + text[-30_000:],
+    }
+
+
+def _described_at_least(error: BaseException, trouble: BaseException) -> dict[str, Any]:
+    """What can be said of an exception without its help."""
+    frames = []
+    for frame, line in _innermost(error.__traceback__):
+        code = frame.f_code
+        user = is_user_file(code.co_filename)
+        frames.append({"file": code.co_filename, "line": line, "function": code.co_name, "user": user})
+    name = type(error).__name__
+    places = "".join(f'  File "{f["file"]}", line {f["line"]}, in {f["function"]}\n' for f in frames)
+    note = f"<its text cannot be shown: {type(trouble).__name__}>"
+    return {
+        "exception": name,
+        "message": note,
+        "frames": frames,
+        "traceback": f"Traceback (most recent call last):\n{places}{name}: {note}\n",
+    }
+
+
+def _innermost(trace: TracebackType | None) -> deque[tuple[FrameType, int]]:
+    """The last frames of a traceback, without ours, and their lines."""
+    lines = traceback.walk_tb(trace)
+    return deque((entry for entry in lines if not is_own_file(entry[0].f_code.co_filename)), MAX_FRAMES)
+
+
+def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
+    found = []
+    allowance = Allowance(LOOK_S)
+    for frame, line in reversed(_innermost(trace)):  # innermost first: there may be time for some of them only
+        path = frame.f_code.co_filename
+        entry: dict[str, Any] = {
+            "file": path,
+            "line": line,
+            "function": frame.f_code.co_name,
+            "user": is_user_file(path),
+        }
+        if entry["user"]:
+            entry["locals"] = describe_locals(frame, within=allowance)
+        found.append(entry)
+    return found[::-1]
+
+
+def _skip_own(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if not is_own_file(path) and not path.startswith("<frozen"):
+            break
+        trace = trace.tb_next
+    return trace
+
+
+def folder_of(path: str) -> str:
+    """The folder that ``python path`` puts first on the import path: of the file itself, not of a link to it."""
+    return os.path.dirname(os.path.realpath(path))
+
+
+def script(path: str, arguments: list[str]) -> Callable[[], None]:
+    """The main program of ``path`` with these arguments, as ``python path arguments...``."""
+
+    def main() -> None:
+        full = os.path.abspath(path)
+        sys.argv = [path, *arguments]
+        sys.orig_argv = [sys.executable, *sys.argv]
+        module = ModuleType("__main__")
+        module.__file__ = full  # absolute, as Python has it: spawned workers look for it
+        module.__dict__["__builtins__"] = builtins
+        module.__dict__["__cached__"] = None
+        module.__loader__ = SourceFileLoader("__main__", full)
+        sys.modules["__main__"] = module
+        with io.open_code(full) as file:
+            program = compile(file.read(), full, "exec", dont_inherit=True)
+        exec(program, module.__dict__)
+
+    return main
+
+
+def cell(path: str, namespace: dict[str, Any]) -> Callable[[], None]:
+    """The lines of ``path`` in a namespace that lives on; a last expression is shown as at a prompt."""
+
+    def main() -> None:
+        with io.open_code(path) as file:
+            tree = ast.parse(file.read(), path)
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
+        with _working_directory_importable():
+            exec(compile(tree, path, "exec", dont_inherit=True), namespace)
+            if isinstance(last, ast.Expr):
+                value = eval(compile(ast.Expression(last.value), path, "eval", dont_inherit=True), namespace)  # noqa: S307 (the user's own)
+                if value is not None:
+                    print(repr(value))
+
+    return main
+
+
+@contextmanager
+def _working_directory_importable() -> Iterator[None]:
+    """Inside, the working directory is on the import path where a notebook has it: before installed packages."""
+    packages = (
+        i
+        for i, folder in enumerate(sys.path)
+        if isinstance(folder, str) and os.path.basename(folder) in ("site-packages", "dist-packages")
+    )
+    sys.path.insert(next(packages, len(sys.path)), "")
+    try:
+        yield
+    finally:
+        if "" in sys.path:
+            sys.path.remove("")

@@ -1,0 +1,161 @@
+"""Stacks of this process's threads, and what its main thread waits on, read from inside.
+
+Everything that leaves the rank is bounded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from types import FrameType
+from typing import Any
+
+from ddpnb.model.names import one_line
+from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS
+from ddpnb.recorder import process_state, script
+from ddpnb.recorder.locals import LOOK_S, describe_locals
+from ddpnb.recorder.user_frames import frames_of, is_user_file
+from ddpnb.recorder.values import Allowance
+
+_VARIABLES = 0.75  # of what a look may take: the rest is for the frames
+
+_SYSCALLS = {
+    "x86_64": {
+        0: "read", 1: "write", 7: "poll", 23: "select", 34: "pause", 35: "nanosleep", 43: "accept",
+        42: "connect", 45: "recvfrom", 47: "recvmsg", 61: "wait4", 72: "fcntl", 73: "flock",
+        202: "futex", 230: "clock_nanosleep", 232: "epoll_wait", 247: "waitid", 270: "select",
+        271: "poll", 281: "epoll_wait", 288: "accept",
+    },
+    "aarch64": {
+        63: "read", 64: "write", 72: "select", 73: "poll", 101: "nanosleep", 115: "clock_nanosleep",
+        98: "futex", 32: "flock", 25: "fcntl", 202: "accept", 203: "connect", 207: "recvfrom",
+        212: "recvmsg", 22: "epoll_wait", 260: "wait4", 95: "waitid",
+    },
+}.get(os.uname().machine, {})  # fmt: skip
+
+_LEADING = (script.__file__, process_state.__file__)  # to the user's script
+
+_WORDS = {
+    "futex": "a lock", "flock": "a file lock", "fcntl": "a file lock", "wait4": "a child process",
+    "waitid": "a child process", "accept": "a connection", "connect": "a connection",
+    "recvfrom": "a socket", "recvmsg": "a socket", "poll": "a file or socket",
+    "select": "a file or socket", "epoll_wait": "a file or socket", "pause": "a signal",
+    "nanosleep": "sleep()", "clock_nanosleep": "sleep()",
+}  # fmt: skip
+
+
+def described(
+    frames: Iterable[FrameType], with_locals: bool, *, values: bool = False, within: Allowance | None = None
+) -> list[dict[str, Any]]:
+    """Of frames, innermost first, what is told of them, outermost first; those that lead to the user's script are left out.
+
+    ``within``: what may be spent on variables; none are described when nothing is left.
+    """
+    found: list[dict[str, Any]] = []
+    for frame in islice(frames, MAX_FRAMES):
+        code = frame.f_code
+        if code.co_filename in _LEADING:
+            break
+        user = is_user_file(code.co_filename)
+        entry: dict[str, Any] = {
+            "file": code.co_filename[:4096],
+            "line": frame.f_lineno or 0,
+            "function": code.co_name[:200],
+            "user": user,
+        }
+        if user and with_locals:
+            entry["locals"] = describe_locals(frame, values=values, within=within)
+        found.append(entry)
+    return found[::-1]
+
+
+def stacks(with_locals: bool = True, *, values: bool = False) -> list[dict[str, Any]]:
+    """All threads but the one that asks, the main thread first; ``values``: with the norms of tensors.
+
+    All of it together takes ``LOOK_S`` of the processor at most: of thousands of threads the last are left out.
+    """
+    look = Allowance(LOOK_S)
+    variables = Allowance(LOOK_S * _VARIABLES, look)
+    # Not enumerate(): that takes a lock, and a class of threads may have properties of the user's.
+    named = dict(threading._active)  # type: ignore[attr-defined]
+    main = threading.main_thread().ident
+    asking = threading.get_ident()
+    order = sorted(sys._current_frames(), key=lambda ident: ident != main)
+    found = []
+    for ident in order[:MAX_THREADS]:
+        if ident == asking:
+            continue
+        if found and look.spent:
+            break
+        found.append(
+            {
+                "thread": _name_of(named.get(ident), ident),
+                "native_id": ident >> 6 & 0xFFFFFFFF,
+                "main": ident == main,
+                "frames": described(frames_of(ident, MAX_FRAMES), with_locals, values=values, within=variables),
+            }
+        )
+    return found
+
+
+def _name_of(thread: threading.Thread | None, ident: int) -> str:
+    try:
+        name = object.__getattribute__(thread, "_name")
+    except AttributeError:  # it was not started by Python, or not made by Thread.__init__
+        name = None
+    return one_line(name[:80]) if type(name) is str else f"thread {ident}"
+
+
+def waits_on() -> tuple[str, float | None]:
+    """What the main thread waits for in the kernel, in words, and in how many seconds it wakes.
+
+    The second is known for ``time.sleep`` alone: its deadline lies in this process's own memory.
+    Empty where the system does not tell (not Linux, or the thread is running).
+    """
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/syscall") as file:
+            fields = file.read().split()
+        number, *args = [int(field, 0) for field in fields[:7]]
+    except (OSError, ValueError):
+        return "", None
+    name = _SYSCALLS.get(number, "")
+    words = _WORDS.get(name, "")
+    if name in ("read", "write", "flock", "fcntl", "accept", "recvfrom", "recvmsg", "connect") and args:
+        words = f"{words or name + '()'}{_target(args[0])}"
+    wakes = _sleep_left(args) if name == "clock_nanosleep" and len(args) >= 3 else None
+    return words, wakes
+
+
+def _target(fd: int) -> str:
+    try:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
+    if fd == 0 or path.startswith("/dev/"):
+        return f" on {path}" + (" (standard input)" if fd == 0 else "")
+    return f" on {path}" if path.startswith("/") else f" ({path.split(':')[0]})"
+
+
+def _sleep_left(args: list[int], now: Callable[[], float] = time.monotonic) -> float | None:
+    # ``now`` as it was when this was imported: the user's program may have put a clock of its own in its place.
+    clock, absolute, address = args[:3]
+    if clock != time.CLOCK_MONOTONIC or absolute != 1:
+        return None
+    buffer = ctypes.create_string_buffer(16)
+
+    class _Span(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    # A read by the kernel fails politely where a plain access to a stale address would not.
+    here, there = _Span(ctypes.addressof(buffer), 16), _Span(address, 16)
+    read = ctypes.CDLL(None).process_vm_readv
+    if read(os.getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0) != 16:
+        return None
+    seconds, nanoseconds = struct.unpack("<qq", buffer.raw)
+    return seconds + nanoseconds * 1e-9 - now()

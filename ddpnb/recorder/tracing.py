@@ -1,0 +1,79 @@
+"""One forward of a wrapped model, looked at closely when asked: all its tensors, and what each module gives.
+
+Ranks that train are never at the same place at the same time; a turn that all are about to make is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.modules import module as nn_module
+
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.digests import exact
+from ddpnb.recorder.hooks import Hooks
+
+_MODULES = 5000
+
+
+class Tracing(Hooks):
+    """Looks at the forward of one turn of one model, when asked to; costs nothing otherwise."""
+
+    def __init__(self, box: BlackBox) -> None:
+        super().__init__(box)
+        self.wanted: dict[int, tuple[int, bool]] = {}  # model -> (turn, module by module)
+        self._names: dict[int, str] = {}
+        self.traced: dict[int, dict[str, Any]] = {}
+
+    def install(self) -> None:
+        """Nothing until somebody asks."""
+
+    def new_run(self) -> None:
+        super().new_run()
+        self.remove()
+        self.wanted.clear()
+        self.traced.clear()
+
+    def arm(self, model: int, turn: int, modules: bool) -> None:
+        """Look at this turn, if it is still to come."""
+        self.traced.pop(model, None)
+        self.wanted[model] = turn, modules
+
+    def begin(self, model: int, turn: int, module: Any, tensors: Callable[[], Any]) -> None:
+        """A forward begins, while ``wanted`` is not empty."""
+        if turn < self.wanted.get(model, (1 << 60, False))[0]:
+            return
+        _, modules = self.wanted.pop(model)
+        row = self.traced[model] = {"turn": turn, "done": not modules, "modules": [], **tensors()}
+        if modules:
+            self._follow(row, module)
+
+    def _follow(self, row: dict[str, Any], module: Any) -> None:
+        # The row is kept at hand: whoever asks anew, on another thread, takes it out of ``traced``.
+        self._names = {id(part): name or "(model)" for name, part in module.named_modules()}
+        found: list[list[Any]] = row["modules"]
+
+        def look(part: Any, _inputs: Any, output: Any) -> None:
+            name = self._names.get(id(part))
+            if name is None:
+                return
+            if len(found) < _MODULES:
+                found.append([name, type(part).__name__, _digest(output)])
+            if part is module:
+                row["done"] = True
+                self.remove()
+
+        self.on_removal(nn_module.register_module_forward_hook(self.guarded(look)).remove)
+
+
+def _digest(value: Any) -> int:
+    """Of the tensors in an output, one number."""
+    if isinstance(value, torch.Tensor):
+        return exact(value.detach())
+    total = 7
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    for part in list(parts)[:32]:
+        total = (total * 31 + _digest(part)) & 0xFFFFFFFFFFFFFFFF
+    return total

@@ -1,0 +1,125 @@
+"""A model that is followed: its tensors by name, where their digests stand, and how often it was used."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ddpnb.model.replicas import TensorSpec
+from ddpnb.recorder.digests import Digester, exact
+from ddpnb.recorder.sampling import Pace, slices_of
+from ddpnb.recorder.user_frames import calling_frame, is_user_file
+
+MAX_TENSORS = 20_000
+Named = tuple[list[tuple[str, Any]], list[tuple[str, Any]]]
+
+
+class Watched:
+    """A model that is followed."""
+
+    def __init__(self, number: int, named: Named) -> None:
+        parameters, buffers = named
+        self.number = number
+        self.names = [name for name, _ in (*parameters, *buffers)]
+        self.parameters = [parameter for _, parameter in parameters]
+        self.trained = [parameter.requires_grad for parameter in self.parameters]  # when it was wrapped
+        self.buffers = [buffer for _, buffer in buffers]
+        self.ids = {id(parameter) for parameter in self.parameters}
+        self.digester = Digester(specs(parameters, buffers))
+        self.log2 = slices_of(sum(t.numel() * t.element_size() for t in (*self.parameters, *self.buffers)))
+        self.pace = Pace()
+        self.turns: dict[str, int] = dict.fromkeys(("forward", "gradients", "updated", "backward", "clip", "scale"), 0)
+        self.steps = 0
+        self.forwards = self.synced = self.backwards = 0  # since the last optimizer step
+        self.bypass_site = 0
+        self.on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
+        self.arrived_finite = 1.0  # the gradients at the outputs since the last optimizer step
+        self.inputs: list[Any] = []
+        self.may_skip = False  # find_unused_parameters=True: nothing complains when ranks use different ones
+        self.search_s = 0.0  # what the last search for unused parameters took
+
+    def exact(self) -> dict[str, Any]:
+        """The exact digests and norms of all its tensors, now."""
+        tensors = [*self.parameters, *self.buffers]
+        named = zip(self.names[:MAX_TENSORS], tensors, strict=False)
+        return {
+            "model": self.number,
+            "step": self.steps,
+            "forwards": self.turns["forward"],
+            "buffers": self.names[len(self.parameters) : MAX_TENSORS],
+            "tensors": [[name, exact(tensor), _norm(tensor)] for name, tensor in named],
+        }
+
+
+def named_tensors(module: Any) -> Named:
+    """Parameters and buffers of a module, by name."""
+    return list(module.named_parameters()), list(module.named_buffers())
+
+
+def specs(parameters: Iterable[tuple[str, Any]], buffers: Iterable[tuple[str, Any]]) -> list[TensorSpec]:
+    def spec(name: str, tensor: Any, buffer: bool) -> TensorSpec:
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        return TensorSpec(name, tuple(tensor.shape), dtype, str(tensor.device), tensor.requires_grad, buffer)
+
+    return [spec(n, p, False) for n, p in parameters] + [spec(n, b, True) for n, b in buffers]
+
+
+def tensors_of(module: Any) -> list[dict[str, Any]]:
+    """All parameters and buffers of a module that is wrapped, as facts."""
+    ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+    kinds = {name: type(part).__name__ for name, part in module.named_modules()}
+    return [
+        {**facts, "kind": kinds.get(facts["name"].rpartition(".")[0], ""), "ignored": facts["name"] in ignored}
+        for facts in facts_of(specs(*named_tensors(module)))
+    ]
+
+
+def facts_of(found: list[TensorSpec]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": spec.name,
+            "shape": list(spec.shape),
+            "dtype": spec.dtype,
+            "device": spec.device,
+            "trains": spec.trains,
+            "buffer": spec.buffer,
+        }
+        for spec in found
+    ]
+
+
+def names_from_frames(parameters: list[Any]) -> dict[int, str]:
+    """Names of parameters from the modules that the calling functions hold in their variables."""
+    wanted = {id(parameter) for parameter in parameters}
+    found: dict[int, str] = {}
+    frame = calling_frame(2)
+    while frame is not None and len(found) < len(wanted):
+        for value in list(frame.f_locals.values()):
+            kind = type(value)  # isinstance() would run code of odd objects
+            if issubclass(kind, (ModuleType, type)):
+                continue
+            parts = [value, *list(getattr(value, "__dict__", {}).values())[:200]] if is_user_class(kind) else [value]
+            for module in parts:
+                if issubclass(type(module), torch.nn.Module):
+                    named = module.named_parameters()
+                    found.update((id(p), name) for name, p in named if id(p) in wanted and id(p) not in found)
+        frame = frame.f_back
+    return found
+
+
+def is_user_class(kind: type) -> bool:
+    """Whether a class is the user's own: looking into its instances runs nothing."""
+    module = sys.modules.get(kind.__module__)
+    return is_user_file(str(getattr(module, "__file__", "") or "<frozen")) or kind.__module__ == "__main__"
+
+
+def _norm(tensor: torch.Tensor) -> float | None:
+    if not tensor.is_floating_point() or tensor.device.type == "meta":
+        return None
+    value = float(torch.linalg.vector_norm(tensor.detach().float()))
+    return value if math.isfinite(value) else None

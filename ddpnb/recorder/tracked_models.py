@@ -1,0 +1,159 @@
+"""The models that are followed: those that are wrapped with DDP, or else the parameters of an optimizer."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ddpnb.model.replicas import UNWRAPPED
+from ddpnb.recorder.groups import Groups
+from ddpnb.recorder.hooks import place
+from ddpnb.recorder.optimizers import held_by
+from ddpnb.recorder.tracked_model import MAX_TENSORS, Watched, facts_of, named_tensors, names_from_frames, specs
+
+
+class Followed:
+    """Whom the replica watch follows in this run, and what earlier cells have left.
+
+    Args:
+        groups: the process groups of this rank.
+        folder: where descriptions of models go.
+        rank: this rank.
+        event: records something that happened.
+    """
+
+    def __init__(self, groups: Groups, folder: str, rank: int, event: Callable[[str, dict[str, Any]], None]) -> None:
+        self._groups = groups
+        self._folder = folder
+        self._rank = rank
+        self._event = event
+        self._run = 0
+        self._count = 0
+        self._adopted = 0
+        self.watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
+        self._earlier: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()  # of earlier cells
+        self._of_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Watched]]] = weakref.WeakKeyDictionary()
+        self.last: Watched | None = None  # that ran forward
+
+    # -- life
+
+    def new_run(self) -> None:
+        """Follow nobody yet."""
+        self.watched.clear()
+        self._of_optimizer.clear()
+        self.last = None
+        self._count = 0
+        self._adopted = 0
+
+    def begin(self, run: int) -> None:
+        """What is described belongs to this run from here on."""
+        self._run = run
+
+    def remember(self) -> None:
+        """The next run is a cell, and what earlier cells have made lives on: it can still be compared."""
+        self._earlier.update(self.watched)
+
+    def forget(self) -> None:
+        """Nothing of what was is of use to the next run."""
+        self._earlier.clear()
+
+    # -- what they hold
+
+    def _living(self) -> list[Watched]:
+        """The models of this run, and those of earlier cells whose numbers it has not used."""
+        own = list(self.watched.values())
+        numbers = {watched.number for watched in own}
+        return [*own, *(one for one in list(self._earlier.values()) if one.number not in numbers)]
+
+    def exact(self) -> list[dict[str, Any]]:
+        """The exact digests and norms of every model that lives."""
+        return [watched.exact() for watched in self._living()]
+
+    def values(self, model: int, name: str, most: int) -> bytes:
+        """The first ``most`` elements of a tensor of a model that lives, as float32; empty if there is none."""
+        for watched in self._living():
+            if watched.number == model and name in watched.names:
+                tensor = [*watched.parameters, *watched.buffers][watched.names.index(name)]
+                flat = tensor.detach().reshape(-1)[:most].to("cpu", torch.float32)
+                return flat.contiguous().view(torch.uint8).numpy().tobytes()
+        return b""
+
+    # -- who they are
+
+    def next_number(self) -> int:
+        """The number of a model that is about to be wrapped."""
+        number, self._count = self._count, self._count + 1
+        return number
+
+    def wrapped(self, ddp: Any) -> Watched:
+        """Follow the model that was wrapped last."""
+        watched = self.watched[ddp] = Watched(self._count - 1, named_tensors(ddp.module))
+        return watched
+
+    def save(
+        self, number: int, wrapper: str, module: str, known: Any, tensors: list[dict[str, Any]], options: dict[str, Any]
+    ) -> None:
+        """Write what a model is made of, where the launcher finds it."""
+        told = {
+            "number": number,
+            "wrapper": wrapper,
+            "module": module,
+            "group": known.key if known is not None else "",
+            "ranks": list(known.ranks) if known is not None else [],
+            "tensors": tensors[:MAX_TENSORS],
+            "options": options,
+            "site": place(3),
+        }
+        path = os.path.join(self._folder, f"rank{self._rank}-run{self._run}-model{number}.json")
+        try:
+            with open(path + ".part", "w") as file:
+                json.dump(told, file, default=str)
+            os.replace(path + ".part", path)
+        except OSError as error:  # no room: the rest of the watch goes on
+            self._event("model not described", {"number": number, "error": error.strerror})
+            print(
+                f"ddpnb: {self._folder}: {error.strerror}. The replicas of {module} are not compared on this rank.",
+                file=sys.stderr,
+            )
+
+    def of(self, optimizer: Any) -> list[Watched]:
+        """The models whose parameters this optimizer holds."""
+        count = sum(len(group["params"]) for group in optimizer.param_groups)
+        known = self._of_optimizer.get(optimizer)
+        if known is None or known[0] != count:
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            held = {id(parameter) for parameter in parameters}
+            models = [watched for watched in self.watched.values() if watched.ids & held]
+            if not models and not self.watched:
+                models = self._adopt(optimizer, parameters)
+            known = self._of_optimizer[optimizer] = (count, models)
+            self._describe_optimizer(optimizer, parameters, held, models)
+        return known[1]
+
+    def _adopt(self, optimizer: Any, parameters: list[Any]) -> list[Watched]:
+        """Without a wrapper the optimizer's parameters are followed: somebody may average gradients by hand."""
+        sharded = any(hasattr(p, "device_mesh") for p in parameters)
+        parameters = [p for p in parameters if not hasattr(p, "device_mesh")]
+        if not dist.is_initialized() or dist.get_world_size() < 2 or not parameters:
+            return []
+        names = names_from_frames(parameters)
+        named = [(names.get(id(p), f"parameter {number}"), p) for number, p in enumerate(parameters)]
+        known = self._groups.get(dist.group.WORLD)
+        number, self._adopted = UNWRAPPED + self._adopted, self._adopted + 1
+        tensors = facts_of(specs(named, []))
+        self.save(number, "", type(optimizer).__name__, known, tensors, {"sharded": sharded})
+        watched = self.watched[optimizer] = Watched(number, (named, []))
+        self.last = self.last or watched
+        return [watched]
+
+    def _describe_optimizer(self, optimizer: Any, parameters: list[Any], held: set[int], models: list[Watched]) -> None:
+        """Once for each optimizer: does it hold what is trained?"""
+        for watched in models or self.watched.values():
+            self._event("optimizer", held_by(optimizer, parameters, held, watched, followed=bool(models)))

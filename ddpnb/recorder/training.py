@@ -1,0 +1,171 @@
+"""What a training script does to its model and its state outside of the collectives, as events.
+
+Checkpoints, communication hooks, conversions, unused parameters: rare things of which the line and
+the ranks that did them explain a divergence that is seen later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.user_frames import is_torch_file
+
+_KEYS = 40
+
+
+class Training(Hooks):
+    """Events of a training script."""
+
+    def __init__(self, box: BlackBox) -> None:
+        super().__init__(box)
+        self._known: set[str] = {"training"}
+
+    def new_run(self) -> None:
+        super().new_run()
+        self._known = {"training"}
+
+    def install(self) -> None:
+        self.after(DistributedDataParallel, "register_comm_hook", self._comm_hook)
+        self.after(DistributedDataParallel, "_register_builtin_comm_hook", self._builtin_hook)
+        self._after_classmethod(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", self._converted)
+        self.before(torch.nn.Module, "load_state_dict", self._model_loaded)
+        self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
+        self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))
+        for owner, name in ((torch, "set_rng_state"), (torch.random, "set_rng_state"), (torch.cuda, "set_rng_state")):
+            self.before(owner, name, lambda *_, **__: self.event("rng restored"))
+        self.before(random, "setstate", lambda *_, **__: self.event("rng restored"))
+        self.before(torch, "save", self._saved)
+        self.after(torch, "load", self._loaded)
+        self.failing(torch, "load", self._not_loaded)
+        self.failing(torch.nn.Module, "load_state_dict", self._not_loaded)
+        self.before(DistributedDataParallel, "__setattr__", self._attribute)
+        self.before(os, "_exit", lambda *_, **__: self.event("process ends"))
+        self.before(os, "abort", lambda *_, **__: self.event("process ends"))
+        self.before(os, "kill", self._killed)
+
+    def _after_classmethod(self, owner: Any, name: str, look: Callable[..., None]) -> None:
+        original = owner.__dict__[name]
+        guarded, plain, inside = self.guarded(look), original.__func__, []
+
+        def watched(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            outermost = not inside  # it calls itself for every child
+            inside.append(True)
+            try:
+                result = plain(cls, *args, **kwargs)
+            finally:
+                inside.pop()
+            if outermost:
+                guarded(*args, **kwargs)
+            return result
+
+        setattr(owner, name, classmethod(watched))
+        self.on_removal(lambda: setattr(owner, name, original))
+
+    def _attribute(self, ddp: Any, name: str, _value: Any) -> None:
+        if name in self._known:
+            return
+        # The watcher of the call lies between; the wrapper sets attributes of its own all the time.
+        self._known.add(name)
+        if is_torch_file(sys._getframe(2).f_code.co_filename):
+            return
+        module = ddp.__dict__.get("_modules", {}).get("module")
+        if module is not None and name not in ddp.__dict__ and name != "module":
+            parts = (module.__dict__, module._parameters, module._buffers, module._modules)
+            if any(name in part for part in parts):
+                self.event("attribute on wrapper", {"name": name[:100]})
+
+    def _comm_hook(self, _none: Any, _ddp: Any, state: Any = None, hook: Any = None) -> None:
+        told = {"hook": _name_of(hook), "state": type(state).__name__, "settings": {**_bound(hook), **_own(state)}}
+        self.event("comm hook", told)
+
+    def _builtin_hook(self, _none: Any, _ddp: Any, kind: Any = None) -> None:
+        self.event("comm hook", {"hook": str(kind), "state": ""})
+
+    def _converted(self, module: Any = None, *_args: Any, **_kwargs: Any) -> None:
+        if not isinstance(module, torch.nn.Module):
+            return
+        wrapped = isinstance(module, DistributedDataParallel)
+        layers = sum(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in module.modules())
+        if layers and (wrapped or list(module.children())):
+            self.event("sync batchnorm", {"wrapped": wrapped, "layers": layers})
+
+    def _model_loaded(self, module: Any, state: Any = None, *args: Any, **kwargs: Any) -> None:
+        wrapped = isinstance(module, DistributedDataParallel)
+        keys = [str(key)[:100] for key in list(state)[:4]] if hasattr(state, "keys") else []
+        told = {"what": "model", "class": type(module).__name__, "wrapped": wrapped, "keys": keys}
+        if not (args[0] if args else kwargs.get("strict", True)) and hasattr(state, "keys"):
+            own = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+            told |= {"strict": False, "matched": sum(key in own for key in state), "given": len(state)}
+        self.event("state loaded", told)
+
+    def _state_loaded(self, what: str) -> Callable[..., None]:
+        def look(one: Any, *_args: Any, **_kwargs: Any) -> None:
+            self.event("state loaded", {"what": what, "class": type(one).__name__})
+
+        return look
+
+    def _killed(self, pid: int, signal: int) -> None:
+        if pid in (0, os.getpid()) and signal:  # by its own hand: no stack will tell afterwards where
+            self.event("process ends", {"signal": int(signal)})
+
+    def _saved(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
+        self.event("checkpoint saved", {"path": _path(file), "keys": _keys(value)})
+
+    def _loaded(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
+        self.event("checkpoint read", {"path": _path(file), "keys": _keys(value), "numbers": _numbers(value)})
+
+    def _not_loaded(self, error: Exception, *_: Any, **__: Any) -> None:
+        """The script may swallow it, and go on with what it has."""
+        self.event("load failed", {"error": f"{type(error).__name__}: {error}"[:300]})
+
+
+def _name_of(hook: Any) -> str:
+    name = getattr(hook, "__qualname__", None) or type(hook).__qualname__
+    return f"{getattr(hook, '__module__', '')}.{name}"[:200]
+
+
+def _bound(hook: Any) -> dict[str, str]:
+    """The plain values that a function carries with it: its closure's, or those of a partial."""
+    code, cells = getattr(hook, "__code__", None), getattr(hook, "__closure__", None) or ()
+    found: dict[str, Any] = dict(getattr(hook, "keywords", None) or {}) if type(hook) is functools.partial else {}
+    for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=False):
+        with contextlib.suppress(ValueError):  # an empty cell
+            found[name] = cell.cell_contents
+    return _plain(found)
+
+
+def _own(state: Any) -> dict[str, str]:
+    return _plain(vars(state)) if hasattr(type(state), "__dict__") and hasattr(state, "__dict__") else {}
+
+
+def _plain(values: dict[str, Any]) -> dict[str, str]:
+    kinds = (bool, int, float, str, torch.dtype)
+    return {str(k)[:40]: str(v)[:60] for k, v in list(values.items())[:_KEYS] if type(v) in kinds}
+
+
+def _path(file: Any) -> str:
+    return os.path.abspath(os.fspath(file))[:400] if isinstance(file, (str, os.PathLike)) else type(file).__name__
+
+
+def _keys(value: Any) -> list[str]:
+    return [str(key)[:60] for key in list(value)[:_KEYS]] if type(value) is dict else []
+
+
+def _numbers(value: Any) -> dict[str, int]:
+    """The whole numbers of a checkpoint: its epoch, its step, its place in the data."""
+    if type(value) is not dict:
+        return {}
+    found = [(str(key)[:60], one) for key, one in list(value.items())[:_KEYS] if type(one) is int]
+    return dict(found[:20])

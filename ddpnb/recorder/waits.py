@@ -1,0 +1,98 @@
+"""``Work.wait`` while it is watched: a call that is waited for says so in its record, and when the wait is over."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ddpnb.model import blackbox as layout
+from ddpnb.model.calls import CallState
+from ddpnb.model.recording import LATE_WAIT
+from ddpnb.recorder.hooks import place
+from ddpnb.recorder.release import tells_releases
+
+if TYPE_CHECKING:
+    from ddpnb.recorder.door import Door
+
+tells_releases(__name__)
+
+_ISSUED, _WAITING, _COMPLETED, _FAILED = map(
+    int, (CallState.ISSUED, CallState.WAITING, CallState.COMPLETED, CallState.FAILED)
+)
+_STATE_AT, _TIMEOUT_AT = layout.CALL_STATE_AT, layout.CALL_TIMEOUT_AT
+_get_stamp = struct.Struct("<Q").unpack_from
+_put_timeout = struct.Struct("<I").pack_into
+
+
+def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
+    """``wait`` of a Work, which leaves its traces in the door's black box."""
+    pending, fresh, p2p_works = door.flight.pending, door.flight.fresh, door.flight.p2p
+    silent, off, memory = door.box.silent, door.off, door.box.memory
+    finish, loosen, told_as = door.flight.finish, door.flight.loosen, door.release.told
+
+    def watched_wait(work: Any, timeout: Any = None) -> Any:
+        given = () if timeout is None else (timeout,)
+        if silent or off:
+            return wait(work, *given)
+        try:
+            if fresh:
+                loosen()
+            entry = pending.pop(work, None) or p2p_works.get(work)
+            at, number, on_cpu = entry or (0, -1, False)
+            ours = entry is not None and _get_stamp(memory, at)[0] == number + 1
+            if ours:
+                if isinstance(timeout, timedelta):
+                    milliseconds = max(1, int(timeout.total_seconds() * 1000)) & 0x7FFFFFFF
+                    _put_timeout(memory, at + _TIMEOUT_AT, milliseconds)
+                memory[at + _STATE_AT] = _WAITING
+        except Exception:
+            door.detach()
+            return wait(work, *given)
+        if entry is None:
+            with door.release.telling():  # nothing is recorded of it
+                return wait(work, *given)
+        if not ours:
+            return _late_wait(wait, work, given, door)
+        try:
+            result = wait(work, *given)
+        except BaseException as error:
+            told = error
+            try:
+                finish(entry, _FAILED)
+                told = told_as(error)
+            except Exception:
+                door.detach()
+            if told is not error:
+                raise told from None
+            raise
+        try:
+            # On a CUDA device wait() only orders streams: the call may still be in flight.
+            if on_cpu or work.is_completed():
+                finish(entry, _COMPLETED)
+            elif _get_stamp(memory, at)[0] == number + 1:  # others may have made many calls meanwhile
+                memory[at + _STATE_AT] = _ISSUED
+                pending[work] = entry
+        except Exception:
+            door.detach()
+        return result
+
+    watched_wait.__doc__ = wait.__doc__
+    return watched_wait
+
+
+def _late_wait(wait: Callable[..., Any], work: Any, given: tuple[Any, ...], door: Door) -> Any:
+    """Wait for a work whose record a later call has: the wait is a phase, since there is no call to show it on."""
+    number, failed = -1, True
+    with suppress(Exception):
+        number = door.box.begin_phase(LATE_WAIT, place(2))
+    try:
+        with door.release.telling():
+            result = wait(work, *given)
+        failed = False
+    finally:
+        with suppress(Exception):
+            door.box.end_phase(number, failed)
+    return result

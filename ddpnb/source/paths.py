@@ -1,0 +1,83 @@
+"""How a call was reached: the user's frames above it, and where two ranks' paths part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ddpnb.model.calls import Call, Site
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.source.branches import Relation, function_at, relation
+
+
+def path_to(record: RankRecord, call: Call) -> tuple[Site, ...]:
+    """The user's frames that led to ``call``, outermost first.
+
+    Without a stack the site alone, after the line that called its function if that was recorded.
+    """
+    for frames in _candidates(record):
+        for depth in range(len(frames), 0, -1):
+            if frames[depth - 1] == call.site:
+                return frames[:depth]
+    caller, _, line = call.site.via.rpartition(":")
+    return (Site(caller, int(line), "?"), call.site) if line.isdigit() else (call.site,)
+
+
+def _candidates(record: RankRecord) -> list[tuple[Site, ...]]:
+    found = []
+    if record.ending is not None:
+        found.append(tuple(frame.site for frame in record.ending.frames if frame.user))
+    found += [tuple(frame.site for frame in stack.user_frames) for stack in record.stacks]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where two paths part: the two lines, in the file that both are in, and how these stand."""
+
+    one: Site
+    other: Site
+    relation: Relation
+    one_rest: tuple[Site, ...] = ()  # the paths from there on
+    other_rest: tuple[Site, ...] = ()
+
+
+def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]) -> Parting:
+    """The first frames at which two ranks' paths differ.
+
+    Same lines all the way are ``same``; a path that goes on into another function or file from the
+    same line was told apart by something else than this program's text: ``exclusive``.
+    """
+    one, other = _aligned(recording, one, other)
+    for depth, (a, b) in enumerate(zip(one, other, strict=False)):
+        if (a.file, a.line) == (b.file, b.line):
+            continue
+        rest = one[depth:], other[depth:]
+        if a.file == b.file and (a.function == b.function or len(one) == len(other) == 1):
+            return Parting(a, b, relation(recording.sources.get(a.file, ""), a.line, b.line), *rest)
+        return Parting(a, b, "exclusive" if len(one) > 1 and len(other) > 1 else "unknown", *rest)
+    if (one[-1].file, one[-1].line) == (other[-1].file, other[-1].line):
+        return Parting(one[-1], other[-1], "same")
+    # One path goes on from a line that the other calls from: two calls within one statement.
+    return Parting(
+        one[-1], other[-1], "sequence" if len(one) != len(other) and min(len(one), len(other)) > 1 else "unknown"
+    )
+
+
+def _aligned(
+    recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]
+) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
+    """Both paths from the first function on that is in both: of a rank without a stack only the last lines are known."""
+    one, other = (
+        tuple(
+            replace(site, function=function_at(recording.sources.get(site.file, ""), site.line))
+            if site.function == "?"
+            else site
+            for site in path
+        )
+        for path in (one, other)
+    )
+    for mine, theirs, turned in ((one, other, False), (other, one, True)):
+        for depth, site in enumerate(theirs):
+            if (site.file, site.function) == (mine[0].file, mine[0].function):
+                return (theirs[depth:], mine) if turned else (mine, theirs[depth:])
+    return one, other

@@ -1,0 +1,329 @@
+"""The time account: where the time of every rank went, and for whom the others waited.
+
+What is measured how. Every collective leaves the moment at which it was entered, and when it was
+done as far as Python saw it; marks tell when backward passes and optimizer steps ended, and the CPU
+time of the main thread. From the arrival of a rank to the arrival of the last it *waits*; from then
+until it goes on it *communicates*. That counts only where the main thread stood still:
+
+- a call that Python waits for: from its entry to its end;
+- the last call before the end of a backward pass, whose end nobody in Python saw (DDP waits in C++):
+  from its entry to the end of the pass;
+- what was begun asynchronously, with other calls in its shadow, does not count; nor do calls of
+  other threads, nor those on a GPU, for which the host does not wait.
+
+All that is claimed between two marks is shortened to the time in which the main thread neither used
+a CPU nor stood in the queue for one (where the host tells that), so that communication in the shadow
+of computing is not taken for a stop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+
+from ddpnb.model.account import Account, Mark, Parts, RankAccount
+from ddpnb.model.calls import Call, CallState, Group
+from ddpnb.model.recording import Recording
+from ddpnb.timing.meetings import MOST_BLAMED, Claim, Meeting, blocks_host, seen_by_peers
+from ddpnb.timing.notes import model_notes, notes, start_notes
+from ddpnb.timing.stragglers import name_stragglers
+from ddpnb.timing.timeline import COMMUNICATION, Key, Spent, Timeline
+
+_MEETINGS = 20_000  # that have not been seen from all sides; the oldest are let go
+_OPEN = 8192  # calls of a rank whose end was not seen
+_CLOCKS_NS = 1_000_000  # completed so long before the last rank came: the clocks are not the same
+
+
+class _Open:
+    """A call of which more is to be learned."""
+
+    __slots__ = ("call", "meeting", "next_ns")
+
+    def __init__(self, call: Call, meeting: Meeting | None) -> None:
+        self.call = call
+        self.meeting = meeting
+        self.next_ns: int | None = None  # when the main thread made its next call
+
+
+class _Rank:
+    """What is kept of a rank beside its time line."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, _Open] = {}
+        self.highest = -1
+        self.tail: _Open | None = None  # the last call of the main thread
+        self.counts: dict[int, int] = {}  # highest sequence number per group
+        self.seen = 0
+        self.lost = 0
+        self.unknown = 0  # calls of which it was never learned who else came
+        self.on_gpu = 0
+        self.late: Counter[Key] = Counter()  # who came later than this rank's host, which was not held up
+        self.ended_ns = 0
+
+
+Timelines = Mapping[int, Timeline]
+
+
+class Ledger:
+    """Takes what the ranks did, piece by piece, and says where the time went. Never raises on odd input.
+
+    Calls may come again when more is known of them. Memory is bounded, however long the run is.
+    """
+
+    def __init__(self) -> None:
+        self._ranks: dict[int, _Rank] = {}
+        self._timelines: dict[int, Timeline] = {}
+        self._meetings: dict[Hashable, Meeting] = {}
+        self._groups: dict[Group, int] = {}
+        self._times_last: Counter[int] = Counter()
+        self._clocks_differ = 0
+
+    def take(
+        self,
+        rank: int,
+        calls: Iterable[Call],
+        marks: Iterable[Mark] = (),
+        lost: int = 0,
+        ended_ns: int = 0,
+        queued: tuple[int, int] | None = None,
+    ) -> None:
+        """Add calls and marks of one rank, each in the order in which they came.
+
+        Args:
+            rank: whose they are.
+            calls: new ones, and those of which more is known than last time.
+            marks: new ones; among them all from before the end of these calls.
+            lost: calls that nobody could read in time.
+            ended_ns: when the script ended on this rank; 0 while it runs.
+            queued: a moment, and how long the main thread had waited for a core by then, if known.
+        """
+        known = self._ranks.setdefault(rank, _Rank())
+        timeline = self._timelines.setdefault(rank, Timeline())
+        known.lost += max(0, lost)
+        known.ended_ns = max(known.ended_ns, ended_ns)
+        timeline.take(marks)
+        if queued is not None:
+            timeline.queued(*queued)
+        touched = {call.number: one for call in calls if (one := self._register(rank, call)) is not None}
+        for one in touched.values():
+            if not one.call.state.in_flight:
+                self._settle(rank, one)
+        timeline.fold()
+        while len(known.open) > _OPEN:
+            del known.open[next(iter(known.open))]
+        while len(self._meetings) > _MEETINGS:
+            self._give_up(next(iter(self._meetings)))
+
+    # -- calls come
+
+    def _register(self, rank: int, call: Call) -> _Open | None:
+        known, timeline = self._ranks[rank], self._timelines[rank]
+        one = known.open.get(call.number)
+        if one is not None:
+            one.call = call
+            if seen_by_peers(call):
+                return one
+            if one.meeting is not None:
+                one.meeting.withdraw(rank)
+            del known.open[call.number]
+            return None
+        if call.number <= known.highest or not seen_by_peers(call):
+            return None
+        known.highest = call.number
+        known.seen += 1
+        timeline.saw(call.entered_ns)
+        if timeline.main is None:
+            timeline.main = call.thread
+        one = known.open[call.number] = _Open(call, self._arrive(rank, call))
+        if call.thread == timeline.main:
+            if known.tail is not None:
+                known.tail.next_ns = call.entered_ns
+            known.tail = one
+        return one
+
+    def _arrive(self, rank: int, call: Call) -> Meeting | None:
+        known = self._ranks[rank]
+        if not blocks_host(call):
+            known.on_gpu += 1
+        group = self._groups.setdefault(call.group, len(self._groups))
+        key = Meeting.key_of(call, rank, group)
+        if key is None:
+            return None
+        meeting = self._meetings.get(key)
+        if meeting is None:
+            meeting = self._meetings[key] = Meeting(key, call)
+        meeting.come(rank, call.entered_ns)
+        if call.seq:
+            known.counts[group] = max(call.seq, known.counts.get(group, 0))
+        if not blocks_host(call):
+            meeting.hosts.append(Claim(rank, call.entered_ns, 0, call.site))
+        if meeting.complete or rank == meeting.root:
+            waiting, meeting.claims = meeting.claims, []
+            for claim in waiting:
+                if not self._divide(meeting, claim, self._timelines):
+                    meeting.claims.append(claim)
+        if meeting.complete:
+            self._all_came(meeting)
+        return meeting
+
+    def _all_came(self, meeting: Meeting) -> None:
+        if meeting.spread > _CLOCKS_NS:
+            self._times_last[max(meeting.arrived, key=lambda rank: meeting.arrived[rank])] += 1
+        for host in meeting.hosts:
+            last, late = meeting.last(host.rank)
+            for rank in late:
+                self._ranks[host.rank].late[rank, host.site] += max(0, last - host.at) // len(late)
+        meeting.hosts = []
+
+    # -- calls end
+
+    def _settle(self, rank: int, one: _Open) -> None:
+        self._ranks[rank].open.pop(one.call.number, None)
+        claim, meeting = self._claim(rank, one), one.meeting
+        if claim is not None:
+            self._timelines[rank].saw(claim.end)
+            if meeting is None:
+                _book(self._timelines[rank], claim)
+            elif not self._divide(meeting, claim, self._timelines):
+                meeting.claims.append(claim)
+        if meeting is not None:
+            meeting.ended += 1
+            if meeting.over:
+                self._meetings.pop(meeting.key, None)
+
+    def _claim(self, rank: int, one: _Open, now: int = 0) -> Claim | None:
+        """For how long this call held up the main thread, as far as that is known."""
+        call, timeline = one.call, self._timelines[rank]
+        if call.thread != timeline.main or not blocks_host(call):
+            return None
+        begin, done, mark = call.entered_ns, call.done_ns, timeline.after(call.entered_ns)
+        over = call.state is CallState.COMPLETED
+        if done and (mark is None or done <= mark[0]):
+            claim = Claim(rank, begin, done, call.site, over=over)
+        elif mark is not None:
+            backward = mark[1] == "backward"
+            claim = Claim(rank, begin, mark[0], call.site, certain=backward, waits_only=not backward, over=over)
+        elif call.state in (CallState.WAITING, CallState.ENTERED):
+            claim = Claim(rank, begin, now, call.site, certain=True, over=False)
+        else:
+            return None
+        overlapped = one.next_ns is not None and one.next_ns < claim.end
+        return claim if claim.end > begin and not overlapped else None
+
+    def _divide(self, meeting: Meeting, claim: Claim, timelines: Timelines) -> bool:
+        """Divide what a rank claims into waiting and communication; False: it is not known yet."""
+        if not meeting.ready(claim.rank):
+            return False
+        last, late = meeting.last(claim.rank)
+        if claim.over and not claim.waits_only and last > claim.end + _CLOCKS_NS:
+            self._clocks_differ += timelines is self._timelines
+            last, late = 0, ()
+        _book(timelines[claim.rank], claim, last, late)
+        return True
+
+    def _give_up(self, key: Hashable) -> None:
+        """Nobody will come any more of whom this is known: the calls count as communication."""
+        for claim in self._meetings.pop(key).claims:
+            self._ranks[claim.rank].unknown += 1
+            _book(self._timelines[claim.rank], claim)
+
+    # -- the account
+
+    def account(self, now_ns: int = 0, cores: int = 0) -> Account:
+        """Where the time went up to now.
+
+        Args:
+            now_ns: what the clock shows; by default the moment of the last thing that is known.
+            cores: of the machine, to tell whether the ranks have more threads than it has cores.
+        """
+        now = max([now_ns, *(timeline.last or 0 for timeline in self._timelines.values())])
+        books, unknown = {rank: timeline.copy() for rank, timeline in self._timelines.items()}, Counter[int]()
+        for meeting, claim in self._pending(now):
+            if meeting is not None and self._divide(meeting, claim, books):
+                continue
+            late = () if meeting is None or claim.over else self._still_missing(meeting, claim.rank)
+            unknown[claim.rank] += not late
+            _book(books[claim.rank], claim, claim.end, late)
+        spent = {rank: books[rank].spent() for rank in sorted(books)}
+        ranks = tuple(_rank_account(rank, self._ranks[rank], books[rank], spent[rank], now) for rank in spent)
+        gpu, seen = sum(one.on_gpu for one in self._ranks.values()), sum(one.seen for one in self._ranks.values())
+        host_only = gpu > seen / 2
+        waits = {rank: self._ranks[rank].late if host_only else spent[rank].training for rank in spent}
+        stragglers, pattern = name_stragglers(ranks, waits, self._times_last)
+        missed = sum(one.unknown for one in self._ranks.values()) + unknown.total()
+        made = seen + sum(one.lost for one in self._ranks.values())
+        covered = max(0.0, (seen - missed) / made) if made else 1.0
+        found = Account(ranks, stragglers, pattern, covered, host_only)
+        told = notes(found, clocks_differ=self._clocks_differ, cores=cores)
+        return replace(found, notes=(*start_notes(found, [one.start for one in spent.values()]), *told))
+
+    def _pending(self, now: int) -> list[tuple[Meeting | None, Claim]]:
+        """What calls claim that are not over, or to which not all have come."""
+        found: list[tuple[Meeting | None, Claim]] = [
+            (meeting, claim) for meeting in self._meetings.values() for claim in meeting.claims
+        ]
+        for rank, known in self._ranks.items():
+            for one in known.open.values():
+                claim = self._claim(rank, one, now)
+                if claim is not None:
+                    found.append((one.meeting, claim))
+        return found
+
+    def _still_missing(self, meeting: Meeting, rank: int) -> tuple[int, ...]:
+        """For whom this rank waits, if that is sure: a call that was lost looks as if it had never been made."""
+        missing = meeting.missing(rank)
+        for other in missing:
+            known = self._ranks.get(other)
+            if known is None or (
+                known.counts.get(self._groups[meeting.group], 0) > meeting.seq if meeting.seq else known.lost
+            ):
+                return ()
+        return missing[:MOST_BLAMED]
+
+
+def _book(timeline: Timeline, claim: Claim, last: int = 0, late: tuple[int, ...] = ()) -> None:
+    """Until ``last`` it was waiting for ``late``, the rest is communication."""
+    waited = max(0, min(last, claim.end) - claim.at) if late else 0
+    for rank in late:
+        timeline.claim(claim.at, (rank, claim.site), waited // len(late), certain=claim.certain)
+    if not claim.waits_only:
+        timeline.claim(claim.at, COMMUNICATION, claim.end - claim.at - waited, certain=claim.certain)
+
+
+def _rank_account(rank: int, known: _Rank, timeline: Timeline, spent: Spent, now: int) -> RankAccount:
+    ended = timeline.ended or known.ended_ns
+    end = max(ended or now, timeline.last or 0)
+    first = timeline.started if timeline.started is not None else end
+    begin = timeline.began if timeline.began is not None else min(first, timeline.first or first)
+    last = timeline.last if timeline.last is not None and ended else end
+    talked, waited = spent.training[COMMUNICATION], Counter[int]()
+    for (other, _), length in spent.training.items():
+        waited[other] += length
+    del waited[COMMUNICATION[0]]
+    compute = last - first - spent.training.total() - spent.data
+    other = max(0, end - begin - (last - first) + min(0, compute))  # what a data loader took before the first call
+    gpu = known.on_gpu > known.seen / 2
+    return RankAccount(
+        rank,
+        max(0, end - begin) * 1e-9,
+        Parts(max(0, compute) * 1e-9, waited.total() * 1e-9, talked * 1e-9, spent.data * 1e-9),
+        other * 1e-9,
+        timeline.steps,
+        timeline.step(),
+        timeline.pace,
+        None if gpu else timeline.utilisation(timeline.threads or 1),
+        "cuda" if gpu else "cpu",
+        timeline.threads,
+        tuple((other, length * 1e-9) for other, length in waited.most_common() if length),
+    )
+
+
+def account(recording: Recording, marks: Mapping[int, Iterable[Mark]] | None = None, cores: int = 0) -> Account:
+    """The time account of a Recording, with each rank's marks where there are any."""
+    ledger = Ledger()
+    for rank, record in recording.ranks.items():
+        ended = record.ending.at_ns if record.ending is not None else 0
+        ledger.take(rank, record.calls, (marks or {}).get(rank, ()), record.forgotten, ended)
+    found = ledger.account(recording.taken_ns, cores)
+    return replace(found, notes=(*found.notes, *model_notes(recording)))

@@ -1,0 +1,98 @@
+"""Notes on a time account: what it cannot know, and settings that cost time. Never more than notes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ddpnb.model.account import Account
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.replicas import Model, TensorSpec
+from ddpnb.timing.quantities import percent, span
+from ddpnb.timing.timeline import COMMUNICATION, Key
+
+_COVERED = 0.99
+_COPY_BYTES = 10 << 20  # gradients smaller than this are copied in no time
+_SIZES = {"float64": 8, "complex64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+# What DDP writes itself, once, when it has looked for unused parameters in vain.
+_NONE_UNUSED = "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters"
+
+
+def notes(account: Account, *, clocks_differ: int = 0, cores: int = 0) -> tuple[str, ...]:
+    """What the reader of this account must know."""
+    found: list[str] = []
+    if account.covered < _COVERED:
+        found.append(
+            f"Of {percent(1 - account.covered)} of the calls not all is known (lost before they were read, or not seen "
+            "on all ranks): their time counts as compute or communication."
+        )
+    if account.host_only:
+        found.append(
+            "The collectives ran on GPUs: how long these waited is not measured. Named are ranks whose host "
+            "made its calls later than the others."
+        )
+    if clocks_differ:
+        found.append(
+            f"{clocks_differ} collectives were over before the last rank had come: the clocks of the ranks differ, "
+            "and their waiting is counted as communication."
+        )
+    threads = sum(rank.threads for rank in account.ranks if rank.device == "cpu")
+    if cores and threads > cores:
+        found.append(
+            f"{len(account.ranks)} ranks compute with {threads} threads on {cores} cores: they take turns, and the "
+            "turn of one is the waiting of the others."
+        )
+    return tuple(found)
+
+
+def start_notes(account: Account, waits: Iterable[Counter[Key]]) -> tuple[str, ...]:
+    """Whether the ranks waited for one another before the training had begun."""
+    found: Counter[Key] = Counter()
+    for counter in waits:
+        found.update(counter)
+    del found[COMMUNICATION]
+    waited = found.total() * 1e-9
+    if waited < max(0.5, 0.05 * sum(rank.wall_s for rank in account.ranks)):
+        return ()
+    (rank, site), _ = found.most_common(1)[0]
+    where = f" in {site}" if site.line else ""
+    return (f"Before the first step was done the ranks waited {span(waited)} in all, mostly for rank {rank}{where}.",)
+
+
+def model_notes(recording: Recording) -> tuple[str, ...]:
+    """Switches of DDP that could save time in this run, as far as they were recorded."""
+    found: list[str] = []
+    record = next((recording.ranks[rank] for rank in sorted(recording.ranks) if recording.ranks[rank].models), None)
+    for model in record.models if record is not None else ():
+        if record is not None and model.wrapper == "DistributedDataParallel":
+            found += _ddp_notes(model, record)
+    return tuple(dict.fromkeys(found))
+
+
+def _ddp_notes(model: Model, record: RankRecord) -> list[str]:
+    found: list[str] = []
+    name = model.module[:80] or "the model"
+    searches = model.options.get("find_unused_parameters") is True
+    if searches and _NONE_UNUSED in record.output:
+        found.append(
+            f"find_unused_parameters=True makes DDP walk the graph of {name} in every step, and all its parameters "
+            "are used: leave it out."
+        )
+    elif searches and model.options.get("static_graph") is False:
+        found.append(
+            f"If {name} uses the same parameters in every step, static_graph=True spares the search for unused ones."
+        )
+    size = sum(_bytes(tensor) for tensor in model.parameters if tensor.trains)
+    if model.options.get("gradient_as_bucket_view") is False and size >= _COPY_BYTES:
+        found.append(
+            f"gradient_as_bucket_view=True would save {name} a copy of its gradients ({size / (1 << 20):,.0f} MiB) "
+            "in every step, and their memory."
+        )
+    return found
+
+
+def _bytes(tensor: TensorSpec) -> int:
+    count = 1
+    for size in tensor.shape:
+        count *= max(0, size)
+    return count * _SIZES.get(tensor.dtype.removeprefix("torch."), 4)

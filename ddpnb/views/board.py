@@ -1,0 +1,159 @@
+"""The board: what every rank does at this moment, and ranks that do the same taken together where there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, standings
+from ddpnb.diagnosis.hangs.wait_for_graph import waits
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Process, Recording
+
+SINGLE = 64  # ranks up to which each has a tile of its own
+_TOLD = 16  # things that ranks do at once, in a sentence
+_SHOWN = 200  # tiles at most, the last of them for all the others
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One rank, or several that do the same.
+
+    ``state`` is a word of ``Kind`` or ``idle``; ``doing`` names the call or phase; ``since_s``: for how long
+    it stands there (None: it moves); ``finding``: the code of the finding whose culprit it is; ``undecided``: of the
+    finding in which it is on one of the sides, where nothing recorded shows which side is at fault.
+    """
+
+    ranks: tuple[int, ...]
+    state: str
+    doing: str = ""
+    missing: tuple[int, ...] = ()
+    since_s: float | None = None
+    site: Site = NO_SITE
+    steps: int = 0
+    pid: int = 0
+    device: str = ""
+    process: Process = field(default_factory=Process)
+    finding: str = ""
+    undecided: str = ""
+    well: bool = True  # if it has ended: without an error
+
+
+def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile, ...]:
+    """The ranks of a Recording in rank order; beyond ``SINGLE`` of them those that are alike as one tile.
+
+    Args:
+        recording: of any moment.
+        findings: of that moment, if any are known.
+    """
+    errors = [finding for finding in findings if finding.severity == "error"]
+    culprit = {rank: finding.code for finding in reversed(errors) for rank in finding.culprits}
+    undecided = {
+        rank: finding.code
+        for finding in reversed(errors)
+        if not finding.culprits
+        for side in finding.sides
+        for rank in side
+    }
+    standing = standings(recording)
+    missing = _missing(recording, standing)
+    found = [
+        _tile(recording, one, tuple(sorted(missing.get(rank, ()))), culprit.get(rank, ""), undecided.get(rank, ""))
+        for rank, one in sorted(standing.items())
+    ]
+    return tuple(found) if len(found) <= SINGLE else _together(found)
+
+
+def _missing(recording: Recording, standing: dict[int, Standing]) -> dict[int, frozenset[int]]:
+    """Whom each rank waits for. All in one collective wait for the same ranks, so one of them is looked at."""
+    alike: dict[object, list[int]] = {}
+    for rank, one in standing.items():
+        call = one.call if one.call is not None and not one.call.is_p2p else None
+        alike.setdefault((call.group, call.seq) if call is not None else rank, []).append(rank)
+    found = waits(recording, {ranks[0]: standing[ranks[0]] for ranks in alike.values()}, 0.0)
+    return {rank: found[ranks[0]].missing for ranks in alike.values() if ranks[0] in found for rank in ranks}
+
+
+def _tile(recording: Recording, one: Standing, missing: tuple[int, ...], finding: str, undecided: str) -> Tile:
+    record = one.record
+    idle = not (record.calls or record.phases or record.ending) and one.kind is not Kind.FROZEN
+    ending = record.ending
+    return Tile(
+        (one.rank,),
+        "idle" if idle else one.kind.value,
+        "at its prompt" if idle else _doing(one),
+        missing,
+        None if idle else _since(recording, one),
+        one.site,
+        record.steps,
+        record.pid,
+        record.device,
+        record.process,
+        finding,
+        "" if finding else undecided,
+        ending is None or ending.well,
+    )
+
+
+def _doing(one: Standing) -> str:
+    call = one.held or one.call
+    if call is not None:
+        return f"{call.title} of {call.group}"
+    if one.kind in (Kind.START, Kind.NEW_GROUP) and one.phase is not None:
+        return one.phase.name
+    if one.record.ending is not None:
+        return str(one.record.ending)
+    if one.kind is Kind.ELSEWHERE:
+        return one.record.process.waits_on or "outside of collectives"
+    last = one.record.calls[-1] if one.record.calls else None
+    return f"after {last.title}" if last is not None else ""
+
+
+def _since(recording: Recording, one: Standing) -> float | None:
+    began = 0
+    call: Call | None = one.held or one.call
+    if call is not None:
+        began = call.entered_ns
+    elif one.kind in (Kind.START, Kind.NEW_GROUP) and one.phase is not None:
+        began = one.phase.began_ns
+    elif one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
+        return one.idle_s
+    return (recording.taken_ns - began) * 1e-9 if began and recording.taken_ns > began else None
+
+
+def _together(found: list[Tile]) -> tuple[Tile, ...]:
+    """Ranks that do the same as one tile, those that differ from the most first."""
+    alike: dict[tuple[object, ...], list[Tile]] = {}
+    for tile in found:
+        alike.setdefault((tile.state, tile.doing, tile.site, tile.finding, tile.undecided, tile.well), []).append(tile)
+    grouped = [
+        replace(
+            ones[0],
+            ranks=tuple(one.ranks[0] for one in ones),
+            since_s=max((one.since_s for one in ones if one.since_s is not None), default=None),
+            steps=min(one.steps for one in ones),
+            missing=tuple(sorted({rank for one in ones for rank in one.missing})),
+            process=Process() if len(ones) > 1 else ones[0].process,
+        )
+        for ones in alike.values()
+    ]
+    ordered = sorted(grouped, key=lambda tile: (not tile.finding, not tile.undecided, len(tile.ranks), tile.ranks))
+    if len(ordered) > _SHOWN:
+        rest = [rank for tile in ordered[_SHOWN - 1 :] for rank in tile.ranks]
+        ordered[_SHOWN - 1 :] = [Tile(tuple(sorted(rest)), "unknown", "each something else")]
+    return tuple(ordered)
+
+
+def summary(found: Iterable[Tile]) -> str:
+    """All of it in a sentence: ``ranks 0, 2 and 3 waiting in all_reduce #57 of default_pg; rank 1 ended``."""
+    alike: dict[str, list[int]] = {}
+    for tile in found:
+        inside = f" in {tile.doing}" if tile.state in ("waiting", "starting", "making a group") and tile.doing else ""
+        before = f" before {tile.doing}" if tile.state == "held" else ""
+        alike.setdefault(f"{tile.state}{inside}{before}", []).extend(tile.ranks)
+    told = list(alike.items())
+    rest = sum(len(ranks) for _, ranks in told[_TOLD:])
+    more = f"; {rest} more ranks in {len(told) - _TOLD} other ways" if rest else ""
+    return "; ".join(f"{phrases.ranks(ranks)} {what}" for what, ranks in told[:_TOLD]) + more

@@ -1,0 +1,168 @@
+"""What is written into a lane: what its rank is doing, the call that does not fit, and where one is absent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, standings
+from ddpnb.diagnosis.hangs.wait_for_graph import waits
+from ddpnb.model.calls import Call, CallState
+from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.recording import RankRecord, Recording
+
+_LONGEST = 80  # characters
+_EACH_IN_ANOTHER = ("DDP306", "DDP307", "DDP309")  # the culprits stand in calls, each in another one
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a culprit did or did not do: the call ``number`` does not fit, or since ``since_ns`` others wait for it."""
+
+    kind: Literal["mismatch", "absent"]
+    words: str
+    number: int = -1
+    since_ns: int = 0
+
+
+def representatives(recording: Recording, diagnosis: Diagnosis | None, most: int) -> list[int]:
+    """The ranks that tell the most, in rank order: culprits, then those that wait, then others."""
+    ranks = sorted(recording.ranks)
+    if len(ranks) <= most:
+        return ranks
+    errors = diagnosis.errors if diagnosis is not None else ()
+    order = [rank for finding in errors for rank in finding.culprits]
+    order += [rank for finding in errors for rank in finding.waiting]
+    chosen = [rank for rank in dict.fromkeys([*order, *ranks]) if rank in recording.ranks]
+    return sorted(chosen[:most])
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a rank is doing: a word of ``Kind``, the same as it fits into a lane (nothing while it computes).
+
+    ``since_ns`` is when it ceased to compute, if that is not when it made a call; 0 otherwise. ``stands_in``
+    is a call that it had begun and left, and waits for now: where nobody in Python does, as at the end of a
+    backward pass; -1: there is none.
+    """
+
+    state: str = ""
+    words: str = ""
+    since_ns: int = 0
+    stands_in: int = -1
+
+
+def doings(recording: Recording) -> dict[int, Doing]:
+    """What every rank is doing."""
+    standing = standings(recording)
+    waiting = waits(recording, standing, 0.0)
+    return {
+        rank: Doing(
+            one.kind.value,
+            _cut(_doing(one, waiting[rank].missing if rank in waiting else ())),
+            _ceased(one, recording.taken_ns),
+            one.call.number if one.call is not None and one.call.state is CallState.ISSUED else -1,
+        )
+        for rank, one in standing.items()
+    }
+
+
+def _ceased(one: Standing, taken_ns: int) -> int:
+    if one.record.ending is not None:
+        return one.record.ending.at_ns
+    if one.phase is not None:
+        return one.phase.began_ns
+    idle_since = max(0, taken_ns - int(one.idle_s * 1e9)) if 0 <= one.idle_s < 1e9 else 0
+    if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
+        return idle_since
+    if one.call is not None and one.call.state is CallState.ISSUED:
+        last = one.record.calls[-1]  # it was here still
+        return max(idle_since, last.entered_ns, last.issued_ns, last.done_ns)
+    return 0
+
+
+def marks(recording: Recording, diagnosis: Diagnosis | None) -> dict[int, Mark]:
+    """The marks of the culprits of all errors; the first finding about a rank counts."""
+    found: dict[int, Mark] = {}
+    errors = diagnosis.errors if diagnosis is not None else ()
+    standing = standings(recording) if errors else {}
+    for finding in errors:
+        if finding.collective is None or not finding.waiting:
+            continue
+        since = _since(recording, finding, finding.collective)
+        for rank in finding.culprits:
+            if rank in standing and rank not in found:
+                mark = _mark(standing[rank], finding, finding.collective, since)
+                if mark is not None:
+                    found[rank] = mark
+    return found
+
+
+def begin_of(record: RankRecord) -> int:
+    """When the rank began to train, as far as that is known: its process group was there."""
+    joined = [phase.ended_ns for phase in record.phases if phase.name == "init_process_group"]
+    return joined[-1] if joined else 0
+
+
+def _mark(standing: Standing, finding: Finding, collective: Call, since: int) -> Mark | None:
+    own = _call_of(standing.record, collective)
+    if finding.code in _EACH_IN_ANOTHER:
+        own = standing.call or own
+        return Mark("mismatch", _cut(f"{own.title}: not the call the others made"), own.number) if own else None
+    if own is not None:
+        if (
+            own.signature.agreed == collective.signature.agreed
+            and own.signature.in_splits == collective.signature.in_splits
+        ):
+            return None
+        what = "not the call the others made" if own.op != collective.op else "not as the others call it"
+        return Mark("mismatch", _cut(f"{own.title}: {what}"), own.number)
+    if standing.call is not None:
+        return Mark("mismatch", _cut(f"{standing.call.title}: not the call the others made"), standing.call.number)
+    why = _doing(standing, ()) or standing.kind.value
+    return Mark("absent", _cut(f"{why}: never came to {collective.title}"), since_ns=since)
+
+
+def _call_of(record: RankRecord, collective: Call) -> Call | None:
+    """What this rank called at the place of the collective in its group's sequence."""
+    if not collective.seq:
+        return None
+    for call in reversed(record.calls):
+        if call.seq == collective.seq and call.group == collective.group:
+            return call
+    return None
+
+
+def _since(recording: Recording, finding: Finding, collective: Call) -> int:
+    """When the first of those who wait came to the collective."""
+    records = [recording.ranks[rank] for rank in finding.waiting if rank in recording.ranks]
+    calls = [call for record in records if (call := _call_of(record, collective)) is not None]
+    return min((call.entered_ns for call in calls if call.entered_ns), default=collective.entered_ns)
+
+
+def _doing(one: Standing, missing: Collection[int]) -> str:
+    if one.held is not None:
+        return f"held before {one.held.title}"
+    if one.call is not None:
+        return f"{one.call.title} waits for {few(missing)}" if missing else one.call.title
+    if one.kind in (Kind.START, Kind.NEW_GROUP) and one.phase is not None:
+        return f"{one.phase.name} waits for {few(missing)}" if missing else one.phase.name
+    if one.kind is Kind.ENDED and one.record.ending is not None:
+        return str(one.record.ending)
+    if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
+        return f"{one.kind.value}{f' at {one.site}' if one.site.line else ''}"
+    return ""
+
+
+def few(ranks: Collection[int]) -> str:
+    """``1``, ``0, 2 and 3``, ``12 ranks``."""
+    found = sorted(ranks)
+    if len(found) > 4:
+        return f"{len(found)} ranks"
+    return f"{', '.join(map(str, found[:-1]))} and {found[-1]}" if len(found) > 1 else "".join(map(str, found))
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import pytest
+
+from ddpnb.diagnosis.hangs.endings import find, is_consequence, is_fence_stop
+from ddpnb.diagnosis.hangs.rank_state import standings
+from ddpnb.diagnosis.hangs.wait_for_graph import waits
+from ddpnb.model.calls import CallState
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Ending
+from ddpnb.model.stacks import Frame
+from tests.diagnosis.recordings import TORCH_FRAME, Rank, line, record
+
+CLOSED = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:4242"
+RESET = "Read error [127.0.0.1]:4242: Connection reset by peer"
+TIMED_OUT = "[/pytorch/third_party/gloo/...] Timed out waiting 1800000ms for recv operation to complete"
+NO_STORE = "Socket Timeout"
+URLOPEN = Frame("/usr/lib/python3.11/urllib/request.py", 1351, "do_open", user=False)
+
+
+def findings(*ranks: Rank) -> list[Finding]:
+    recording = record(*ranks)
+    return find(recording, waits(recording, standings(recording), 10.0))
+
+
+def lost_peer(rank: int, world: int = 4, message: str = CLOSED) -> Rank:
+    return (
+        Rank(rank, world)
+        .calls("all_reduce", line(5), state=CallState.FAILED)
+        .raises("RuntimeError", message, line(5), TORCH_FRAME)
+    )
+
+
+# -- the words of a rank that lost a peer
+
+
+@pytest.mark.parametrize("message", [CLOSED, RESET, TIMED_OUT, "Broken pipe"])
+def test_an_exception_of_a_failed_collective_about_a_peer_is_a_consequence(message):
+    assert is_consequence(lost_peer(0, message=message).record)
+
+
+@pytest.mark.parametrize("state", [CallState.ISSUED, CallState.WAITING, CallState.REFUSED])
+def test_ddp_leaves_its_calls_in_flight_when_it_loses_a_peer(state):
+    rank = Rank(0).calls("all_reduce", line(5), state=state).raises("RuntimeError", CLOSED, line(5), TORCH_FRAME)
+    assert is_consequence(rank.record)
+
+
+def test_start_up_that_failed_for_another_is_a_consequence():
+    rank = Rank(0).absent().phase("init_process_group", "failed").raises("TimeoutError", NO_STORE, line(3))
+    assert is_consequence(rank.record)
+
+
+@pytest.mark.parametrize("exception", ["DistNetworkError", "DistStoreError", "DistBackendError"])
+def test_the_networks_own_exceptions_need_no_call(exception):
+    assert is_consequence(Rank(0).raises(exception, CLOSED, line(3)).record)
+
+
+@pytest.mark.parametrize(
+    ("exception", "message"),
+    [
+        ("RuntimeError", "The size of tensor a (3) must match the size of tensor b (4)"),
+        ("RuntimeError", "CUDA out of memory"),
+        ("ValueError", CLOSED),
+        ("KeyError", "'peer'"),
+        (
+            "DistNetworkError",
+            "The server socket has failed to listen: port: 29500, code: -98, name: EADDRINUSE, timeout",
+        ),
+        ("DistBackendError", "NCCL WARN Duplicate GPU detected"),
+    ],
+)
+def test_an_exception_about_the_rank_itself_is_none(exception, message):
+    rank = Rank(0).calls("all_reduce", line(5), state=CallState.FAILED).raises(exception, message, line(5))
+    assert not is_consequence(rank.record)
+
+
+def test_a_connection_that_the_user_lost_outside_of_collectives_is_no_consequence():
+    rank = Rank(0).calls("all_reduce", line(5)).raises("ConnectionResetError", RESET, line(9), URLOPEN)
+    assert not is_consequence(rank.record)
+
+
+def test_a_download_that_times_out_while_a_call_is_in_flight_is_no_consequence():
+    """async_op=True, then user code that fails by itself: nothing of torch is in its traceback."""
+    rank = Rank(0).issues("all_reduce", line(5)).raises("TimeoutError", "timed out", line(9), URLOPEN)
+    assert not is_consequence(rank.record)
+
+
+@pytest.mark.parametrize("end", [Rank.finishes, lambda rank: rank.exits(1), lambda rank: rank.dies(-9)])
+def test_only_an_exception_can_be_a_consequence(end):
+    assert not is_consequence(end(Rank(0).calls("all_reduce", state=CallState.FAILED)).record)
+
+
+def test_a_rank_that_runs_has_no_consequence():
+    assert not is_consequence(Rank(0).waits("all_reduce").record)
+
+
+def test_a_stop_at_the_fence():
+    assert is_fence_stop(Ending("raised", 1, "CollectiveMismatch", "the ranks disagree"))
+    assert not is_fence_stop(Ending("raised", 1, "ValueError", "CollectiveMismatch"))
+    assert not is_fence_stop(None)
+
+
+# -- findings
+
+
+def test_ranks_that_ended_well_are_no_finding():
+    assert findings(Rank(0).finishes(), Rank(1).exits(0), Rank(2).computes()) == []
+
+
+def test_a_rank_that_raised_while_others_wait_for_it():
+    (found,) = findings(
+        Rank(0, 3).calls("barrier", line(4)).waits("all_reduce", line(5)),
+        Rank(1, 3).calls("barrier", line(4)).raises("ValueError", "bad record\nin file x", line(9)),
+        Rank(2, 3).calls("barrier", line(4)).waits("all_reduce", line(5)),
+    )
+    assert (found.code, found.name) == ("DDP312", "rank-raised")
+    assert found.culprits == (1,)
+    assert found.collective.op == "all_reduce"
+    assert found.where[0] == (1, line(9))
+    assert "ValueError: bad record" in found.summary
+    assert "in file x" not in found.summary
+
+
+def test_a_rank_that_raised_before_its_first_call():
+    (found,) = findings(
+        Rank(0, 3).waits("all_reduce", line(5)), Rank(1, 3).raises("ValueError", "bad"), Rank(2, 3).waits("all_reduce")
+    )
+    assert (found.culprits, found.waiting) == ((1,), (0, 2))
+    assert found.where == ((0, line(5)),)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(-9, ("SIGKILL", "memory")), (-11, ("SIGSEGV", "native code")), (-6, ("SIGABRT",)), (7, ("status 7",))],
+)
+def test_a_process_that_is_gone(code, words):
+    (found,) = findings(Rank(0, 2).waits("barrier", line(5)), Rank(1, 2).calls("all_gather", line(3)).dies(code))
+    assert (found.code, found.name, found.culprits) == ("DDP311", "rank-dead", (1,))
+    text = " ".join((found.summary, *found.evidence, found.remedy))
+    assert all(word in text for word in words)
+    assert "all_gather #1" in text
+
+
+def test_a_signal_without_a_name_is_given_by_its_number():
+    (found,) = findings(Rank(0).dies(-250))
+    assert "signal 250" in found.summary
+
+
+def test_a_rank_that_left_by_sys_exit():
+    (found,) = findings(Rank(0, 2).waits("barrier", line(5)), Rank(1, 2).exits(3))
+    assert found.code == "DDP312"
+    assert "sys.exit(3)" in found.summary
+    assert "leave with all the others" in found.remedy
+
+
+def test_ranks_that_lost_a_peer_are_waiting_ranks_not_culprits():
+    (found,) = findings(
+        lost_peer(0, 3), Rank(1, 3).raises("ValueError", "bad", line(9)), Rank(2, 3).waits("all_reduce", line(5))
+    )
+    assert found.culprits == (1,)
+    assert found.waiting == (0, 2)
+    assert any("consequence" in text for text in found.evidence)
+
+
+def test_lost_peers_alone_are_no_root_cause():
+    assert findings(lost_peer(0, 2), lost_peer(1, 2)) == []
+
+
+def test_a_stop_at_the_fence_is_told_by_the_mismatch():
+    assert findings(Rank(0).raises("CollectiveMismatch", "the ranks disagree", line(5))) == []
+
+
+def test_the_same_failure_on_several_ranks_is_one_finding():
+    (found,) = findings(*(Rank(r).raises("ValueError", f"bad batch {r}", line(9)) for r in range(4)))
+    assert found.culprits == (0, 1, 2, 3)
+    assert found.waiting == ()
+
+
+def test_the_earliest_of_several_failures_comes_first():
+    late = Rank(0, 2).calls("barrier").calls("barrier").raises("KeyError", "'x'", line(12))
+    early = Rank(1, 2).raises("ValueError", "bad", line(9))
+    assert [found.culprits for found in findings(late, early)] == [(1,), (0,)]
+
+
+def test_an_exception_without_words_or_frames():
+    (found,) = findings(Rank(0).raises("AssertionError"))
+    assert found.summary == "Rank 0 raised AssertionError."
+    assert found.where == ()
+    blank = findings(Rank(0).raises("AssertionError", "\n \n"))
+    assert blank[0].summary == "Rank 0 raised AssertionError."
+
+
+def test_an_endless_message_is_cut():
+    (found,) = findings(Rank(0).raises("ValueError", "x" * 100_000))
+    assert len(found.summary) < 400

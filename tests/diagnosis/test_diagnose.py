@@ -1,0 +1,472 @@
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from ddpnb.diagnosis.diagnose import PATIENCE, diagnose
+from ddpnb.model.calls import Call, CallState, Group, Signature
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import DETACHED, Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.stacks import Frame, Stack
+from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, group, line, record
+
+CLOSED = "[gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:4242"
+LOADER = Frame("/venv/lib/torch/utils/data/dataloader.py", 1400, "_try_get_data", user=False)
+
+
+def codes(found: Diagnosis) -> list[str]:
+    return [one.code for one in found.findings]
+
+
+def lost_peer(rank: int, world: int = 4) -> Rank:
+    return (
+        Rank(rank, world)
+        .calls("all_reduce", line(5), state=CallState.FAILED)
+        .raises("RuntimeError", CLOSED, line(5), TORCH_FRAME)
+    )
+
+
+# -- all is well
+
+
+def test_a_run_that_ended_well():
+    found = diagnose(record(*(Rank(rank).calls("all_reduce", line(5)).leaves_world().finishes() for rank in range(4))))
+    assert (found.outcome, found.findings, found.settled) == ("ok", (), True)
+    assert found.exit_codes == {0: 0, 1: 0, 2: 0, 3: 0}
+    assert found.world_size == 4
+
+
+def test_a_run_that_goes_on_is_not_settled():
+    found = diagnose(record(Rank(0, 2).computes(), Rank(1, 2).finishes()))
+    assert (found.outcome, found.findings, found.settled) == ("ok", (), False)
+    assert found.exit_codes == {0: None, 1: 0}
+
+
+def test_a_large_collective_that_all_are_in_is_at_work():
+    found = diagnose(record(*(Rank(rank).waits("all_reduce", line(5), idle=1.0) for rank in range(4))))
+    assert (found.outcome, found.findings, found.settled) == ("ok", (), False)
+
+
+# -- what was not recorded
+
+
+def test_an_error_says_what_was_not_recorded_of_the_ranks_that_it_names():
+    found = diagnose(
+        record(
+            Rank(0, 2).calls("all_reduce", line(5)).waits("all_reduce", line(9), idle=60.0),
+            Rank(1, 2).calls("all_reduce", line(5)).phase(DETACHED, "done").idles(60.0, line(9), waits_on="a lock"),
+        )
+    )
+    (finding,) = found.findings
+    (gap,) = [sentence for sentence in finding.evidence if "not watched" in sentence]
+    assert gap.startswith("Rank 1 is not watched any more") and "may wait in one of them" in gap
+
+
+def test_a_gap_of_a_rank_that_is_not_concerned_is_left_out():
+    ranks = [Rank(rank).calls("all_reduce", line(5)).waits("all_reduce", line(9), idle=60.0) for rank in (0, 2)]
+    crashed = Rank(1).calls("all_reduce", line(5)).raises("ValueError", "no", line(7))
+    found = diagnose(record(ranks[0], crashed, ranks[1], Rank(3).phase(DETACHED, "done").finishes()))
+    assert found.errors and not [
+        s for f in found.findings if 3 not in f.concerned for s in f.evidence if "not watched" in s
+    ]
+
+
+# -- late, but not wrong
+
+
+def test_a_slow_rank_is_a_note():
+    recording = record(
+        *(Rank(r).waits("all_reduce", line(9), idle=3600.0) for r in (0, 1, 2)), Rank(3).computes(line(4))
+    )
+    found = diagnose(recording)
+    assert (found.outcome, found.settled, found.errors) == ("ok", False, ())
+    (note,) = found.findings
+    assert (note.code, note.severity) == ("DDP315", "note")
+    assert (note.culprits, note.waiting) == ((3,), (0, 1, 2))
+    assert note.where == ((3, line(4)), (0, line(9)), (1, line(9)), (2, line(9)))
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda rank: rank.computes(line(4)),
+        lambda rank: rank.idles(PATIENCE - 1, line(4), waits_on="a file"),
+        lambda rank: rank.idles(120.0, line(4), wakes_in_s=2.0),
+        lambda rank: rank.stops(1.0, line(4)),
+        lambda rank: rank.issues("all_reduce", line(8), group=group(0, 1, ordinal=1)).computes(line(4)),
+        lambda rank: rank.idles(2.0).has_stack(Frame(FILE, 4, "main"), LOADER),
+        lambda rank: rank.is_gone(),
+    ],
+    ids=["computes", "writes a checkpoint", "sleeps", "stopped for a second", "overlaps", "loads data", "vanishing"],
+)
+def test_a_rank_that_may_still_come_is_never_an_error(late):
+    found = diagnose(record(Rank(0, 2).waits("all_reduce", line(9)), late(Rank(1, 2))))
+    assert found.errors == ()
+    assert (found.outcome, found.settled) == ("ok", False)
+
+
+def test_sub_groups_of_different_speed_are_well():
+    recording = record(
+        Rank(0).waits("all_reduce", line(5), group=group(0, 1)),
+        Rank(1).computes(line(4)),
+        *(Rank(r).calls("all_reduce", line(5), group=group(2, 3)).waits("barrier", line(6)) for r in (2, 3)),
+    )
+    found = diagnose(recording)
+    assert (found.outcome, found.errors, found.settled) == ("ok", (), False)
+
+
+def test_a_rank_in_a_wait_with_a_timeout_comes_back_by_itself():
+    found = diagnose(record(Rank(0, 2).waits("all_reduce", line(5), timeout_ms=2000), Rank(1, 2).finishes()))
+    assert (found.outcome, found.errors, found.settled) == ("ok", (), False)
+
+
+# -- patience
+
+
+@pytest.mark.parametrize(("patience", "error"), [(5.0, True), (PATIENCE, False)])
+def test_patience_can_be_chosen(patience, error):
+    recording = record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).idles(8.0, line(4)))
+    found = diagnose(recording, patience)
+    assert (codes(found) == ["DDP313"]) is error
+    assert found.settled is error
+    assert (found.outcome == "hang") is error
+
+
+def test_proof_needs_no_patience():
+    """A rank that has ended will not come, however short the others have waited."""
+    found = diagnose(record(Rank(0, 2).waits("all_reduce", line(9), idle=0.0), Rank(1, 2).finishes()), 3600.0)
+    assert (found.outcome, found.settled) == ("hang", True)
+
+
+def test_a_long_sleep_is_blocked_elsewhere():
+    recording = record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).idles(12.0, line(4), wakes_in_s=3588.0))
+    assert codes(diagnose(recording)) == ["DDP313"]
+
+
+# -- all ranks idle, nobody waiting
+
+
+def test_all_ranks_blocked_outside_of_collectives():
+    found = diagnose(record(*(Rank(r).idles(3 * PATIENCE, line(4), waits_on="a socket") for r in range(3))))
+    assert (found.outcome, codes(found), found.settled) == ("hang", ["DDP313"], True)
+    assert found.findings[0].culprits == (0, 1, 2)
+    assert found.findings[0].waiting == ()
+
+
+def test_a_frozen_one_among_idle_ranks_is_the_culprit():
+    recording = record(Rank(0, 2).idles(3 * PATIENCE, line(4)), Rank(1, 2).stops(3 * PATIENCE, line(6)))
+    found = diagnose(recording)
+    assert codes(found) == ["DDP314"]
+    assert found.findings[0].culprits == (1,)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        lambda rank: rank.idles(2 * PATIENCE, line(4)),
+        lambda rank: rank.computes(line(4)),
+        lambda rank: rank.idles(60.0, line(4), wakes_in_s=5.0),
+        lambda rank: rank.leaves_world().idles(60.0, line(4)),
+        lambda rank: rank.absent().idles(60.0, line(4)),
+        lambda rank: rank.is_gone(),
+    ],
+    ids=["not for so long", "computes", "sleeps", "has left the world", "never joined", "vanishing"],
+)
+def test_one_rank_that_may_go_on_keeps_idle_ranks_from_being_an_error(last):
+    found = diagnose(record(Rank(0, 2).idles(60.0, line(4)), last(Rank(1, 2))))
+    assert (found.outcome, found.errors, found.settled) == ("ok", (), False)
+
+
+def test_a_world_of_one_may_idle():
+    assert diagnose(record(Rank(0, 1).idles(3600.0, line(4)))).findings == ()
+
+
+def test_an_ended_rank_does_not_hide_that_the_others_idle():
+    recording = record(Rank(0, 2).idles(60.0, line(4)), Rank(1, 2).leaves_world().finishes())
+    found = diagnose(recording)
+    assert codes(found) == ["DDP313"]
+    assert found.findings[0].culprits == (0,)
+
+
+# -- crash
+
+
+def test_a_crash_is_the_root_and_lost_connections_are_consequences():
+    recording = record(
+        lost_peer(0), lost_peer(1), Rank(2).calls("barrier", group=group(2, 3)).raises("ValueError", "bad", line(7)),
+        lost_peer(3),
+    )  # fmt: skip
+    found = diagnose(recording)
+    assert found.outcome == "crash"
+    assert codes(found) == ["DDP312"]
+    assert (found.findings[0].culprits, found.findings[0].waiting) == ((2,), (0, 1, 3))
+    assert found.settled
+    assert found.exit_codes == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+def test_a_crash_is_told_while_the_others_still_wait():
+    recording = record(Rank(0, 2).waits("all_reduce", line(5)), Rank(1, 2).raises("ValueError", "bad", line(7)))
+    found = diagnose(recording)
+    assert (found.outcome, codes(found), found.settled) == ("crash", ["DDP312"], True)
+
+
+def test_a_killed_process_and_those_that_lost_it():
+    found = diagnose(record(lost_peer(0, 2), Rank(1, 2).calls("all_reduce", line(5)).dies(-9)))
+    assert (found.outcome, codes(found)) == ("crash", ["DDP311"])
+    assert found.findings[0].culprits == (1,)
+    assert found.exit_codes == {0: 1, 1: -9}
+
+
+def test_lost_connections_after_a_rank_left_early_name_that_rank():
+    found = diagnose(record(lost_peer(0), lost_peer(1), Rank(2).finishes(), lost_peer(3)))
+    assert codes(found)[0] in ("DDP301", "DDP308")
+    assert found.findings[0].culprits == (2,)
+    assert found.findings[0].waiting == (0, 1, 3)
+
+
+def test_time_outs_while_one_rank_was_blocked_name_that_rank():
+    """The others gave up before our patience was over."""
+    found = diagnose(record(lost_peer(0, 3), Rank(1, 3).idles(4.0, line(8)), lost_peer(2, 3)))
+    assert codes(found)[0] == "DDP313"
+    assert found.findings[0].culprits == (1,)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda rank: rank.raises("RuntimeError", CLOSED, line(5), TORCH_FRAME),
+        lambda rank: rank.raises("DistNetworkError", CLOSED, line(5)),
+        lambda rank: rank.raises("TimeoutError", "timed out", line(5)),
+        lambda rank: rank.raises("ValueError", "bad", line(5)),
+        lambda rank: rank.raises("SystemError"),
+        lambda rank: rank.exits(1),
+        lambda rank: rank.dies(-11),
+        lambda rank: rank.dies(0),
+    ],
+    ids=["lost", "network", "time-out", "raised", "no words", "exit", "signal", "os._exit(0)"],
+)
+@pytest.mark.parametrize("state", [CallState.ISSUED, CallState.FAILED, CallState.COMPLETED])
+def test_every_rank_that_failed_alike_is_told_of(end, state):
+    """However the last words read: a crash without a finding helps nobody."""
+    found = diagnose(record(*(end(Rank(rank, 2).calls("all_reduce", line(5), state=state)) for rank in range(2))))
+    if found.outcome != "ok":
+        assert found.errors
+
+
+# -- mismatches
+
+
+def mismatch(state: CallState, *others: Rank) -> Recording:
+    return record(
+        Rank(0, 2 + len(others)).calls("all_reduce", line(5), state=state).raises("CollectiveMismatch", "unlike", line(5)),
+        Rank(1, 2 + len(others)).calls("all_reduce", line(5), shape=(9,), state=state).raises("CollectiveMismatch", "unlike", line(5)),
+        *others,
+    )  # fmt: skip
+
+
+def test_a_stop_at_the_fence_is_a_hang_that_was_spared():
+    found = diagnose(mismatch(CallState.FENCED))
+    assert (found.outcome, codes(found), found.settled) == ("hang", ["DDP303"], True)
+    assert found.exit_codes == {0: 1, 1: 1}
+
+
+def test_a_mismatch_comes_before_what_follows_from_it():
+    found = diagnose(mismatch(CallState.FENCED, lost_peer(2, 3)))
+    assert codes(found) == ["DDP303"]
+    assert found.outcome == "hang"
+
+
+def test_a_mismatch_that_went_through_is_a_divergence():
+    found = diagnose(
+        record(
+            Rank(0, 2).calls("all_reduce", line(5), reduce_op="sum").finishes(),
+            Rank(1, 2).calls("all_reduce", line(5), reduce_op="max").finishes(),
+        )
+    )
+    assert (found.outcome, codes(found), found.settled) == ("divergence", ["DDP305"], True)
+
+
+def test_a_crash_comes_before_a_mismatch_that_went_through():
+    found = diagnose(
+        record(
+            Rank(0, 2).calls("all_reduce", line(5), reduce_op="sum").finishes(),
+            Rank(1, 2).calls("all_reduce", line(5), reduce_op="max").raises("ValueError", "bad", line(8)),
+        )
+    )
+    assert codes(found) == ["DDP312", "DDP305"]
+    assert found.outcome == "crash"
+
+
+def test_a_mismatch_that_aborted_the_backend_explains_the_crash():
+    recording = record(
+        Rank(0, 2).calls("all_reduce", line(5), shape=(4,), state=CallState.WAITING).dies(-6),
+        Rank(1, 2).calls("all_reduce", line(5), shape=(9,), state=CallState.WAITING).dies(-6),
+    )
+    found = diagnose(recording)
+    assert (found.outcome, codes(found)) == ("crash", ["DDP303"])
+
+
+# -- a hang
+
+
+def test_a_hang_is_told_while_a_rank_beside_it_computes():
+    recording = record(
+        Rank(0, 3).waits("barrier", line(5), group=group(0, 1)), Rank(1, 3).finishes(), Rank(2, 3).computes()
+    )
+    found = diagnose(recording)
+    assert (found.outcome, found.settled) == ("hang", True)
+    assert found.exit_codes == {0: None, 1: 0, 2: None}
+
+
+def test_a_hang_hides_no_straggler_note_behind_itself():
+    recording = record(Rank(0, 3).waits("all_reduce", line(5)), Rank(1, 3).finishes(), Rank(2, 3).computes(line(3)))
+    assert all(one.severity == "error" for one in diagnose(recording).findings)
+
+
+# -- recordings with holes
+
+
+def test_no_ranks_at_all():
+    assert diagnose(record()).findings == ()
+
+
+def test_a_world_of_which_nothing_is_known_did_not_end_well():
+    assert not diagnose(record(world_size=4)).settled
+
+
+def test_a_rank_of_which_nothing_is_known_has_not_ended():
+    found = diagnose(record(Rank(0).finishes(), Rank(1).finishes(), Rank(2).finishes(), world_size=4))
+    assert (found.findings, found.settled) == ((), False)
+
+
+def test_a_wait_for_a_rank_of_which_nothing_is_known_is_never_called_well():
+    """Its box may merely be lost: nothing is proven, neither that it will come nor that it will not."""
+    found = diagnose(record(*(Rank(rank).waits("all_reduce", line(5)) for rank in range(3)), world_size=4))
+    assert not (found.outcome == "ok" and found.settled)
+
+
+def test_a_ring_that_has_forgotten_the_beginning():
+    """The slowest is 5000 calls behind the fastest; their rings have no call in common."""
+    ranks = [Rank(0, 2), Rank(1, 2)]
+    for seq in range(9000, 9010):
+        ranks[0].calls("all_reduce", line(5), seq=seq, number=seq)
+    for seq in range(4000, 4010):
+        ranks[1].calls("all_reduce", line(5), seq=seq, number=seq)
+    found = diagnose(record(ranks[0].waits("all_reduce", line(5), seq=9010), ranks[1].computes(line(4))))
+    assert codes(found) == ["DDP315"]
+    assert found.findings[0].culprits == (1,)
+
+
+@pytest.mark.parametrize("members", [Group(()), Group((5, 6)), Group((0,)), Group((0, 0, 1))], ids=str)
+@pytest.mark.parametrize("op", ["all_reduce", "broadcast", "gather", "recv", "recv_any_source", "?"])
+def test_a_group_that_cannot_be_never_raises(members, op):
+    found = diagnose(record(Rank(0, 2).waits(op, line(5), group=members, root=3, peer=1), Rank(1, 2).finishes()))
+    assert found.world_size == 2
+
+
+def test_an_operation_that_nobody_knows_is_a_collective_like_others():
+    found = diagnose(record(Rank(0, 2).waits("permute_everything", line(5)), Rank(1, 2).finishes()))
+    assert (found.outcome, codes(found)) == ("hang", ["DDP301"])
+    assert "permute_everything" in found.findings[0].summary
+
+
+OPS = ("all_reduce", "broadcast", "reduce", "barrier", "all_to_all_single", "send", "recv", "recv_any_source", "?", "")
+SOURCE = Script(
+    """
+    def main(rank):
+        for step in range(9):
+            if rank == step:
+                one()
+                return
+            other()
+        while True:
+            third()
+    """
+)
+
+
+def any_record(dice: random.Random, rank: int, world: int) -> RankRecord:
+    """Whatever a box may hold, likely or not."""
+
+    def site():
+        return line(dice.randrange(12), dice.choice(("main", "step", "?")))
+
+    def members():
+        return Group(tuple(dice.sample(range(world + 2), dice.randrange(world + 1))), dice.randrange(2))
+
+    def call(number: int) -> Call:
+        op = dice.choice(OPS)
+        splits = tuple(dice.randrange(3) for _ in range(dice.randrange(4)))
+        described = Signature(
+            op, *dice.choice(((((4,),), ("float32",)), ((), ()), (((4,), (2, 3)), ("int64",)))),
+            root=dice.choice((None, 0, 1, -1, 99)), in_splits=dice.choice((None, splits)),
+            out_splits=dice.choice((None, splits)), agreed=dice.choice((op, "", "x")), device=dice.choice(("cpu", "cuda")),
+        )  # fmt: skip
+        return Call(
+            number, members(), dice.randrange(4), described, site(), dice.choice(list(CallState)), dice.randrange(2),
+            dice.randrange(-1, world + 1), dice.randrange(2), dice.randrange(99), timeout_ms=dice.choice((0, 0, 5)),
+        )  # fmt: skip
+
+    def phase() -> Phase:
+        facts = dice.choice(
+            (
+                {},
+                {"ranks": [0, 1], "name": "1"},
+                {"ranks": [], "local": True},
+                {"world_size": dice.choice((None, "x", 3, "2", 0))},
+                {"file": FILE, "line": 3, "function": "main", "ranks": [world, rank]},
+            )
+        )
+        name = dice.choice(("init_process_group", "new_group", "destroy_process_group", "model wrapped", "?"))
+        return Phase(name, dice.choice(("open", "done", "failed")), facts=facts)
+
+    def frames() -> tuple[Frame, ...]:
+        return tuple(Frame(FILE, dice.randrange(12), "main", dice.random() < 0.7) for _ in range(dice.randrange(3)))
+
+    process = Process(
+        dice.choice(("computing", "idle", "stopped", "gone", "unknown")), dice.choice((0.0, 5.0, 50.0)),
+        dice.choice((None, 1.0, 1e6)), "a lock", dice.random() < 0.5, dice.choice((0.0, 9.0)),
+    )  # fmt: skip
+    ending = Ending(
+        dice.choice(("finished", "raised", "exited", "died")), dice.choice((0, 1, -9, -250)),
+        dice.choice(("ValueError", "RuntimeError", "CollectiveMismatch", "")),
+        dice.choice(("", CLOSED, "bad\nline")), frames(), at_ns=dice.randrange(99),
+    )  # fmt: skip
+    return RankRecord(
+        rank, 1, tuple(map(call, range(dice.randrange(7)))), tuple(phase() for _ in range(dice.randrange(4))),
+        tuple(Stack("t", frames(), thread, main=thread == 1) for thread in range(dice.randrange(3))), process,
+        dice.choice((None, ending)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_no_recording_makes_the_diagnosis_raise_or_contradict_itself(seed):
+    dice = random.Random(seed)
+    world = dice.randrange(1, 5)
+    present = [rank for rank in range(world) if dice.random() < 0.9]
+    ranks = {rank: any_record(dice, rank, world) for rank in present}
+    found = diagnose(Recording(world, ranks, {FILE: dice.choice((SOURCE.text, "", "def f(:"))}))
+
+    assert json.loads(json.dumps(found.to_json())) == found.to_json()
+    assert (found.outcome == "ok") <= (not found.errors)
+    assert (found.outcome == "divergence") <= bool(found.errors)
+    assert all(one.summary and (one.remedy or one.severity == "note") for one in found.findings)
+    assert all(set(one.culprits).isdisjoint(one.waiting) for one in found.findings)
+
+
+def test_a_line_that_is_named_in_a_tie_is_not_named_again():
+    """A call that nobody waits for, at the line at which the ranks disagree, is the same mistake."""
+    script = Script("""
+        def main():
+            work = dist.all_reduce(x, async_op=True)   # call
+            print(x)
+            work.wait()
+    """)
+    at = script.at("call")
+    ranks = [Rank(n, 2).calls("all_reduce", at).calls("all_reduce", at) for n in (0, 1)]
+    assert codes(diagnose(record(*(rank.finishes() for rank in ranks), script=script))) == ["DDP316"]
+    ranks = [Rank(n, 2).calls("all_reduce", at, shape=(n + 1,), state=CallState.FENCED) for n in (0, 1)]
+    found = diagnose(record(*ranks, script=script))
+    assert (codes(found), found.findings[0].sides) == (["DDP303"], ((0,), (1,)))

@@ -1,0 +1,153 @@
+"""Private names of torch and ipyparallel that we touch: a clear message when they move."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed.distributed_c10d as c10d
+from ipyparallel import Client, serialize
+from ipyparallel.client import client
+from ipyparallel.cluster.launcher import LocalEngineLauncher
+from ipyparallel.controller import app
+from torch._C._distributed_c10d import ProcessGroup, Work
+from torch.distributed import TCPStore
+from torch.nn.parallel import DistributedDataParallel
+
+from ddpnb.model.calls import OPERATIONS
+from ddpnb.processes.replying import in_json
+from ddpnb.recorder.signatures import OPS
+
+
+def test_ipyparallels_control_request():
+    assert list(inspect.signature(Client._send_control_request).parameters) == [
+        "self", "targets", "msg_type", "content", "block",
+    ], "processes/control_channel.py sends on the control channel with this private method"  # fmt: skip
+    assert Client._closed is False, "processes/control_channel.py sees by it that a client is closed"
+    assert callable(LocalEngineLauncher.start)
+
+
+def test_ipyparallels_replies():
+    """processes/client.py keeps the bytes of what these two would unpickle, processes/replying.py hands over bytes."""
+    source = inspect.getsource(client)
+    assert source.count("serialize.deserialize_object(") == 4, "ipyparallel unpickles at another place too"
+    for method, count in ((Client._handle_apply_reply, 2), (Client._dispatch_iopub, 1), (Client.result_status, 1)):
+        assert inspect.getsource(method).count("serialize.deserialize_object(") == count, method
+    assert serialize.serialize_object(in_json(dict, [("a", "\ud800")])) == [b'{"a": "\\ud800"}']
+
+
+def test_ipyparallels_heart_monitor_is_made_as_a_process():
+    source = inspect.getsource(app.IPController)
+    assert "self.heartmonitor_process = Process(" in source, "processes/child.py makes it a thread by this name"
+    assert source.count(" = Process(") == 3, "processes/child.py: the others are made where mq_class is of processes"
+
+
+def test_the_kernels_control_handlers():
+    from ipykernel.kernelbase import Kernel
+
+    assert "control_handlers" in inspect.getsource(Kernel.__init__), (
+        "recorder/control_channel.py registers its handler there"
+    )
+
+    streams = inspect.getsource(Kernel.process_control)
+    assert "sys.stdout.flush()" in streams, (
+        "recorder/control_channel.py keeps ipykernel from the standard streams of scripts"
+    )
+
+
+def test_the_name_of_a_notebooks_cell():
+    from IPython.core.compilerop import CachingCompiler
+
+    compiler = CachingCompiler()
+    name = compiler.cache("x = 1", 3)
+    assert compiler.format_code_name(name) == ("Cell", "In[3]"), "orders.py names the functions of a notebook by it"
+
+
+def test_what_a_widget_says_is_heard_while_a_cell_runs():
+    from ipykernel.comm.comm import BaseComm
+
+    assert "subshell" in inspect.getsource(BaseComm), "widgets/view.py takes _reply_subshell_for away from its comms"
+
+
+def test_torchs_dispatcher():
+    assert torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+    for name in ("unbox", "wait", "is_completed"):
+        assert hasattr(Work, name), f"recorder/door.py uses Work.{name}"
+    assert hasattr(ProcessGroup, "unbox")
+
+
+def test_every_operator_of_c10d_is_known():
+    """A new operator of torch must be looked at: it would pass the door unseen."""
+    names = {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("c10d::")}
+    assert names - {"check_for_nan"} == set(OPS)
+
+
+def test_arguments_stand_where_the_table_says():
+    for name, spec in OPS.items():
+        arguments = [a.name for a in getattr(torch.ops.c10d, name).default._schema.arguments]
+        assert arguments[spec.group] == "process_group", name
+        for position, expected in ((spec.reduce_op, "reduce_op"), (spec.root, "root_rank"), (spec.tag, "tag")):
+            assert position is None or arguments[position] == expected, name
+        if spec.splits:
+            assert [arguments[i] for i in spec.splits] == ["output_split_sizes", "input_split_sizes"]
+
+
+def test_phases_wrap_names_that_exist():
+    for name in ("init_process_group", "new_group", "destroy_process_group", "rendezvous"):
+        assert callable(getattr(c10d, name))
+    assert hasattr(c10d._world, "group_count"), "recorder/phases.py names new groups by it"
+
+
+def test_operations_have_the_names_that_a_user_gives():
+    assert set(OPERATIONS) == {spec.name for spec in OPS.values()}
+
+
+def test_groups_time_outs_can_be_suspended(tmp_path):
+    """recorder/groups.py reads and sets the time-out of a backend."""
+    c10d.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        backend = c10d.group.WORLD._get_backend(torch.device("cpu"))
+        before = backend.options._timeout
+        backend._set_default_timeout(timedelta(days=7))
+        assert backend.options._timeout == timedelta(days=7) != before
+        del backend
+    finally:
+        c10d.destroy_process_group()
+
+
+def test_a_wrapper_can_be_made_anew():
+    """recorder/rebind.py gives a wrapper to another group by these."""
+    source = inspect.getsource(DistributedDataParallel.__setstate__)
+    assert "_get_default_group" in source and "_ddp_init_helper" in source
+    assert "forward_sync_buffers" in inspect.getsource(DistributedDataParallel.__init__)
+
+
+def test_what_a_look_reads():
+    """recorder/values.py reads tensors without the functions of their classes, recorder/threads.py names of threads."""
+    with torch._C.DisableTorchFunctionSubclass():
+        assert torch.Tensor.shape.__get__(torch.ones(2)) == (2,)
+    active = threading._active
+    assert object.__getattribute__(active[threading.get_ident()], "_name") == threading.current_thread().name
+
+
+def test_works_of_our_own():
+    """recorder/faults makes a work that is complete, for a call that is skipped."""
+    future = torch.futures.Future()
+    future.set_result([torch.ones(1)])
+    work = torch._C._distributed_c10d._create_work_from_future(future)
+    assert work.is_completed() and Work.unbox(work.boxed()).is_completed()
+
+
+def test_the_store_listens_on_all_interfaces():
+    """Whatever address it is given: README and SECURITY.md say so."""
+    store = TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
+    listening = {
+        fields[1].rpartition(":")[0]
+        for name in ("tcp", "tcp6")
+        for fields in map(str.split, Path(f"/proc/net/{name}").read_text().splitlines()[1:])
+        if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == store.port
+    }
+    assert listening and {digit for address in listening for digit in address} == {"0"}

@@ -1,0 +1,77 @@
+"""A rank in this process: its box, its door and the watch of its replicas, on a real group."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.samples import SampleReader
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.door import Door
+from ddpnb.recorder.replicas import Replicas
+
+
+class WatchedRank:
+    """The watch of the replicas of rank 0, and what somebody else on the host reads of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.box = BlackBox(str(folder / "rank0.box"), 0)
+        self.door = Door(self.box, str(folder))
+        self.replicas = Replicas(self.box, self.door, str(folder), 0)
+        self.run = 0
+        self.begin(1)
+        self.replicas.install()
+
+    def begin(self, run: int) -> None:
+        self.run = run
+        self.replicas.new_run()
+        self.replicas.begin(run)
+
+    @property
+    def models(self) -> list[Model]:
+        files = sorted(self.folder.glob(f"rank0-run{self.run}-model*.json"))
+        return [Model.from_json(json.loads(file.read_text())) for file in files]
+
+    def samples(self, *kinds: str) -> list[Sample]:
+        """What was written so far, of these kinds or of all."""
+        assert not self.events("hooks detached")
+        reader = SampleReader((self.folder / "rank0.samples").read_bytes(), BoxReader(self.box.memory).string)
+        models = {model.number: model for model in self.models}
+        found = [reader.decode(row, models) for row in reader.new_rows(self.run)]
+        assert None not in found
+        return [sample for sample in found if sample is not None and (not kinds or sample.kind in kinds)]
+
+    def events(self, name: str) -> list[dict[str, object]]:
+        return [dict(phase.facts) for phase in BoxReader(self.box.memory).phases() if phase.name == name]
+
+
+@pytest.fixture
+def alone(tmp_path_factory):
+    """A gloo group of one rank: this process."""
+    store = tmp_path_factory.mktemp("group") / "store"
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def of_two(tmp_path_factory):
+    """Rank 0 of two, of which the other is imagined: what it would send never comes."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def watched(tmp_path):
+    rank = WatchedRank(tmp_path)
+    yield rank
+    rank.replicas.remove()

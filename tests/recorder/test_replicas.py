@@ -1,0 +1,345 @@
+"""The watch of the replicas on a rank: what is sampled when, and that the training is none the worse for it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+import math
+import struct
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.replicas import TensorSpec
+from ddpnb.recorder.digests import Digester, exact
+
+pytestmark = [pytest.mark.filterwarnings("ignore:.*Grad strides"), pytest.mark.usefixtures("alone")]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.norm(self.body(x)).relu())
+
+
+ORIGINALS = DDP.__init__, DDP._pre_forward, torch.autograd.backward, nn.utils.clip_grad_norm_
+PARAMETERS = ["body.weight", "body.bias", "norm.weight", "norm.bias", "head.weight", "head.bias"]
+BUFFERS = ["norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
+
+
+def wrapped(**options):
+    torch.manual_seed(0)
+    return DDP(Net(), **options)
+
+
+def batch(seed):
+    return torch.randn(6, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def train(model, steps=1, make=lambda ps: torch.optim.SGD(ps, lr=0.1), scale=1.0):
+    optimizer = make(model.parameters())
+    for step in range(steps):
+        optimizer.zero_grad()
+        (model(batch(step)).square().mean() * scale).backward()
+        optimizer.step()
+    return optimizer
+
+
+def hashes(tensors):
+    """Name -> hash, of tensors as they are now."""
+    named = dict(tensors)
+    specs = [TensorSpec(n, tuple(t.shape), str(t.dtype).removeprefix("torch.")) for n, t in named.items()]
+    told, _ = Digester(specs).digest(list(named.values()), 0, 0)
+    return dict(zip(named, struct.unpack(f"{len(named)}I", told), strict=True))
+
+
+def held(sample):
+    return {name: digest.hash for name, digest in sample.digests.items()}
+
+
+# -- what is sampled, and when
+
+
+def test_the_samples_of_a_training(watched):
+    model = wrapped()
+    train(model, 2)
+    step = ["forward", "backward", "gradients", "updated"]
+    found = watched.samples()
+    assert [s.kind for s in found] == ["updated", *step, *step]
+    assert [s.step for s in found] == [0, 0, 0, 0, 1, 1, 1, 1, 2]
+    assert [s.turn for s in found if s.kind == "updated"] == [1, 2, 3]
+    assert [s.turn for s in found if s.kind == "gradients"] == [1, 2]
+    assert {s.model for s in found} == {0}
+    assert [s.at_ns for s in found] == sorted(s.at_ns for s in found)
+
+
+def test_digests_are_those_of_the_moment(watched):
+    model = wrapped()
+    at_start, seen = hashes(model.module.named_parameters()), {}
+    look = model.module.body.register_forward_pre_hook(
+        lambda *_: seen.update(hashes([*model.module.named_parameters(), *model.module.named_buffers()]))
+    )
+    train(model)
+    look.remove()
+    by_kind = {s.kind: s for s in watched.samples()}
+    first = watched.samples("updated")[0]
+    assert list(first.digests) == PARAMETERS
+    assert held(first) == at_start
+    assert held(by_kind["forward"]) == seen
+    assert list(by_kind["forward"].digests) == PARAMETERS + BUFFERS
+    assert held(by_kind["gradients"]) == hashes((n, p.grad) for n, p in model.module.named_parameters())
+    assert held(by_kind["updated"]) == hashes(model.module.named_parameters()) != at_start
+    norm = float(model.module.head.weight.detach().norm())
+    assert by_kind["updated"].digests["head.weight"].norm == pytest.approx(norm, rel=1e-5)
+
+
+def test_one_changed_number_is_seen_at_the_next_forward(watched):
+    model = wrapped()
+    train(model)
+    with torch.no_grad():
+        model.module.head.bias[1] += 1e-6
+    train(model)
+    before, after = watched.samples("updated")[1], watched.samples("forward")[1]
+    assert [name for name in PARAMETERS if held(before)[name] != held(after)[name]] == ["head.bias"]
+
+
+def test_every_sample_has_the_users_line(watched):
+    model = wrapped()
+    train(model)
+    lines, start = inspect.getsourcelines(train)
+    at = {n: start + i for i, text in enumerate(lines) for n in ("model(", "backward(", "optimizer.step(") if n in text}
+    found = {s.kind: s.site for s in watched.samples()}
+    assert {site.file for site in found.values()} == {__file__}
+    assert {kind: found[kind].line for kind in ("forward", "backward", "gradients")} == {
+        "forward": at["model("],
+        "backward": at["backward("],
+        "gradients": at["optimizer.step("],
+    }
+    assert found["updated"].function == "train"
+
+
+def test_what_comes_with_a_forward(watched):
+    model = wrapped()
+    model(batch(0)).sum().backward()
+    with model.no_sync():
+        model(batch(1))
+    model.eval()
+    model(batch(1))
+    broken = batch(0)
+    broken[0, 0] = math.nan
+    model(broken)
+    found = watched.samples("forward")
+    names = ("sync", "training", "buffers_synced", "inputs_finite", "forwards")
+    assert [[s.number(name) for name in names] for s in found] == [
+        [1, 1, 1, 1, 1],
+        [0, 1, 1, 1, 2],
+        [1, 0, 0, 1, 3],  # DDP leaves the buffers alone in a forward after one under no_sync
+        [1, 0, 1, 0, 4],
+    ]
+    digests = [s.number("inputs_hash") for s in found]
+    assert digests[1] == digests[2] and len(set(digests)) == 3
+    assert found[0].facts["inputs"] == "(float32[2d])"
+
+
+def test_what_comes_before_a_step(watched):
+    model = wrapped()
+    for sync in (False, True):
+        with contextlib.nullcontext() if sync else model.no_sync():
+            model(batch(0)).sum().backward()
+    optimizer = torch.optim.AdamW(
+        [{"params": model.module.body.parameters()}, {"params": model.module.head.parameters(), "lr": 0.5}], lr=0.25
+    )
+    optimizer.step()
+    optimizer.step()
+    first, second = watched.samples("gradients")
+    assert [first.number(name) for name in ("forwards", "synced", "backwards", "bypass")] == [2, 1, 2, 0]
+    assert [second.number(name) for name in ("forwards", "synced", "backwards")] == [0, 0, 0]
+    assert (first.number("lr"), first.number("group 1: lr"), first.number("beta 1")) == (0.25, 0.5, 0.999)
+    assert first.facts["optimizer"] == "AdamW"
+    assert set(held(first)) == set(PARAMETERS) and held(first)["norm.weight"]
+
+
+def test_gradients_that_are_not_there_have_no_digest(watched):
+    model = wrapped()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    assert set(held(watched.samples("gradients")[0]).values()) == {0}
+
+
+def test_the_loss_clipping_and_scaling(watched):
+    model = wrapped()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    loss = model(batch(0)).square().mean() / 8
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    total = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    scaler.step(optimizer)
+    scaler.update()
+    found = {s.kind: s for s in watched.samples()}
+    assert found["backward"].number("loss") == pytest.approx(4 * loss.item())
+    assert sorted(found["backward"].numbers("factor")) == [0.125, 4.0]
+    assert found["clip"].number("norm") == float(total) and found["clip"].number("max_norm") == 0.5
+    assert found["scale"].number("scale") == 4.0
+    assert len(watched.samples("clip")) == 1  # two names of one function
+
+
+def test_without_gradients_nothing_is_sampled(watched):
+    model = wrapped()
+    with torch.no_grad():
+        model(batch(0))
+    with torch.inference_mode():
+        model(batch(0))
+    assert watched.samples("forward") == []
+
+
+# -- what goes unharmed
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9)])
+def test_numbers_are_the_same(watched, make):
+    states = []
+    for attached in (True, False):
+        if not attached:
+            count = len(watched.samples())
+            watched.replicas.remove()
+        model = wrapped(find_unused_parameters=True)
+        optimizer = train(model, 4, make)
+        states.append([*model.state_dict().values(), *(v for s in optimizer.state.values() for v in s.values())])
+    assert all(torch.equal(one, other) for one, other in zip(*states, strict=True))
+    assert count == len(watched.samples()) == 17
+
+
+def test_a_failing_hook_detaches_itself_and_says_so_once(watched, monkeypatch, capsys):
+    model = wrapped()
+
+    def fail(*_args):
+        raise KeyError("of ours")
+
+    monkeypatch.setattr(Digester, "digest", fail)
+    optimizer = train(model, 3)
+    train(wrapped())
+    assert (DDP.__init__, DDP._pre_forward, torch.autograd.backward, nn.utils.clip_grad_norm_) == ORIGINALS
+    assert not optimizer._optimizer_step_pre_hooks
+    told = capsys.readouterr().err
+    assert told.count("has been taken away") == 1 and "of ours" in told
+    assert len(watched.events("hooks detached")) == 1
+
+
+def test_a_silent_box_is_not_written(watched):
+    watched.box.silence()
+    train(wrapped())
+    assert watched.samples() == []
+
+
+def test_models_that_are_gone_are_let_go(watched):
+    model = wrapped()
+    train(model)
+    assert [one["model"] for one in watched.replicas.models.exact()] == [0]
+    del model
+    gc.collect()
+    assert watched.replicas.models.exact() == []
+
+
+def test_another_run_begins_anew(watched):
+    model = wrapped()
+    train(model)
+    watched.begin(2)
+    train(model)  # of the run before: it is not followed any more
+    assert watched.models == [] and watched.samples("forward") == []
+    other = wrapped()
+    train(other)
+    assert [s.turn for s in watched.samples("forward")] == [1]
+    assert [one["model"] for one in watched.replicas.models.exact()] == [0]
+
+
+# -- asked for
+
+
+def test_exact_and_values_of_what_lives(watched):
+    model = wrapped()
+    train(model, 2)
+    (told,) = watched.replicas.models.exact()
+    assert (told["step"], told["forwards"]) == (2, 2)
+    tensors = {**dict(model.module.named_parameters()), **dict(model.module.named_buffers())}
+    assert {name: digest for name, digest, _ in told["tensors"]} == {n: exact(t) for n, t in tensors.items()}
+    norms = {name: norm for name, _, norm in told["tensors"]}
+    assert norms["norm.num_batches_tracked"] is None
+    assert norms["body.weight"] == pytest.approx(float(model.module.body.weight.detach().norm()))
+    values = watched.replicas.models.values(0, "body.bias", 3)
+    assert struct.unpack("3f", values) == tuple(model.module.body.bias[:3].tolist())
+    assert watched.replicas.models.values(0, "no such", 3) == watched.replicas.models.values(1, "body.bias", 3) == b""
+
+
+# -- what it may cost
+
+
+def pace(watched):
+    (found,) = [one.pace for one in watched.replicas.models.watched.values()]
+    return found
+
+
+def test_in_the_long_run_few_steps_are_looked_at(watched):
+    model = wrapped()
+    optimizer = train(model, 3)
+    pace(watched).spent = 1.0  # more than what may be spent at once
+    for step in range(200):
+        optimizer.zero_grad()
+        model(batch(step)).square().mean().backward()
+        optimizer.step()
+    forwards, gradients = watched.samples("forward"), watched.samples("gradients")
+    seen = [s.step for s in forwards]
+    assert seen[:4] == [0, 1, 2, 3] and len(seen) < 100
+    assert [s.step for s in gradients] == seen
+    assert [s.turn for s in forwards] == [step + 1 for step in seen]
+    assert [s.step for s in watched.samples("updated")] == sorted({*seen, *(step + 1 for step in seen)})
+    assert all(s.number("forwards") == s.number("backwards") == 1 for s in gradients)
+    assert BoxReader(watched.box.memory).status.forwards == 203
+
+
+def test_a_model_with_which_no_optimizer_steps_is_looked_at_now_and_then(watched):
+    model = wrapped()
+    for step in range(300):
+        model(batch(step)).sum().backward()
+    seen = [s.turn for s in watched.samples("forward")]
+    assert seen[:64] == list(range(1, 65)) and seen[64:] == [128, 192, 256]
+
+
+def test_a_step_of_many_forwards_is_looked_at_all_the_same(watched):
+    model = wrapped()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        for step in range(100):
+            model(batch(step)).sum().backward()
+        optimizer.step()
+    assert [s.step for s in watched.samples("gradients")] == [0, 1]
+    assert [s.number("forwards") for s in watched.samples("gradients")] == [100, 100]
+
+
+def test_a_loss_that_is_no_number_is_told_of_every_step(watched):
+    model = wrapped()
+    optimizer = train(model, 3)
+    for step in range(3, 9):
+        pace(watched).looking = False
+        (model(batch(step)).square().mean() * (math.nan if step == 6 else 1.0)).backward()
+        optimizer.zero_grad()
+    told = watched.samples("backward")
+    assert [s.turn for s in told] == [1, 2, 3, 7]
+    assert math.isnan(told[-1].number("loss"))
+
+
+def test_a_new_run_is_looked_at_from_the_start(watched):
+    model = wrapped()
+    train(model, 2)
+    pace(watched).spent, pace(watched).stride = 1.0, 9
+    watched.begin(2)
+    train(wrapped(), 3)
+    assert [s.step for s in watched.samples("forward")] == [0, 1, 2]

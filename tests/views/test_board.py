@@ -1,0 +1,239 @@
+"""The board: what every rank does, and ranks that do the same taken together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ddpnb.model.calls import Call, CallState, Group, Signature
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Process, RankRecord, Recording
+from ddpnb.views.board import SINGLE, Tile, summary, tiles
+from tests.diagnosis.recordings import Rank, group, line, record
+
+HOUR = 3600 * 10**9
+
+
+def board(*ranks, findings=(), taken_ns=0):
+    return tiles(replace(record(*ranks), taken_ns=taken_ns), findings)
+
+
+def one(rank, **more):
+    return board(rank, **more)[0]
+
+
+def many(size, odd=()):
+    """All wait in the same all_reduce, but for those that have ended without it."""
+    members = Group(tuple(range(size)), label="default_pg")
+    waiting = Call(0, members, 1, Signature("all_reduce"), line(9), CallState.WAITING, entered_ns=1)
+    return Recording(
+        size,
+        {
+            rank: Rank(rank, size).finishes().record
+            if rank in odd
+            else RankRecord(rank, calls=(waiting,), process=Process("idle", 1.0), steps=rank)
+            for rank in range(size)
+        },
+        taken_ns=2 * 10**9,
+    )
+
+
+# -- what a rank does
+
+
+def test_a_rank_that_waits_says_in_which_call_for_whom_and_where():
+    first, second = board(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).computes(line(12)))
+    assert (first.state, first.doing, first.missing) == ("waiting", "all_reduce #1 of default_pg", (1,))
+    assert first.site == line(9)
+    assert (second.state, second.doing) == ("computing", "")
+
+
+def test_a_rank_that_is_held_stands_before_its_call():
+    found = one(Rank(0, 1).calls("broadcast", line(3), state=CallState.HELD).idles(1.0, line(3)))
+    assert (found.state, found.doing) == ("held", "broadcast #1 of default_pg")
+
+
+@pytest.mark.parametrize(
+    ("ended", "doing", "well"),
+    [
+        (Rank(0).finishes(), "finished", True),
+        (Rank(0).exits(0), "finished", True),
+        (Rank(0).exits(3), "exit status 3", False),
+        (Rank(0).raises("KeyError", "'x'"), "KeyError: 'x'", False),
+        (Rank(0).dies(-9), "killed by SIGKILL", False),
+    ],
+)
+def test_a_rank_that_has_ended_says_how(ended, doing, well):
+    found = one(ended)
+    assert (found.state, found.doing, found.well, found.since_s) == ("ended", doing, well, None)
+
+
+@pytest.mark.parametrize(
+    ("rank", "state", "doing"),
+    [
+        (Rank(0).calls("barrier").stops(4.0), "frozen", "after barrier #1"),
+        (Rank(0).calls("barrier").idles(4.0, answered=False), "frozen", "after barrier #1"),
+        (Rank(0).idles(4.0, waits_on="futex: a lock"), "blocked elsewhere", "futex: a lock"),
+        (Rank(0).idles(4.0), "blocked elsewhere", "outside of collectives"),
+        (Rank(0).starts(), "starting", "init_process_group"),
+        (Rank(0).makes_group([0, 1], state="open"), "making a group", "new_group"),
+        (Rank(0).calls("barrier").computes(), "computing", "after barrier #1"),
+        (Rank(0).is_gone(), "unknown", ""),
+    ],
+)
+def test_every_other_state_has_its_words(rank, state, doing):
+    found = one(rank)
+    assert (found.state, found.doing) == (state, doing)
+
+
+def test_a_rank_of_which_nothing_is_known_is_at_its_prompt():
+    found = tiles(Recording(2, {0: RankRecord(0), 1: RankRecord(1, process=Process("stopped", 3.0))}))
+    assert (found[0].state, found[0].doing, found[0].since_s) == ("idle", "at its prompt", None)
+    assert (found[1].state, found[1].since_s) == ("frozen", 3.0)
+
+
+def test_an_empty_recording_has_no_tiles():
+    assert tiles(Recording(0, {})) == ()
+    assert summary(()) == ""
+
+
+# -- since when
+
+
+def test_the_time_in_a_call_counts_from_when_it_was_entered():
+    assert one(Rank(0).waits("barrier"), taken_ns=5 * 10**9).since_s == pytest.approx(5.0, abs=0.01)
+    assert one(Rank(0).starts(), taken_ns=5 * 10**9).since_s == pytest.approx(5.0, abs=0.01)
+    assert one(Rank(0).idles(7.0)).since_s == 7.0
+
+
+@pytest.mark.parametrize("taken_ns", [0, -1])
+def test_a_recording_without_a_moment_says_no_time(taken_ns):
+    assert one(Rank(0).waits("barrier"), taken_ns=taken_ns).since_s is None
+
+
+def test_a_call_without_a_time_says_none():
+    rank = Rank(0).waits("barrier").record
+    timeless = replace(rank, calls=tuple(replace(call, entered_ns=0) for call in rank.calls))
+    assert tiles(Recording(1, {0: timeless}, taken_ns=HOUR))[0].since_s is None
+
+
+def test_clocks_that_disagree_by_hours_give_no_time_below_zero():
+    slow, fast = (
+        replace(found, calls=tuple(replace(call, entered_ns=call.entered_ns + by) for call in found.calls))
+        for found, by in ((Rank(0, 2).waits("barrier").record, 0), (Rank(1, 2).waits("barrier").record, 5 * HOUR))
+    )
+    found = tiles(Recording(2, {0: slow, 1: fast}, taken_ns=3 * HOUR))
+    assert found[0].since_s == pytest.approx(3 * 3600, abs=1)
+    assert found[1].since_s is None
+
+
+# -- what the findings say
+
+
+def test_the_first_finding_that_names_a_rank_counts():
+    findings = (Finding("DDP301", "", (1,), (0, 2)), Finding("DDP999", "", (1, 2), (0,)))
+    found = board(*(Rank(rank, 3).computes() for rank in range(3)), findings=findings)
+    assert [tile.finding for tile in found] == ["", "DDP301", "DDP999"]
+
+
+@pytest.mark.parametrize("severity", ["warning", "note"])
+def test_only_errors_have_culprits(severity):
+    finding = Finding("DDP315", "", (0,), (1,), severity=severity)
+    assert not any(tile.finding or tile.undecided for tile in board(Rank(0, 2), Rank(1, 2), findings=[finding]))
+
+
+def test_findings_about_ranks_that_are_not_there_are_no_matter():
+    assert board(Rank(0, 1).computes(), findings=[Finding("DDP301", "", (99,), (98,))])[0].finding == ""
+
+
+# -- odd recordings
+
+
+def test_unknown_operations_and_groups_are_shown_as_they_are():
+    found = one(Rank(0).waits("all_to_some", group=group(0, 7, 9, ordinal=2)))
+    assert found.doing == "all_to_some #1 of group [0, 7, 9] #3"
+    assert found.missing == (7, 9)
+
+
+def test_a_rank_whose_peers_are_not_recorded_waits_for_them():
+    assert one(Rank(0, 3).waits("all_reduce")).missing == (1, 2)
+
+
+# -- many ranks
+
+
+def test_up_to_a_few_dozen_ranks_have_a_tile_each():
+    assert [tile.ranks for tile in tiles(many(SINGLE))] == [(rank,) for rank in range(SINGLE)]
+
+
+def test_a_thousand_ranks_that_do_the_same_share_a_tile_and_culprits_come_first():
+    finding = Finding("DDP301", "", (7, 500), tuple(rank for rank in range(1000) if rank not in (7, 500)))
+    first, second = tiles(many(1000, odd=(7, 500)), [finding])
+    assert (first.ranks, first.finding, first.state) == ((7, 500), "DDP301", "ended")
+    assert len(second.ranks) == 998 and second.state == "waiting" and second.missing == (7, 500)
+    assert second.steps == 0 and second.since_s == pytest.approx(2.0)
+
+
+def test_in_an_open_tie_the_ranks_of_all_sides_are_marked_as_such():
+    tie = Finding("DDP303", "", sides=((0,), (1,)))
+    ranks = [Rank(n, 3).computes(line(9)) for n in range(3)]
+    assert [(one.finding, one.undecided) for one in board(*ranks, findings=[tie])] == [
+        ("", "DDP303"),
+        ("", "DDP303"),
+        ("", ""),
+    ]
+    named = Finding("DDP312", "", (1,))
+    assert [(one.finding, one.undecided) for one in board(*ranks, findings=[tie, named])][:2] == [
+        ("", "DDP303"),
+        ("DDP312", ""),
+    ]
+
+
+def test_what_is_only_a_warning_marks_no_rank():
+    tie = Finding("DDP316", "", severity="warning", sides=((0,), (1,)))
+    assert [one.undecided for one in board(*(Rank(n, 2) for n in range(2)), findings=[tie])] == ["", ""]
+
+
+def test_ranks_on_a_side_share_no_tile_with_others_and_come_before_them():
+    tie = Finding("DDP303", "", sides=((7,), (500,)))
+    found = tiles(many(1000), [tie])
+    assert [(one.ranks[0], len(one.ranks), one.undecided) for one in found] == [(7, 2, "DDP303"), (0, 998, "")]
+
+
+def test_ranks_of_one_tile_are_all_the_ranks_there_are():
+    found = tiles(many(300, odd=range(0, 300, 3)))
+    assert sorted(rank for tile in found for rank in tile.ranks) == list(range(300))
+
+
+def test_those_that_ended_with_an_error_do_not_share_a_tile_with_those_that_ended_well():
+    ranks = [Rank(rank, 70).finishes() if rank else Rank(rank, 70).exits(1) for rank in range(70)]
+    assert [(tile.ranks[0], len(tile.ranks), tile.well) for tile in board(*ranks)] == [(0, 1, False), (1, 69, True)]
+
+
+def test_a_thousand_ranks_that_each_do_something_else_are_bounded_and_none_is_forgotten():
+    ranks = [Rank(rank, 1000).raises("ValueError", f"in batch {rank}") for rank in range(1000)]
+    found = board(*ranks, findings=[Finding("DDP312", "", (999,))])
+    assert len(found) == 200
+    assert found[0].ranks == (999,)
+    assert sorted(rank for tile in found for rank in tile.ranks) == list(range(1000))
+
+
+# -- in a sentence
+
+
+def test_all_of_it_in_a_sentence():
+    found = board(
+        Rank(0).waits("all_reduce"),
+        Rank(1).finishes(),
+        Rank(2).waits("all_reduce"),
+        Rank(3).calls("barrier", state=CallState.HELD),
+    )
+    assert summary(found) == (
+        "ranks 0 and 2 waiting in all_reduce #1 of default_pg; rank 1 ended; "
+        "rank 3 held before barrier #1 of default_pg"
+    )
+
+
+def test_a_tile_is_complete_with_ranks_and_a_state():
+    assert summary([Tile((0,), "computing"), Tile((1,), "waiting")]) == "rank 0 computing; rank 1 waiting"

@@ -1,0 +1,56 @@
+"""What a rank is doing, in a line; and that one that is held is no hang."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.views.status import status
+
+WORLD = Group((0, 1, 2), label="default_pg")
+IDLE = Process("idle", 100.0)
+
+
+def rank(number, state, seq=5):
+    site = Site("/train.py", 9, "main")
+    calls = tuple(
+        Call(n, WORLD, n + 1, Signature("all_reduce", ((4,),), ("float32",)), site, CallState.COMPLETED, entered_ns=1)
+        for n in range(seq)
+    )
+    return RankRecord(number, calls=(*calls[:-1], replace(calls[-1], state=state)), process=IDLE)
+
+
+def test_a_held_rank_is_late_and_nothing_is_wrong():
+    taken = Recording(3, {0: rank(0, CallState.WAITING), 1: rank(1, CallState.HELD), 2: rank(2, CallState.WAITING)})
+    found = diagnose(taken, 1.0)
+    assert found.outcome == "ok" and not found.errors and not found.settled
+    told = status(taken)
+    assert told[1].state == "held" and told[1].doing == "held before all_reduce #5 of default_pg at /train.py:9 in main"
+    assert told[0].doing == "waits in all_reduce #5 of default_pg at /train.py:9 in main, for rank 1"
+
+
+def test_all_are_held():
+    taken = Recording(3, {number: rank(number, CallState.HELD) for number in range(3)})
+    assert not diagnose(taken, 1.0).errors
+
+
+def test_whoever_waits_for_one_that_has_ended_hangs_although_another_is_held():
+    ended = replace(rank(2, CallState.COMPLETED, seq=4), ending=Ending("finished"))
+    taken = Recording(3, {0: rank(0, CallState.WAITING), 1: rank(1, CallState.HELD), 2: ended})
+    found = diagnose(taken, 1.0)
+    assert found.errors and found.errors[0].culprits == (2,) and 1 not in found.errors[0].culprits
+
+
+def test_words():
+    taken = Recording(
+        3,
+        {
+            0: RankRecord(0),
+            1: replace(rank(1, CallState.COMPLETED), process=Process("computing")),
+            2: replace(rank(2, CallState.COMPLETED), ending=Ending("raised", 1, "KeyError", "'x'")),
+        },
+    )
+    assert [one.state for one in status(taken)] == ["idle", "computing", "ended"]
+    assert status(taken)[2].doing.startswith("KeyError: 'x'")
