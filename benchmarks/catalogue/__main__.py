@@ -102,7 +102,7 @@ def _keep(result: dict[str, Any]) -> None:
         known = {(one["name"], one["n"]): one for one in (json.loads(text) if text else [])}
         known[result["name"], result["n"]] = result
         file.truncate(0)
-        file.write(json.dumps([known[key] for key in sorted(known)], indent=0))
+        file.write("[\n" + ",\n".join(json.dumps(known[key]) for key in sorted(known)) + "\n]\n")
 
 
 class _Environment:
