@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ddpnb.errors import Released
     from ddpnb.explanation import Explanation, explain
     from ddpnb.model.faults import Fault
+    from ddpnb.model.recording import Recording
+    from ddpnb.model.recording_file import load
     from ddpnb.observe.verdict import Verdict, diagnose
     from ddpnb.panels import show
     from ddpnb.world import World, doctor, launch
@@ -22,10 +24,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "launch": "ddpnb.world",
+    "load": "ddpnb.model.recording_file",
     "show": "ddpnb.panels",
     "doctor": "ddpnb.world",
     "Checkup": "ddpnb.control.doctor",
     "Fault": "ddpnb.model.faults",
+    "Recording": "ddpnb.model.recording",
     "Released": "ddpnb.errors",
     "World": "ddpnb.world",
     "Run": "ddpnb.control.run",
@@ -39,6 +43,7 @@ __all__ = [
     "Checkup",
     "Explanation",
     "Fault",
+    "Recording",
     "Released",
     "Run",
     "Verdict",
@@ -47,6 +52,7 @@ __all__ = [
     "doctor",
     "explain",
     "launch",
+    "load",
     "show",
 ]
 
@@ -63,4 +69,4 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return ["__version__", *__all__]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from ddpnb.files import check_folder, check_writable, remove_earlier
 
 if TYPE_CHECKING:
     from ddpnb.control.doctor import Checkup
+    from ddpnb.model.recording import Recording
     from ddpnb.observe.verdict import Verdict
 
 HELP = "run a torchrun script on N local ranks and be told why it hangs"
@@ -43,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that are there already are kept as rank0.log.1 ...",
     )
     parser.add_argument("--json", metavar="FILE", help="write the verdict file; outcome interrupted after Ctrl-C")
+    parser.add_argument("--save", metavar="FILE", help="write a recording of the ranks, which ddpnb.load() reads")
     parser.add_argument("--account", action="store_true", help="say in the end where each rank's time went")
     parser.add_argument(
         "--scaling", metavar="N,N", help="run on each of these numbers of ranks and compare, as in --scaling 1,2,4"
@@ -79,9 +82,13 @@ def _run(arguments: argparse.Namespace) -> int:
     n = arguments.nproc if arguments.nproc is not None else (devices.count_gpus() or 2)
     check_terms(arguments.fence, arguments.patience)
     devices.plan(n, arguments.backend)
-    if arguments.json is not None:
-        check_writable(arguments.json)
-        remove_earlier(arguments.json)  # this run may end without a verdict, even without any notice
+    results = [path for path in (arguments.json, arguments.save) if path is not None]
+    if len({os.path.realpath(path) for path in results}) < len(results):
+        raise UsageError("--json and --save name the same file.", "Give each its own file.")
+    for path in results:
+        check_writable(path)
+    for path in results:
+        remove_earlier(path)  # this run may end without a verdict, even without any notice
     with launch(
         n, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience, debug=arguments.debug
     ) as world:
@@ -92,11 +99,13 @@ def _run(arguments: argparse.Namespace) -> int:
             interrupts.notice()
             found = going.interrupted()
             save(found, arguments.json)
+            save(going.recording, arguments.save)
             with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
                 text.show(found)
             raise
         found = going.diagnosis
         status = save(found, arguments.json, going.exit_status)
+        status = save(going.recording, arguments.save, status)
         with suppress(OSError, ValueError):
             if found.outcome != "ok" or found.findings:
                 text.show(found)
@@ -105,9 +114,9 @@ def _run(arguments: argparse.Namespace) -> int:
         return status
 
 
-def save(found: Verdict | Checkup, path: str | None, status: int = 0) -> int:
+def save(found: Verdict | Checkup | Recording | None, path: str | None, status: int = 0) -> int:
     """Write what was found, if that was asked for; returns the exit status, which is never 0 when it was not written."""
-    if path is None:
+    if path is None or found is None:
         return status
     try:
         found.save(path)

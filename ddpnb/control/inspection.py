@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from ddpnb.control.comparison import Comparison
 from ddpnb.control.live_ranks import ANSWER_S, Ranks
 from ddpnb.control.results import Evaluations, FrameDiff, WorldStatus
 from ddpnb.errors import WorldError
+from ddpnb.files import check_writable
 from ddpnb.model import phrases
 from ddpnb.model.holds import check_expression
 from ddpnb.model.recording import RankRecord, Recording
@@ -30,6 +32,19 @@ class Looks(Ranks):
     def snapshot(self) -> Recording:
         """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""
         return self._asked(values=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a Recording of this moment to a file: see ``Recording.save()``. ``ddpnb.load()`` reads it.
+
+        Args:
+            path: a file that does not exist yet, or is replaced.
+
+        Raises:
+            UsageError: the file could not be written there.
+            CannotWrite: the disk is full.
+        """
+        check_writable(path)
+        self.snapshot().save(path)
 
     def status(self) -> WorldStatus:
         """What every rank is doing, in a line each."""

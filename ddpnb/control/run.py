@@ -169,7 +169,9 @@ class Run:
         """
         verdict = self._verdict
         if verdict is None:
-            verdict = self._timed(diagnose(self.observer.record(outside_s=_LAST_LOOK_S), self.patience))
+            recording = self.observer.record(outside_s=_LAST_LOOK_S)
+            verdict = self._timed(diagnose(recording, self.patience))
+            self._recording = recording
         return Verdict.of(verdict, outcome="interrupted")
 
     @property

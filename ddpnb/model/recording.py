@@ -6,16 +6,19 @@ written by hand in a test. Nothing that works on it knows which.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ddpnb.model.calls import Call
+from ddpnb.model.names import given_name
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.stacks import Frame, Stack
 
 DETACHED = "door detached"  # a phase: from here on the collectives of this rank were not recorded
+NOT_FOUND = "function not found"  # a phase: this version of torch does not have what a hook watches
 LATE_WAIT = "wait for an old call"  # a phase: the call's record was used again, so many calls came after it
 
 
@@ -147,6 +150,12 @@ class RankRecord:
                 f"The black box of rank {self.rank} keeps the last phases only (start-up, groups, models, data loops): "
                 f"{self.phases_forgotten} older ones of this run are missing."
             )
+        found += [
+            f"This version of torch has no {given_name(phase.facts.get('function'))}: what rank {self.rank} does there is not "
+            "recorded."
+            for phase in self.phases
+            if phase.name == NOT_FOUND
+        ]
         if self.detached:
             found.append(
                 f"Rank {self.rank} is not watched any more, since a hook of ddpnb failed on it: its later collectives are "
@@ -182,6 +191,24 @@ class Recording:
     host: Mapping[str, Any] = field(default_factory=dict[str, Any])  # facts of the machine that the ranks share
     # No part of it: what the analysis has worked out, so that it need not be worked out again.
     known: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, compare=False, repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write this Recording to a file that ``ddpnb.load()`` reads, on any machine, without torch.
+
+        It holds the text of the user's files, the local variables of the user's frames and the end of each rank's
+        output: read SECURITY.md before you send it to somebody.
+
+        Example:
+            >>> world.snapshot().save("hang.ddpnb")
+            >>> ddpnb.diagnose(ddpnb.load("hang.ddpnb"))
+
+        Raises:
+            UsageError: ``path`` is not a path.
+            CannotWrite: the disk is full, or the folder does not exist. What was there before stays.
+        """
+        from ddpnb.model import recording_file
+
+        recording_file.save(self, path)
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import time
 import psutil
 import pytest
 
+from ddpnb import diagnose, load
 from ddpnb.cli import main
 from ddpnb.cli.run import save
 from ddpnb.errors import LaunchError, WorldError
@@ -33,7 +34,8 @@ def ddpnb(*args, cwd=None, timeout=60, **more):
 
 
 def test_hang(tmp_path):
-    done = ddpnb("run", "-n", 3, "--json", "v.json", VICTIMS / "missing.py", "early_return", cwd=tmp_path)
+    results = ("--json", "v.json", "--save", "hang.ddpnb")
+    done = ddpnb("run", "-n", 3, *results, VICTIMS / "missing.py", "early_return", cwd=tmp_path)
     assert done.returncode == 3
     verdict = json.loads((tmp_path / "v.json").read_text())
     assert (verdict["schema"], verdict["outcome"], verdict["world_size"]) == (1, "hang", 3)
@@ -47,6 +49,9 @@ def test_hang(tmp_path):
     assert {"rank", "file", "line", "function"} == set(finding["where"][0])
     assert set(verdict["timing"]) == {"launch_s", "run_s", "diagnosis_s"}
     assert verdict["timing"]["diagnosis_s"] > 0
+    (loaded,) = diagnose(load(tmp_path / "hang.ddpnb")).findings
+    assert (loaded.remedy, len(loaded.evidence)) == (finding["remedy"], len(finding["evidence"]))
+    assert (loaded.code, loaded.culprits, loaded.waiting) == ("DDP301", (1,), (0, 2))
     assert "DDP301" in done.stderr and "\x1b" not in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -79,6 +84,8 @@ def test_the_scripts_own_status(tmp_path):
         (["run", "--json", "no/such/dir/v.json", "x.py"], "cannot write"),
         (["run", "--json", "/proc/verdict.json", "x.py"], "cannot write"),
         (["run", "--json", ".", "x.py"], "is a folder"),
+        (["run", "--save", ".", "x.py"], "is a folder"),
+        (["run", "--save", "v", "--json", "./v", "x.py"], "name the same file"),
         (["run", "--json", "x.py/v.json", "x.py"], "cannot write"),
         (["run", "--log-dir", "x.py/logs", "x.py"], "cannot write"),
         (["run", "--log-dir", "/proc", "x.py"], "cannot write to '/proc'"),
@@ -219,7 +226,7 @@ def test_impatient_people_press_it_again():
 def test_the_verdict_of_an_interrupted_run(tmp_path):
     script = tmp_path / "s.py"
     script.write_text("import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(600)\n")
-    process = begin("run", "-n", "1", "--patience", "300", "--json", "v.json", script, cwd=tmp_path)
+    process = begin("run", "-n", "1", "--patience", "300", "--json", "v.json", "--save", "r", script, cwd=tmp_path)
     deadline = time.monotonic() + 60
     while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -230,6 +237,7 @@ def test_the_verdict_of_an_interrupted_run(tmp_path):
     verdict = json.loads((tmp_path / "v.json").read_text())
     assert (verdict["outcome"], verdict["settled"], verdict["findings"]) == ("interrupted", False, [])
     assert "interrupted: the script was still running" in said
+    assert load(tmp_path / "r").ranks[0].main_stack.innermost_user.line == 3
     assert_all_ended(process, children)
 
 

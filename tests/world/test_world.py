@@ -127,7 +127,7 @@ def test_unseeded_random_numbers_are_fresh(world, tmp_path):
     assert len(seen) == 8
 
 
-def test_snapshot_of_hung_ranks(world, victims):
+def test_snapshot_of_hung_ranks(world, victims, tmp_path):
     run = world.run(victims / "missing.py", "early_return", stream=None).wait(30)
     recording = world.snapshot()
     stack = recording.ranks[0].main_stack
@@ -143,6 +143,12 @@ def test_snapshot_of_hung_ranks(world, victims):
         "store",
     ]
     assert run.outcome == "hang"
+    world.save(tmp_path / "hang.ddpnb")
+    loaded = ddpnb.load(tmp_path / "hang.ddpnb")
+    assert [f.to_json() for f in ddpnb.diagnose(loaded).findings] == [f.to_json() for f in run.diagnosis.findings]
+    assert loaded.ranks[0].main_stack.innermost_user == stack.innermost_user
+    with pytest.raises(UsageError, match="is a folder"):
+        world.save(tmp_path)
 
 
 def test_a_hang_keeps_the_world_busy_until_restarted(world, victims):

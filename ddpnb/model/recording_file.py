@@ -1,0 +1,204 @@
+"""Recordings in files: two lines of JSON, compressed with gzip. Nothing in a file is executed, and all of it is checked.
+
+The first line names the format, its version, and the fields of each class in their order; the second is the recording.
+A class is written as the list of its fields. Sites, groups and signatures, which thousands of calls share, stand in
+tables once and are referred to by their index. A field that this version does not know is skipped; one that the file
+does not have gets its default.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import types
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import IntEnum
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from ddpnb import arguments
+from ddpnb.errors import UsageError
+from ddpnb.files import write_whole
+from ddpnb.model.calls import Group, Signature, Site
+from ddpnb.model.names import UNDECODABLE, given_name
+from ddpnb.model.recording import Recording
+
+FORMAT, VERSION = "ddpnb recording", 1
+_SHARED: tuple[type, ...] = (Site, Group, Signature)
+_NAMES = frozenset({"function", "name", "label", "op", "thread"})  # shown as they are: no control characters
+_MOST = 1 << 29  # bytes of JSON in a file that is read
+_LONGEST_HEADER = 1 << 16
+_INTEGERS = range(-(1 << 63), 1 << 64)
+_HINT = "load() reads files that world.save(), Recording.save() or `ddpnb run --save` has written."
+
+
+def save(recording: Recording, path: str | os.PathLike[str]) -> None:
+    """Write a recording, all of it or nothing.
+
+    Raises:
+        UsageError: ``path`` is not a path.
+        CannotWrite: the file cannot be written.
+    """
+    writer = _Writer()
+    body = writer.encode(Recording, recording)
+    header = {"format": FORMAT, "version": VERSION, "fields": writer.fields}
+    lines = [json.dumps(header), json.dumps({"tables": writer.tables, "recording": body}, separators=(",", ":"))]
+    write_whole(path, gzip.compress("\n".join(lines).encode(), compresslevel=6, mtime=0))
+
+
+def load(path: str | os.PathLike[str]) -> Recording:
+    """Read a recording.
+
+    Raises:
+        UsageError: the file cannot be read, is not a recording, is damaged, or was written by a newer version.
+    """
+    shown = arguments.short(os.fspath(path) if isinstance(path, os.PathLike) else path)
+    try:
+        with gzip.open(path, "rb") as file:
+            header = json.loads(file.readline(_LONGEST_HEADER))
+            if header["format"] != FORMAT:
+                raise UsageError(f"{shown} is not a recording.", _HINT)
+            if header["version"] > VERSION:
+                raise UsageError(f"{shown} was written by a newer version of ddpnb.", "Update ddpnb to read it.")
+            text = file.read(_MOST)
+            if len(text) >= _MOST:
+                raise UsageError(f"{shown} is too large: more than {_MOST >> 20} MiB when unpacked.")
+        content = json.loads(text)
+        return _Reader(header["fields"], content["tables"]).decode(Recording, content["recording"])
+    except UsageError:
+        raise
+    except OSError as error:
+        if isinstance(error, gzip.BadGzipFile):
+            raise UsageError(f"{shown} is not a recording.", _HINT) from None
+        raise UsageError(f"cannot read {shown}: {error.strerror or error}.", _HINT) from None
+    except (*UNDECODABLE, EOFError, zlib.error, MemoryError) as error:
+        raise UsageError(f"{shown} is damaged, or not a recording ({type(error).__name__}).", _HINT) from None
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind) if field.init}
+
+
+@cache
+def _optional(hint: Any) -> Any:
+    """The type beside None, where a hint is of that form; else None."""
+    if get_origin(hint) not in (Union, types.UnionType):
+        return None
+    (other,) = (one for one in get_args(hint) if one is not type(None))
+    return other
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.fields: dict[str, list[str]] = {}
+        self.tables: dict[str, list[Any]] = {kind.__name__: [] for kind in _SHARED}
+        self._places: dict[str, dict[Any, int]] = {kind.__name__: {} for kind in _SHARED}
+
+    def encode(self, hint: Any, value: Any) -> Any:
+        if value is None or hint is Any:
+            return value
+        hint = _optional(hint) or hint
+        if is_dataclass(hint):
+            return self._object(hint, value)  # type: ignore[arg-type]
+        origin, inner = get_origin(hint), get_args(hint)
+        if origin is tuple:
+            return [self.encode(one, held) for one, held in zip(_members(inner, len(value)), value, strict=True)]
+        if origin is Mapping:
+            return [[self.encode(inner[0], key), self.encode(inner[1], held)] for key, held in value.items()]
+        return int(value) if isinstance(value, IntEnum) else value
+
+    def _object(self, kind: type, value: Any) -> Any:
+        name, hints = kind.__name__, _hints(kind)
+        self.fields.setdefault(name, list(hints))
+        if kind not in _SHARED:
+            return [self.encode(hint, getattr(value, field)) for field, hint in hints.items()]
+        held = tuple(getattr(value, field) for field in hints)  # groups that are equal may have other names
+        places, table = self._places[name], self.tables[name]
+        if held not in places:
+            places[held] = len(table)
+            table.append([self.encode(hint, one) for hint, one in zip(hints.values(), held, strict=True)])
+        return places[held]
+
+
+class _Reader:
+    """Raises one of ``UNDECODABLE`` for whatever is not as a recording must be."""
+
+    def __init__(self, named: dict[str, list[str]], tables: dict[str, list[Any]]) -> None:
+        self._named = named
+        self._shared = {
+            kind: [self._object(kind, entry) for entry in tables.get(kind.__name__, ())] for kind in _SHARED
+        }
+
+    def decode(self, hint: Any, value: Any) -> Any:
+        if hint is Any:
+            return value
+        other = _optional(hint)
+        if other is not None:
+            return None if value is None else self.decode(other, value)
+        if is_dataclass(hint):
+            if hint in self._shared:
+                return self._shared[hint][_index(value)]  # type: ignore[index]
+            return self._object(hint, value)  # type: ignore[arg-type]
+        if hint in _PLAIN:
+            return _PLAIN[hint](value)
+        origin, inner = get_origin(hint), get_args(hint)
+        if origin is Literal:
+            return inner[inner.index(value)]
+        if origin is tuple:
+            return tuple(self.decode(one, held) for one, held in zip(_members(inner, len(value)), value, strict=True))
+        if origin is Mapping:
+            return {self.decode(inner[0], key): self.decode(inner[1], held) for key, held in value}
+        return hint(_integer(value))  # an enumeration
+
+    def _object(self, kind: type, values: list[Any]) -> Any:
+        hints = _hints(kind)
+        given: dict[str, Any] = {}
+        for name, value in zip(self._named[kind.__name__], values, strict=True):
+            if name in hints:
+                decoded = self.decode(hints[name], value)
+                given[name] = given_name(decoded) if name in _NAMES and type(decoded) is str else decoded
+        lacking = {
+            field.name for field in fields(kind) if field.init and field.default is field.default_factory is MISSING
+        }
+        if not lacking <= given.keys():
+            raise ValueError("a field is missing")
+        return kind(**given)
+
+
+def _members(inner: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    return inner[:1] * count if inner[1:] == (...,) else inner
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int or value not in _INTEGERS:
+        raise TypeError("not an integer")
+    return value
+
+
+def _index(value: Any) -> int:
+    if _integer(value) < 0:
+        raise ValueError("not an index")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError("not a number")
+    return float(value)
+
+
+def _of(kind: type) -> Callable[[Any], Any]:
+    def decode(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError(f"not a {kind.__name__}")
+        return value
+
+    return decode
+
+
+_PLAIN: dict[Any, Callable[[Any], Any]] = {int: _integer, float: _number, str: _of(str), bool: _of(bool)}
