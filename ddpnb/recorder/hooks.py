@@ -18,8 +18,10 @@ from typing import Any
 
 import torch
 
+from ddpnb.model.recording import NOT_FOUND
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.evaluation import sentence
+from ddpnb.recorder.patched import full_name
 from ddpnb.recorder.user_frames import calling_frame
 
 _ALIKE = 4  # how often the same event is recorded: what happens in every step must not fill the box
@@ -34,6 +36,7 @@ class Hooks:
         self._alive = [True]  # empty once removed: wrappers that somebody still holds then only forward
         self._failed = False
         self._seen: Counter[str] = Counter()
+        self._missing: list[str] = []  # functions that this version of torch does not have
 
     def install(self) -> None:
         """Put the hooks in place."""
@@ -50,12 +53,17 @@ class Hooks:
     def new_run(self) -> None:
         """Forget what was seen in the run before."""
         self._seen.clear()
+        for name in self._missing:
+            self.box.event(NOT_FOUND, {"function": name})
 
     def on_removal(self, undo: Callable[[], None]) -> None:
         self._undo.append(undo)
 
     def replace(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Put ``make(original)`` in the place of ``owner.name``; nothing is done where there is no such name."""
+        """Put ``make(original)`` in the place of ``owner.name``, a row of ``patched.REPLACED``.
+
+        Where this version of torch has no such name nothing is done, and each run's Recording says so.
+        """
         alive, compiling = self._alive, torch.compiler.is_compiling
 
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,6 +139,7 @@ class Hooks:
     def _put(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         original = getattr(owner, name, None)
         if original is None:
+            self._missing.append(full_name(owner, name))
             return
         hook = functools.wraps(original)(wrap(original))
         step_over(hook)

@@ -1,0 +1,63 @@
+"""The functions that a rank's hooks replace, by their full names, each with the modules of the recorder that do it.
+
+A name that begins with an underscore is private: torch may drop it in any version. A hook of a function that is not
+there is left out, and the run's Recording says so. ``tests/recorder/test_patched.py`` compares this table with torch
+and with what a rank replaces. Beside these, a rank uses ``torch.library`` for the collectives (``door``), torch's own
+registries of hooks (``replicas``, ``bypass``), and ``builtins.__import__`` while a script runs (``hidden_modules``).
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+REPLACED: dict[str, tuple[str, ...]] = {
+    "os._exit": ("training",),
+    "os.abort": ("training",),
+    "os.kill": ("training",),
+    "random.setstate": ("training",),
+    "torch.amp.grad_scaler.GradScaler.load_state_dict": ("training",),
+    "torch.amp.grad_scaler.GradScaler.update": ("replicas",),
+    "torch.autograd.backward": ("faults.in_model", "phases", "replicas", "steps"),
+    "torch.cuda.set_rng_state": ("training",),
+    "torch.distributed.algorithms.join.Join.__enter__": ("data",),
+    "torch.distributed.destroy_process_group": ("phases",),
+    "torch.distributed.distributed_c10d.destroy_process_group": ("phases",),
+    "torch.distributed.distributed_c10d.init_process_group": ("phases",),
+    "torch.distributed.distributed_c10d.new_group": ("phases",),
+    "torch.distributed.distributed_c10d.rendezvous": ("phases",),
+    "torch.distributed.distributed_c10d.Work.wait": ("door",),
+    "torch.distributed.init_process_group": ("phases",),
+    "torch.distributed.new_group": ("phases",),
+    "torch.load": ("training",),
+    "torch.manual_seed": ("faults.in_data",),
+    "torch.nn.modules.batchnorm.SyncBatchNorm.convert_sync_batchnorm": ("training",),
+    "torch.nn.modules.module.Module.load_state_dict": ("training",),
+    "torch.nn.parallel.distributed.DistributedDataParallel.__init__": ("faults.in_model", "phases", "replicas"),
+    "torch.nn.parallel.distributed.DistributedDataParallel.__setattr__": ("training",),
+    "torch.nn.parallel.distributed.DistributedDataParallel._post_forward": ("replicas",),
+    "torch.nn.parallel.distributed.DistributedDataParallel._pre_forward": ("replicas",),
+    "torch.nn.parallel.distributed.DistributedDataParallel._register_builtin_comm_hook": ("training",),
+    "torch.nn.parallel.distributed.DistributedDataParallel.forward": ("faults.in_model",),
+    "torch.nn.parallel.distributed.DistributedDataParallel.register_comm_hook": ("training",),
+    "torch.nn.utils.clip_grad.clip_grad_norm_": ("replicas",),
+    "torch.nn.utils.clip_grad_norm_": ("replicas",),
+    "torch.optim.optimizer.Optimizer.load_state_dict": ("training",),
+    "torch.random.set_rng_state": ("training",),
+    "torch.save": ("training",),
+    "torch.set_num_threads": ("phases",),
+    "torch.set_rng_state": ("training",),
+    "torch.utils.data.dataloader.DataLoader.__iter__": ("data", "faults.in_data", "steps"),
+    "torch.utils.data.dataloader._BaseDataLoaderIter.__next__": ("data", "faults.in_data", "steps"),
+    "torch.utils.data.distributed.DistributedSampler.__iter__": ("data", "faults.in_data"),
+    "torch.utils.data.distributed.DistributedSampler.set_epoch": ("data", "faults.in_data"),
+    "torch.utils.data.sampler.BatchSampler.__iter__": ("faults.in_data",),
+    "torch.utils.data.sampler.BatchSampler.__len__": ("faults.in_data",),
+}
+
+
+def full_name(owner: Any, name: str) -> str:
+    """``torch.utils.data.dataloader.DataLoader.__iter__``, of the class and the name."""
+    if isinstance(owner, ModuleType):
+        return f"{owner.__name__}.{name}"
+    return f"{owner.__module__}.{owner.__qualname__}.{name}"

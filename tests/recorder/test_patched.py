@@ -1,0 +1,84 @@
+"""The table of replaced functions: each is in torch, and no other is replaced."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.distributed.algorithms.join
+
+from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.recording import NOT_FOUND, Phase, RankRecord
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.patched import REPLACED, full_name
+
+#: makes a rank, and prints which functions of all modules and classes of torch and of the table it has replaced
+OBSERVED = """
+import json, os, random, sys, tempfile
+import torch, torch.distributed as dist, torch.distributed.algorithms, torch.utils.data, torch.distributed.algorithms.join
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+def functions():
+    found = {}
+    places = [module for name, module in list(sys.modules.items()) if name == "torch" or name.startswith("torch.")]
+    for module in [*places, os, random]:
+        for name, value in list(vars(module).items()):
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                for inner, one in list(vars(value).items()):
+                    if callable(one) or isinstance(one, (classmethod, staticmethod)):
+                        found[f"{module.__name__}.{value.__qualname__}.{inner}"] = one
+            elif callable(value) and not isinstance(value, type):
+                found[f"{module.__name__}.{name}"] = value
+    return found
+
+from ddpnb.recorder.faults.in_data import InData
+from ddpnb.recorder.faults.in_model import InModel
+from ddpnb.recorder.rank import Rank
+before = functions()
+rank = Rank(tempfile.mkdtemp(), 0)
+for kind in (InData, InModel):
+    kind(rank.box, 0).install()
+after = functions()
+print(json.dumps(sorted(name for name in after if after[name] is not before.get(name))))
+"""
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_function_is_where_the_table_says(name):
+    *parts, last = name.split(".")
+    module = next(sys.modules[m] for n in range(len(parts), 0, -1) if (m := ".".join(parts[:n])) in sys.modules)
+    owner = functools.reduce(getattr, parts[module.__name__.count(".") + 1 :], module)
+    message = f"{name} has moved: {', '.join(REPLACED[name])} of the recorder must watch something else"
+    assert callable(getattr(owner, last, None)), message
+    assert full_name(owner, last) == name
+
+
+def test_a_rank_replaces_what_the_table_says():
+    done = subprocess.run([sys.executable, "-c", OBSERVED], capture_output=True, text=True, timeout=100, check=True)
+    assert set(json.loads(done.stdout)) == set(REPLACED)
+
+
+class Lost(Hooks):
+    def install(self):
+        self.before(torch, "no_such_function", lambda: None)
+        self.before(torch, "manual_seed", lambda *_: None)
+
+
+def test_a_function_that_is_not_there_is_in_the_recording(tmp_path):
+    box = BlackBox(str(tmp_path / "rank0.box"), 0)
+    hooks = Lost(box)
+    hooks.install()
+    try:
+        for run in (1, 2):
+            hooks.new_run()
+            events = [phase.facts for phase in BoxReader(box.memory).phases() if phase.name == NOT_FOUND]
+            assert events == [{"function": "torch.no_such_function"}] * run
+    finally:
+        hooks.remove()
+    (gap,) = RankRecord(3, phases=(Phase(NOT_FOUND, "done", facts={"function": "torch.x\x1b"}),)).gaps
+    assert gap.startswith("This version of torch has no torch.x") and gap.isprintable() and "rank 3" in gap
