@@ -101,9 +101,9 @@ class Signatures:
             splits = None if splits_at is None else (tuple(args[splits_at[0]]), tuple(args[splits_at[1]]))
             key: Any
             if len(tensors) == 1 and not (only := tensors[0]).is_sparse and only.is_contiguous():
-                key = (only.shape, only.dtype, reduce_op, root, splits)
+                key = (only.shape, only.dtype, only.device, reduce_op, root, splits)
             else:
-                key = (tuple((t.shape, t.dtype, _layout(t)) for t in tensors), reduce_op, root, splits)
+                key = (tuple((t.shape, t.dtype, t.device, _layout(t)) for t in tensors), reduce_op, root, splits)
             found = known.get(key)
             if found is None:
                 found = describe(spec, tensors, reduce_op, root, splits)
@@ -121,10 +121,10 @@ class Signatures:
         root: int | None,
         splits: tuple[tuple[int, ...], tuple[int, ...]] | None,
     ) -> Interned:
-        on_cpu = all(tensor.device.type == "cpu" for tensor in tensors)
+        devices = {tensor.device.type for tensor in tensors}
         dtypes = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors[:64]]
         layouts = {_layout(tensor) for tensor in tensors}
-        same = "dtype" if spec.name in _UNEVEN_ON_CUDA and not on_cpu else spec.same
+        same = "dtype" if spec.name in _UNEVEN_ON_CUDA and "cuda" in devices else spec.same
         agreed = [spec.name]
         if same == "elements":
             agreed += [f"{t.numel()} {t.dtype} {_layout(t)}" for t in tensors]
@@ -152,7 +152,7 @@ class Signatures:
             value["layout"] = " ".join(sorted(layouts - {""}))
         if splits is not None:
             value["out_splits"], value["in_splits"] = list(splits[0]), list(splits[1])
-        return self._intern(value), zlib.crc32(text.encode()), on_cpu
+        return self._intern(value), zlib.crc32(text.encode()), devices <= {"cpu"}
 
 
 def _layout(tensor: torch.Tensor) -> str:

@@ -1,0 +1,30 @@
+"""Signatures tell calls apart that look the same but for the device of their tensors."""
+
+from __future__ import annotations
+
+import torch
+
+from ddpnb.recorder.signatures import OPS, Signatures
+
+
+def described(*tensors):
+    """The signature of an all_gather of each of these tensors, as the box gets them."""
+    values = []
+    read = Signatures(lambda value: len(values.append(value) or values)).reader(OPS["allgather_"])
+    place = OPS["allgather_"].tensors
+    for tensor in tensors:
+        args = [None] * 8
+        args[place] = [tensor]
+        read(args)
+    return values
+
+
+def test_the_device_is_that_of_the_tensor_also_after_another_device():
+    values = described(torch.ones(3), torch.ones(3, device="meta"), torch.ones(3))
+    assert [value["device"] for value in values] == ["cpu", "meta"]
+
+
+def test_a_tensor_without_values_is_no_mismatch_of_its_own():
+    """torch raises on the rank whose tensor is on the meta device: the fence must not speak first."""
+    on_cpu, on_meta = described(torch.ones(3), torch.ones(3, device="meta"))
+    assert on_cpu["agreed"] == on_meta["agreed"]
