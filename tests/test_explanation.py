@@ -48,7 +48,7 @@ def test_a_code(what):
     assert told.codes == ("DDP301",)
     assert str(told) == repr(told)
     assert str(told).startswith("DDP301 collective-missing")
-    assert "Mend it" in str(told)
+    assert "How to fix" in str(told)
     assert "collective-missing" in told._repr_html_()
 
 
@@ -78,8 +78,8 @@ def test_an_exception():
     assert "torchrun" in finding.remedy
     shown = str(told)
     assert shown.startswith("DDP101 bad-environment\n  The environment variable WORLD_SIZE is not set.")
-    assert "mend it: " in shown
-    assert shown.index("mend it: ") < shown.index("Symptom")
+    assert "Fix: " in shown
+    assert shown.index("Fix: ") < shown.index("Symptom")
 
 
 def test_the_cause_of_an_exception():

@@ -1,7 +1,7 @@
-"""Pages of the catalogue, and errors explained: as plain text for a terminal, as HTML for a notebook.
+"""Catalogue pages and explained errors, as plain text for a terminal and as HTML for a notebook.
 
-A page is our own text, in the little Markdown that its file may use: paragraphs, lists with "- ",
-`inline code`, fenced code. What an error says comes from a rank: it is made printable and escaped.
+Pages are trusted text in a subset of Markdown: paragraphs, lists with "- ", `inline code` and fenced
+code. Error texts come from ranks and are untrusted: they are made printable and escaped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Literal, NamedTuple
 
-from ddpnb.explanations.catalogue import CHAPTERS, Page, page, pages
+from ddpnb.explanations.catalogue import CHAPTERS, UNTESTED, Page, page, pages
 from ddpnb.model.findings import Finding
 from ddpnb.render.palette import ANSI, on_dark_pages, variables
 from ddpnb.render.text import printable, relative
@@ -29,9 +29,9 @@ class Block(NamedTuple):
 
 
 def blocks(markdown: str) -> list[Block]:
-    """The parts of a text, in order; lines of a paragraph are joined, those of code are kept."""
+    """The blocks of a text, in order. Lines of a paragraph are joined, lines of code are kept."""
     found: list[Block] = []
-    # The split gives text, language and code in turn.
+    # The split yields text, language and code in turn.
     parts = _FENCE.split(markdown)
     for place in range(0, len(parts), 3):
         for paragraph in re.split(r"\n\s*\n", parts[place]):
@@ -51,23 +51,24 @@ def blocks(markdown: str) -> list[Block]:
 
 
 def columns(width: int | None = None) -> int:
-    """The width to wrap at: the terminal's, at most 100, unless another is given."""
+    """The width to wrap at: the given one, or that of the terminal, at most 100."""
     return max(20, width or min(100, shutil.get_terminal_size((100, 24)).columns))
 
 
 def text(one: Page, *, colour: bool = False, width: int | None = None) -> str:
-    """The whole page; ends without a newline."""
+    """The whole page, without a newline at its end."""
     width = columns(width)
     parts = [_title(one, colour), _body(one.what, colour, width, "")]
     for heading, body in one.parts:
         parts.append(_paint(heading, colour, "bold") + "\n" + _body(body, colour, width, "  "))
     also = "\n".join(f"  {code} {page(code).name}" for code in one.see_also)
     parts.append(_paint("See also", colour, "bold") + "\n" + also)
+    parts.append(_paint(_fill(UNTESTED, width, "", ""), colour, "dim"))
     return "\n\n".join(parts)
 
 
 def listing(*, colour: bool = False, width: int | None = None) -> str:
-    """All codes, by chapter: a line for each."""
+    """All codes by chapter, one line each."""
     width = columns(width)
     chapters = []
     for number, chapter in CHAPTERS.items():
@@ -77,12 +78,12 @@ def listing(*, colour: bool = False, width: int | None = None) -> str:
 
 
 def matches(found: Iterable[Page], *, colour: bool = False, width: int | None = None) -> str:
-    """A line for each of some pages."""
+    """One line per page."""
     return "\n".join(_row(one, colour, columns(width)) for one in found)
 
 
 def finding(one: Finding, *, colour: bool = False, width: int | None = None) -> str:
-    """An error explained: its code, what happened, why, what to change."""
+    """An explained error: code, what happened, evidence, fix."""
     width = columns(width)
 
     def wrapped(words: str, first: str, rest: str) -> str:
@@ -91,7 +92,7 @@ def finding(one: Finding, *, colour: bool = False, width: int | None = None) -> 
     lines = [_paint(f"{one.code} {one.name}", colour, "bold", one.severity), wrapped(one.summary, "  ", "  ")]
     lines += [wrapped(words, "  - ", "    ") for words in one.evidence]
     if one.remedy:
-        lines.append(wrapped("mend it: " + one.remedy, "  ", "    "))
+        lines.append(wrapped("Fix: " + one.remedy, "  ", "    "))
     return "\n".join(lines)
 
 
@@ -144,7 +145,7 @@ def _fill(words: str, width: int, first: str, rest: str) -> str:
 
 
 def _inline(wrapped: str, colour: bool) -> str:
-    """Inline code stands out on a terminal, and keeps its marks: a word may be a name or a word."""
+    """Highlights inline code in a terminal and keeps its backquotes."""
     return _INLINE.sub(lambda found: f"`{_paint(found[1], colour, 'bold')}`", wrapped) if colour else wrapped
 
 
@@ -152,7 +153,7 @@ def _paint(words: str, colour: bool, *roles: str) -> str:
     if not colour:
         return words
     start = f"\x1b[{';'.join(ANSI[role] for role in roles)}m"
-    # Each line by itself: pagers begin a line without colour.
+    # Colour each line separately: pagers reset colours at a line break.
     return "\n".join(f"{start}{line}\x1b[0m" for line in words.split("\n"))
 
 
@@ -171,16 +172,17 @@ _STYLE = """
 
 
 def html(findings: Sequence[Finding] = (), shown: Sequence[Page] = (), note: str = "") -> str:
-    """Errors explained, a note, and pages, as one self-contained fragment: no script, nothing loaded from elsewhere."""
+    """Explained errors, a note and pages as one self-contained fragment: no script, no external resources."""
     light, dark = (variables(shade, e="error", o="ok", f="fg", l="line") for shade in (0, 1))
     style = _STYLE % (light, on_dark_pages(".ddpnb-page"), dark)
     body = "".join(map(_card, findings)) + (f"<p>{_words(note)}</p>" if note else "") + "".join(map(_page, shown))
+    body += f'<p class="k">{UNTESTED}</p>' if shown else ""
     return f'<style>{style}</style><div class="ddpnb-page" role="group" aria-label="explanation">{body}</div>'
 
 
 def _card(one: Finding) -> str:
     evidence = "".join(f"<li>{_words(said)}</li>" for said in one.evidence)
-    fix = f"<p><b>Mend it:</b> {_words(one.remedy)}</p>" if one.remedy else ""
+    fix = f"<p><b>Fix:</b> {_words(one.remedy)}</p>" if one.remedy else ""
     return (
         f'<div class="card" role="article" aria-label="{escape(one.code)}">'
         f'<div class="t">{_words(one.summary)} <span class="k">{escape(one.code)} {escape(one.name)}</span></div>'
@@ -189,7 +191,7 @@ def _card(one: Finding) -> str:
 
 
 def _words(said: str) -> str:
-    """Text of a rank."""
+    """Untrusted text of a rank."""
     return escape(relative(printable(said)))
 
 

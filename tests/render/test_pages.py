@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ddpnb.explanations.catalogue import CHAPTERS, page, pages
+from ddpnb.explanations.catalogue import CHAPTERS, UNTESTED, page, pages
 from ddpnb.model.findings import Finding
 from ddpnb.render import pages as render
 from tests.render.test_html import HOSTILE as HOSTILE_HTML
@@ -88,11 +88,17 @@ def test_no_mark_of_markdown_is_left_over(one):
 
 def test_a_page_has_all_its_parts():
     shown = render.text(page("DDP301"), width=100)
-    assert shown.startswith("DDP301 collective-missing  (chapter 3: collectives)\n\nSome ranks wait")
-    for heading in ("Symptom", "How it is recognised", "What it cannot know", "Mend it", "Shown by", "See also"):
+    assert shown.startswith("DDP301 collective-missing  (chapter 3: collectives)\n\nSome ranks are blocked")
+    for heading in ("Symptom", "Detection", "Limitations", "How to fix", "Example", "See also"):
         assert f"\n\n{heading}\n  " in shown
     assert "  DDP308 uneven-iterations" in shown
     assert not shown.endswith("\n")
+
+
+def test_what_is_untested_is_said_once():
+    assert " ".join(render.text(page("DDP301"), width=60).split()).endswith(UNTESTED)
+    assert render.html(shown=[page("DDP301"), page("DDP302")]).count(UNTESTED) == 1
+    assert UNTESTED not in render.html([USUAL])
 
 
 @pytest.mark.parametrize("width", [40, 72, 100])
@@ -159,11 +165,9 @@ def test_the_width_is_the_terminals_up_to_100(monkeypatch):
 USUAL = Finding("DDP401", "Two parameters got no gradient.", evidence=("head.weight.",), remedy="Use them.")
 
 
-def test_an_error_says_what_why_and_how_to_mend_it():
+def test_an_error_says_what_why_and_how_to_fix_it():
     shown = render.finding(USUAL, width=80)
-    assert shown == (
-        "DDP401 unused-parameters\n  Two parameters got no gradient.\n  - head.weight.\n  mend it: Use them."
-    )
+    assert shown == ("DDP401 unused-parameters\n  Two parameters got no gradient.\n  - head.weight.\n  Fix: Use them.")
     assert ESCAPES.sub("", render.finding(USUAL, colour=True, width=80)) == shown
 
 
@@ -192,7 +196,7 @@ def test_a_page_in_html_says_all_that_the_page_says(one):
 
 def test_items_stand_in_a_list():
     shown = render.html(shown=[page("DDP401")])
-    assert re.search(r"<ul><li>gloo: .*?</li><li>NCCL .*?</li></ul>", shown, re.DOTALL)
+    assert re.search(r"<ul><li>gloo: .*?</li><li>NCCL: .*?</li></ul>", shown, re.DOTALL)
 
 
 def test_it_has_names_for_those_who_do_not_see_it():

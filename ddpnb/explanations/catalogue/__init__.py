@@ -1,7 +1,7 @@
-"""The catalogue of findings: one page for each code, the only place where they are written.
+"""The catalogue of findings: one Markdown page per code, in ``pages``.
 
-``ddpnb explain``, ``ddpnb.explain`` and the reference ``docs/findings.md`` all read the Markdown
-files in ``pages``. The standard library is enough for it: a rank, a terminal and a build may ask.
+``ddpnb explain``, ``ddpnb.explain`` and the reference ``docs/findings.md`` all read these files.
+Uses the standard library only, so that ranks and the command line can import it quickly.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ CHAPTERS = {
     6: "checkpoints",
     7: "launch, host, logging",
 }
+# Shown once, not on each page.
+UNTESTED = "Statements about NCCL and GPUs come from documentation and source code: ddpnb has not been run there yet."
 # Heading in the file -> field of the page. The text before the first heading is ``what``.
 PARTS = {
     "Symptom": "symptom",
-    "How it is recognised": "recognised",
-    "What it cannot know": "unknown",
-    "Mend it": "mend",
-    "Shown by": "shows",
+    "Detection": "recognised",
+    "Limitations": "unknown",
+    "How to fix": "mend",
+    "Example": "shows",
     "See also": "see_also",
 }
 _TITLE = re.compile(r"# (DDP\d{3}) ([a-z0-9-]+)\n\n<!-- words: (.+) -->\n")
@@ -45,12 +47,12 @@ class Page:
     name: str
     what: str  # what it is
     symptom: str  # in plain PyTorch, on gloo and on NCCL
-    recognised: str  # how ddpnb knows
-    unknown: str  # and what it cannot know
-    mend: str
-    shows: str  # the script that shows it
+    recognised: str  # how ddpnb detects it
+    unknown: str  # limitations of the detection
+    mend: str  # how to fix it
+    shows: str  # the example script
     see_also: tuple[str, ...]
-    words: str  # by which somebody may look for it, the most telling first; not shown
+    words: str  # search terms, the most specific first; not shown
 
     @property
     def number(self) -> int:
@@ -63,12 +65,12 @@ class Page:
 
     @property
     def summary(self) -> str:
-        """One line: the first sentence, up to its colon."""
+        """The first sentence, up to its colon."""
         return _SENTENCE.split(self.what, maxsplit=1)[0].rstrip(".:") + "."
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
-        """Heading and text of every part after ``what``, in the order of reading; ``see_also`` left out."""
+        """Heading and text of every part after ``what``, in order, without ``see_also``."""
         return tuple((heading, getattr(self, field)) for heading, field in PARTS.items() if field != "see_also")
 
 
@@ -76,15 +78,15 @@ def read(text: str) -> Page:
     """A page from its file.
 
     Raises:
-        ValueError: a part is missing, or there is one that no page has.
+        ValueError: a part is missing, unknown or out of order.
     """
     title = _TITLE.match(text)
     if title is None:
-        raise ValueError("a page begins with '# DDP301 its-name', then '<!-- words: to look for -->'")
+        raise ValueError("a page begins with '# DDP301 its-name', then '<!-- words: search terms -->'")
     blocks = re.split(r"^## (.+)\n", text[title.end() :], flags=re.MULTILINE)
     found = {heading: body.strip() for heading, body in zip(blocks[1::2], blocks[2::2], strict=True)}
     if list(found) != list(PARTS) or not all(found.values()) or not blocks[0].strip():
-        raise ValueError(f"{title[1]}: a page has the parts {', '.join(PARTS)}, in this order")
+        raise ValueError(f"{title[1]}: a page needs the parts {', '.join(PARTS)}, in this order")
     fields = {PARTS[heading]: body for heading, body in found.items() if heading != "See also"}
     also = tuple(re.findall(r"DDP\d{3}", found["See also"]))
     return Page(title[1], title[2], blocks[0].strip(), see_also=also, words=title[3], **fields)
@@ -92,7 +94,7 @@ def read(text: str) -> Page:
 
 @cache
 def pages() -> dict[str, Page]:
-    """All pages by code, in the order of codes."""
+    """All pages by code, sorted."""
     folder = files("ddpnb.explanations.catalogue").joinpath("pages")
     found = [read(file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name.endswith(".md")]
     return {page.code: page for page in sorted(found, key=lambda page: page.code)}
@@ -115,7 +117,7 @@ def page(code: str) -> Page:
 
 
 def resolve(words: str | int) -> str | None:
-    """The code that is meant by ``DDP301``, ``ddp301``, ``301`` or ``collective-missing``; None if there is none."""
+    """The code for ``DDP301``, ``ddp301``, ``301`` or ``collective-missing``; None if there is none."""
     text = str(words).strip()
     number = _CODE.fullmatch(text)
     if number is not None:
@@ -126,12 +128,12 @@ def resolve(words: str | int) -> str | None:
 
 
 def looks_like_code(words: str) -> bool:
-    """Whether somebody who writes this means a code, right or wrong."""
+    """Whether the text has the form of a code, existing or not."""
     return re.fullmatch(r"(?:ddp[-_ ]?)?\d{1,6}|ddp\d\w{0,8}", words.strip(), re.IGNORECASE) is not None
 
 
 def nearest(words: str, limit: int = 3) -> tuple[str, ...]:
-    """Codes that may have been meant by a code or a name which does not exist."""
+    """Existing codes close to a code or name that does not exist."""
     text = words.strip().lower()
     digits = re.sub(r"\D", "", text)
     if looks_like_code(words) and digits:
@@ -149,12 +151,12 @@ _COMMON = frozenset({
     "is", "it", "its", "my", "not", "of", "on", "only", "or", "out", "that", "the", "then", "this", "to", "was", "what",
     "when", "where", "which", "why", "will", "with", "you", "your", "after", "before", "all", "one", "some",
 })  # fmt: skip
-# Where a word counts how much.
+# Weight of a word by the part in which it occurs.
 _WEIGHTS = {"name": 12.0, "what": 3.0, "symptom": 2.0, "shows": 2.0, "mend": 1.0, "recognised": 1.0}
 
 
 def search(words: str, limit: int = 8) -> tuple[Page, ...]:
-    """The pages that fit these words best, the best first; those that hold more of the words come before others."""
+    """The best matches first: sorted by the number of matching words, then by weight."""
     index, rarity = _index()
     wanted = {_stem(word) for word in _WORD.findall(words.lower()[:400])} - {_stem(word) for word in _COMMON}
     scores: dict[str, tuple[int, float]] = {}
@@ -168,7 +170,7 @@ def search(words: str, limit: int = 8) -> tuple[Page, ...]:
 
 @cache
 def _index() -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-    """For each page the weight of its words, and how rare a word is."""
+    """The weight of each word per page, and the rarity of each word."""
     index: dict[str, dict[str, float]] = {}
     for one in pages().values():
         weights: defaultdict[str, float] = defaultdict(float)
@@ -184,7 +186,7 @@ def _index() -> tuple[dict[str, dict[str, float]], dict[str, float]]:
 
 
 def _stem(word: str) -> str:
-    """``hangs``, ``hanging`` and ``hang`` alike; crude, and the same on both sides."""
+    """Maps ``hangs``, ``hanging`` and ``hang`` to one stem; crude, but applied to queries and pages alike."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
             return word.removesuffix(ending).rstrip("e")

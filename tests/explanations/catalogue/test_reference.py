@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ddpnb.explanations.catalogue import pages
+from ddpnb.explanations.catalogue import UNTESTED, pages
 from ddpnb.explanations.catalogue.reference import reference
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "findings.md"
@@ -31,6 +31,10 @@ def test_the_command_writes_it():
 def test_every_page_is_in_it_once():
     headings = re.findall(r"^### (.+)$", reference(), re.MULTILINE)
     assert headings == [f"{one.code} {one.name}" for one in pages().values()]
+
+
+def test_it_says_once_what_is_untested():
+    assert reference().count(UNTESTED) == 1
 
 
 def test_its_links_lead_somewhere():
