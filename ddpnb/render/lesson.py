@@ -1,4 +1,4 @@
-"""A lesson: a broken training to be read, a guess to be made, and the answer folded below it."""
+"""A lesson card: a script with a bug to read, with the answer and the fix folded below it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from ddpnb.render import markup
 
 
 def lesson(title: str, script: str, finding: str, why: str, look: str, mended: str, difference: str) -> str:
-    """The card of a story.
+    """The card of a pitfall.
 
     Args:
-        title: of the story.
-        script: the text of the one that is broken.
-        finding: the code that it gives.
+        title: of the pitfall.
+        script: source of the broken script.
+        finding: code of the finding.
         why: what goes wrong, in two or three sentences.
         look: what to look at while it runs.
-        mended: what was changed, in words.
-        difference: and as a unified diff.
+        mended: what the fix changes, in words.
+        difference: the fix as a unified diff.
     """
     name = f"{finding} {NAMES.get(finding, '')}".strip()
     return (
-        f"<h3>{markup.text(title)}</h3><p>What will happen? Read it, make a guess, run it broken, and look.</p>"
+        f"<h3>{markup.text(title)}</h3><p>What will happen? Read the script, make a guess, then run it.</p>"
         f'<pre tabindex="0" aria-label="the broken script">{markup.text(script)}</pre>'
         f"{_folded('what to look at', f'<p>{markup.text(look)}</p>')}"
         f"{_folded('the answer', f'<p><b>{markup.text(name)}.</b> {markup.text(why)}</p>')}"
-        f"{_folded('mended', f'<p>{markup.text(mended)}</p><pre>{markup.text(difference)}</pre>')}"
+        f"{_folded('the fix', f'<p>{markup.text(mended)}</p><pre>{markup.text(difference)}</pre>')}"
     )
 
 
