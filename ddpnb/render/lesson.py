@@ -22,7 +22,7 @@ def lesson(title: str, script: str, finding: str, why: str, look: str, mended: s
     """
     name = f"{finding} {NAMES.get(finding, '')}".strip()
     return (
-        f"<h3>{markup.text(title)}</h3><p>What will happen? Read the script, make a guess, then run it.</p>"
+        f"<h3>{markup.text(title)}</h3><p>What will happen? Read the script, make a guess, run it, and look.</p>"
         f'<pre tabindex="0" aria-label="the broken script">{markup.text(script)}</pre>'
         f"{_folded('what to look at', f'<p>{markup.text(look)}</p>')}"
         f"{_folded('the answer', f'<p><b>{markup.text(name)}.</b> {markup.text(why)}</p>')}"
