@@ -1,4 +1,4 @@
-"""``ddpnb.explain``: codes, exceptions as they are raised, logs, and what nobody knows."""
+"""``ddpnb.explain``: codes, exceptions, logs, and texts that it does not know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ddpnb explain`` as a stranger types it."""
+"""``ddpnb explain`` on the command line."""
 
 from __future__ import annotations
 

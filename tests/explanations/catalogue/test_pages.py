@@ -1,4 +1,4 @@
-"""Every page has every part, says what it says once, and its code is code."""
+"""Every page has every part, no sentence occurs on two pages, and code snippets parse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddpnb.model.findings import NAMES
 from ddpnb.render.pages import blocks
 
 ALL = list(pages().values())
-# Rows of the catalogue of which nothing can happen on CPU: recognised from facts and messages only.
+# Findings that cannot occur on CPU, or only in part: detected from facts and messages.
 GPUS_ONLY = ("DDP201", "DDP203", "DDP204", "DDP206", "DDP207", "DDP208", "DDP604")
 each = pytest.mark.parametrize("one", ALL, ids=[one.code for one in ALL])
 
