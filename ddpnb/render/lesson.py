@@ -1,4 +1,4 @@
-"""A lesson card: a script with a bug to read, with the answer and the fix folded below it."""
+"""A lesson: a broken training script, with hints, the answer and the fix folded below it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def lesson(title: str, script: str, finding: str, why: str, look: str, mended: s
     """The card of a pitfall.
 
     Args:
-        title: of the pitfall.
-        script: source of the broken script.
-        finding: code of the finding.
+        title: title of the pitfall.
+        script: text of the broken script.
+        finding: code of its finding.
         why: what goes wrong, in two or three sentences.
         look: what to look at while it runs.
         mended: what the fix changes, in words.
