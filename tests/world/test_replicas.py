@@ -69,7 +69,7 @@ def test_named(parted, case):
     lines = marked_lines(SCRIPT, "culprit", case)
     assert not lines or {site.line for _, site in finding.where} & lines, str(finding)
     begins = 2 if case == "statistics" else BEGINS  # they part with the first batch
-    told = re.findall(r"(?:forward|optimizer step|from step) (\d+)", finding.summary)
+    told = re.findall(r"(?:forward|optimizer step) (\d+)", finding.summary)
     assert told and begins <= int(told[0]) <= begins + 1, finding.summary
     step, where, sides, names = first_parting(parted.recording, number, buffers=case == "statistics")
     assert (step, where) == (begins - (kind != "updated"), kind)

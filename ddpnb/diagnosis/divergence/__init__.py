@@ -1,1 +1,1 @@
-"""What goes wrong without anybody waiting."""
+"""Errors that block no rank: diverged replicas, wrong gradients, wrong data."""

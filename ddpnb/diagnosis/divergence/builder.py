@@ -1,4 +1,4 @@
-"""How a finding about replicas is put together: the ranks, their places, by how much they differ."""
+"""Builds a finding about replicas: the ranks, their source lines, and by how much they differ."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def finding_of(
     """A finding that points each rank to the line where its sample was taken.
 
     ``sides``: the groups of ranks that differ. They are named where there are no culprits, and if they are equally
-    large, the culprits are those that changed against their own past.
+    large, the culprits are those that differ from their own past.
     """
     if culprits and Split(sides).tied:
         rest = [rank for rank in sorted(samples) if rank not in culprits]
         evidence = [
             *evidence,
-            f"{phrases.ranks(culprits, True)} changed there against {phrases.verb(culprits, 'its', 'their')} own past, "
-            f"{phrases.ranks(rest)} did not.",
+            f"{phrases.ranks(culprits, True)} changed there compared with {phrases.verb(culprits, 'its', 'their')} own "
+            f"past; {phrases.ranks(rest)} did not.",
         ]
     sides = () if culprits else sides
     waiting = () if sides else tuple(rank for rank in sorted(samples) if rank not in culprits)
@@ -83,7 +83,7 @@ def how_far(found: Difference | None) -> list[str]:
 
 
 def since_steps(before: int, now: int) -> str:
-    """Since when ranks differ that held the same after ``before`` optimizer steps, and not after ``now`` of them."""
+    """Since when ranks differ that agreed after ``before`` optimizer steps and no longer after ``now`` of them."""
     return (
         f"since optimizer step {now}"
         if before + 1 == now

@@ -1,4 +1,4 @@
-"""Calls that met although they should not have: exchanged calls, and two threads on one group."""
+"""Calls that were matched although they should not have been: swapped calls, and two threads on one group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEAR = 64  # calls between the two places of an exchange
 
 
 def find(recording: Recording) -> list[Finding]:
-    """The silent ones: every call met one of the same signature."""
+    """The silent cases: every call was matched with one of the same signature."""
     threads = concurrent_use(recording)
     if threads is not None:
         return [threads]
@@ -63,7 +63,7 @@ def _statement(recording: Recording, place: Callable[[Call], tuple[str, int]]) -
 
 
 def order_swap(recording: Recording) -> Finding | None:
-    """DDP309: at two places of the sequence one rank is in each other's line: it called them the other way round.
+    """DDP309: at two sequence numbers some ranks are at each other's lines: they called them in the opposite order.
 
     Only an exchange counts: that ranks call from different lines is legal (a root and the others). In
     a rank that skipped a call all later ones are shifted too; that is another matter, and ends unevenly.
@@ -156,15 +156,15 @@ def _swap(
     mine, theirs = here[culprits[0]], here[waiting[0]]
     sides = (waiting, culprits) if tied else ()
     order = (
-        f"{phrases.ranks(here, True)} make two calls in different orders"
+        f"{phrases.ranks(here, True)} issue two calls in different orders"
         if tied
-        else f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} two calls in another order than "
+        else f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'issues', 'issue')} two calls in a different order than "
         f"{phrases.ranks(waiting)}"
     )
     return Finding(
         "DDP309",
-        f"{order}: {mine.op} #{mine.seq} comes from {_told(mine.site)} on {phrases.ranks(culprits)}, and from "
-        f"{_told(theirs.site)} on {phrases.ranks(waiting)}. They have the same signature, so the numbers were mixed in silence.",
+        f"{order}: {mine.op} #{mine.seq} is at {_told(mine.site)} on {phrases.ranks(culprits)}, and at "
+        f"{_told(theirs.site)} on {phrases.ranks(waiting)}. They have the same signature, so their data was mixed silently.",
         () if tied else culprits,
         () if tied else waiting,
         theirs,
@@ -174,13 +174,13 @@ def _swap(
             f"#{there[culprits[0]].seq}: {phrases.ranks(culprits)} at {_told(there[culprits[0]].site)}, "
             f"{phrases.ranks(waiting)} at {_told(there[waiting[0]].site)}.",
             *(
-                ("Inferred from the source, not observed: lines of the same text make the same call.",)
+                ("Inferred from the source, not observed: lines with the same text issue the same call.",)
                 if guessed
                 else ()
             ),
             *phrases.undecided(sides),
         ),
-        "Make the calls in one order that does not depend on the rank (sort by name; do not iterate over sets).",
+        "Issue collectives in the same order on all ranks (sort by name; do not iterate over sets).",
         sides=sides,
     )
 
@@ -208,16 +208,16 @@ def concurrent_use(recording: Recording) -> Finding | None:
     orders = _orders_differ(recording, one.group.key)
     return Finding(
         "DDP310",
-        f"Two threads of {phrases.ranks(culprits)} use {one.group} at the same time: which call comes first is left to chance.",
+        f"Two threads of {phrases.ranks(culprits)} use {one.group} at the same time: the order of their calls is not deterministic.",
         culprits,
         tuple(rank for rank in sorted(recording.ranks) if rank not in found),
         other,
         tuple((rank, found[rank][1].site) for rank in culprits),
         (
             f"Rank {culprits[0]}: {one.title} at {one.site} and {other.title} at {other.site}, in two threads.",
-            *(("The ranks' calls met in different orders.",) if orders else ()),
+            *(("The same sequence number belongs to different lines on different ranks.",) if orders else ()),
         ),
-        "Give each thread a group of its own (dist.new_group, made on all ranks in the same order), or let one thread make all calls.",
+        "Give each thread its own group (dist.new_group, created on all ranks in the same order), or issue all calls from one thread.",
         severity="error" if orders or _harmed(recording) else "warning",
     )
 
@@ -238,7 +238,7 @@ def _overlap(record: RankRecord) -> tuple[Call, Call] | None:
 
 
 def _hooked(record: RankRecord) -> set[tuple[str, int]]:
-    """The lines whose backward passes run a communication hook: it goes on in threads of its own."""
+    """The lines whose backward passes run a communication hook, which continues in its own threads."""
     if not any(phase.name == "comm hook" for phase in record.phases):
         return set()
     threads: dict[tuple[str, int], set[int]] = defaultdict(set)
@@ -248,7 +248,7 @@ def _hooked(record: RankRecord) -> set[tuple[str, int]]:
 
 
 def _orders_differ(recording: Recording, key: str) -> bool:
-    """Whether the same place in the sequence holds calls of different lines."""
+    """Whether one sequence number belongs to calls from different lines."""
     ranks = by_group(recording).get(key, {})
     common = set.intersection(*(set(calls) for calls in ranks.values())) if ranks else set()
     return any(len({_place(calls[seq]) for calls in ranks.values()}) > 1 for seq in common)

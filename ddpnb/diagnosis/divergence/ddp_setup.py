@@ -1,4 +1,4 @@
-"""Findings from how models, optimizers and conversions were set up, before anything hangs or parts."""
+"""Findings about the setup of models, optimizers and conversions, before anything hangs or diverges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ddpnb.model.replicas import Model, TensorSpec
 
 @once
 def find(recording: Recording) -> list[Finding]:
-    """What the ranks' models, hooks and optimizers have in common and should not, or should and have not."""
+    """Inconsistent setups of the ranks' models, hooks and optimizers."""
     found = []
     for models in models_of(recording).values():
         wrapped = {rank: model for rank, model in models.items() if model.wrapper}
@@ -69,8 +69,8 @@ def _devices(models: Mapping[int, Model]) -> Finding | None:
         None,
         _where((rank, models[rank].site) for rank in culprits),
         tuple(f"Rank {rank}: {', '.join(odd[rank][:8])}." for rank in culprits[:8]),
-        "Move the whole model to the rank's device before it is wrapped: model.to(device) (to_empty(device=...) and a "
-        "fresh initialisation for what was built on meta).",
+        "Move the whole model to the rank's device before it is wrapped: model.to(device) (to_empty(device=...) and "
+        "re-initialise what was built on meta).",
         tensors=names[:20],
     )
 
@@ -101,14 +101,14 @@ def models_differ(models: Mapping[int, Model]) -> Finding | None:
         (
             "DDP404",
             True,
-        ): f"{phrases.verb(odd, 'registers', 'register')} the parameters of {reference.module} in another "
-        "order, or with another type, than",
-        ("DDP403", True): f"{phrases.verb(odd, 'wraps', 'wrap')} another {reference.module} than",
+        ): f"{phrases.verb(odd, 'registers', 'register')} the parameters of {reference.module} in a "
+        "different order, or with different dtypes, than",
+        ("DDP403", True): f"{phrases.verb(odd, 'wraps', 'wrap')} a different {reference.module} than",
         (
             "DDP404",
             False,
-        ): f"register the parameters of {reference.module} in different orders, or with different types",
-        ("DDP403", False): f"wrap different models {reference.module}",
+        ): f"register the parameters of {reference.module} in different orders, or with different dtypes",
+        ("DDP403", False): f"wrap different {reference.module} models",
     }[code, bool(culprits)]
     told, _ = differences[others[0][0]]
     if len(others) == 1:
@@ -135,8 +135,8 @@ def models_differ(models: Mapping[int, Model]) -> Finding | None:
             *(told[1:4] if len(others) == 1 else ()),
             *phrases.undecided(sides),
         ),
-        "Build the model from the same configuration on all ranks, in the same order: DistributedDataParallel pairs "
-        "parameters by their place, not by their name."
+        "Build the model from the same configuration on all ranks, in the same order: DistributedDataParallel matches "
+        "parameters by position, not by name."
         if code == "DDP404"
         else "Build the same model on all ranks: sizes that depend on data (vocabulary, classes) must be agreed on first.",
         tensors=tensors[:20],
@@ -156,7 +156,7 @@ def _first_differences(one: tuple[TensorSpec, ...], other: tuple[TensorSpec, ...
             names.append(b.name)
     longer = other if len(other) > len(one) else one
     for extra in longer[min(len(one), len(other)) :]:
-        told.append(f"{_spec(extra)} is there only {'on it' if longer is other else 'on the others'}.")
+        told.append(f"{_spec(extra)} is {'extra' if longer is other else 'missing'}.")
         names.append(extra.name)
     return told or ["the tensors differ."], tuple(names)
 
@@ -189,7 +189,7 @@ def comm_hooks_differ(recording: Recording) -> Finding | None:
     sides = () if culprits else apart.sides
     return Finding(
         "DDP416",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} another communication hook than {phrases.ranks(others)}."
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} a different communication hook than {phrases.ranks(others)}."
         if culprits
         else f"{phrases.ranks(told, True)} use different communication hooks.",
         culprits,
@@ -210,7 +210,7 @@ _PERSONAL = re.compile(r"rank|device|seed|host|name|path|^id$", re.IGNORECASE)
 
 
 def _settings(phase: Phase) -> str:
-    """What a hook carries with it, but for what is each rank's own by right."""
+    """The settings of a hook, without those that may differ between ranks."""
     told = phase.facts.get("settings")
     found = told.items() if isinstance(told, dict) else ()
     return ", ".join(f"{name}={value}" for name, value in sorted(found) if not _PERSONAL.search(str(name)))[:400]
@@ -225,16 +225,16 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
         return Finding(
             "DDP412",
             f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'converts', 'convert')} BatchNorm to SyncBatchNorm after the model was "
-            "wrapped: the wrapper goes on with the old layers.",
+            "wrapped: the wrapper keeps the old layers.",
             culprits,
             (),
             None,
             _where((rank, site_of(late[rank][-1])) for rank in culprits),
             tuple(
-                f"Rank {rank} converted {late[rank][-1].facts.get('layers')} layers after the wrapping."
+                f"Rank {rank} converted {late[rank][-1].facts.get('layers')} layers after wrapping."
                 for rank in culprits[:8]
             ),
-            "Convert first, wrap then: model = SyncBatchNorm.convert_sync_batchnorm(model); model = DistributedDataParallel(model).",
+            "Convert, then wrap: model = SyncBatchNorm.convert_sync_batchnorm(model); model = DistributedDataParallel(model).",
         )
     wrapped = {rank: record for rank, record in recording.ranks.items() if any(m.wrapper for m in record.models)}
     kinds = {
@@ -253,8 +253,8 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
         ]
         return Finding(
             "DDP412",
-            "BatchNorm is not converted to SyncBatchNorm alike on all ranks: "
-            f"{phrases.by_side(apart.sides, lambda rank: str(kinds[rank]))} (tensors of such layers).",
+            "BatchNorm is converted to SyncBatchNorm differently on the ranks: "
+            f"{phrases.by_side(apart.sides, lambda rank: str(kinds[rank]))} (tensors of SyncBatchNorm layers).",
             apart.culprits,
             () if sides else others,
             None,
@@ -296,8 +296,8 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
     missing = _names(phase, "missing")
     return Finding(
         "DDP410",
-        f"The {phase.facts.get('optimizer')} of {phrases.ranks(culprits)} does not hold the parameters that are trained: "
-        f"{', '.join(missing[:4])} never change.",
+        f"The {phase.facts.get('optimizer')} on {phrases.ranks(culprits)} does not hold the parameters that are trained: "
+        f"{', '.join(missing[:4])} {'is' if len(missing) == 1 else 'are'} never updated.",
         culprits,
         tuple(rank for rank in sorted(recording.ranks) if rank not in stale),
         None,
@@ -324,7 +324,7 @@ def _holds_nothing(recording: Recording, rank: int, phase: Phase) -> bool:
     return bool(trained) and trained <= set(_names(phase, "missing")) and backwards >= _SURELY
 
 
-_SURELY = 3  # backward passes after which somebody would have stepped the optimizer
+_SURELY = 3  # backward passes after which an optimizer step would have been seen
 
 
 def _replaced_some(phase: Phase, phases: Iterable[Phase]) -> bool:
@@ -362,14 +362,14 @@ def _replaced(recording: Recording) -> Finding | None:
         pointed[rank] = wrapped[-1] if wrapped else seen[rank]
     return Finding(
         "DDP405",
-        f"The model of {phrases.ranks(culprits)} got new parameters after it was wrapped: {', '.join(names[:4])}. "
+        f"The model on {phrases.ranks(culprits)} got new parameters after it was wrapped: {', '.join(names[:4])}. "
         "Their gradients are not synchronised.",
         culprits,
         tuple(rank for rank in sorted(recording.ranks) if rank not in replaced),
         None,
         _where((rank, pointed[rank]) for rank in culprits),
         tuple(
-            f"Rank {rank}: they are there in the forward{phrases.at(seen[rank])}, and were not when it was wrapped."
+            f"Rank {rank}: present in the forward{phrases.at(seen[rank])}, absent when the model was wrapped."
             for rank in culprits[:4]
         ),
         "Change the model first, then wrap it (or wrap it again), then build the optimizer.",

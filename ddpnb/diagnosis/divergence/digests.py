@@ -1,7 +1,7 @@
-"""Silent divergence: what first differed between the replicas, on which ranks, and by whose doing.
+"""Silent divergence: what first differed between the replicas, on which ranks, and which ranks caused it.
 
 Between two steps a replica passes three points: forward, gradients before the optimizer's step,
-parameters after it. Where the ranks still agree and where they no longer do tells what came between.
+parameters after it. The last point at which the ranks agree and the first at which they differ enclose the cause.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Split:
 
         Args:
             changed: ranks that differ from their own past.
-            known: ranks whose past is recorded; all of them if left out. Of a rank without a recorded past nobody
-                knows whether it changed, so a tie then stays open.
+            known: ranks whose past is recorded; all of them if left out. Whether a rank without
+                a recorded past changed is unknown, so a tie then stays open.
         """
         ranks = {rank for side in self.sides for rank in side}
         own = ranks.intersection(changed)
@@ -189,10 +189,10 @@ def first_difference(
 
 
 def changed_since(recording: Recording, found: Difference, units: Iterable[str]) -> Past:
-    """Ranks whose own parameters changed between two looks without an optimizer step in between.
+    """Ranks whose own parameters changed between two checks without an optimizer step in between.
 
-    The first look is after an optimizer step or at a forward. Nothing that belongs to training changes parameters
-    in between, so these ranks' own code did it. A rank is known not to have changed only if all parts were looked at.
+    The first check is after an optimizer step or at a forward. Nothing that belongs to training changes parameters
+    in between, so these ranks' own code did it. A rank is known not to have changed only if all parts were checked.
     """
     chosen = list(units)
     changed: list[int] = []

@@ -1,4 +1,4 @@
-"""Replicas without a wrapper: models that a script itself keeps equal, as far as one can know."""
+"""Replicas without a wrapper: models that the script itself appears to keep equal."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
     before = max((t for t, looked in turns if t < found.turn and looked.keys() >= found.samples.keys()), default=0)
     if sharded:
         evidence = (
-            "The rest of the model is sharded; these parameters are not, and nobody synchronises their gradients."
+            "The rest of the model is sharded; these parameters are not, and their gradients are not synchronised."
         )
     elif agreed:
-        evidence = f"After {before} optimizer steps all ranks held the same parameters, and no longer after " + (
-            "the next." if before + 1 == found.turn else f"step {found.turn}; the steps between were not looked at."
+        evidence = f"After {before} optimizer steps all ranks held the same parameters, but not after " + (
+            "the next step." if before + 1 == found.turn else f"step {found.turn}; the steps between were not checked."
         )
     else:
         evidence = "The gradients are averaged in every step, but the parameters were never the same."
@@ -56,8 +56,8 @@ def by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
         found.samples,
         culprits,
         [evidence, *how_far(found)],
-        "Let all ranks start from the same values (broadcast into the parameters themselves) and average the gradients of "
-        "all parameters before every step, or let DistributedDataParallel do it.",
+        "Start all ranks from the same values (broadcast into the parameters themselves) and average the gradients of "
+        "all parameters before every step, or use DistributedDataParallel.",
         tensors=found.tensors,
         sides=found.sides,
     )
@@ -84,13 +84,13 @@ def _kept_equal(recording: Recording, number: int, model: Model) -> list[str] | 
 
 
 def _taken_early(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP316: the optimizer steps while calls that average gradients or parameters are still on their way."""
+    """DDP316: the optimizer steps while calls that average gradients or parameters are still in flight."""
     shapes = {tensor.shape for tensor in model.parameters}
     for turn, samples in by_turn(recording, number, "gradients").items():
         early = {rank: s for rank, s in samples.items() if s.number("outstanding")}
         if len(early) < 2 or len(early) < len(samples) or not differing(samples):
             continue
-        # Calls of other things, a metric say, may be on their way as well.
+        # Other calls, for example of a metric, may be in flight as well.
         calls = {
             rank: [c for c in recording.ranks[rank].calls if _on_its_way(c, one, shapes)] for rank, one in early.items()
         }
@@ -99,12 +99,12 @@ def _taken_early(recording: Recording, number: int, model: Model) -> Finding | N
         first = next(made[0] for made in calls.values() if made)
         finding = finding_of(
             "DDP316",
-            f"Optimizer step {turn} runs while calls on tensors of the shapes of its parameters are still on their way: "
+            f"Optimizer step {turn} runs while calls on tensors with the shapes of its parameters are still in flight: "
             f"{first.op}{phrases.at(first.site)}.",
             samples,
             tuple(sorted(early)),
             [
-                f"Rank {rank}: {sample.number('outstanding'):.0f} calls that nobody has waited for."
+                f"Rank {rank}: {sample.number('outstanding'):.0f} calls were not waited for."
                 for rank, sample in sorted(early.items())[:8]
             ],
             "Wait for all handles (for work in pending: work.wait()) before optimizer.step().",

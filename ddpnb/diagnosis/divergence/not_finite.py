@@ -1,4 +1,4 @@
-"""NaN and infinity that began on some ranks: in their data, in the model, in a backward."""
+"""NaN and infinity that first appear on some ranks: in their data, in the model, in a backward pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddpnb.model.replicas import Model, Sample
 
 
 def not_finite(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP508 or DDP414: NaN or infinity that began on some ranks, in their data or in the model."""
+    """DDP508 or DDP414: NaN or infinity that first appears on some ranks, in their data or in the model."""
     bad_input = _first_bad(by_turn(recording, number, "forward"), lambda s: s.number("inputs_finite") == 0.0)
     backwards = _with_unseen(recording, by_turn(recording, number, "backward"))
     bad_loss = _first_bad(backwards, lambda s: not math.isfinite(s.number("loss") or 0.0))
@@ -25,15 +25,17 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
     if bad_input is not None:
         turn, samples, culprits = bad_input
         left_out = _left_out(recording, number, turn, samples)
-        evidence = [f"The inputs of {model.wrapper or model.module} are finite on the other ranks and were so before."]
+        evidence = [
+            f"The inputs of {model.wrapper or model.module} are finite on the other ranks, and were finite before."
+        ]
         return finding_of(
             "DDP508",
-            f"The batch of forward {turn} holds NaN or infinity on {phrases.ranks(culprits)} only.",
+            f"The batch of forward {turn} contains NaN or infinity on {phrases.ranks(culprits)} only.",
             samples,
             culprits,
-            [*evidence, *(["No rank ran backward with it."] if left_out else [])],
-            "Check samples when they are read (torch.isfinite), and leave a bad one out on all ranks alike: "
-            "through the averaged gradients it spoils every replica.",
+            [*evidence, *(["No rank ran backward on it."] if left_out else [])],
+            "Check samples when they are read (torch.isfinite), and skip a bad one on all ranks: "
+            "averaged gradients carry it into every replica.",
             severity="warning" if left_out else "error",
         )
     if bad_loss is not None:
@@ -44,9 +46,9 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
             samples,
             culprits,
             [f"Rank {rank}: loss {number_of(sample, 'loss')}." for rank, sample in sorted(samples.items())[:8]]
-            + ["The inputs were finite there: it began in the model or in the loss."],
-            "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank; if such a step is to be "
-            "skipped, skip it on all ranks (all_reduce a flag first).",
+            + ["The inputs were finite there: it arose in the model or in the loss."],
+            "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank. To skip such a step, "
+            "skip it on all ranks (all_reduce a flag first).",
         )
     return _bad_gradient(recording, number)
 
@@ -66,13 +68,13 @@ def _bad_gradient(recording: Recording, number: int) -> Finding | None:
         samples,
         culprits,
         ["The losses are finite, and so are the gradients at the model's output on the other ranks."],
-        "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank: a root of zero, a division, an "
-        "exponential. If such a step is to be skipped, skip it on all ranks (all_reduce a flag first).",
+        "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank (sqrt of zero, division, "
+        "exp). To skip such a step, skip it on all ranks (all_reduce a flag first).",
     )
 
 
 def _bad_average(recording: Recording, number: int) -> Finding | None:
-    """DDP414: all that is seen of each rank is finite, but the averaged gradients are not: it began in a backward."""
+    """DDP414: everything recorded of each rank is finite, but the averaged gradients are not: it arose in a backward pass."""
     had_norm: set[str] = set()  # of others (half precision) it is not known
     for turn, samples in by_turn(recording, number, "gradients").items():
         told = [(name, digest) for one in samples.values() for name, digest in one.digests.items()]
@@ -89,16 +91,16 @@ def _bad_average(recording: Recording, number: int) -> Finding | None:
             return None
         return finding_of(
             "DDP414",
-            f"The averaged gradients hold NaN or infinity on all ranks since optimizer step {turn}: "
+            f"The averaged gradients contain NaN or infinity on all ranks since optimizer step {turn}: "
             f"{', '.join(bad[:4])}{f' and {len(bad) - 4} more' if len(bad) > 4 else ''}.",
             losses,
             (),
             [
-                "The losses and the gradients at the model's output are finite on all ranks: it began in a backward, of one "
-                "rank or more. Averaging has spread it.",
+                "The losses and the gradients at the model's output are finite on all ranks: it arose in the backward pass "
+                "of one rank or more, and averaging spread it.",
             ],
-            "torch.autograd.set_detect_anomaly(True) names the operation on the rank where it begins: a root of zero, a "
-            "division, an exponential.",
+            "torch.autograd.set_detect_anomaly(True) names the operation on the rank where it arises (sqrt of "
+            "zero, division, exp).",
             tensors=tuple(bad[:20]),
             severity="warning",
         )
@@ -106,7 +108,7 @@ def _bad_average(recording: Recording, number: int) -> Finding | None:
 
 
 def _left_out(recording: Recording, number: int, turn: int, samples: Mapping[int, Sample]) -> bool:
-    """Whether every rank went on to the next forward without having run backward through this one."""
+    """Whether every rank reached the next forward without a backward pass through this one."""
     after = by_turn(recording, number, "forward").get(turn + 1, {})
     backwards = [one for ones in by_turn(recording, number, "backward").values() for one in ones.items()]
     between = any(samples[r].at_ns < one.at_ns < after[r].at_ns for r, one in backwards if r in samples and r in after)

@@ -27,7 +27,7 @@ def find(recording: Recording) -> list[Finding]:
         if len(models) < 2 or not together(recording, number, models):
             continue
         model = models[min(models)]
-        # Where the scalers have parted, losses and norms differ in consequence.
+        # Where the scalers differ, losses and norms differ as a consequence.
         of_scale = () if model.wrapper and scaler_differs(recording, number) else (_scaled, _clipped)
         for rule in (not_finite, _other_structure, _unused, *of_scale, _same_inputs, _overlapping):
             finding = rule(recording, number, model)
@@ -42,7 +42,7 @@ def _other_structure(recording: Recording, number: int, model: Model) -> Finding
     for turn, samples in by_turn(recording, number, "forward").items():
         kinds = {rank: str(sample.facts.get("inputs", "")) for rank, sample in samples.items()}
         apart = split(kinds)
-        # A rank whose inputs are always of their own kind has another model of the world, not a bad sample.
+        # A rank whose inputs are always of their own kind has another kind of data, not a bad sample.
         odd = tuple(r for r in kinds if apart.differs and usual.get(r, "") not in ("", kinds[r]))
         known = [rank for rank in kinds if usual.get(rank)]
         odd = tuple(sorted(set(odd).intersection(apart.blamed(odd, known))))
@@ -50,11 +50,11 @@ def _other_structure(recording: Recording, number: int, model: Model) -> Finding
             rank = odd[0]
             return finding_of(
                 "DDP508",
-                f"The batch of forward {turn} has another structure on {phrases.ranks(odd)}.",
+                f"The batch of forward {turn} has a different structure on {phrases.ranks(odd)}.",
                 samples,
                 odd,
-                [f"Rank {rank}: {kinds[rank]}, before that {usual[rank]}."],
-                "Make the collate function give the same structure for every batch.",
+                [f"Rank {rank}: {kinds[rank]}, previously {usual[rank]}."],
+                "Make the collate function return the same structure for every batch.",
                 severity="warning",
             )
         usual |= kinds
@@ -78,21 +78,20 @@ def _unused(recording: Recording, number: int, model: Model) -> Finding | None:
         tensors = tuple(dict.fromkeys(n for names in told.values() for n in names if n not in everybody))
         return finding_of(
             "DDP402",
-            f"In backward {turn} {phrases.ranks(culprits)} {phrases.verb(culprits, 'uses', 'use')} other parameters of "
-            f"{model.module} than the others, and find_unused_parameters=True hides it."
+            f"In backward {turn} {phrases.ranks(culprits)} {phrases.verb(culprits, 'uses', 'use')} different parameters of "
+            f"{model.module} than the other ranks; find_unused_parameters=True hides it."
             if culprits
-            else f"In backward {turn} {phrases.ranks(told)} use different parameters of {model.module}, and "
+            else f"In backward {turn} {phrases.ranks(told)} use different parameters of {model.module}; "
             "find_unused_parameters=True hides it.",
             samples,
             culprits,
             [
-                f"Rank {rank} does not use {', '.join(n for n in names if n not in everybody) or 'none of them less'}."
+                f"Rank {rank} does not use {', '.join(less)}." if less else f"Rank {rank} uses all of these parameters."
                 for rank, names in sorted(told.items())[:8]
+                for less in ([n for n in names if n not in everybody],)
             ]
-            + [
-                "Their gradients are averaged over all ranks all the same, with zeros from those that did not use them."
-            ],
-            "Take the branch on all ranks together (broadcast the decision from rank 0), or weight the gradients of these "
+            + ["Their gradients are still averaged over all ranks, with zeros from the ranks that did not use them."],
+            "Take the same branch on all ranks (broadcast the decision from rank 0), or weight the gradients of these "
             "parameters by the number of ranks that used them.",
             tensors=tensors,
             sides=apart.sides,
@@ -123,7 +122,7 @@ def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
     samples, culprits = turns[0], apart.culprits
     return finding_of(
         "DDP409",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'scales', 'scale')} the loss differently from the others: "
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'scales', 'scale')} the loss differently from the other ranks: "
         "the gradients of the ranks have different weights in the average."
         if culprits
         else f"{phrases.ranks(how, True)} scale the loss differently: their gradients have different weights in the average.",
@@ -147,7 +146,7 @@ def _scale_words(graph: str, factors: tuple[float, ...]) -> str:
 
 
 def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP409: gradients are clipped by norms that differ: before they were synchronised."""
+    """DDP409: gradients are clipped by different norms: before they were synchronised."""
     seen = [samples for samples in by_turn(recording, number, "clip").values() if len(samples) > 1]
     odd = [
         samples
@@ -161,11 +160,11 @@ def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
     ranks = tuple(sorted(samples))
     return finding_of(
         "DDP409",
-        "Every rank clips its gradients by its own norm: they are not synchronised at that moment.",
+        "Every rank clips its gradients by its own norm: they are not synchronised at that point.",
         samples,
         ranks,
         [f"Rank {rank}: norm {number_of(sample, 'norm')}." for rank, sample in sorted(samples.items())[:8]],
-        "Synchronise first, then clip: with DistributedDataParallel after backward(), by hand after the all_reduce.",
+        "Synchronise first, then clip: after backward() with DistributedDataParallel, else after your all_reduce.",
     )
 
 
@@ -183,7 +182,7 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
         for value, side in sides.items():
             if len(side) > 1:
                 alike[frozenset(side)].append(value)
-    # A constant input is somebody's dummy; batches that come again are not what this is about.
+    # Constant inputs are dummies, and repeated batches are not this error.
     always = [side for side, seen in alike.items() if len(seen) == turns and len(set(seen)) >= min(turns, _ALIKE)]
     if turns < 2 or not always:
         return None
@@ -204,7 +203,7 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
 
 
 def _overlapping(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP503: what one rank has seen another one sees later, while no rank has seen anything twice."""
+    """DDP503: one rank sees batches that another saw earlier, while no rank sees a batch twice."""
     seen: dict[int, dict[float, int]] = {}
     for rank, record in recording.ranks.items():
         taken = [s for s in record.samples if (s.model, s.kind) == (number, "forward") and s.number("training")]
@@ -232,7 +231,7 @@ def _overlapping(recording: Recording, number: int, model: Model) -> Finding | N
         "different steps.",
         samples,
         ranks,
-        ["No rank saw a batch twice: they deal out the same data, each in an order of its own."],
-        "Bring the data into the same order on all ranks before each takes its part: sort it, or shuffle with one seed "
+        ["No rank saw a batch twice: each rank splits the same data in a different order."],
+        "Put the data in the same order on all ranks before splitting it: sort it, or shuffle with one seed "
         "(random.Random(seed).shuffle(names)).",
     )

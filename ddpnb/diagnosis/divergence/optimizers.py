@@ -31,17 +31,17 @@ def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | N
                 step = f"optimizer step {turn} of {model.module}"
                 return finding_of(
                     "DDP410",
-                    f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'takes', 'take')} {step} with another {name} "
-                    "than the others."
+                    f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} a different {name} than the "
+                    f"other ranks at {step}."
                     if culprits
-                    else f"{phrases.ranks(values, True)} take {step} with different values of {name}.",
+                    else f"{phrases.ranks(values, True)} use different values of {name} at {step}.",
                     samples,
                     culprits,
                     [
                         f"{name} is {as_number(value)} on {phrases.ranks([r for r in values if str(values[r]) == value])}."
                         for value in told[:6]
                     ],
-                    "Give the optimizer the same settings on all ranks, and step schedulers on all ranks alike "
+                    "Use the same optimizer settings on all ranks, and step schedulers on all of them "
                     "(decide by values that all ranks share: reduce the metric first).",
                     sides=apart.sides,
                 )
@@ -54,10 +54,10 @@ def steps_differ(recording: Recording, model: Model, found: Difference, steps: d
     by_then = f"by forward {found.turn} of {model.module}"
     return finding_of(
         "DDP410",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'has', 'have')} made another number of optimizer steps than the "
-        f"others {by_then}."
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'has', 'have')} run a different number of optimizer steps than "
+        f"the other ranks {by_then}."
         if culprits
-        else f"{phrases.ranks(steps, True)} have made different numbers of optimizer steps {by_then}.",
+        else f"{phrases.ranks(steps, True)} have run different numbers of optimizer steps {by_then}.",
         found.samples,
         culprits,
         [
@@ -72,7 +72,7 @@ def steps_differ(recording: Recording, model: Model, found: Difference, steps: d
 
 
 def _pace(recording: Recording, found: Difference) -> Past:
-    """Which ranks made another number of optimizer steps before this forward than they used to make before each."""
+    """Which ranks ran a different number of optimizer steps before this forward than before each earlier one."""
     turns = by_turn(recording, found.model, "forward")
     made: dict[int, list[int]] = {}
     for rank in found.samples:
@@ -86,7 +86,7 @@ def _pace(recording: Recording, found: Difference) -> Past:
 
 
 def other_update(recording: Recording, model: Model, found: Difference) -> Finding:
-    """DDP410 or DDP605: the same parameters and gradients, yet other parameters after the step."""
+    """DDP410 or DDP605: the same parameters and gradients, but different parameters after the step."""
     restored = {
         rank: [p for p in phases if p.began_ns <= found.samples[rank].at_ns]
         for rank, phases in loads(recording, "optimizer").items()
@@ -95,14 +95,14 @@ def other_update(recording: Recording, model: Model, found: Difference) -> Findi
     loaders = tuple(rank for rank, phases in sorted(restored.items()) if phases)
     evidence = [
         f"Parameters and gradients agreed before optimizer step {found.turn - 1}; after it {', '.join(found.tensors[:6])} differ: "
-        "the optimizers' own states are not the same.",
+        "the optimizer states differ.",
         *how_far(found),
     ]
     if loaded_alone(recording, loaders, found.samples):
         return Finding(
             "DDP605",
-            f"{phrases.ranks(loaders, True)} restored the state of the optimizer, the others did not: the replicas part at "
-            f"optimizer step {found.turn - 1}.",
+            f"Only {phrases.ranks(loaders)} restored the optimizer state: the replicas diverge at optimizer step "
+            f"{found.turn - 1}.",
             loaders,
             tuple(rank for rank in sorted(found.samples) if rank not in loaders),
             None,
@@ -114,22 +114,22 @@ def other_update(recording: Recording, model: Model, found: Difference) -> Findi
     culprits = found.split.culprits
     return finding_of(
         "DDP410",
-        f"The optimizer of {phrases.ranks(culprits)} changes {model.module} differently from those of the others, from "
-        f"step {found.turn - 1} on."
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'updates', 'update')} {model.module} differently from "
+        f"the other ranks since optimizer step {found.turn - 1}."
         if culprits
-        else f"The optimizers of {phrases.ranks(found.samples)} change {model.module} differently, from step "
-        f"{found.turn - 1} on.",
+        else f"{phrases.ranks(found.samples, True)} update {model.module} differently since optimizer step "
+        f"{found.turn - 1}.",
         found.samples,
         culprits,
         evidence,
-        "Build the optimizer alike on all ranks, and load or reset its state on all of them.",
+        "Build the optimizer identically on all ranks, and load or reset its state on all of them.",
         tensors=found.tensors,
         sides=found.sides,
     )
 
 
 def scaler_differs(recording: Recording, number: int) -> Finding | None:
-    """DDP409: a GradScaler per rank whose scales have parted."""
+    """DDP409: the scales of the ranks' GradScalers differ."""
     for turn, samples in by_turn(recording, number, "scale").items():
         scales = {rank: sample.number("scale") for rank, sample in samples.items()}
         apart = split(scales)
@@ -138,7 +138,7 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
             ranks = tuple(sorted(restored))
             return Finding(
                 "DDP605",
-                f"{phrases.ranks(ranks, True)} restored the state of the GradScaler, the others did not: their scales differ.",
+                f"Only {phrases.ranks(ranks)} restored the GradScaler state: the scales differ.",
                 ranks,
                 tuple(rank for rank in sorted(samples) if rank not in restored),
                 None,

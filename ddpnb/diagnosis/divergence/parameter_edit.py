@@ -1,4 +1,4 @@
-"""Parameters that somebody changed between a step and the next forward, or that were loaded on some ranks only."""
+"""Parameters that were changed between a step and the next forward, or loaded on some ranks only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddpnb.model.replicas import Model
 
 
 def edited(recording: Recording, model: Model, found: Difference) -> Finding:
-    """DDP405 or DDP601: somebody changed parameters between a step and the next forward."""
+    """DDP405 or DDP601: parameters were changed between a step and the next forward."""
     turns = by_turn(recording, found.model, "forward")
     steps = {rank: sample.step for rank, sample in found.samples.items()}
     if len(set(steps.values())) > 1:  # a rank that has stepped less often
@@ -36,16 +36,17 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
     loaders = tuple(rank for rank, phases in sorted(early.items()) if phases)
     evidence = [
         f"Before forward {found.turn} (after {step} optimizer steps) "
-        f"{counted(found.tensors)} {'is' if len(found.tensors) == 1 else 'are'} no longer the same: {', '.join(found.tensors[:6])}.",
+        f"{counted(found.tensors)} {'differs' if len(found.tensors) == 1 else 'differ'} between ranks: "
+        f"{', '.join(found.tensors[:6])}.",
     ]
     if changed:
         others = f"; {phrases.ranks(past.unchanged)} did not" if past.unchanged else ""
         evidence.append(
-            f"{phrases.ranks(changed, True)} changed them between two looks, without an optimizer step{others}."
+            f"{phrases.ranks(changed, True)} changed them between two checks, without an optimizer step{others}."
         )
     evidence += how_far(found)
     if turns.get(found.turn - 1, {}).keys() >= found.samples.keys():
-        evidence.append(f"At forward {found.turn - 1} all ranks still held the same.")
+        evidence.append(f"At forward {found.turn - 1} all ranks held the same values.")
     sites = {rank: site_of(phases[-1]) for rank, phases in early.items() if phases}
     read = [r for r in loaders if any(p.name == "checkpoint read" for p in recording.ranks[r].phases)]
     if read and loaded_alone(recording, loaders, found.samples):
@@ -54,15 +55,15 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
             return _not_loaded(model, found, loaders, failed, evidence)
         return Finding(
             "DDP601",
-            f"{phrases.ranks(loaders, True)} loaded a state into {model.module}, the others did not: the replicas differ "
-            f"from forward {found.turn} on.",
+            f"Only {phrases.ranks(loaders)} loaded a state dict into {model.module}: the replicas differ since forward "
+            f"{found.turn}.",
             loaders,
             tuple(rank for rank in sorted(found.samples) if rank not in loaders),
             None,
             known(tuple((rank, sites[rank]) for rank in loaders)),
             tuple(evidence),
             "Load the checkpoint on all ranks, or on rank 0 before the model is wrapped: DistributedDataParallel "
-            "broadcasts parameters and buffers from rank 0 when it is made, and never again.",
+            "broadcasts parameters from rank 0 once, in its constructor.",
             tensors=found.tensors[:20],
         )
     since = f"since forward {found.turn}: {', '.join(found.tensors[:3])}{' ...' if len(found.tensors) > 3 else ''}."
@@ -72,7 +73,7 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
         found.samples,
         culprits,
         evidence,
-        "Change parameters on all ranks alike, or before the model is wrapped, or broadcast them afterwards: "
+        "Change parameters identically on all ranks, or before the model is wrapped, or broadcast them afterwards: "
         "for p in model.parameters(): dist.broadcast(p.data, src=0).",
         tensors=found.tensors,
         sides=() if culprits else found.sides,
@@ -83,17 +84,17 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
 
 
 def holding(culprits: tuple[int, ...], ranks: Collection[int], module: str, since: str) -> str:
-    """Which ranks hold other parameters than the others, or that all differ."""
+    """Which ranks differ from the other replicas, or that all differ."""
     if culprits and set(culprits) < set(ranks):
         return (
-            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'holds', 'hold')} other parameters of {module} than "
-            f"the others {since}"
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'holds', 'hold')} parameters of {module} that differ "
+            f"from the other replicas {since}"
         )
     return f"{phrases.ranks(ranks, True)} hold different parameters of {module} {since}"
 
 
 def _failed_loads(recording: Recording, ranks: list[int]) -> dict[int, Phase]:
-    """On ranks that have loaded nothing: where that failed, and the script went on."""
+    """The ranks on which the load failed, each with the phase that recorded it."""
     failed = {r: [p for p in recording.ranks[r].phases if p.name == "load failed"] for r in ranks}
     return {rank: phases[-1] for rank, phases in failed.items() if phases}
 
@@ -104,13 +105,13 @@ def _not_loaded(
     culprits = tuple(sorted(failed))
     return Finding(
         "DDP601",
-        f"The checkpoint could not be loaded on {phrases.ranks(culprits)}, which went on without it; {phrases.ranks(loaders)} "
-        f"loaded it into {model.module}: the replicas differ from forward {found.turn} on.",
+        f"{phrases.ranks(culprits, True)} failed to load the checkpoint and continued without it; {phrases.ranks(loaders)} "
+        f"loaded it into {model.module}: the replicas differ since forward {found.turn}.",
         culprits,
         tuple(rank for rank in sorted(found.samples) if rank not in failed),
         None,
         known(tuple((rank, site_of(phase)) for rank, phase in sorted(failed.items()))),
         (*(f"Rank {rank}: {phase.facts.get('error', '?')}." for rank, phase in sorted(failed.items())[:4]), *evidence),
-        "Let a load that fails end the run, or agree on it: all_reduce a flag, and load on all ranks or on none.",
+        "Let a failed load end the run, or all_reduce a flag and load on all ranks or on none.",
         tensors=found.tensors[:20],
     )

@@ -1,4 +1,4 @@
-"""Findings about replicas that silently part: what, since which step, on which ranks, by whose doing.
+"""Findings about replicas that silently diverge: what differs, since which step, on which ranks, caused by which ranks.
 
 Every rule is one of elimination. Gradients differ although parameters agreed: they were not
 synchronised, or changed afterwards. Parameters differ after a step although gradients agreed: the
@@ -56,7 +56,7 @@ def find(recording: Recording) -> list[Finding]:
 
 
 def _parts(phase: Phase) -> bool:
-    """Whether replicas part by design: ranks that have joined fall behind until the last gives its model to all,
+    """Whether replicas diverge by design: ranks that have joined fall behind until the last gives its model to all,
     and local SGD averages the parameters every now and then.
     """
     return phase.name == "join" or str(phase.facts.get("hook", "")).endswith(".post_localSGD_hook")
@@ -112,7 +112,7 @@ def _samples_of(recording: Recording, found: Difference) -> list[tuple[int, Samp
 
 
 def _in_between(recording: Recording, model: Model, found: Difference) -> Finding:
-    """DDP405: it began in steps that were not looked at."""
+    """DDP405: it began in steps that were not checked."""
     before, now = last_agreed(recording, found), max(s.step for s in found.samples.values())
     culprits = found.split.culprits
     when = f"since optimizer step {now} or earlier" if before is None else since_steps(before, now)
@@ -120,12 +120,12 @@ def _in_between(recording: Recording, model: Model, found: Difference) -> Findin
     tensors = ", ".join(found.tensors[:6])
     looks = (
         [
-            f"After optimizer step {now} the ranks do not hold the same: {tensors}. No earlier look at all of them is recorded."
+            f"After optimizer step {now} these differ between ranks: {tensors}. No earlier check of all ranks is recorded."
         ]
         if before is None
         else [
-            f"After optimizer step {before} all ranks held the same, after step {now} they do not: {tensors}.",
-            "The steps in between were not looked at.",
+            f"All ranks held the same values after optimizer step {before}, but not after step {now}: {tensors}.",
+            "The steps in between were not checked.",
         ]
     )
     return finding_of(
@@ -137,8 +137,8 @@ def _in_between(recording: Recording, model: Model, found: Difference) -> Findin
             *looks,
             *how_far(found),
         ],
-        "Look for what changes parameters, or the optimizer's state, on these ranks alone; world.compare() tells whether "
-        "they differ at any moment.",
+        "Look for code that changes parameters or optimizer state on these ranks only; world.compare() shows at any "
+        "time whether they differ.",
         tensors=found.tensors,
         sides=found.sides,
     )
@@ -146,16 +146,16 @@ def _in_between(recording: Recording, model: Model, found: Difference) -> Findin
 
 def _unlike_from_the_start(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP405: the wrapper did not make them equal."""
-    told = "what the wrapper broadcast did not reach them"
+    told = "the wrapper's broadcast did not reach them"
     if model.options.get("init_sync") is False:
-        told = "it was made with init_sync=False, so nothing was broadcast"
+        told = "init_sync=False, so nothing was broadcast"
     finding = finding_of(
         "DDP405",
-        f"The replicas of {model.module} are not the same when they are wrapped: {told}.",
+        f"The replicas of {model.module} differ when they are wrapped: {told}.",
         found.samples,
         found.split.culprits,
         how_far(found),
-        "Let the wrapper broadcast (init_sync=True, the default), or make sure that all ranks start from the same values.",
+        "Let the wrapper broadcast (init_sync=True, the default), or start all ranks from the same values.",
         tensors=found.tensors,
         sides=found.sides,
     )
@@ -176,33 +176,35 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
     missing = absent if absent and len(absent) < len(found.samples) else set()
     culprits = tuple(sorted(missing)) or found.split.culprits
     evidence = [
-        f"All ranks held the same parameters in the forward before, and {model.wrapper} synchronised; yet before optimizer "
-        f"step {found.turn} the gradients of {', '.join(found.tensors[:6])} differ.",
+        f"All ranks held the same parameters in the previous forward, and {model.wrapper} synchronised; but before "
+        f"optimizer step {found.turn} the gradients of {', '.join(found.tensors[:6])} differ.",
         *how_far(found),
     ]
     if missing:
         evidence.append(f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'has', 'have')} no gradient for them.")
-    when = f"after they were synchronised, or they never were, before optimizer step {found.turn}."
+    when = f"before optimizer step {found.turn}."
     if missing:
         return finding_of(
             "DDP409",
             f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'lacks', 'lack')} gradients of {model.module} that the "
-            f"others have, before optimizer step {found.turn}.",
+            f"other ranks have, {when}",
             found.samples,
             culprits,
             evidence,
-            "Let every parameter take part in the loss on all ranks, and set no gradient to None on some ranks only.",
+            "Use every parameter in the loss on all ranks, and do not set gradients to None on some ranks only.",
             tensors=found.tensors,
         )
     return finding_of(
         "DDP409",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'changes', 'change')} the gradients of {model.module} {when}"
+        f"{phrases.ranks(culprits, True)} modified the gradients of {model.module} after synchronisation, or did not "
+        f"synchronise them, {when}"
         if culprits
-        else f"The gradients of {model.module} were changed differently on {phrases.ranks(found.samples)} {when}",
+        else f"{phrases.ranks(found.samples, True)} modified the gradients of {model.module} differently after "
+        f"synchronisation, or did not synchronise them, {when}",
         found.samples,
         culprits,
         evidence,
-        "Scale and clip gradients by the same numbers on all ranks, after the synchronisation.",
+        "Scale and clip gradients by the same numbers on all ranks, after synchronisation.",
         tensors=found.tensors,
         sides=found.sides,
     )
@@ -217,15 +219,15 @@ def _unfrozen(model: Model, found: Difference, absent: set[int]) -> Finding:
         f"{f' on {phrases.ranks(culprits)}' if absent else ''}: {model.wrapper} does not synchronise them.",
         found.samples,
         culprits,
-        [f"Their gradients differ before optimizer step {found.turn}, all others agree.", *how_far(found)],
-        "Freeze and unfreeze before wrapping: wrap the model again (DistributedDataParallel(module, ...)) after "
-        "requires_grad has changed, or let all train and give the frozen ones no learning rate.",
+        [f"Their gradients differ before optimizer step {found.turn}; all other gradients agree.", *how_far(found)],
+        "Set requires_grad before wrapping, and wrap the model again (DistributedDataParallel(module, ...)) when it "
+        "changes; or train all parameters and give the frozen ones a learning rate of 0.",
         tensors=found.tensors,
     )
 
 
 def _left_alone(recording: Recording, number: int, model: Model, ignored: set[str]) -> Finding | None:
-    """DDP405: parameters that the wrapper was told to ignore, that began alike and are trained apart."""
+    """DDP405: parameters that the wrapper ignores, equal at first and then trained on each rank independently."""
     units = [unit for unit in units_of(recording, number) if tensor_name(unit) in ignored]
     turns = by_turn(recording, number, "forward")
     if not units or 1 not in turns or len(turns[1]) < 2 or differing(turns[1], units):
@@ -236,18 +238,21 @@ def _left_alone(recording: Recording, number: int, model: Model, ignored: set[st
     ranks = tuple(sorted(found.samples))
     return finding_of(
         "DDP405",
-        f"{', '.join(found.tensors[:3])} of {model.module} {phrases.verb(set(range(len(found.tensors))), 'is', 'are')} left out by {model.wrapper} and "
+        f"{', '.join(found.tensors[:3])} of {model.module} {phrases.verb(set(range(len(found.tensors))), 'is', 'are')} ignored by {model.wrapper} and "
         f"{phrases.verb(set(range(len(found.tensors))), 'differs', 'differ')} between ranks since forward {found.turn}.",
         found.samples,
         ranks,
-        ["The ranks began with the same values, and the optimizer trains them on each rank apart.", *how_far(found)],
-        "Let the wrapper have all parameters that are trained, or synchronise these gradients by hand.",
+        [
+            "The ranks started with the same values, and each rank's optimizer trains them independently.",
+            *how_far(found),
+        ],
+        "Do not exclude trained parameters from the wrapper, or synchronise their gradients yourself.",
         tensors=found.tensors,
     )
 
 
 def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP406: buffers differ in a forward, where nothing brings them together."""
+    """DDP406: buffers differ in a forward, and nothing synchronises them."""
     names = [unit for unit in units_of(recording, number) if _is_buffer(model, unit)]
     if not names:
         return None
@@ -256,7 +261,7 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
     turns = by_turn(recording, number, "forward")
     for turn, samples in turns.items():
         synced = [bool(sample.number("buffers_synced")) for sample in samples.values()]
-        # After a forward under no_sync they meet again one forward later.
+        # After a forward under no_sync they are synchronised one forward later.
         if len(samples) < 2 or (broadcast and not all(synced)):
             continue
         units = differing(samples, names)
@@ -266,7 +271,7 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
         everybody = tuple(sorted(samples))
         held = {rank: values_of(sample, units) for rank, sample in samples.items()}
         apart = split(held)
-        # The ranks that changed them just before this forward; else those that go on to change them.
+        # The ranks that changed them just before this forward; else those that change them later.
         before = _changing(turns, units, samples, turn, turn)
         later = _changing(turns, units, samples, turn + 1, turn + _SOON)
         culprits = everybody if statistics else before.blamed(apart) or later.blamed(apart)
@@ -274,13 +279,13 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
         if culprits and apart.tied and not statistics:
             past, when = (before, "just before") if before.blamed(apart) else (later, "after")
             moved = [
-                f"{phrases.ranks(culprits, True)} changed them {when} that forward, {phrases.ranks(past.unchanged)} did not."
+                f"{phrases.ranks(culprits, True)} changed them {when} that forward; {phrases.ranks(past.unchanged)} did not."
             ]
         tensors = tuple(dict.fromkeys(unit.partition("[")[0] for unit in units))
         why = (
-            f"{model.wrapper} was told not to synchronise buffers: every rank keeps statistics of its own batches."
+            f"{model.wrapper} is set not to synchronise buffers: every rank keeps statistics of its own batches."
             if not broadcast
-            else f"{model.wrapper} has broadcast them, and they differ all the same."
+            else f"{model.wrapper} broadcast them, but they still differ."
         )
         finding = finding_of(
             "DDP406",
@@ -291,11 +296,11 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
             [why, *moved, *([f"{units[0]}: norm {extent(samples, units[0])}."] if extent(samples, units[0]) else [])],
             "Let the wrapper synchronise buffers (the default), or use SyncBatchNorm; otherwise evaluate and save from one rank only."
             if statistics
-            else "Change buffers on all ranks alike, or broadcast them.",
+            else "Change buffers identically on all ranks, or broadcast them.",
             tensors=tensors,
             sides=() if culprits else apart.sides,
         )
-        if statistics:  # nobody did it: the line is where the model was wrapped
+        if statistics:  # no single rank caused it: the line is where the model was wrapped
             places = tuple((rank, m.site) for rank, m in sorted(models_of(recording)[number].items()))
             finding = placed(finding, known(places))
         return finding

@@ -21,32 +21,32 @@ def bypassed(recording: Recording, number: int, model: Model, drift: Difference 
             continue
         everywhere = len(past) == len(models_of(recording)[number])  # a rank without a sample waits for them
         if everywhere and (drift is None or (drift.kind, drift.turn) < ("gradients", turn)):
-            return None  # they agree all the same: somebody averages by hand
+            return None  # they agree: the script averages the gradients itself
         culprits = tuple(sorted(past))
         waiting = tuple(rank for rank in sorted(samples) if rank not in past)
         where = tuple((rank, _bypass(sample)) for rank, sample in sorted(past.items()))
         return Finding(
             "DDP407",
             f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'trains', 'train')} the wrapped {model.module} "
-            f"without going through {model.wrapper}: no gradient of it is synchronised.",
+            f"without calling {model.wrapper}: its gradients are not synchronised.",
             culprits,
             waiting,
             None,
             known(where),
             (
                 f"Before optimizer step {turn} the module ran backward on {phrases.ranks(culprits)}, but "
-                f"{model.wrapper}'s own forward was never called since the step before.",
+                f"{model.wrapper}'s own forward was not called since the previous step.",
                 *how_far(drift),
             ),
-            f"Call the wrapper itself: output = model(input), not model.module(input). {model.wrapper} is what "
-            "prepares the synchronisation of the gradients.",
+            "Call the wrapper itself: output = model(input), not model.module(input). Its forward prepares "
+            "the synchronisation of the gradients.",
             tensors=drift.tensors[:20] if drift else (),
         )
     return None
 
 
 def sync_differs(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP408: forwards under no_sync on some ranks, or accumulation over other numbers of forwards."""
+    """DDP408: forwards under no_sync on some ranks only, or accumulation over different numbers of forwards."""
     for turn, samples in by_turn(recording, number, "forward").items():
         flags = {rank: sample.number("sync") for rank, sample in samples.items()}
         apart = split(flags)
@@ -71,8 +71,8 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
                 samples,
                 culprits,
                 evidence,
-                "Enter no_sync() on all ranks in the same micro-steps: decide by the step's number alone, and let all "
-                "ranks accumulate over equally many batches.",
+                "Enter no_sync() on all ranks in the same micro-steps: decide by the step number only, and accumulate over "
+                "the same number of batches on all ranks.",
                 sides=apart.sides,
             )
     for turn, samples in by_turn(recording, number, "gradients").items():
@@ -84,10 +84,10 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
             culprits = _past(recording, number, turn, "synced", samples, "gradients").blamed(apart)
             return finding_of(
                 "DDP408",
-                f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'makes', 'make')} optimizer step {turn} after "
-                "another number of synchronised backward passes than the others."
+                f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'runs', 'run')} optimizer step {turn} after "
+                "a different number of synchronised backward passes than the other ranks."
                 if culprits
-                else f"{phrases.ranks(samples, True)} make optimizer step {turn} after different numbers of synchronised "
+                else f"{phrases.ranks(samples, True)} run optimizer step {turn} after different numbers of synchronised "
                 "backward passes.",
                 samples,
                 culprits,
@@ -98,20 +98,20 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
                         sorted(samples.items()), [counts[r] for r in sorted(counts)], strict=True
                     )
                 ][:8],
-                "Accumulate over equally many batches on all ranks, and step the optimizer after the same ones.",
+                "Accumulate over the same number of batches on all ranks, and step the optimizer after the same batches.",
                 sides=apart.sides,
             )
     return None
 
 
 def _bypass(sample: Sample) -> Site:
-    """Where the wrapped module was called without its wrapper, if that was seen; else where the sample was taken."""
+    """Where the wrapped module was called without its wrapper, if recorded; else where the sample was taken."""
     seen = sample.facts.get("bypass_site")
     return Site.from_json(seen) if isinstance(seen, dict) else sample.site
 
 
 def _past(recording: Recording, number: int, turn: int, name: str, samples: Mapping[int, Sample], kind: str) -> Past:
-    """Of which ranks a fact is one that none of their earlier samples had."""
+    """The ranks on which a fact has a value that none of their earlier samples had."""
     turns = by_turn(recording, number, kind)
     return against_past(
         {rank: sample.number(name) for rank, sample in samples.items()},
@@ -127,7 +127,7 @@ def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:
         if (s.model, s.kind) == (taken.model, "forward") and s.at_ns < taken.at_ns
     ]
     if not taken.number("forwards"):
-        return True  # nobody has seen one
+        return True  # none was recorded
     return bool(forwards[-1].number("sync")) if forwards else taken.number("synced") != 0
 
 
@@ -139,11 +139,11 @@ def never_synchronised(model: Model, found: Difference) -> Finding:
         found.samples,
         tuple(sorted(found.samples)),
         [
-            f"Rank {rank}: {sample.number('forwards'):.0f} forwards since the step before, {_unsynced(sample)} of them under no_sync(), the last one included."
+            f"Rank {rank}: {sample.number('forwards'):.0f} forwards since the previous step, {_unsynced(sample)} of them under no_sync(), the last one included."
             for rank, sample in sorted(found.samples.items())[:8]
         ]
         + how_far(found),
-        "Leave no_sync() before the last backward of each step, also where the batches of an epoch do not come out even.",
+        "Exit no_sync() before the last backward of each step, also when an epoch ends with fewer micro-batches.",
         tensors=found.tensors,
     )
 

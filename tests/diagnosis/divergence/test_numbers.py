@@ -177,7 +177,7 @@ def test_a_batch_of_another_structure(culprits):
     found = the_finding(recorded(some(culprits, lambda r: step(step(r), forward=odd), lambda r: step(r, steps=2))))
     assert (found.code, found.severity, found.culprits) == ("DDP508", "warning", culprits)
     assert "forward 2" in found.summary
-    assert "before that Tensor float32 2d" in found.evidence[0]
+    assert "previously Tensor float32 2d" in found.evidence[0]
 
 
 def test_ranks_whose_inputs_are_always_of_their_own_kind():
