@@ -1,4 +1,4 @@
-"""Findings about what a script did around training: resumed, saved, reported its end."""
+"""Findings about what a script did around training: resuming, saving, exit status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POSITION = re.compile(r"batch|iter|position|consumed|samples_seen|offset", re.I
 
 
 def find(recording: Recording) -> list[Finding]:
-    """What is told by checkpoints, by sources and by the end of the output."""
+    """The findings from checkpoints, from sources and from the end of the output."""
     rules = (
         masked_failure,
         _left_by_force,
@@ -54,7 +54,7 @@ _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python\d|ddpnb/recorde
 
 
 def masked_failure(recording: Recording) -> Finding | None:
-    """DDP701: a rank ends with status 0 right after it printed that it failed."""
+    """DDP701: a rank exits with status 0 right after printing a traceback."""
     places: dict[int, Site] = {}
     last: dict[int, str] = {}
     for rank, record in recording.ranks.items():
@@ -68,7 +68,7 @@ def masked_failure(recording: Recording) -> Finding | None:
         end = next((n for n, line in enumerate(told[1:], 1) if line and not line.startswith(" ")), len(told) - 1)
         after = [line for line in told[end + 1 :] if line.strip()]
         if not _OTHERWHERE.search(output[max(0, starts[-1] - 200) : starts[-1]]) and len(after) > 1:
-            continue  # the script went on from there
+            continue  # the script continued after it
         frames = [m for m in _FRAME.finditer("\n".join(told[: end + 1])) if not _LIBRARY.search(m[1])]
         places[rank] = Site(frames[-1][1], int(frames[-1][2]), frames[-1][3]) if frames else NO_SITE
         last[rank] = told[end][:200] if told else ""
@@ -77,18 +77,18 @@ def masked_failure(recording: Recording) -> Finding | None:
     ranks = tuple(sorted(places))
     return _finding(
         "DDP701",
-        f"{phrases.ranks(ranks, True)} failed and {phrases.verb(ranks, 'says', 'say')} that all went well: exit status 0 after "
+        f"{phrases.ranks(ranks, True)} failed but exited with status 0, after "
         f"{last[ranks[0]].split(':')[0] or 'a traceback'}.",
         places,
-        [f"Rank {rank} ended with status 0; the last error that it printed: {last[rank]}" for rank in ranks[:8]],
-        "Let the exception end the process (or sys.exit(1) after it was printed); join threads and children and look at "
-        "how they ended. A launcher knows a failure by the exit status alone.",
+        [f"Rank {rank} exited with status 0; the last error that it printed: {last[rank]}" for rank in ranks[:8]],
+        "Let the exception end the process (or call sys.exit(1) after printing it); join threads and child processes and "
+        "check how they ended. A launcher detects a failure by the exit status only.",
         "error",
     )
 
 
 def _left_by_force(recording: Recording) -> Finding | None:
-    """DDP701: all processes end themselves with status 0, some of them out of a call that the others never made."""
+    """DDP701: all processes exit with status 0, some of them inside a call that the others did not reach."""
     if not recording.ranks or not all(left_quietly(record) for record in recording.ranks.values()):
         return None
     last = {rank: calls[-1] for rank, r in recording.ranks.items() if (calls := [c for c in r.calls if c.seq])}
@@ -99,10 +99,10 @@ def _left_by_force(recording: Recording) -> Finding | None:
         return None
     return _finding(
         "DDP701",
-        f"{phrases.ranks(first, True)} left in the middle of the run with exit status 0, as if all had gone well.",
+        f"{phrases.ranks(first, True)} exited with status 0 in the middle of the run.",
         {rank: last_site(recording.ranks[rank]) for rank in first},
-        [f"Rank {rank} was in {call.title} then, and ended with status 0 too." for rank, call in lost.items()][:8],
-        "Leave with another status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
+        [f"Rank {rank} was in {call.title} then, and exited with status 0 too." for rank, call in lost.items()][:8],
+        "Exit with a non-zero status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
         "error",
     )
 
@@ -111,7 +111,7 @@ def _left_by_force(recording: Recording) -> Finding | None:
 
 
 def _nothing_loaded(recording: Recording) -> Finding | None:
-    """DDP602: strict=False hid that not one key of a state fits the model."""
+    """DDP602: strict=False hid that no key of a state dict matches the model."""
     places: dict[int, Phase] = {}
     for rank, record in recording.ranks.items():
         for phase in record.phases:
@@ -123,10 +123,10 @@ def _nothing_loaded(recording: Recording) -> Finding | None:
     named = ", ".join(map(str, keys[:3])) if isinstance(keys, list) else ""
     return _finding(
         "DDP602",
-        "A state was loaded with strict=False, and not one of its keys is one of the model's: nothing was loaded.",
+        "A state dict was loaded with strict=False, but none of its keys match the model's: nothing was loaded.",
         {rank: _site(phase) for rank, phase in places.items()},
-        [f"The state's keys begin with {named}."] if named else [],
-        "Save model.module.state_dict() of the wrapped model, or take the prefix away: "
+        [f"The first keys of the state dict: {named}."] if named else [],
+        "Save model.module.state_dict() of the wrapped model, or strip the prefix: "
         "{key.removeprefix('module.'): value for key, value in state.items()}.",
         "error",
     )
@@ -141,7 +141,7 @@ def _not_waited(recording: Recording) -> Finding | None:
     dropped: dict[tuple[str, int], set[int]] = defaultdict(set)
     for rank, record in recording.ranks.items():
         for call in record.calls:
-            path, _, line = call.site.via.rpartition(":")  # a function that hands the work back has made it
+            path, _, line = call.site.via.rpartition(":")  # a function that returns the Work made the call
             places = [(call.site.file, call.site.line), *([(path, int(line))] if line.isdigit() else [])]
             for place in places:
                 made[place].add(rank)
@@ -162,11 +162,11 @@ _WAIT = "Keep the handle and call handle.wait() before the tensor is read, chang
 
 
 def _thrown_away(path: str, one: Unwaited, ranks: list[int]) -> Finding:
-    """The Works of these ranks were seen to end before anybody waited for them."""
+    """The Works of these ranks were deleted before anything waited for them."""
     site = Site(path, one.line, one.function)
     return _finding(
         "DDP316",
-        f"{phrases.ranks(ranks, True)} threw away the Work of {one.op}{phrases.at(site)} before anything waited for it.",
+        f"{phrases.ranks(ranks, True)} discarded the Work of {one.op}{phrases.at(site)} before anything waited for it.",
         dict.fromkeys(ranks, site),
         [f"Inferred from the source, not observed: {one.reason}"],
         _WAIT,
@@ -175,13 +175,13 @@ def _thrown_away(path: str, one: Unwaited, ranks: list[int]) -> Finding:
 
 
 def _early_use(path: str, one: Unwaited, ranks: list[int], *, guarded: bool) -> Finding:
-    """The call was seen; that it is asynchronous and used too early is read from the source: a warning."""
+    """The call was recorded; that it is asynchronous and used too early is read from the source: a warning."""
     site = Site(path, one.line, one.function)
     done = "changed" if one.changed else "used"
-    unknown = " That line is under a condition: which of these ranks come to it was not recorded."
+    unknown = " That line is under a condition: which of these ranks reach it was not recorded."
     finding = _finding(
         "DDP316",
-        f"{phrases.ranks(ranks, True)} made the {one.op}{phrases.at(site)}. By its source it is asynchronous, with no wait()"
+        f"{phrases.ranks(ranks, True)} called {one.op}{phrases.at(site)}. According to the source it is asynchronous, with no wait()"
         + (f" before {one.tensor} is {done}." if one.use_line else "."),
         dict.fromkeys(ranks, site),
         [f"Inferred from the source, not observed: {one.reason}{unknown if guarded else ''}"],
@@ -197,7 +197,7 @@ def _early_use(path: str, one: Unwaited, ranks: list[int], *, guarded: bool) -> 
 
 
 def _resumed_without(recording: Recording) -> Finding | None:
-    """DDP606: a checkpoint was read whose RNG state, epoch or position the script did not put back."""
+    """DDP606: a checkpoint was read, but its RNG state, epoch or position was not restored."""
     places: dict[int, Site] = {}
     why: list[str] = []
     for rank, record in recording.ranks.items():
@@ -215,8 +215,8 @@ def _resumed_without(recording: Recording) -> Finding | None:
         f"{phrases.ranks(places, True)} resumed from a checkpoint, but {why[0]}.",
         places,
         [f"The checkpoint: {reason}." for reason in why[1:]],
-        "Put back all that the checkpoint holds: torch.set_rng_state(...) (and random, numpy, cuda), start at the next "
-        "epoch, sampler.set_epoch(epoch), and skip the batches that were done.",
+        "Restore all that the checkpoint holds: torch.set_rng_state(...) (and random, numpy, cuda), start at the next "
+        "epoch, sampler.set_epoch(epoch), and skip the batches already done.",
         "warning",
     )
 
@@ -228,11 +228,11 @@ def _forgotten(read: Phase, after: list[Phase]) -> str:
     numbers = {str(k): v for k, v in numbers.items()} if isinstance(numbers, dict) else {}
     random = [key for key in keys if _RNG.search(key)]
     if random and not any(p.name == "rng restored" for p in after):
-        return f"the random state that it holds ({', '.join(random[:3])}) is never put back"
+        return f"its RNG state ({', '.join(random[:3])}) is never restored"
     epoch = next((as_int(numbers[key]) for key in numbers if "epoch" in key.lower()), None)
     samplers = [p for p in after if p.name == "sampler" and p.facts.get("shuffle")]
     if epoch and samplers and (begun := as_int(samplers[0].facts.get("epoch"))) is not None and begun < epoch:
-        return f"it was made in epoch {epoch}, and the sampler starts at epoch {begun} again"
+        return f"it was saved in epoch {epoch}, and the sampler starts at epoch {begun} again"
     position = next(
         (key for key in numbers if _POSITION.search(key) and "size" not in key and (as_int(numbers[key]) or 0) > 0), ""
     )
@@ -240,7 +240,7 @@ def _forgotten(read: Phase, after: list[Phase]) -> str:
     if position and loops:
         batches, steps = as_int(loops[0].facts.get("batches")), as_int(loops[0].facts.get("steps"))
         if batches and loops[0].facts.get("complete") and steps is not None and steps >= batches:
-            return f"it was made at {position} {numbers[position]} of an epoch, and that epoch is trained from its beginning again"
+            return f"it was saved at {position} {numbers[position]} of an epoch, and that epoch starts from its beginning again"
     return ""
 
 
@@ -261,10 +261,10 @@ def _one_file(recording: Recording) -> Finding | None:
     path, places = next(iter(sorted(shared.items())))
     return _finding(
         "DDP603",
-        f"{phrases.ranks(places, True)} all write {path}: the last one wins, and a reader may find half of it.",
+        f"{phrases.ranks(places, True)} all write {path}: the writes race, and a reader may see a partial file.",
         places,
         [],
-        "Save on rank 0 alone (if rank == 0: torch.save(...); then dist.barrier()), or to a file for each rank.",
+        "Save on rank 0 only (if rank == 0: torch.save(...); then dist.barrier()), or to one file per rank.",
         "warning",
     )
 
@@ -279,7 +279,7 @@ def _hidden_attribute(recording: Recording) -> Finding | None:
     name = str(next(iter(events.values())).facts.get("name", "?"))
     return _finding(
         "DDP413",
-        f"{name} is set on the wrapper, but it is an attribute of the module inside: the module never sees it.",
+        f"{name} is set on the wrapper, but it is an attribute of the wrapped module, which never sees it.",
         {rank: _site(phase) for rank, phase in events.items()},
         [],
         f"Set it on the module: model.module.{name} = ...",
@@ -288,5 +288,5 @@ def _hidden_attribute(recording: Recording) -> Finding | None:
 
 
 def left_quietly(record: RankRecord) -> bool:
-    """Whether a process ended itself with status 0 in the middle of something."""
+    """Whether a process exited with status 0 before the script ended."""
     return record.ending is not None and record.ending.how == "died" and record.ending.code == 0

@@ -20,7 +20,7 @@ _LONG_S = 4 * 3600.0
 
 @once
 def find(recording: Recording, stuck: frozenset[int] = frozenset()) -> list[Finding]:
-    """All that can be said of the settings; warnings and notes unless the ranks contradict each other."""
+    """The findings about settings; warnings and notes unless the ranks contradict each other."""
     found = [
         _backends(recording),
         _versions(recording),
@@ -57,7 +57,7 @@ def _where(phases: Mapping[int, Phase], order: tuple[int, ...]) -> tuple[tuple[i
 
 
 def _backends(recording: Recording) -> Finding | None:
-    """DDP106: the ranks ask for different backends."""
+    """DDP106: the ranks request different backends."""
     phases = inits(recording)
     asked = {
         rank: str(phase.facts.get("asked", phase.facts.get("backend", ""))).lower() for rank, phase in phases.items()
@@ -72,11 +72,11 @@ def _backends(recording: Recording) -> Finding | None:
     sides = apart.sides if apart.tied else ()
     if sides or len(apart.sides) > 2:
         told = phrases.by_side(apart.sides, lambda rank: repr(asked[rank]) if asked[rank] else "the default")
-        summary = f"The ranks ask for different backends: {told}."
+        summary = f"The ranks request different backends: {told}."
     else:
         summary = (
-            f"{phrases.ranks(odd, True)} {phrases.verb(odd, 'asks', 'ask')} for the backend {asked[odd[0]] or 'by default'!r}, "
-            f"{phrases.ranks(others)} for {asked[others[0]] or 'the default'!r}."
+            f"{phrases.ranks(odd, True)} {phrases.verb(odd, 'requests', 'request')} the backend {asked[odd[0]] or 'by default'!r}, "
+            f"{phrases.ranks(others)} {asked[others[0]] or 'the default'!r}."
         )
     return Finding(
         "DDP106",
@@ -89,7 +89,7 @@ def _backends(recording: Recording) -> Finding | None:
             *(f"Rank {rank}: backend {name or '(default)'}." for rank, name in sorted(asked.items())[:8]),
             *phrases.undecided(sides),
         ),
-        "Choose the backend by something that is the same on all ranks.",
+        "Request the same backend on all ranks.",
         sides=sides,
     )
 
@@ -100,7 +100,7 @@ def _apart(found: Split) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _of_groups(recording: Recording) -> tuple[dict[int, Phase], dict[int, str]]:
-    """The first new_group of which the ranks ask for different backends: its phases, and what they ask for."""
+    """The first new_group for which the ranks request different backends: its phases, and those backends."""
     if not recording.has_all_phases:  # which of them is whose first is not known
         return {}, {}
     made = {rank: [p for p in record.phases if p.name == "new_group"] for rank, record in recording.ranks.items()}
@@ -148,14 +148,14 @@ def _versions(recording: Recording) -> Finding | None:
 
 
 def _timeouts(recording: Recording, stuck: frozenset[int]) -> Finding | None:
-    """DDP317: a sub-group without the time-out of its world, or one of many hours."""
+    """DDP317: a sub-group without the time-out of the default group, or a time-out of many hours."""
     phases = inits(recording)
     for rank, phase in sorted(phases.items()):
         own = phase.facts.get("timeout_s")
         if isinstance(own, (int, float)) and own >= _LONG_S:
             ranks = tuple(r for r, p in sorted(phases.items()) if p.facts.get("timeout_s") == own)
             return _timeout(
-                f"The time-out of the process group is {_hours(own)}: a hang costs that long.",
+                f"The time-out of the process group is {_hours(own)}: hangs take that long to be detected.",
                 ranks,
                 phases,
                 stuck,
@@ -171,7 +171,7 @@ def _timeouts(recording: Recording, stuck: frozenset[int]) -> Finding | None:
             }
             places = {r: found[-1] for r, found in groups.items() if found}
             return _timeout(
-                f"new_group() does not inherit the time-out of {own:.0f} s that the world was given: the sub-group has the "
+                f"new_group() does not inherit the default group's time-out of {own:.0f} s: the sub-group has the "
                 f"default of {DEFAULT_TIMEOUT_S / 60:.0f} minutes.",
                 tuple(sorted(places)),
                 places,
@@ -195,7 +195,7 @@ def _timeout(
         None,
         _where(places, ranks),
         (),
-        "Pass timeout=timedelta(...) where the group is made: longer than its slowest legal wait, no longer.",
+        "Pass timeout=timedelta(...) when creating the group: a little more than its longest legitimate wait.",
         severity=severity or ("warning" if stuck else "note"),
     )
 
@@ -220,19 +220,19 @@ def _threads(recording: Recording) -> Finding | None:
     places = {rank: _set_threads(recording.ranks[rank]) for rank in many}
     return Finding(
         "DDP704",
-        f"The ranks compute with {total} threads on {cores} cores.",
+        f"The ranks use {total} compute threads on {cores} cores.",
         many,
         (),
         None,
         _where({rank: phase for rank, phase in places.items() if phase is not None}, many),
         tuple(f"Rank {rank}: {counts[rank]} threads." for rank in many[:8]),
-        f"Set OMP_NUM_THREADS (or torch.set_num_threads) to the cores of a rank: {max(1, cores // max(1, len(counts)))} here.",
+        f"Set OMP_NUM_THREADS (or torch.set_num_threads) to the cores per rank: {max(1, cores // max(1, len(counts)))} here.",
         severity="warning",
     )
 
 
 def _set_threads(record: RankRecord) -> Phase | None:
-    """Where the number was set, or else where the rank was seen to have it."""
+    """Where the number was set, or else where it was recorded."""
     told = {
         name: [p for p in record.phases if p.name == name and "file" in p.facts]
         for name in ("threads", "init_process_group")
@@ -241,7 +241,7 @@ def _set_threads(record: RankRecord) -> Phase | None:
 
 
 def _shared_memory(recording: Recording) -> Finding | None:
-    """DDP506: workers that hand batches over in a shared memory that is nearly full, or tiny."""
+    """DDP506: workers pass batches through shared memory that is nearly full, or tiny."""
     total, free = recording.host.get("shm_total"), recording.host.get("shm_free")
     if not isinstance(total, (int, float)) or not isinstance(free, (int, float)) or free > 64 << 20:
         return None
@@ -256,13 +256,13 @@ def _shared_memory(recording: Recording) -> Finding | None:
         return None
     return Finding(
         "DDP506",
-        f"/dev/shm has {free / 2**20:.0f} MiB left of {total / 2**20:.0f} MiB: workers hand their batches over in it.",
+        f"/dev/shm has {free / 2**20:.0f} MiB left of {total / 2**20:.0f} MiB: DataLoader workers pass their batches through it.",
         ranks,
         (),
         None,
         _where({rank: loaders[rank][-1] for rank in ranks}, ranks),
         (),
-        "Give the container more shared memory (docker run --shm-size=8g, or --ipc=host), or fewer workers and batches in flight.",
+        "Give the container more shared memory (docker run --shm-size=8g, or --ipc=host), or use fewer workers and batches in flight.",
         severity="warning",
     )
 
@@ -285,17 +285,17 @@ _RENAMED = {
 }  # fmt: skip
 _ON = ("1", "true", "True", "TRUE", "yes", "on")
 _RULES = {
-    "TORCH_NCCL_BLOCKING_WAIT": _Rule("makes every wait block the CPU, and switches the watchdog off", "Unset it; use the time-out and the flight recorder.", _ON),
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING": _Rule("switches the handling of failed collectives off: a dead rank leaves the others hanging", "Unset it (3 is the default).", ("0",)),
-    "CUDA_LAUNCH_BLOCKING": _Rule("makes every kernel launch wait: for debugging alone", "Unset it for training.", _ON),
-    "TORCH_DISTRIBUTED_DEBUG": _Rule("checks every collective with another one: 2.5 to 13 times slower, and a crash with DDP on gloo in torch 2.13", "Use INFO, or none, for training.", ("DETAIL",)),
-    "NCCL_P2P_DISABLE": _Rule("forbids direct transfers between GPUs", "Unset it unless the hardware is known to be broken.", _ON),
-    "NCCL_SHM_DISABLE": _Rule("forbids transfers through shared memory", "Unset it unless shared memory is known to be broken.", _ON),
-    "NCCL_IB_DISABLE": _Rule("forbids InfiniBand", "Unset it where there is InfiniBand.", _ON),
+    "TORCH_NCCL_BLOCKING_WAIT": _Rule("makes every wait block the CPU, and disables the watchdog", "Unset it; use the time-out and the flight recorder.", _ON),
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": _Rule("disables the handling of failed collectives: a dead rank leaves the others hanging", "Unset it (3 is the default).", ("0",)),
+    "CUDA_LAUNCH_BLOCKING": _Rule("makes every kernel launch synchronous: for debugging only", "Unset it for training.", _ON),
+    "TORCH_DISTRIBUTED_DEBUG": _Rule("checks every collective with an extra one: 2.5 to 13 times slower, and a crash with DDP on gloo in torch 2.13", "Use INFO, or none, for training.", ("DETAIL",)),
+    "NCCL_P2P_DISABLE": _Rule("disables direct transfers between GPUs", "Unset it unless the hardware is known to be broken.", _ON),
+    "NCCL_SHM_DISABLE": _Rule("disables transfers through shared memory", "Unset it unless shared memory is known to be broken.", _ON),
+    "NCCL_IB_DISABLE": _Rule("disables InfiniBand", "Unset it where there is InfiniBand.", _ON),
     "NCCL_LAUNCH_MODE": _Rule("is for processes with several GPUs and may deadlock", "Unset it.", ("GROUP", "group")),
-    "TORCH_NCCL_ENABLE_MONITORING": _Rule("switches the monitor of the watchdog off: a stuck watchdog is never noticed", "Unset it.", ("0",)),
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": _Rule("switches the caching allocator off: very slow", "Unset it for training.", _ON),
-    "PYTORCH_CUDA_ALLOC_CONF": _Rule("is called PYTORCH_ALLOC_CONF since torch 2.9", "Rename it."),
+    "TORCH_NCCL_ENABLE_MONITORING": _Rule("disables the watchdog's monitor: a stuck watchdog is never detected", "Unset it.", ("0",)),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": _Rule("disables the caching allocator: very slow", "Unset it for training.", _ON),
+    "PYTORCH_CUDA_ALLOC_CONF": _Rule("was renamed to PYTORCH_ALLOC_CONF in torch 2.9", "Rename it."),
 }  # fmt: skip
 
 
@@ -333,13 +333,13 @@ def _says(name: str, value: str, table: Mapping[str, str]) -> tuple[str, str] | 
         new = _RENAMED[name]
         blocking = name == "NCCL_BLOCKING_WAIT" and value in _ON
         more = ", and as 1 it makes every wait block the CPU" if blocking else ""
-        return f"is deprecated: it is called {new} now{more}", f"Unset it, or use {new} if it is really wanted."
+        return f"is deprecated: it was renamed to {new}{more}", f"Unset it, or use {new} if you need it."
     rule = _RULES.get(name)
     if rule is None or (rule.values and value not in rule.values):
         return None
     if name == "TORCH_NCCL_BLOCKING_WAIT" and table.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0") not in ("0", ""):
         return (
-            "contradicts TORCH_NCCL_ASYNC_ERROR_HANDLING: only one of the two can be in force",
+            "contradicts TORCH_NCCL_ASYNC_ERROR_HANDLING: only one of the two can be in effect",
             "Unset one of the two.",
         )
     return rule.says, rule.remedy

@@ -139,7 +139,7 @@ def test_what_only_the_source_shows_of_a_work_is_a_warning():
     taken = recorded(lambda r: r.calls("all_reduce", script.at("reduce")).finishes(), script=script)
     found = the_finding(taken)
     assert (found.code, found.severity, found.culprits) == ("DDP316", "warning", (0, 1, 2, 3))
-    assert found.summary.startswith("Ranks 0-3 made the all_reduce") and "By its source" in found.summary
+    assert found.summary.startswith("Ranks 0-3 called all_reduce") and "According to the source" in found.summary
     assert diagnose(taken).outcome == "ok"
 
 
@@ -167,7 +167,7 @@ def test_a_work_that_was_seen_to_be_thrown_away():
         (0,),
         ((0, script.at("send")),),
     )
-    assert "threw away the Work" in found.summary
+    assert "discarded the Work" in found.summary
 
 
 def test_a_use_under_a_condition_names_no_rank():
@@ -184,6 +184,6 @@ def test_a_use_under_a_condition_names_no_rank():
     found = the_finding(recorded(lambda r: r.issues("all_reduce", at).finishes(), script=script))
     assert (found.code, found.culprits, found.sides) == ("DDP316", (), ((0,), (1,), (2,), (3,)))
     assert found.concerned == {0, 1, 2, 3}
-    assert "which of these ranks come to it was not recorded" in found.evidence[0]
+    assert "which of these ranks reach it was not recorded" in found.evidence[0]
     assert [(rank, site.line) for rank, site in found.where] == [(rank, at.line) for rank in range(4)]
     assert f"line {script.line('read')}" not in found.summary

@@ -1,1 +1,1 @@
-"""What the ranks are fed."""
+"""Findings about the data that the ranks train on."""

@@ -1,7 +1,7 @@
 """Findings about the data: the same on every rank, in the same order every epoch, or not the same data set.
 
-Only what is certain is said. What evaluates may be alike on all ranks, what is sharded by hand need
-not be explained, and ranks that are no replicas of each other may see whatever they like: a claim
+Only what is certain is reported. Evaluation data may be the same on all ranks, data may be sharded manually,
+and ranks that are not replicas of each other may see any data: a finding
 needs a model that is wrapped on a group, and loops over loaders in which an optimizer made steps.
 """
 
@@ -21,7 +21,7 @@ _SHM_LOW = 8 << 20  # bytes: less than one batch of pictures
 
 
 def find(recording: Recording) -> list[Finding]:
-    """What is certainly wrong with the data, or worth a warning; the gravest first."""
+    """What is certainly wrong with the data, or worth a warning; the most severe first."""
     views = {rank: loading(record) for rank, record in sorted(recording.ranks.items())}
     found: list[Finding] = []
     for group in replica_groups(recording):
@@ -60,17 +60,16 @@ def _epochs(views: Views) -> list[Finding]:
     loops = found[ranks[0]]
     first, last = loops[0].passed, loops[-1].passed
     assert first is not None and last is not None
-    set_to = f"was set to {first.epoch} each time" if last.told > first.told else "was never called in between"
+    set_to = f"was set to {first.epoch} each time" if last.told > first.told else "was not called in between"
     return [
         Finding(
             "DDP502",
-            f"{phrases.ranks(ranks, True)} {phrases.verb(ranks, 'goes', 'go')} over the data in the same order in "
+            f"{phrases.ranks(ranks, True)} {phrases.verb(ranks, 'iterates', 'iterate')} over the data in the same order in "
             f"every epoch{phrases.at(loops[0].site)}: sampler.set_epoch {set_to}.",
             tuple(ranks),
             where=places({rank: found[rank][0] for rank in ranks}, ranks),
             evidence=tuple(
-                f"Rank {rank}: {len(found[rank])} epochs one after the other with seed + epoch = "
-                f"{found[rank][0].passed.order}."  # type: ignore[union-attr]
+                f"Rank {rank}: {len(found[rank])} consecutive epochs with seed + epoch = {found[rank][0].passed.order}."  # type: ignore[union-attr]
                 for rank in ranks[:8]
             ),
             remedy="Call sampler.set_epoch(epoch) at the beginning of each epoch, before the loop over the loader.",
@@ -80,7 +79,7 @@ def _epochs(views: Views) -> list[Finding]:
 
 
 def _repeats(loops: Sequence[Loop], view: Loading) -> list[Loop]:
-    """The first loops that went one after the other over the same permutation."""
+    """The first consecutive loops over the same permutation."""
     streak: list[Loop] = []
     for loop in loops:
         if streak and _same_permutation(streak[-1], loop, view):
@@ -99,11 +98,11 @@ def _same_permutation(one: Loop, other: Loop, view: Loading) -> bool:
     if not one.ended_ns or one.ended_ns > other.began_ns:
         return False  # side by side, within one epoch
     if a.sampler != b.sampler and (a.told or b.told):
-        return False  # two samplers in turn; one that is made anew for each epoch was told nothing
+        return False  # two samplers in turn; one that is created again for each epoch gets no set_epoch
     if any(one.began_ns < wrapped < other.began_ns for wrapped in view.wrapped_ns):
-        return False  # a new model: the same epochs begin anew
+        return False  # a new model: the same epochs begin again
     if b.told > a.told and not one.complete:
-        return False  # a trial that was broken off, and then the same epoch again, on purpose
+        return False  # a trial that was interrupted, and then the same epoch again, on purpose
     keys = [(p.dataset, p.head, p.order, p.length, p.rank, p.replicas) for p in (a, b)]
     return keys[0] == keys[1]
 
@@ -117,8 +116,8 @@ def uneven_shards(recording: Recording, *, stopped: bool = False) -> Finding | N
 
     Args:
         recording: what is known.
-        stopped: the ranks stand still in collectives, so that a loop that is over on some ranks alone
-            tells as much as two numbers do.
+        stopped: the ranks are blocked in collectives, so that a loop that ended on some ranks only
+            is as good as two numbers.
     """
     views = {rank: loading(record) for rank, record in sorted(recording.ranks.items())}
     if any(view.joins for view in views.values()):
@@ -175,7 +174,7 @@ def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: list
 def _made_of(loop: Loop) -> str:
     size, loader = loop.loader.batch_size, loop.loader
     samples = f" out of {loop.passed.samples} samples" if loop.passed is not None and loop.passed.samples else ""
-    dropping = ", the last one dropped unless it is full" if loader.drop_last else ""
+    dropping = ", an incomplete last batch dropped" if loader.drop_last else ""
     return f" of {size}{samples}{dropping}." if size else "."
 
 
@@ -194,7 +193,7 @@ def _shared_memory(recording: Recording, views: Views) -> list[Finding]:
     return [
         Finding(
             "DDP506",
-            f"/dev/shm has {free >> 20} MB left of {total >> 20} MB; the workers of the data loaders on "
+            f"/dev/shm has {free >> 20} MB left of {total >> 20} MB; the DataLoader workers on "
             f"{phrases.ranks(ranks)} pass their batches through it.",
             tuple(ranks),
             where=places(used, ranks),

@@ -1,6 +1,6 @@
-"""What a rank said of its data: data sets, samplers, loaders and the loops over them, read from its phases.
+"""What a rank recorded of its data: data sets, samplers, loaders and the loops over them, read from its phases.
 
-The facts come from a rank: whatever does not make sense is left out.
+The facts come from a rank and are not trusted: invalid ones are dropped.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ddpnb.model.recording import Phase, RankRecord
 
 Likeness = Literal["same", "reordered", "overlapping", "apart", "unknown"]
 _DEPTH = 5
-# A loader whose batches are far rarer than the optimizer's steps is looked into now and then, while
-# another one is trained on.
+# A loader whose batches are far rarer than the optimizer's steps is used now and then, while another one is
+# trained on.
 _STEPS_PER_BATCH = 4
 
 
@@ -173,7 +173,7 @@ def _loop(
     began = _int(facts.get("step")) or 0
     steps = _int(facts.get("steps")) if ended else record.steps - began
     sampler, turn = _int(facts.get("sampler")), _int(facts.get("pass"))
-    if not ended and loader.distributed is not None:  # it has not told which pass it was: the latest
+    if not ended and loader.distributed is not None:  # which pass it is was not recorded: the latest
         sampler, turn = loader.distributed, max((t for s, t in passes if s == loader.distributed), default=0)
     return Loop(
         loader,

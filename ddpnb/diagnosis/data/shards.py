@@ -1,4 +1,4 @@
-"""Do the ranks' shards of the data fit together? What their DistributedSamplers and data sets say."""
+"""Whether the ranks' shards of the data match, from their DistributedSamplers and data sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
 _LOOPS = 16  # of each rank that are compared
-_SPLIT_BY_RANK = "Give the loader sampler=DistributedSampler(dataset), or take another part of the data on each rank."
+_SPLIT_BY_RANK = (
+    "Pass sampler=DistributedSampler(dataset) to the loader, or use a different part of the data on each rank."
+)
 
 Views = Mapping[int, Loading]
 
@@ -110,23 +112,23 @@ def _taken_twice(loops: Mapping[int, Loop], passes: Mapping[int, Pass], group: t
     return differs(
         loops,
         wrong,
-        f"{phrases.ranks(twice, True)} share shards of the data: their samplers claim "
+        f"{phrases.ranks(twice, True)} use the same shards of the data: their samplers have "
         f"rank {', '.join(str(claimed[rank]) for rank in twice[:8])} of {passes[group[0]].replicas}.",
         _told(passes),
-        "Leave num_replicas= and rank= of DistributedSampler out, or give them dist.get_world_size() and get_rank().",
+        "Omit num_replicas= and rank= of DistributedSampler, or pass dist.get_world_size() and get_rank().",
     )
 
 
 def _seed_or_epoch(passes: Mapping[int, Pass]) -> str:
     if len({one.seed for one in passes.values()}) > 1:
         return "shuffle with seed + epoch = {}"
-    return "have been told another epoch: seed + epoch = {}"
+    return "have a different epoch: seed + epoch = {}"
 
 
 def _contents(
     group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, Pass], views: Views
 ) -> Finding | None:
-    """The shards fit, but are they shards of the same data?"""
+    """Whether shards that match are shards of the same data."""
     orders = {rank: order_of(dataset_of(views, loops, rank)) for rank in group}
     apart = split(orders)
     if not apart.differs:
@@ -137,9 +139,9 @@ def _contents(
     if not wrong:
         return None
     what = (
-        "the same samples in another order"
+        "the same samples in a different order"
         if all(kinds[rank] == "reordered" for rank in wrong)
-        else "other samples, some of them the same ones"
+        else "partly different samples"
     )
     others = phrases.ranks([rank for rank in group if rank not in wrong])
     held = f"hold{'s' * (len(wrong) == 1)} {what} than {others}" if not apart.tied else f"and {others} hold {what}"
@@ -148,7 +150,7 @@ def _contents(
         () if apart.tied else wrong,
         f"{phrases.ranks(wrong, True)} {held}: the shards overlap, and some samples are never seen.",
         _told(passes),
-        "Build the data set alike on all ranks: sort lists of files, and give random_split and shuffles a seeded generator.",
+        "Build the data set identically on all ranks: sort file lists, and pass a seeded generator to random_split and shuffles.",
         apart.sides,
     )
 
@@ -169,7 +171,7 @@ def order_of(dataset: Mapping[str, Any], depth: int = 0) -> str:
     return text
 
 
-# -- the findings' words
+# -- the findings
 
 
 def same(
@@ -184,10 +186,10 @@ def same(
     agree = inputs_agree(recording, group)
     if sliced and agree is False:
         return None
-    more = ["The models were given the same inputs."] if agree else []
+    more = ["The models received the same inputs."] if agree else []
     return Finding(
         "DDP501",
-        f"{phrases.ranks(group, True)} are trained on the same batches{phrases.at(loops[group[0]].site)}.",
+        f"{phrases.ranks(group, True)} train on the same batches{phrases.at(loops[group[0]].site)}.",
         group,
         where=places(loops, group),
         evidence=(*evidence, *more),
@@ -227,8 +229,8 @@ def _differ(loops: Mapping[int, Loop], passes: Mapping[int, Pass], values: Mappi
     return differs(
         loops,
         apart.culprits,
-        f"The samplers of {phrases.ranks(odd)} {what.format(theirs)}, of {phrases.ranks(rest)} {values[rest[0]]}: "
-        "the shards do not fit together.",
+        f"The samplers of {phrases.ranks(odd)} {what.format(theirs)}, those of {phrases.ranks(rest)} {values[rest[0]]}: "
+        "the shards do not match.",
         _told(passes),
         "Give the samplers of all ranks the same data set, seed, epoch and settings; only rank= may differ.",
         apart.sides,

@@ -1,4 +1,4 @@
-"""The same data or a part of it on each rank, without a DistributedSampler: what can be said for certain."""
+"""Findings about data that is split between ranks without a DistributedSampler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddpnb.model.recording import Recording
 
 _RANKS = 16  # of a group that are compared with each other
 _LOOPS = 16
-_SEED = "Give random_split a generator with the same seed on all ranks."
+_SEED = "Pass random_split a generator with the same seed on all ranks."
 
 
 def same_batches(recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
@@ -32,8 +32,8 @@ def same_batches(recording: Recording, group: tuple[int, ...], views: Views) -> 
             return None
     loops = {rank: first[rank][0] for rank in group}
     loader = loops[group[0]].loader
-    how = "in its order" if loader.sampler == "SequentialSampler" else "shuffled by the same random numbers"
-    evidence = [f"Every rank goes over the whole data set {how}, without a DistributedSampler."]
+    how = "in order" if loader.sampler == "SequentialSampler" else "shuffled by the same random numbers"
+    evidence = [f"Every rank iterates over the whole data set {how}, without a DistributedSampler."]
     if loader.length is not None:
         evidence.append(f"Every rank's loader has {loader.length} batches of {loader.batch_size or 1}.")
     return same(recording, group, loops, evidence)
@@ -75,9 +75,9 @@ def leaks(_recording: Recording, group: tuple[int, ...], views: Views) -> Findin
         return differs(
             first,
             apart.culprits if apart.differs else [],
-            f"Rank {other} trains on samples that rank {one} evaluates on{phrases.at(found.site)}: the ranks have "
-            "split the data set in different ways.",
-            ["On each rank alone, what is trained on and what is evaluated on have nothing in common."],
+            f"Rank {other} trains on samples that rank {one} evaluates on{phrases.at(found.site)}: the ranks "
+            "split the data set differently.",
+            [f"On rank {one} itself, training and evaluation samples do not overlap."],
             _SEED,
             apart.sides if apart.differs else ((one,), (other,)),
         )
@@ -113,7 +113,7 @@ def _share(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
 
 
 def parts_by_hand(_recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
-    """Each rank has taken its part of a split, but of another split: the parts overlap."""
+    """Each rank uses its part of a split, but of a different split: the parts overlap."""
     first = {rank: views[rank].training[0] for rank in group if views[rank].training}
     if len(first) < len(group) or any(loop.loader.distributed is not None for loop in first.values()):
         return None
@@ -132,8 +132,8 @@ def parts_by_hand(_recording: Recording, group: tuple[int, ...], views: Views) -
     return differs(
         first,
         overlapping,
-        f"{phrases.ranks(overlapping, True)} have taken parts of a data set of {whole} samples that overlap: "
-        "each rank has split it in its own way.",
+        f"{phrases.ranks(overlapping, True)} train on overlapping parts of a data set of {whole} samples: "
+        "each rank split it differently.",
         [f"Rank {rank} holds {_number(rows[rank], 'n')} samples." for rank in overlapping[:8]],
         _SEED,
     )

@@ -1,4 +1,4 @@
-"""Are the batches of all ranks of one kind? Types, keys and dimensions, as their loaders gave them."""
+"""Whether the batches of all ranks have the same structure: types, keys and dimensions."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def of_batches(_recording: Recording, group: tuple[int, ...], views: Views) -> F
         place = phrases.at(loops[group[0]].site)
         return finding_of(
             "DDP508",
-            f"The batches of {phrases.ranks(odd)} have another structure than those of {phrases.ranks(rest)}{place}."
+            f"The batches of {phrases.ranks(odd)} have a different structure than those of {phrases.ranks(rest)}{place}."
             if odd
             else f"The batches of {phrases.ranks(group)} have different structures{place}.",
             samples,
             odd,
             [f"Rank {rank}: {kinds[rank][0]}." for rank in (*odd, *rest)[:8]],
-            "Make the data set and its collate function give the same structure on every rank.",
+            "Make the data set and its collate function return the same structure on every rank.",
             severity="warning",
             sides=apart.sides,
         )

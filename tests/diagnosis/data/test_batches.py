@@ -302,8 +302,8 @@ def test_inputs_that_agree_are_told():
         (lambda t: {"num_replicas": 8 if t.rank == 1 else 4}, "parts", [1]),
         (lambda t: {"length": 401 if t.rank == 1 else 400}, "401", [1]),
         (lambda t: {"num_samples": 99 if t.rank == 1 else 100}, "99", [1]),
-        (lambda t: {"rank": 0 if t.rank == 1 else t.rank}, "share", [1]),
-        (lambda t: {"num_replicas": 2, "rank": t.rank % 2}, "share", [2, 3]),
+        (lambda t: {"rank": 0 if t.rank == 1 else t.rank}, "the same shards", [1]),
+        (lambda t: {"num_replicas": 2, "rank": t.rank % 2}, "the same shards", [2, 3]),
     ],
     ids=["one seed", "seed of rank", "epoch", "shuffle", "replicas", "length", "samples", "rank twice", "of the node"],
 )
@@ -318,7 +318,7 @@ def test_samplers_that_do_not_fit(sampler, word, culprits):
 def test_another_order_of_the_same_files():
     (finding,) = found(lambda t: t.distributed(content(range(400) if t.rank else range(399, -1, -1))))
     assert codes([finding]) == [("DDP503", "error", [0])]
-    assert "another order" in finding.summary
+    assert "the same samples in a different order" in finding.summary
 
 
 def test_a_stale_copy():
@@ -351,7 +351,7 @@ def test_one_trains_on_what_another_evaluates_on():
     (finding,) = found(splits)
     assert codes([finding]) == [("DDP503", "error", [])]
     assert finding.sides == ((0,), (1,), (2,), (3,))
-    assert finding.summary.endswith("the ranks have split the data set in different ways.")
+    assert finding.summary.endswith("the ranks split the data set differently.")
 
 
 def test_one_split_for_all_is_no_leak():
@@ -387,7 +387,7 @@ def epochs(*sampler):
 def test_epoch_is_never_set():
     (finding,) = found(epochs({}, {}, {}))
     assert codes([finding]) == [("DDP502", "warning", [0, 1, 2, 3])]
-    assert "never called" in finding.summary and "3 epochs" in finding.evidence[0]
+    assert "not called" in finding.summary and "3 epochs" in finding.evidence[0]
     assert finding.where[0] == (0, LOOP)
 
 
