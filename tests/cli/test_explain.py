@@ -65,7 +65,7 @@ def test_words_that_are_a_name(explain):
 def test_words_of_an_error(explain):
     status, out, _ = explain("Timed out waiting 5000ms for recv operation to complete")
     assert status == 0
-    assert out.startswith("DDP301 collective-missing\n  It waited 5 s in a collective")
+    assert out.startswith("DDP301 collective-missing\n  Timed out after 5 s in a collective")
 
 
 @pytest.mark.parametrize(

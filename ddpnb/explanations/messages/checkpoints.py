@@ -1,4 +1,4 @@
-"""DDP602-604: a state that does not fit the model, a file that another rank is still writing."""
+"""DDP602-604: a state dict that does not match the model, a file that another rank is still writing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def state_dict(raised: Raised) -> Explained | None:
         key = next((k for k in ("model", "state_dict", "model_state_dict", "net") if k in unexpected), unexpected[0])
         return Explained(
             "DDP602",
-            f"A whole checkpoint ({listing(unexpected)}) was loaded as if it were the model's state dict.",
+            f"A whole checkpoint ({listing(unexpected)}) was loaded as the model's state dict.",
             (),
             f'model.load_state_dict(checkpoint["{key}"])',
         )
@@ -49,10 +49,10 @@ def state_dict(raised: Raised) -> Explained | None:
         name, saved, wanted = resized[0]
         return Explained(
             "DDP602",
-            f"{count(len(resized), 'parameter')} of the checkpoint {'has' if len(resized) == 1 else 'have'} another size than "
+            f"{count(len(resized), 'parameter')} of the checkpoint {'has' if len(resized) == 1 else 'have'} a different size than "
             f"in the model: {name} is [{saved.strip('[]')}] in the file, [{wanted.strip('[]')}] in the model.",
             tuple(f"{n}: [{a.strip('[]')}] in the file, [{b.strip('[]')}] in the model." for n, a, b in resized[1:4]),
-            "Build the model with the arguments that it was saved with (save them in the checkpoint), or leave these keys out "
+            "Build the model with the arguments that it was saved with (save them in the checkpoint), or drop these keys "
             "and load with strict=False.",
             tensors=tuple(found[0] for found in resized[:64]),
         )
@@ -62,9 +62,9 @@ def state_dict(raised: Raised) -> Explained | None:
     ]
     return Explained(
         "DDP602",
-        f"The checkpoint is of another {head[1]}: {', '.join(filter(None, said)) or 'the keys differ'}.",
+        f"The checkpoint does not match this {head[1]}: {', '.join(filter(None, said)) or 'the keys differ'}.",
         (),
-        "Build the model as it was when it was saved; strict=False loads what fits and returns what does not.",
+        "Build the model as it was when saved; strict=False loads matching keys and returns the others.",
         tensors=(*missing, *(found[0] for found in resized))[:64],
     )
 
@@ -90,37 +90,37 @@ def _leading(keys: list[str]) -> str:
 
 
 def _prefix(missing: list[str], unexpected: list[str]) -> Explained | None:
-    """The same keys, but for the prefix of a wrapper on one side."""
+    """The same keys except for the prefix of a wrapper on one side."""
     alike = {_bare(key) for key in missing} & {_bare(key) for key in unexpected}
     if not alike or len(alike) * 2 < min(len(missing), len(unexpected)):
         return None
     saved, wanted = _leading(unexpected), _leading(missing)
     if saved == wanted:
         return None
-    evidence = (f"The file has {unexpected[0]}; the model wants {missing[0]}.",)
+    evidence = (f"The file has {unexpected[0]}; the model expects {missing[0]}.",)
     if wanted and not saved:
         inner = "model" + "".join(f".{part}" for part in wanted.strip(".").split("."))
         return Explained(
             "DDP602",
-            f'The model is wrapped and wants the prefix "{wanted}", which the keys of the checkpoint do not have.',
+            f'The model is wrapped and expects the prefix "{wanted}", which the keys of the checkpoint do not have.',
             evidence,
-            f"Load into the module inside, or before wrapping: {inner}.load_state_dict(state)",
+            f"Load into the wrapped module, or before wrapping: {inner}.load_state_dict(state)",
         )
     if saved and not wanted:
         inner = "model" + "".join(f".{part}" for part in saved.strip(".").split("."))
         return Explained(
             "DDP602",
-            f'The checkpoint was saved from a wrapped model: its keys begin with "{saved}", and the model is not wrapped.',
+            f'The checkpoint was saved from a wrapped model: its keys begin with "{saved}", but the model is not wrapped.',
             evidence,
             f'state = {{key.removeprefix("{saved}"): value for key, value in state.items()}}; next time save '
             f"{inner}.state_dict().",
         )
     return Explained(
         "DDP602",
-        f'The checkpoint was saved from another wrapping: its keys begin with "{saved}", the model wants "{wanted}".',
+        f'The checkpoint was saved with a different wrapper: its keys begin with "{saved}", the model expects "{wanted}".',
         evidence,
         f'state = {{"{wanted}" + key.removeprefix("{saved}"): value for key, value in state.items()}}; next time save the state '
-        "dict of the module inside.",
+        "dict of the wrapped module.",
     )
 
 
@@ -138,18 +138,18 @@ def other_states(raised: Raised) -> Explained | None:
     if _OPTIMIZER.search(text):
         return Explained(
             "DDP602",
-            "The optimizer's state in the checkpoint is of other parameters than the optimizer has.",
+            "The optimizer state in the checkpoint is for different parameters than the optimizer has.",
             (),
-            "Make the optimizer over the same parameters, in the same groups, as when it was saved: frozen parameters in or "
-            "out alike, and the model built with the same arguments.",
+            "Create the optimizer with the same parameters, in the same groups, as when it was saved: include frozen parameters "
+            "or not in both, and build the model with the same arguments.",
         )
     if found := _DCP_KEY.search(text):
         return Explained(
             "DDP602",
-            f"The distributed checkpoint has no {found[1]}, which the model asks for.",
+            f"The distributed checkpoint has no {found[1]}, which the model requires.",
             (),
-            "Save and load with get_model_state_dict and set_model_state_dict, which know the prefixes of wrappers; "
-            "planner=DefaultLoadPlanner(allow_partial_load=True) takes what is there.",
+            "Save and load with get_model_state_dict and set_model_state_dict, which handle the prefixes of wrappers; "
+            "planner=DefaultLoadPlanner(allow_partial_load=True) loads what is there.",
             tensors=(found[1],),
         )
     if found := _DCP_SIZE.search(text):
@@ -163,7 +163,7 @@ def other_states(raised: Raised) -> Explained | None:
     if "Attempting to deserialize object on" in text and "CUDA device" in text:
         return Explained(
             "DDP604",
-            "The checkpoint's tensors would go back to the GPU that they came from, which this process does not have.",
+            "The checkpoint's tensors are on a GPU that this process does not have.",
             (),
             'torch.load(path, map_location="cpu"), or map_location=f"cuda:{local_rank}".',
         )
@@ -185,7 +185,7 @@ _NO_FOLDER = re.compile(r"Parent directory (\S{1,500}) does not exist")
 
 
 def race(raised: Raised) -> Explained | None:
-    """DDP603: files that several ranks make, write and read without waiting for each other."""
+    """DDP603: files that several ranks create, write and read without synchronisation."""
     text = raised.text
     if raised.exception in ("FileExistsError", "") and (found := _EXISTS.search(text)):
         return _exists(found[1], raised)
@@ -201,17 +201,17 @@ def race(raised: Raised) -> Explained | None:
     ):
         return Explained(
             "DDP603",
-            "The file that was loaded is incomplete: it was read while another rank wrote it, or its writer ended early.",
+            "The loaded file is incomplete: it was read while another rank wrote it, or its writer exited early.",
             (),
-            "Write to a temporary file and rename it (os.replace), then dist.barrier(), then load; one rank alone writes. A file "
-            "that stays broken was cut short: go back to the one before.",
+            "Write to a temporary file and rename it (os.replace), then dist.barrier(), then load; write on one rank only. A file "
+            "that stays broken is truncated: use the previous one.",
         )
     if raised.exception == "FileNotFoundError" and (found := _NO_FILE.search(text)):
         return _absent(found[1], found[2] or "", loading, raised.user_line)
     if found := _NO_FOLDER.search(text):
         return Explained(
             "DDP603",
-            f"The folder of the checkpoint was not made before it was written: {found[1]}.",
+            f"The checkpoint's folder did not exist when it was written: {found[1]}.",
             (),
             "os.makedirs(folder, exist_ok=True) on every rank that writes.",
         )
@@ -224,21 +224,23 @@ def race(raised: Raised) -> Explained | None:
 def _exists(path: str, raised: Raised) -> Explained:
     line = raised.user_line
     if "symlink" in line or "link(" in line:
-        remedy = "Let one rank make the link (if dist.get_rank() == 0), and the others wait: dist.barrier()."
+        remedy = "Create the link on one rank (if dist.get_rank() == 0), and let the others wait: dist.barrier()."
     elif "open(" in line and "mkdir" not in line and not raised.calls("mkdir", "makedirs"):
-        remedy = 'Mode "x" is for one writer: let one rank alone open it.'
+        remedy = 'Mode "x" is for one writer: open it on one rank only.'
     else:
-        remedy = f"os.makedirs({path!r}, exist_ok=True), or let rank 0 make it and the others wait: dist.barrier()."
-    return Explained("DDP603", f"{path} exists already: another rank, or an earlier run, made it first.", (), remedy)
+        remedy = (
+            f"os.makedirs({path!r}, exist_ok=True), or create it on rank 0 and let the others wait: dist.barrier()."
+        )
+    return Explained("DDP603", f"{path} exists already: another rank, or an earlier run, created it.", (), remedy)
 
 
 def _absent(path: str, target: str, loading: bool, line: str = "") -> Explained | None:
     if target:
         return Explained(
             "DDP603",
-            f"{path} was gone when it was to be renamed: several ranks write and rename the same file.",
+            f"{path} no longer existed when this rank renamed it: several ranks write and rename the same file.",
             (),
-            "Let one rank alone write (if dist.get_rank() == 0), or give each rank a name of its own.",
+            "Write on one rank only (if dist.get_rank() == 0), or use a different file name on each rank.",
         )
     folder, _, name = path.replace("\\", "/").rpartition("/")
     if not (_NAME.search(name) and (loading or _FOLDER.search(path))) and not (loading and _FOLDER.search(folder)):
@@ -246,16 +248,16 @@ def _absent(path: str, target: str, loading: bool, line: str = "") -> Explained 
     if _REMOVES.search(line):
         return Explained(
             "DDP603",
-            f"The file {path} was gone already when it was to be removed: several ranks remove the same files.",
+            f"{path} no longer existed when this rank removed it: several ranks remove the same files.",
             (),
-            "Let one rank alone clear up (if dist.get_rank() == 0), or path.unlink(missing_ok=True).",
+            "Clean up on one rank only (if dist.get_rank() == 0), or path.unlink(missing_ok=True).",
         )
     return Explained(
         "DDP603",
-        f"The file {path} was not there when it was to be read.",
+        f"The file {path} did not exist when this rank read it.",
         (),
-        "If another rank writes it: dist.barrier() between writing and reading, and a folder that all machines share. If it "
-        "should be there: compare the path and the working directory of the ranks.",
+        "If another rank writes it: dist.barrier() between writing and reading, and use a folder that all machines share. If it "
+        "should exist: compare the path and the working directory of the ranks.",
     )
 
 

@@ -1,4 +1,4 @@
-"""DDP301-308: calls that do not fit together, as far as torch itself tells."""
+"""DDP301-308: mismatched and missing calls, as far as torch itself reports them."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ def monitored_barrier(raised: Raised) -> Explained | None:
         absent = numbers(found[1])
         return Explained(
             "DDP301",
-            f"{phrases.ranks(absent, capital=True)} did not come to monitored_barrier within {seconds(found[2])}.",
+            f"{phrases.ranks(absent, capital=True)} did not reach monitored_barrier within {seconds(found[2])}.",
             _went(text),
             f"Look at where {phrases.ranks(absent)} {phrases.verb(absent, 'was', 'were')} at that time: "
-            f"{phrases.verb(absent, 'it', 'they')} skipped the call, left earlier, or {phrases.verb(absent, 'is', 'are')} stuck.",
+            f"{phrases.verb(absent, 'it', 'they')} skipped the call, exited, or {phrases.verb(absent, 'is', 'are')} stuck.",
             culprits=absent,
             missing=absent,
         )
     if _REACHED.search(text):
         return Explained(
             "DDP301",
-            "It came to monitored_barrier, but the barrier failed: rank 0, which counts the others, missed one of them.",
-            ("The message on rank 0 names the rank that did not come.",),
+            "monitored_barrier failed after this rank reached it: rank 0, which checks all ranks, missed another one.",
+            ("The message on rank 0 names the missing rank.",),
             "Read the message of rank 0.",
             culprits=(),
         )
     if found := _LATE.search(text):
         passed = _PASSED.search(text)
-        evidence = (f"{phrases.ranks(numbers(passed[1]), capital=True)} came.",) if passed else ()
+        evidence = (f"{phrases.ranks(numbers(passed[1]), capital=True)} reached it.",) if passed else ()
         return Explained(
             "DDP301",
-            f"It waited {seconds(found[2])} in monitored_barrier for another rank.",
+            f"Timed out after {seconds(found[2])} in monitored_barrier, waiting for another rank.",
             evidence,
-            "Look at the ranks that did not come.",
+            "Look at the ranks that did not reach it.",
             culprits=(),
         )
     return None
@@ -87,7 +87,7 @@ def fingerprints(raised: Raised) -> Explained | None:
     if len(prints) < 2:
         what = f" (here {prints[0]})" if prints else ""
         return Explained(
-            "DDP302", f"The ranks made different calls{what} at the same place of the sequence.", (), _ALIKE
+            "DDP302", f"The ranks issued different collectives{what} at the same sequence number.", (), _ALIKE
         )
     one, other = sorted(prints, key=lambda side: side.rank)
     code, what = _difference(one, other, text)
@@ -100,7 +100,7 @@ def _read(rank: int, text: str) -> _Print:
     bare = re.match(r"(\w{1,60})", text)
     name = op[1] if op else bare[1] if bare else "?"
     if op and shape is None and name != "BARRIER":
-        # torch reads the fingerprint of a call that is made up otherwise than its own with a shift,
+        # torch misreads the fingerprint of a call whose layout differs from its own,
         # and names a wrong operation (seen: REDUCE for a barrier).
         name = "another call"
     return _Print(
@@ -110,27 +110,27 @@ def _read(rank: int, text: str) -> _Print:
 
 def _difference(one: _Print, other: _Print, text: str) -> tuple[str, str]:
     if one.op != other.op:
-        return "DDP302", f"made different calls at the same place: {one.op} and {other.op}"
+        return "DDP302", f"issued different collectives at the same sequence number: {one.op} and {other.op}"
     if one.shape != other.shape:
-        return "DDP303", f"gave {one.op} tensors of different sizes: [{one.shape}] and [{other.shape}]"
+        return "DDP303", f"passed {one.op} tensors of different sizes: [{one.shape}] and [{other.shape}]"
     if one.dtype != other.dtype:
-        return "DDP304", f"gave {one.op} tensors of different types: {one.dtype} and {other.dtype}"
+        return "DDP304", f"passed {one.op} tensors of different dtypes: {one.dtype} and {other.dtype}"
     if "Tensor devices:" in text:
-        return "DDP305", f"gave {one.op} tensors on different devices"
+        return "DDP305", f"passed {one.op} tensors on different devices"
     if one.seq != other.seq:
         return (
             "DDP301",
-            f"are not at the same place of the sequence: {one.op} is number {one.seq} on one, {other.seq} on the other",
+            f"are at different sequence numbers: {one.op} is #{one.seq} on one, #{other.seq} on the other",
         )
-    return "DDP305", f"gave {one.op} different arguments"
+    return "DDP305", f"passed {one.op} different arguments"
 
 
-_ALIKE = "Make every rank call the same collectives in the same order: look for a call, or an early return, under a condition that differs."
+_ALIKE = "Call the same collectives in the same order on every rank: look for a call, or an early return, under a condition that differs."
 _REMEDIES = {
-    "DDP303": "Pad to a common size (all_reduce of the maximum first), or use all_gather_object; a last batch that is "
-    "shorter on one rank wants drop_last=True.",
-    "DDP304": "Convert before the call (tensor.to(torch.float32)); a count that is an int here and a float there is the usual cause.",
-    "DDP305": "Give the call the same arguments on every rank.",
+    "DDP303": "Pad to a common size (all_reduce of the maximum first), or use all_gather_object; use drop_last=True "
+    "if the last batch is smaller on one rank.",
+    "DDP304": "Convert before the call (tensor.to(torch.float32)); the usual cause is a count that is int on one rank, float on another.",
+    "DDP305": "Pass the same arguments on every rank.",
 }
 
 _BYTES = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,19}) vs\.? (\d{1,19})")
@@ -140,13 +140,13 @@ _NCCL_MISMATCH = re.compile(
 
 
 def sizes(raised: Raised) -> Explained | None:
-    """What gloo and NCCL notice of a mismatch, when data arrive that do not fit."""
+    """What gloo and NCCL detect of a mismatch, when data of the wrong size arrive."""
     if found := _BYTES.search(raised.text):
         return Explained(
             "DDP303",
             f"Another rank sent {found[1]} bytes where {found[2]} were expected: the tensors of one call have different "
-            "sizes or types.",
-            remedy=_REMEDIES["DDP303"] + " Different types have different sizes too: convert before the call.",
+            "sizes or dtypes.",
+            remedy=_REMEDIES["DDP303"] + " Different dtypes have different sizes too: convert before the call.",
         )
     if found := _NCCL_MISMATCH.search(raised.text):
         return Explained(
@@ -166,10 +166,10 @@ def uneven(raised: Raised) -> Explained | None:
     who = f"Rank {found[1]}" if found else "Another rank"
     return Explained(
         "DDP308",
-        f"{who} had no more batches, while others still had some.",
-        ("Join was told to raise (throw_on_early_termination=True).",),
-        "Give every rank as many batches (DistributedSampler, drop_last=True), or leave throw_on_early_termination out, "
-        "so that Join goes on with the ranks that have some.",
+        f"{who} ran out of batches before other ranks.",
+        ("Join raises because of throw_on_early_termination=True.",),
+        "Give every rank the same number of batches (DistributedSampler, drop_last=True), or omit "
+        "throw_on_early_termination, so that Join continues with the other ranks.",
         culprits=(int(found[1]),) if found else (),
     )
 
@@ -182,7 +182,7 @@ _NCCL_WAIT = re.compile(
 
 
 def timed_out(raised: Raised) -> Explained | None:
-    """A wait that ran out: this rank came, and another did not; the message does not know which."""
+    """A time-out: this rank is in the call and another is not; the message does not say which."""
     if found := _NCCL_WAIT.search(raised.text):
         what, waited = f"{found[2].lower()} #{found[1]}", found[3]
     elif found := _GLOO_WAIT.search(raised.text):
@@ -191,7 +191,7 @@ def timed_out(raised: Raised) -> Explained | None:
         return None
     return Explained(
         "DDP301",
-        f"It waited {seconds(waited)} in {what} for a rank that did not come.",
+        f"Timed out after {seconds(waited)} in {what}, waiting for a rank that did not join it.",
         ("The message does not say which rank: look at those that did not report a time-out.",),
         _ALIKE,
         culprits=(),

@@ -1,4 +1,4 @@
-"""DDP505-508: data loader workers, the memory that they share, and the samples that they bring."""
+"""DDP505-508: DataLoader workers, their shared memory, and their samples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def shared_memory(raised: Raised) -> Explained | None:
     exited = _EXITED.search(raised.text) is not None
     for pattern in _SHARED:
         if found := pattern.search(raised.text) or (exited and pattern.search(raised.traceback)) or None:
-            return _shared_memory((f"It failed with {found[1]}.",) if found[1].startswith(("torch_", "/dev")) else ())
+            return _shared_memory(
+                (f"The failing object is {found[1]}.",) if found[1].startswith(("torch_", "/dev")) else ()
+            )
     if any(map(raised.passes, _SHARERS)) and re.search(rf"\[Errno \d{{1,3}}\] {_FULL}", raised.text):
         return _shared_memory(())
     return None
@@ -38,38 +40,38 @@ _SHARERS = ("multiprocessing/shared_memory", "multiprocessing/heap")
 def _shared_memory(evidence: tuple[str, ...]) -> Explained:
     return Explained(
         "DDP506",
-        "The shared memory (/dev/shm) is full, through which processes hand over batches and buffers.",
+        "Shared memory (/dev/shm) is full; processes pass batches and buffers through it.",
         evidence,
         "Give the container more: docker run --shm-size=8g (or --ipc=host); in Kubernetes an emptyDir with medium: "
-        "Memory at /dev/shm. Or need less: fewer workers, prefetch_factor=1, smaller batches, "
+        "Memory at /dev/shm. Or use less: fewer workers, prefetch_factor=1, smaller batches, "
         'torch.multiprocessing.set_sharing_strategy("file_system").',
     )
 
 
 def worker_died(raised: Raised) -> Explained | None:
     exited = _EXITED.search(raised.text)
-    # The main process learns of it when it waits for a batch; the signal is told one exception earlier.
+    # The main process learns of it when it waits for a batch; the signal is named one exception earlier.
     killed = _SIGNAL.search(raised.text) or (_SIGNAL.search(raised.traceback) if exited else None)
     if killed:
         signal = killed[2].strip()
         cause, remedy = _signal(signal)
-        return Explained("DDP505", f"A data loader worker (process {killed[1]}) was killed: {cause}.", (), remedy)
+        return Explained("DDP505", f"A DataLoader worker (process {killed[1]}) was killed: {cause}.", (), remedy)
     if exited:
         status = f" with status {exited[2]}" if exited[2] else ""
         return Explained(
             "DDP505",
-            f"A data loader worker (process {exited[1].split(',')[0].strip()}) ended by itself{status}.",
+            f"A DataLoader worker (process {exited[1].split(',')[0].strip()}) exited{status}.",
             (),
-            "Something in the data set or a library of its ended the process (os._exit, sys.exit in native code, a guard of "
-            "the machine): run with num_workers=0 to see it happen in the main process.",
+            "The data set or one of its libraries ended the process (os._exit, sys.exit in native code, a watchdog of "
+            "the machine): run with num_workers=0 to see it in the main process.",
         )
     if raised.exception in _LOST and raised.passes("torch/utils/data/") and raised.passes("multiprocessing/"):
         return Explained(
             "DDP505",
-            "A data loader worker is gone: the connection broke off by which it handed over a batch.",
+            "A DataLoader worker died: the connection broke while it was passing a batch.",
             (),
-            "Look at the end of the log for what ended it (a crash in native code, no memory); run with num_workers=0 to see "
-            "it happen in the main process.",
+            "Look at the end of the log for what ended it (a crash in native code, out of memory); run with num_workers=0 to "
+            "see it in the main process.",
         )
     return None
 
@@ -80,27 +82,27 @@ _LOST = frozenset({"ConnectionResetError", "ConnectionRefusedError", "BrokenPipe
 def _signal(name: str) -> tuple[str, str]:
     if name == "Killed":
         return (
-            "SIGKILL, most often from the kernel, out of memory",
+            "SIGKILL, usually by the kernel's OOM killer",
             "Look at dmesg or the container's memory limit. Fewer workers, a smaller prefetch_factor, and no large Python "
-            "lists in the data set (each worker copies them by and by: use arrays).",
+            "lists in the data set (each worker gradually copies them: use arrays).",
         )
     if name in ("Segmentation fault", "Aborted", "Bus error", "Illegal instruction", "Floating point exception"):
         return (
             f"{name}, in native code",
-            "Run with num_workers=0 and PYTHONFAULTHANDLER=1 to see where; libraries that were used before the fork "
-            '(OpenCV, HDF5, database handles) are opened in the worker, or use multiprocessing_context="spawn".',
+            "Run with num_workers=0 and PYTHONFAULTHANDLER=1 to see where; open libraries used before the fork "
+            '(OpenCV, HDF5, database handles) in the worker, or use multiprocessing_context="spawn".',
         )
-    return name, "Look for who sends it: a job manager's limit on time or memory, or a shell that was closed."
+    return name, "Find the sender: a job manager's limit on time or memory, or a shell that was closed."
 
 
 def worker_slow(raised: Raised) -> Explained | None:
     if found := _SLOW.search(raised.text):
         return Explained(
             "DDP507",
-            f"No data loader worker delivered a batch within {found[1]} s.",
+            f"No DataLoader worker returned a batch within {found[1]} s.",
             (),
-            "See what the workers wait for (py-spy dump --pid of a worker): a lock held at the fork, a file system, a "
-            "download. If they are only slow: more workers, or a longer timeout= of the DataLoader.",
+            "Check what the workers wait for (py-spy dump --pid of a worker): a lock held at the fork, a file system, a "
+            "download. If they are only slow, use more workers, or a longer timeout= of the DataLoader.",
         )
     return None
 
@@ -113,15 +115,15 @@ _COLLATING = "torch/utils/data/_utils/collate"
 
 
 def bad_sample(raised: Raised) -> Explained | None:
-    """Samples that cannot be made a batch. Only what collate itself says: stack is used everywhere."""
+    """Samples that cannot be collated. Only errors of collate itself: stack is used everywhere."""
     text = raised.text
     remedy = (
-        "Give every sample the same structure and size (pad, crop), or a collate_fn that does; look at the sample on the "
-        "rank that raised, since the others have other samples."
+        "Give every sample the same structure and size (pad, crop, or in a collate_fn); look at the sample on the "
+        "rank that raised: other ranks have different samples."
     )
     if found := _COLLATE.search(text):
         what = "None" if found[1] == "NoneType" else found[1]
-        return Explained("DDP508", f"The data set gave a sample of which no batch can be made: {what}.", (), remedy)
+        return Explained("DDP508", f"The data set returned a sample that cannot be collated: {what}.", (), remedy)
     collating = raised.passes(_COLLATING)
     if collating and (found := _STACK.search(text)):
         return Explained("DDP508", f"Samples of one batch have different sizes: {found[1]} and {found[3]}.", (), remedy)

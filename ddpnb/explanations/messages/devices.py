@@ -54,12 +54,12 @@ def wrong_device(raised: Raised) -> Explained | None:
             "DDP202",
             f"The model's parameters are on different kinds of devices: {places}.",
             _meta(places),
-            "Bring the whole model to the rank's device before wrapping: model.to(device).",
+            "Move the whole model to the rank's device before wrapping: model.to(device).",
         )
     if "Tensor.item() cannot be called on meta tensors" in text and raised.passes("torch/nn/parallel/distributed"):
         return Explained(
             "DDP202",
-            "The model that is wrapped has parameters on the meta device, where they have no values.",
+            "The wrapped model has parameters on the meta device, where they have no values.",
             remedy="Give them storage before wrapping: model.to_empty(device=device), then load or initialise them.",
         )
     return None
@@ -68,20 +68,16 @@ def wrong_device(raised: Raised) -> Explained | None:
 def _apart(one: str, other: str) -> Explained:
     return Explained(
         "DDP202",
-        f"One operation was given tensors on {one} and on {other}.",
+        f"One operation got tensors on {one} and on {other}.",
         _meta(f"{one} {other}"),
-        "Bring model and batch to the rank's device: model.to(device), batch.to(device, non_blocking=True). Tensors made "
-        "in forward take the device of their input (torch.zeros(..., device=x.device)); constants of a module are buffers "
-        "(register_buffer), which move with it.",
+        "Move model and batch to the rank's device: model.to(device), batch.to(device, non_blocking=True). Create tensors "
+        "in forward on the device of their input (torch.zeros(..., device=x.device)); register constants of a module as "
+        "buffers (register_buffer), which move with it.",
     )
 
 
 def _meta(devices: str) -> tuple[str, ...]:
-    return (
-        ("Tensors on meta have a shape, but no values: to_empty and a load give them some.",)
-        if "meta" in devices
-        else ()
-    )
+    return ("Tensors on meta have a shape, but no values: use to_empty, then load them.",) if "meta" in devices else ()
 
 
 def host_tensor(raised: Raised) -> Explained | None:
@@ -89,8 +85,8 @@ def host_tensor(raised: Raised) -> Explained | None:
     if "No backend type associated with device type cpu" in text or re.search(r"Tensors? must be CUDA and dense", text):
         return Explained(
             "DDP203",
-            "A tensor in the processor's memory was given to a group that only takes tensors on GPUs.",
-            remedy='Move it first (tensor.to(device)), or make the group for both: dist.init_process_group("cpu:gloo,cuda:nccl").',
+            "A CPU tensor was passed to a process group that supports only GPU tensors.",
+            remedy='Move it first (tensor.to(device)), or create the group for both: dist.init_process_group("cpu:gloo,cuda:nccl").',
         )
     return None
 
@@ -103,12 +99,12 @@ _IDS = re.compile(
 def device_ids(raised: Raised) -> Explained | None:
     text = raised.text
     remedy = (
-        "DistributedDataParallel(model.to(device), device_ids=[local_rank]) for one GPU per rank; no device_ids at all for a "
-        "model on the processor or on several GPUs."
+        "DistributedDataParallel(model.to(device), device_ids=[local_rank]) for one GPU per rank; no device_ids for a "
+        "model on the CPU or on several GPUs."
     )
     if "device_ids can only be None or contain a single element" in text:
         return Explained(
-            "DDP204", "DistributedDataParallel was given several device_ids: a rank drives one GPU.", remedy=remedy
+            "DDP204", "DistributedDataParallel got several device_ids: a rank uses one GPU.", remedy=remedy
         )
     if "device_ids and output_device arguments only work with" in text:
         found = _IDS.search(text)
@@ -117,7 +113,7 @@ def device_ids(raised: Raised) -> Explained | None:
         said = f"device_ids={found[1]}" if found else "device_ids"
         return Explained(
             "DDP204",
-            f"DistributedDataParallel was given {said}, but the model is on {on or 'another device'}.",
+            f"DistributedDataParallel got {said}, but the model is on {on or 'another device'}.",
             remedy=remedy,
         )
     return None
@@ -134,7 +130,7 @@ def visible(raised: Raised) -> Explained | None:
         none = "No " in found[0] or "no CUDA" in found[0]
         return Explained(
             "DDP208",
-            "This process sees no GPU at all." if none else "It asked for a GPU with a number that it does not see.",
+            "This process sees no GPU at all." if none else "This process requested a GPU index that it does not see.",
             remedy="Compare torch.cuda.device_count() with LOCAL_RANK: CUDA_VISIBLE_DEVICES must list as many GPUs as there are "
             "processes on this machine, and be set before CUDA is first used. Devices are counted from 0 among those listed.",
         )
@@ -158,7 +154,7 @@ _HOST = re.compile(
 _NUMPY = re.compile(r"Unable to allocate ([\d.]{1,20} [KMGTPE]iB) for an array with shape (\([\d, ]{1,200}\))")
 _LESS = (
     "Smaller batches with gradient accumulation, torch.utils.checkpoint, mixed precision, or sharding (FSDP); under "
-    "torch.no_grad() nothing is kept for backward. If one rank alone runs out, look at what it alone holds: a longer "
+    "torch.no_grad() nothing is kept for backward. If only one rank runs out, look at what only it holds: a longer "
     "sample, outputs kept from step to step (loss.item()), everything loaded with map_location to its device."
 )
 
@@ -172,7 +168,7 @@ def memory(raised: Raised) -> Explained | None:
     if raised.exception == "MemoryError":
         return _host_memory("")
     if "CUBLAS_STATUS_ALLOC_FAILED" in text or "CUDNN_STATUS_ALLOC_FAILED" in text:
-        return Explained("DDP205", "The GPU had no memory left for a library's own work space.", remedy=_LESS)
+        return Explained("DDP205", "The GPU had no memory left for a library's workspace.", remedy=_LESS)
     if not _OUT_OF_MEMORY.search(text):
         return None
     asked, free, total, held, idle = (_first(p, text) for p in (_ASKED, _FREE, _TOTAL, _HELD, _IDLE))
@@ -181,13 +177,13 @@ def memory(raised: Raised) -> Explained | None:
     summary = f"{device} is out of memory"
     if asked:
         summary += (
-            f": {asked} more were asked for"
+            f": {asked} more were requested"
             + (f", {free} were free" if free else "")
             + (f" of {total}" if total else "")
         )
     evidence = [f"This process's tensors hold {held}." if held else ""]
     evidence += [
-        f"{idle} are reserved but lie idle in pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True uses them."
+        f"{idle} are reserved but unused (fragmentation): try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
         if idle and _large(idle)
         else ""
     ]
@@ -198,9 +194,9 @@ def memory(raised: Raised) -> Explained | None:
 def _host_memory(asked: str, evidence: tuple[str, ...] = ()) -> Explained:
     return Explained(
         "DDP205",
-        "The processor's memory does not suffice" + (f": {asked} were asked for at once." if asked else "."),
+        "Out of CPU memory" + (f": one allocation requested {asked}." if asked else "."),
         evidence,
-        "Look at what makes the size: a length or an index from the data, a dense matrix of pairs, one-hot vectors. "
+        "Look at where the size comes from: a length or an index from the data, a dense pairwise matrix, one-hot vectors. "
         "All ranks of a machine share its memory, and so does a container's limit.",
     )
 
@@ -217,7 +213,7 @@ def _large(quantity: str) -> bool:
 _XID = re.compile(r"NVRM: Xid \(PCI:([\w:.]{1,20})\): (\d{1,4})")
 _XIDS = {
     13: "a kernel of the program made an illegal access",
-    31: "a kernel of the program touched memory that it does not own",
+    31: "a kernel of the program accessed memory that it does not own",
     48: "its memory has an error that cannot be corrected (ECC)",
     63: "a page of its memory was retired or remapped",
     64: "a page of its memory could not be retired",
@@ -237,17 +233,19 @@ _BROKEN = re.compile(
 
 
 def fault(raised: Raised) -> Explained | None:
-    """DDP206. An illegal access that CUDA reports without more is the program's, and not claimed."""
+    """DDP206. A plain illegal access is the program's error, and no rule matches it."""
     replace = (
-        "Take the GPU out of use (nvidia-smi -q -d ECC,ROW_REMAPPER; reset or reboot the node, and report it if it comes "
-        "back), and go on from the last checkpoint."
+        "Stop using the GPU (nvidia-smi -q -d ECC,ROW_REMAPPER; reset or reboot the node, and report it if it happens "
+        "again), and resume from the last checkpoint."
     )
     if found := _XID.search(raised.text):
         number = int(found[2])
         what = _XIDS.get(number, "see NVIDIA's list of Xid errors")
         remedy = replace
         if number in _PROGRAMS:
-            remedy = "Run again with CUDA_LAUNCH_BLOCKING=1 to see the operation; try another GPU to tell program from device."
+            remedy = (
+                "Run again with CUDA_LAUNCH_BLOCKING=1 to see the operation; try another GPU to rule out the device."
+            )
         return Explained("DDP206", f"The driver reports Xid {number} for the GPU at {found[1]}: {what}.", remedy=remedy)
     if found := _BROKEN.search(raised.text):
         return Explained("DDP206", f"The GPU itself failed: {found[0]}.", remedy=replace)

@@ -1,4 +1,4 @@
-"""DDP101, 106, 109: what a process is started with: its environment, its backend, its parent."""
+"""DDP101, 106, 109: how a process is started: its environment, its backend, its parent."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def environment(raised: Raised) -> Explained | None:
     if found := _PARAMETER.search(text):
         return Explained(
             "DDP101",
-            f"init_process_group was given an init_method without {found[1]}.",
-            remedy="Give rank= and world_size= together with init_method, or leave all three to the launcher.",
+            f"init_process_group got an init_method without {found[1]}.",
+            remedy="Pass rank= and world_size= together with init_method, or leave all three to the launcher.",
         )
     if raised.exception in ("KeyError", "") and (found := re.fullmatch(rf"(?:KeyError: )?'{_VARIABLES}'", text)):
         return _unset(found[1])
@@ -49,8 +49,8 @@ def environment(raised: Raised) -> Explained | None:
     if found := _REPLICA.search(text):
         return Explained(
             "DDP101",
-            f"The sampler was given rank {found[1]} of {int(found[2]) + 1} replicas: rank and number of replicas do not fit.",
-            remedy="Leave num_replicas and rank of DistributedSampler to the process group, or give both from the same "
+            f"The sampler got rank {found[1]} of {int(found[2]) + 1} replicas: the rank is out of range.",
+            remedy="Leave num_replicas and rank of DistributedSampler to the process group, or take both from the same "
             "source (RANK with WORLD_SIZE, never LOCAL_RANK with WORLD_SIZE).",
         )
     return None
@@ -71,7 +71,7 @@ def _unset(name: str) -> Explained:
 def _unreadable(name: str, value: str, wanted: str = "a number") -> Explained:
     return Explained(
         "DDP101",
-        f"The environment has {name}={value!r}, where {wanted} is wanted.",
+        f"The environment has {name}={value!r}, but {wanted} is required.",
         remedy="Correct it where it is set (job script, container, .env file), or let the launcher set it.",
     )
 
@@ -98,25 +98,25 @@ def backend(raised: Raised) -> Explained | None:
             "DDP106",
             "The backend is nccl, but this process sees no GPU.",
             remedy='Use gloo where there is no GPU: dist.init_process_group("nccl" if torch.cuda.is_available() else '
-            '"gloo"); or see that CUDA_VISIBLE_DEVICES is not empty.',
+            '"gloo"); or make sure that CUDA_VISIBLE_DEVICES is not empty.',
         )
     if (found := _UNKNOWN.search(text)) and (raised.exception in ("", "AssertionError", "ValueError", "RuntimeError")):
         name = (found[1] or found[2]).lower()
         return Explained(
             "DDP106",
             f"There is no backend {name} in this build of torch.",
-            remedy="Write gloo (processors), nccl (NVIDIA and AMD GPUs), xccl (Intel GPUs) or mpi, as the build has them.",
+            remedy="Use gloo (CPU), nccl (NVIDIA and AMD GPUs), xccl (Intel GPUs) or mpi, as the build has them.",
         )
     if (found := _NO_BACKEND.search(text)) and found[1] != "cpu":
         return Explained(
             "DDP106",
             f"The group has no backend for tensors on {found[1]}.",
-            remedy='Make the group for both kinds of tensors: dist.init_process_group("cpu:gloo,cuda:nccl").',
+            remedy='Create the group for both kinds of tensors: dist.init_process_group("cpu:gloo,cuda:nccl").',
         )
     if "Torch not compiled with CUDA enabled" in text:
         return Explained(
             "DDP106",
-            "This build of torch knows no CUDA.",
+            "This build of torch has no CUDA support.",
             remedy="Install the CUDA build of torch, or choose the device with "
             '"cuda" if torch.cuda.is_available() else "cpu".',
         )
@@ -126,7 +126,7 @@ def backend(raised: Raised) -> Explained | None:
 def forked(raised: Raised) -> Explained | None:
     """DDP109: what a forked child cannot do."""
     if "Cannot re-initialize CUDA in forked subprocess" in raised.text:
-        what = "A forked child uses CUDA, which its parent had begun to use."
+        what = "A forked child uses CUDA, which its parent had initialised."
     elif "Unable to handle autograd's threading in combination with fork" in raised.text:
         what = "A forked child runs a backward pass, and so did its parent before the fork."
     else:
@@ -134,8 +134,8 @@ def forked(raised: Raised) -> Explained | None:
     return Explained(
         "DDP109",
         what,
-        remedy='Start the child afresh: multiprocessing.get_context("spawn"), or DataLoader(..., '
-        'multiprocessing_context="spawn"); and leave devices and process groups to the parent.',
+        remedy='Spawn the child instead: multiprocessing.get_context("spawn"), or DataLoader(..., '
+        'multiprocessing_context="spawn"); and use devices and process groups in the parent only.',
     )
 
 

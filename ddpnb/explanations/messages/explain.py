@@ -1,7 +1,7 @@
-"""``explain``: an exception of torch, or of Python around it, in the user's terms.
+"""``explain``: what an exception of torch, or of Python around it, means in distributed training.
 
-What a rank says of a peer that went away ("Connection closed by peer") is a consequence, and is told
-elsewhere (analysis.endings): nothing here claims it.
+A lost connection to a peer ("Connection closed by peer") is a secondary failure, which no rule here matches:
+``ddpnb.diagnosis.hangs.endings`` reports it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ddpnb.explanations.messages.explained import Explained, Raised, Rule, blame
 from ddpnb.explanations.messages.tracebacks import Found, read
 from ddpnb.model.stacks import Frame
 
-# The more particular first: shared memory before any full disk, a file cut short after it.
+# The more specific first: shared memory before a full disk, a truncated file after it.
 _RULES: tuple[Rule, ...] = tuple(
     rule
     for module in (
@@ -119,7 +119,7 @@ def _raised(found: Found) -> Raised:
     return Raised.of(found.message, found.exception, frames=found.frames, quoted=found.quoted, traceback=found.cause)
 
 
-# Lines that no exception announces: the kernel's, the backend's, the workers'.
+# Lines without an exception: the kernel's, the backend's, the workers'.
 _LOGGED = re.compile(
     r"NVRM: Xid|NCCL WARN|op\.preamble\.length|bus error encountered|Watchdog caught|gai error"
     r"|server socket has failed|client socket has|clients joined|Thread creation failed|pthread_create failed"
@@ -130,7 +130,7 @@ _LOGGED = re.compile(
 def explain_text(text: str) -> list[Explained]:
     """The errors of a log or a traceback, the last first; the last megabyte of it is read.
 
-    An error that several ranks raise alike is told once, with whom they blame together.
+    An error that several ranks raise is reported once, with the ranks that they blame together.
     """
     text = text[-_LONGEST_TEXT:]
     told: dict[tuple[str, str], dict[int, Explained]] = {}
@@ -139,14 +139,14 @@ def explain_text(text: str) -> list[Explained]:
         explained = _explain(_raised(found))
         if explained is not None:
             rank = _MOST_EXCEPTIONS - turn if found.rank is None else found.rank
-            # Of models that differ every rank tells another pair: together they say which is odd.
+            # Of models that differ each rank reports another pair: together they show which is odd.
             summary = "" if explained.code == "DDP403" else explained.summary
             told.setdefault((explained.code, summary), {})[rank] = explained
     codes = {code for code, _ in told}
     logged = [line.strip()[:2000] for line in text.splitlines() if _LOGGED.search(line)]
     for line in reversed(list(dict.fromkeys(logged))[-_MOST_EXCEPTIONS:]):
         explained = _explain(Raised.of(line))
-        # What an exception tells already, its log line only repeats.
+        # A log line repeats what its exception says.
         if explained is not None and explained.code not in codes:
             told.setdefault((explained.code, explained.summary), {})[0] = explained
     if not told and not exceptions:  # a message without its traceback

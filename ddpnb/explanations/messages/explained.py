@@ -1,8 +1,8 @@
-"""What an error comes in as, and what is told of it.
+"""The input and the result of a rule: an error, and its explanation.
 
 Every rule of this package is a function of a ``Raised`` that gives an ``Explained``, or None for an
-error that is not its own. A rule claims an error by words that torch alone writes, or, where the
-words are anybody's (KeyError, EOFError), by the class and the line that raised it.
+error that it does not match. A rule matches words that only torch writes, or, for common errors
+(KeyError, EOFError), the class and the line that raised it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ _CPP_TRACE = re.compile(r"\n *(?:Exception raised from |frame #\d+: |C\+\+ Captu
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """An error in the user's terms. The summary is a sentence that can follow "Rank 1: "."""
+    """What an error means. The summary is a sentence that can follow "Rank 1: "."""
 
     code: str
     summary: str
     evidence: tuple[str, ...] = ()
     remedy: str = ""
-    culprits: tuple[int, ...] | None = None  # whom the message blames; None: it does not say; (): another, unnamed
-    missing: tuple[int, ...] = ()  # ranks that the message says did not come
+    culprits: tuple[int, ...] | None = (
+        None  # the ranks that the message blames; None: it does not say; (): another, unnamed
+    )
+    missing: tuple[int, ...] = ()  # the ranks that the message says are missing
     tensors: tuple[str, ...] = ()  # names of parameters
 
 
@@ -43,9 +45,7 @@ class Raised:
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     quoted: Mapping[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
     traceback: str = ""
-    frozen: Sequence[
-        str
-    ] = ()  # parameters that were seen not to require a gradient any more, though DDP waits for them
+    frozen: Sequence[str] = ()  # parameters recorded as frozen after wrapping, for whose gradients DDP waits
 
     @classmethod
     def of(cls, message: str, exception: str = "", **more: object) -> Raised:
@@ -55,7 +55,7 @@ class Raised:
         return cls(text.strip(), exception.rsplit(".", 1)[-1].strip(), **more)  # type: ignore[arg-type]
 
     def line(self, frame: Frame) -> str:
-        """The text of the line in which a frame stands, as far as it is known."""
+        """The source line of a frame, if it is known."""
         quoted = self.quoted.get((frame.file, frame.line))
         if quoted is not None:
             return quoted
@@ -121,14 +121,14 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def blamed(told: Mapping[int, Explained], world_size: int = 0) -> tuple[int, ...] | None:
-    """Whom the messages of several ranks blame together.
+    """The ranks that the messages of several ranks blame together.
 
     DDP compares a model's parameters with those of the first rank that differs, so the odd rank blames
     an innocent one and the others blame the odd one: votes decide (one against one, the lowest rank's).
     Their sizes are compared with rank 0 alone: if all others complain of themselves, it is rank 0.
 
     Args:
-        told: what is told of each rank's exception, by the rank that raised it.
+        told: the explanation of each rank's exception, by the rank that raised it.
         world_size: 0 if it is not known.
     """
     named = {rank: one.culprits for rank, one in sorted(told.items()) if one.culprits is not None}

@@ -1,4 +1,4 @@
-"""DDP401, 415: gradients that did not come, came twice, or came after something had changed."""
+"""DDP401, 415: gradients that are missing, come twice, or come after something has changed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def unused_parameters(raised: Raised) -> Explained | None:
     if _FROZEN.search(text):
         return Explained(
             "DDP401",
-            "No parameter of the model that is wrapped requires a gradient.",
+            "No parameter of the wrapped model requires a gradient.",
             (),
-            "Wrap the part that is trained, or thaw it before wrapping (requires_grad_(True)); a frozen model needs no wrapper.",
+            "Wrap the part that is trained, or unfreeze it before wrapping (requires_grad_(True)); a frozen model needs no wrapper.",
         )
     if _PRIOR not in text:
         return None
@@ -35,16 +35,16 @@ def unused_parameters(raised: Raised) -> Explained | None:
         return _graph_changed(tensors, culprits, "used in the first iteration, but not in a later one")
     evidence: list[str] = []
     if places and not tensors:
-        evidence.append("The numbers are places in model.named_parameters(), the frozen ones left out.")
+        evidence.append("The numbers are indices into model.named_parameters(), without the frozen ones.")
     lines = unused.frozen_after_wrapping(tensors, raised.sources)
     guess = f"Possibly {lines[0]} froze them: inferred from the source, not observed." if len(lines) == 1 else ""
     # A recording names some of very many.
     if tensors and raised.frozen and (set(tensors) <= set(raised.frozen) or set(raised.frozen) <= set(tensors)):
         return Explained(
             "DDP415",
-            f"Parameters were frozen after the model was wrapped, and DDP still waits for their gradients: {_told(tensors, places)}.",
+            f"Parameters were frozen after the model was wrapped, but DDP still waits for their gradients: {_told(tensors, places)}.",
             ("They no longer required a gradient when the forward pass failed.", *([guess] if guess else [])),
-            "Freeze before wrapping (requires_grad_(False)), or wrap again after it.",
+            "Freeze before wrapping (requires_grad_(False)), or wrap again afterwards.",
             culprits,
             tensors=tensors,
         )
@@ -54,19 +54,18 @@ def unused_parameters(raised: Raised) -> Explained | None:
             "DDP401",
             f"The loss of the previous step did not use all outputs of forward: {_told(tensors, places)} got no gradient.",
             tuple(evidence),
-            "find_unused_parameters=True looks from the outputs of forward: every output must reach the loss. Return only "
+            "find_unused_parameters=True searches from the outputs of forward: all of them must reach the loss. Return only "
             "what the loss uses, or add the rest with weight 0.",
             culprits,
             tensors=tensors,
         )
     return Explained(
         "DDP401",
-        f"{_told(tensors, places)} got no gradient in the previous step"
-        f"{'' if guess else ', having taken no part in its loss'}.",
+        f"{_told(tensors, places)} got no gradient in the previous step{'' if guess else ': not used in its loss'}.",
         tuple(evidence),
-        "Let every parameter take part in the loss of every step; or wrap with DistributedDataParallel(model, "
-        "find_unused_parameters=True), if some are left out now and then; or freeze (requires_grad_(False)) before wrapping "
-        "what is never used. A term of weight 0, loss + 0 * unused_output.sum(), keeps a branch in the graph.",
+        "Use every parameter in the loss of every step; or wrap with DistributedDataParallel(model, "
+        "find_unused_parameters=True), if some steps do not use all; or freeze what is never used "
+        "(requires_grad_(False)) before wrapping. A term of weight 0, loss + 0 * unused_output.sum(), keeps a branch in the graph.",
         culprits,
         tensors=tensors,
     )
@@ -113,9 +112,9 @@ def graph(raised: Raised) -> Explained | None:
         return Explained(
             "DDP415",
             f"{who} got its gradient twice in one backward pass.",
-            ("Reentrant checkpointing, a layer used outside of forward, or one used in two forward passes does that.",),
+            ("Possible causes: reentrant checkpointing, a layer used outside of forward, or in two forward passes.",),
             "checkpoint(..., use_reentrant=False); or DistributedDataParallel(model, static_graph=True), if every step uses "
-            "the same parameters the same number of times. Call the wrapper, never model.module, for what is trained.",
+            "the same parameters the same number of times. Train through the wrapper, never through model.module.",
             tensors=(str(name).removeprefix("module."),) if name else (),
         )
     if "Your training graph has changed in this iteration" in text:
@@ -123,28 +122,28 @@ def graph(raised: Raised) -> Explained | None:
     if "set_static_graph() should be called before training loop starts" in text:
         return Explained(
             "DDP415",
-            "The static graph was asked for after training had begun.",
+            "The static graph was requested after training had started.",
             (),
             "DistributedDataParallel(model, static_graph=True).",
         )
     if found := _INPLACE.search(text):
-        # A tensor without a function that made it is a buffer or a parameter: DDP copies rank 0's
+        # A tensor without a grad_fn is a buffer or a parameter: DDP copies rank 0's
         # buffers into those of every rank before each forward (and torch before 2.12 counts that).
         return Explained(
             "DDP415",
             f"A buffer or parameter of size [{found[2]}] was written between the forward pass and its backward pass.",
             (
-                "Two forward passes before one backward do that: DDP broadcasts the buffers (BatchNorm's statistics) before each.",
+                "Possible cause: two forward passes before one backward. DDP broadcasts the buffers (BatchNorm statistics) in each.",
             ),
             "DistributedDataParallel(model, broadcast_buffers=False), or SyncBatchNorm; or one forward pass of both batches "
-            "(torch.cat). An optimizer step between forward and backward does it too.",
+            "(torch.cat). Another cause: an optimizer step between forward and backward.",
         )
     if "not the expected DDP bucket view with gradient_as_bucket_view=True" in text or (
         "Can't detach views in-place" in text and "gradient_as_bucket_view" in text
     ):
         return Explained(
             "DDP415",
-            "A gradient was exchanged or detached, though gradient_as_bucket_view=True keeps all in DDP's buckets.",
+            "A gradient was replaced or detached, but gradient_as_bucket_view=True keeps gradients in DDP's buckets.",
             (),
             "optimizer.zero_grad(set_to_none=True) instead of detach_() or assigning to .grad; or gradient_as_bucket_view=False.",
         )
@@ -155,9 +154,9 @@ def _graph_changed(tensors: tuple[str, ...], culprits: tuple[int, ...] | None, h
     who = f" ({listing(tensors)})" if tensors else ""
     return Explained(
         "DDP415",
-        f"static_graph=True promises the same graph in every step, but parameters{who} were {how}.",
+        f"static_graph=True requires the same graph in every step, but parameters{who} were {how}.",
         (),
-        "Leave static_graph=True out, and use find_unused_parameters=True if some parameters are left out now and then.",
+        "Remove static_graph=True, and use find_unused_parameters=True if some steps do not use all parameters.",
         culprits,
         tensors=tensors,
     )

@@ -1,4 +1,4 @@
-"""DDP705: the machine has no more of something."""
+"""DDP705: a host resource is exhausted."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def exhausted(raised: Raised) -> Explained | None:
     if _FILES.search(text):
         return Explained(
             "DDP705",
-            "The process may not open more files: its limit is reached.",
-            ("Every tensor that a data loader worker hands over takes one, and so does every connection.",),
+            "Too many open files: the process reached its limit.",
+            ("Every tensor passed by a DataLoader worker takes a file descriptor, and so does every connection.",),
             "Raise the limit (ulimit -n 65536), "
-            'torch.multiprocessing.set_sharing_strategy("file_system"), and keep no batches of workers in a list (clone them).',
+            'torch.multiprocessing.set_sharing_strategy("file_system"), and do not keep batches of workers in a list (clone them).',
         )
     if found := _NCCL_SHARED.search(text):
         return Explained(
             "DDP705",
-            f"NCCL finds no room in /dev/shm ({found[1]}).",
+            f"NCCL cannot allocate in /dev/shm ({found[1]}).",
             (),
             "Give the container more shared memory: docker run --shm-size=8g (or --ipc=host).",
         )
     if (found := _DISK.search(text)) or _WRITER.search(text):
         path = _PATH.search(text)
-        where = f": {path[1]}" if path else ""
-        what = {"Disk quota exceeded": "The quota", "File too large": "What a file may hold (ulimit -f)"}
+        where = f" to {path[1]}" if path else ""
+        what = {"Disk quota exceeded": "The disk quota", "File too large": "The file size limit (ulimit -f)"}
         return Explained(
             "DDP705",
-            f"{what.get(found[1] or '' if found else '', 'The disk')} is full: it could not be written to{where}.",
-            () if found else ("torch reports it so when a file that it writes stays shorter than it should.",),
-            "Make room (df -h, df -i; old checkpoints, caches), write on one rank only, and write to a temporary file that "
-            "is renamed when complete, so that a full disk leaves no half checkpoint.",
+            f"{what.get(found[1] or '' if found else '', 'The disk')} is {'exceeded' if found and found[1] in what else 'full'}: the write{where} failed.",
+            () if found else ("torch raises this when a file that it writes ends up too short.",),
+            "Free space (df -h, df -i; old checkpoints, caches), write on one rank only, and write to a temporary file that "
+            "is renamed when complete, so that a full disk leaves no partial checkpoint.",
         )
     if _THREADS.search(text) or (raised.exception == "RuntimeError" and text == "Resource temporarily unavailable"):
         return _processes("thread")
@@ -59,9 +59,9 @@ def exhausted(raised: Raised) -> Explained | None:
         if "[Errno 12]" in text:
             return Explained(
                 "DDP705",
-                "There was not enough memory to start another process.",
+                "Out of memory while starting another process.",
                 (),
-                "Fewer data loader workers, started before the large tensors are made; see free -m and the container's limit.",
+                "Use fewer DataLoader workers, started before large tensors are created; check free -m and the container's limit.",
             )
     return None
 
@@ -69,9 +69,9 @@ def exhausted(raised: Raised) -> Explained | None:
 def _processes(what: str) -> Explained:
     return Explained(
         "DDP705",
-        f"No more {what} could be started: the limit on threads and processes is reached.",
+        f"Could not start another {what}: the limit on threads and processes is reached.",
         ("Every rank starts threads for each library and for each worker.",),
-        "Set OMP_NUM_THREADS=1 (ranks times threads should not exceed the cores), use fewer data loader workers, and raise "
+        "Set OMP_NUM_THREADS=1 (ranks times threads should not exceed the cores), use fewer DataLoader workers, and raise "
         "the limit: ulimit -u, the container's pids limit.",
     )
 

@@ -21,14 +21,14 @@ _SHAPE = re.compile(
 def model_differs(raised: Raised) -> Explained | None:
     text = raised.text
     remedy = (
-        "Build the model alike on every rank: from the same configuration and the same counts (classes, vocabulary), not "
-        "from what a rank finds in its own data, device or files."
+        "Build the same model on every rank: from the same configuration and the same counts (classes, vocabulary), not "
+        "from a rank's own data, device or files."
     )
     if found := _COUNT.search(text):
         (one, few), (other, many) = sorted([(int(found[1]), found[2]), (int(found[3]), found[4])])
         return Explained(
             "DDP403",
-            f"The models are not alike: rank {one} has {few} parameters, rank {other} has {many}.",
+            f"The models differ: rank {one} has {few} parameters, rank {other} has {many}.",
             (),
             remedy,
             culprits=(int(found[3]),),
@@ -39,7 +39,7 @@ def model_differs(raised: Raised) -> Explained | None:
         what = "sizes" if found[5] == "sizes" else "memory layout (strides)"
         return Explained(
             "DDP403",
-            f"The models are not alike: {name or f'parameter number {place}'}, here {found[4]}, has other {what} on rank 0.",
+            f"The models differ: {name or f'parameter number {place}'}, here {found[4]}, has different {what} on rank 0.",
             (),
             remedy,
             culprits=(int(found[1]),) if found[1] else None,
@@ -60,7 +60,7 @@ def batch_norm(raised: Raised) -> Explained | None:
     if re.search(r"SyncBatchNorm (?:layers only work with GPU|expected input tensor to be on)", text):
         return Explained(
             "DDP412",
-            "SyncBatchNorm works on GPUs only, and the model is on the processor.",
+            "SyncBatchNorm works on GPUs only, but the model is on the CPU.",
             (),
             'Convert where there is a GPU: if device.type == "cuda": model = '
             "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model), before wrapping and on every rank.",
@@ -84,9 +84,9 @@ def hidden_attribute(raised: Raised) -> Explained | None:
     if "DDP Pickling/Unpickling are only supported when using DDP with the default process group" in raised.text:
         return Explained(
             "DDP413",
-            "The wrapper itself is saved, with its process group, which no other process can use.",
+            "The wrapper itself is pickled, with its process group, which no other process can use.",
             (),
-            "Save the model inside: torch.save(model.module.state_dict(), path).",
+            "Save the wrapped module: torch.save(model.module.state_dict(), path).",
         )
     if raised.exception not in ("AttributeError", ""):
         return None
@@ -95,17 +95,17 @@ def hidden_attribute(raised: Raised) -> Explained | None:
         inner = _through(raised.user_line, name)
         return Explained(
             "DDP413",
-            f"{name} is an attribute of the model, not of the wrapper {wrapper}, which hides it.",
+            f"{name} is an attribute of the model; the wrapper {wrapper} does not expose it.",
             (),
-            f"Write {inner}. The forward pass goes through the wrapper all the same: a method that calls layers "
-            "does not synchronise gradients.",
+            f"Write {inner}. But call the wrapper for the forward pass: other methods that call layers "
+            "do not synchronise gradients.",
         )
     if (found := _UNWRAPPED.search(raised.text)) and raised.passes("torch/nn/modules/module"):
         return Explained(
             "DDP413",
-            f"The code reaches for .module, but this {found[1]} is not wrapped here.",
+            f"The code uses .module, but this {found[1]} is not wrapped here.",
             (),
-            'Write getattr(model, "module", model), which is right for both.',
+            'Write getattr(model, "module", model), which works for both.',
         )
     return None
 
@@ -128,7 +128,7 @@ def prefixed_key(raised: Raised) -> Explained | None:
     if key != bare:
         return Explained(
             "DDP602",
-            f"The state dict has {bare}, not {key}: it was saved from a model without a wrapper.",
+            f"The state dict has {bare}, not {key}: it was saved from an unwrapped model.",
             (),
             f'Take the key without the prefix: state["{bare}"].',
             tensors=(bare,),
@@ -169,20 +169,20 @@ def hook(raised: Raised) -> Explained | None:
     if found := _HOOK_RETURN.search(text):
         return Explained(
             "DDP416",
-            f"The communication hook returned a {found[1]} where DDP wants a future.",
+            f"The communication hook returned a {found[1]}, but DDP requires a future.",
             (),
             "return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0] / world_size)",
         )
     if "register_comm_hook or register_builtin_comm_hook can only be called once" in text:
         return Explained(
-            "DDP416", "A second communication hook was registered.", (), "One per model: make one hook of the two."
+            "DDP416", "A second communication hook was registered.", (), "Register one hook per model: combine the two."
         )
     if re.search(
         r"Communication hook(?: must be callable|: (?:bucket|return) annotation)|communication hook required", text
     ):
         return Explained(
             "DDP416",
-            f"DDP does not take this communication hook: {text.splitlines()[0][:200].rstrip('.')}.",
+            f"DDP rejects this communication hook: {text.splitlines()[0][:200].rstrip('.')}.",
             (),
             "def hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor], the same on every rank.",
         )

@@ -1,4 +1,4 @@
-"""DDP102-105, 110: how the ranks find each other: the store, its address, its keys."""
+"""DDP102-105, 110: the rendezvous: the store, its address, its keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOT_MADE = "Default process group has not been initialized"
 
 
 def incomplete(raised: Raised) -> Explained | None:
-    """DDP102, and DDP105 where more came than there are."""
+    """DDP102, and DDP105 where more processes joined than the world size."""
     text = raised.text
     if found := _CLIENTS.search(text):
         return _joined(int(found[2]), int(found[3]), f"within {found[1]} s")
@@ -26,20 +26,20 @@ def incomplete(raised: Raised) -> Explained | None:
     if raised.exception == "RendezvousTimeoutError":
         return Explained(
             "DDP102",
-            "The launcher waited for the other machines, and too few of them came.",
+            "The launcher timed out waiting for the other nodes: too few of them joined.",
             remedy="Start torchrun on every node, with the same --nnodes, --rdzv-id and --rdzv-endpoint.",
             culprits=(),
         )
     if found := _MESH.search(text):
         return Explained(
             "DDP102",
-            f"A device mesh of {found[2]} ranks was asked for, in a world of {found[1] or 'fewer'}.",
-            remedy="Take the shape of the mesh from dist.get_world_size(), or launch as many ranks as it has.",
+            f"The device mesh has {found[2]} ranks, but the world size is {found[1] or 'smaller'}.",
+            remedy="Compute the mesh shape from dist.get_world_size(), or launch as many ranks as it has.",
         )
     if _NOT_MADE in text:
         return Explained(
             "DDP102",
-            "It uses the process group without having joined it, or after leaving it.",
+            "The process group is used before it is initialised, or after it is destroyed.",
             ("init_process_group was not called on this rank, or destroy_process_group came first.",),
             "Call init_process_group on every rank before the first use of torch.distributed, and destroy_process_group last.",
         )
@@ -50,14 +50,16 @@ def _joined(came: int, wanted: int, when: str) -> Explained:
     if came > wanted:
         return Explained(
             "DDP105",
-            f"{came} processes came to a store that was made for {wanted}: another run uses it, or keys of an earlier one are left.",
-            remedy="Give each run its own MASTER_PORT (or a new file for file://), and end what is left of the earlier run.",
+            f"{came} processes joined a store created for {wanted}: another run uses it, or it has keys of an earlier run.",
+            remedy="Give each run its own MASTER_PORT (or a new file for file://), and stop what is left of the earlier run.",
         )
     return Explained(
         "DDP102",
-        f"It waited for {wanted} ranks, but {came} came {when}.",
-        ("A rank that ended before init_process_group, or two processes with the same RANK, look the same from here.",),
-        "Launch as many processes as WORLD_SIZE says, and look at the first lines of those that did not come.",
+        f"Timed out waiting for {wanted} ranks: {came} joined {when}.",
+        (
+            "The message is the same for a rank that exited before init_process_group and for two processes with one RANK.",
+        ),
+        "Launch WORLD_SIZE processes, and look at the first output lines of those that did not join.",
         culprits=(),
     )
 
@@ -68,7 +70,7 @@ _UNIQUE_ID = re.compile(r"retr(?:ie|ei)ving ncclUniqueId from \[(\d{1,9})\]")
 
 
 def store(raised: Raised) -> Explained | None:
-    """Time-outs in the store, told by their keys: a rank leaves its address under its own number."""
+    """Time-outs in the store, identified by their keys: each rank stores its address under its own number."""
     if found := _UNIQUE_ID.search(raised.text):
         return _absent((int(found[1]),), "to set up NCCL", "")
     found = _WAITED.search(raised.text)
@@ -87,17 +89,17 @@ def store(raised: Raised) -> Explained | None:
         places = sorted({int(member[2]) for member in named})
         return Explained(
             "DDP108",
-            f"It made a group with new_group, but the member at place {phrases.ranks(places).partition(' ')[2]} of the "
-            f"group did not make it{waited}.",
-            (f"It waited for the key {keys[0]}.",),
+            f"Timed out creating a group with new_group: the member at index {phrases.ranks(places).partition(' ')[2]} of "
+            f"the group did not join it{waited}.",
+            (f"The missing key is {keys[0]}.",),
             "Call new_group on every rank, members or not, with the same lists in the same order.",
             culprits=(),
         )
     if keys:
         return Explained(
             "DDP313",
-            f"It waited for a key of the store that no rank set{waited}: {keys[0][:200]}.",
-            remedy="Look at the rank that was to set it: it failed before, or uses another name or prefix.",
+            f"Timed out waiting for a store key that no rank set{waited}: {keys[0][:200]}.",
+            remedy="Look at the rank that should set it: it failed before, or uses a different name or prefix.",
             culprits=(),
         )
     return None
@@ -106,11 +108,11 @@ def store(raised: Raised) -> Explained | None:
 def _absent(ranks: tuple[int, ...], where: str, waited: str) -> Explained:
     return Explained(
         "DDP102",
-        f"It waited {where} for {phrases.ranks(ranks)}, which did not come{waited}.",
+        f"Timed out {where} waiting for {phrases.ranks(ranks)}, which did not join{waited}.",
         (
-            "They ended or failed before, have another RANK than they should, or look for the store elsewhere."
+            "They exited or failed before, have a wrong RANK, or use a different store address."
             if len(ranks) > 1
-            else "It ended or failed before, has another RANK than it should, or looks for the store elsewhere.",
+            else "It exited or failed before, has a wrong RANK, or uses a different store address.",
         ),
         f"Look at what {phrases.ranks(ranks)} did instead of joining.",
         culprits=(),
@@ -129,12 +131,12 @@ _INTERFACE = re.compile(r"Unable to find (?:address|interface) for: ?\[?([^\s\]]
 
 
 def address(raised: Raised) -> Explained | None:
-    """DDP104, 110: where the ranks look for each other."""
+    """DDP104, 110: the address at which the ranks look for each other."""
     text = raised.text
     if found := _UNRESOLVED.search(text):
         return Explained(
             "DDP110",
-            f"The name {found[1]} stands for no address: {found[2].strip()}.",
+            f"The host name {found[1]} does not resolve: {found[2].strip()}.",
             remedy="Set MASTER_ADDR to a name or an address that every node can resolve (getent hosts NAME).",
         )
     if found := _CONNECT.search(text):
@@ -142,16 +144,16 @@ def address(raised: Raised) -> Explained | None:
         local = host in ("localhost", "::1") or host.startswith("127.")
         return Explained(
             "DDP104",
-            f"Nobody answered at {host}:{port}, where it looked for rank 0.",
-            (f"{host} is this machine itself: right only where rank 0 runs here.",) if local else (),
-            "Give every rank the same MASTER_ADDR and MASTER_PORT (those of rank 0's machine), and see that a firewall lets "
-            "them through. If they are right, rank 0 came too late or not at all.",
+            f"No connection to {host}:{port}, the address of rank 0's store.",
+            (f"{host} is this machine itself: correct only if rank 0 runs here.",) if local else (),
+            "Give every rank the same MASTER_ADDR and MASTER_PORT (those of rank 0's machine), and make sure that no firewall "
+            "blocks them. If they are correct, rank 0 started too late or not at all.",
         )
     if raised.exception == "RendezvousConnectionError" or "connection to the C10d store has failed" in text:
         return Explained(
             "DDP104",
-            "The launcher cannot reach the rendezvous of the other machines.",
-            remedy="Give torchrun on every node the same --rdzv-endpoint: a host that all can reach, and a free port.",
+            "The launcher cannot connect to the rendezvous endpoint.",
+            remedy="Pass the same --rdzv-endpoint to torchrun on every node: a host that all can reach, and a free port.",
         )
     if found := _INTERFACE.search(text):
         return Explained(
@@ -169,8 +171,8 @@ def address(raised: Raised) -> Explained | None:
     if "Gloo connectFullMesh failed" in text and not re.search(r"by peer|[Bb]roken pipe", text):
         return Explained(
             "DDP110",
-            "It found the addresses of the other ranks, but could not connect to one of them.",
-            ("Either that rank has gone, or its host name stands for an address that cannot be reached from here.",),
+            "Found the addresses of the other ranks, but could not connect to one of them.",
+            ("Either that rank exited, or its host name resolves to an address that cannot be reached from here.",),
             "If no rank failed: name the interface with GLOO_SOCKET_IFNAME on every node, and look for 127.0.1.1 in /etc/hosts.",
             culprits=(),
         )
@@ -182,7 +184,7 @@ _IN_USE_PORT = re.compile(r"port: (\d{1,6})|(?:bind to|listen on) \S{1,100}:(\d{
 
 
 def stale(raised: Raised) -> Explained | None:
-    """DDP105: what an earlier run, or an earlier start, has left."""
+    """DDP105: leftovers of an earlier run or start."""
     text = raised.text
     if _IN_USE.search(text) and (
         "server socket has failed" in text
@@ -194,20 +196,20 @@ def stale(raised: Raised) -> Explained | None:
         port = f"Port {found[1] or found[2]}" if found else "The port"
         return Explained(
             "DDP105",
-            f"{port} is in use: another run holds it, an earlier one was not ended, or a second process says it is rank 0.",
-            remedy="End what holds it (ss -ltnp), give each run its own MASTER_PORT, or let torchrun choose a free one: "
-            "torchrun --standalone. A server of your own needs another port.",
+            f"{port} is in use: by another run, by an earlier one that still runs, or by a second process with rank 0.",
+            remedy="Stop the process that holds it (ss -ltnp), give each run its own MASTER_PORT, or let torchrun choose a free one: "
+            "torchrun --standalone. Your own server needs a different port.",
         )
     if "trying to initialize the default process group twice" in text:
         return Explained(
             "DDP105",
-            "init_process_group was called a second time, and the first group still stands.",
-            remedy="Call it once; before another start: if dist.is_initialized(): dist.destroy_process_group().",
+            "init_process_group was called a second time, while the first group still exists.",
+            remedy="Call it once; before calling it again: if dist.is_initialized(): dist.destroy_process_group().",
         )
     if raised.exception == "RendezvousClosedError":
         return Explained(
             "DDP105",
-            "The rendezvous is closed: an earlier run with the same id has ended it.",
+            "The rendezvous is closed: an earlier run with the same id closed it.",
             remedy="Give this run another --rdzv-id.",
         )
     return None

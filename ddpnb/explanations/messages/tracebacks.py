@@ -1,6 +1,6 @@
-"""Exceptions found in a text: the class, the message, the frames, the lines that were quoted.
+"""Exceptions found in a text: the class, the message, the frames, the quoted source lines.
 
-Every line is looked at once. Ranks that write into one log are told apart by the launcher's prefixes
+Every line is read once. Ranks that write into one log are told apart by the launcher's prefixes
 (``[rank1]:``, ``[default0]:``, srun's ``1:``), so that their tracebacks do not mix.
 """
 
@@ -112,7 +112,7 @@ class _Stream:
 
 
 def read(text: str) -> list[Found]:
-    """The exceptions of a text, in the order in which they stand there."""
+    """The exceptions of a text, in its order."""
     streams: dict[str, _Stream] = {}
     for number, line in enumerate(text.splitlines()):
         prefix = _PREFIX.match(line)

@@ -1,6 +1,6 @@
-"""Why a part of a model took no part in the loss: what the text of the user's files says.
+"""Why a part of a model was not used in the loss, from the source of the user's files.
 
-A parameter that got no gradient belongs to a module that hangs at ``self.<name>`` of another. The
+A parameter without a gradient belongs to a module that is the attribute ``self.<name>`` of another. The
 uses of that attribute are looked up in the classes that have it: under which condition, under
 ``torch.no_grad()``, or nowhere.
 """
@@ -82,7 +82,7 @@ def _uses_in(attribute: str, file: str, source: str, owner: ast.ClassDef) -> lis
     used = [node for node in places if isinstance(node.ctx, ast.Load) and _function(node, parents) not in _SETUP]
     if not used:
         nowhere = (
-            f"{owner.name} makes self.{attribute} at {file}:{min(made, default=0)}, and none of its methods uses it."
+            f"{owner.name} creates self.{attribute} at {file}:{min(made, default=0)}, but none of its methods uses it."
         )
         return [(True, nowhere)] if made else []
     told: list[tuple[bool, str]] = []
@@ -91,9 +91,7 @@ def _uses_in(attribute: str, file: str, source: str, owner: ast.ClassDef) -> lis
         why = _around(node, parents)
         why += [text for line in (node.lineno, *_rounds(node, parents)) for text in decisions(source, line)]
         if not why:
-            return [
-                (False, f"{where} whenever {_function(node, parents)} runs: its result may be no part of the loss.")
-            ]
+            return [(False, f"{where} whenever {_function(node, parents)} runs: its result may not reach the loss.")]
         told.append((True, f"{where}. {' '.join(dict.fromkeys(why[:2]))}"))
     return told
 
@@ -121,21 +119,23 @@ def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[str]:
     for child, parent in _upwards(node, parents):
         if isinstance(parent, ast.IfExp) and child is not parent.test:
             text = whole_text(parent.test)
-            found.append(f"Line {parent.lineno} decides: if {text if child is parent.body else f'not ({text})'}.")
+            found.append(
+                f"Guarded by `if {text if child is parent.body else f'not ({text})'}` at line {parent.lineno}."
+            )
         elif isinstance(parent, ast.BoolOp) and child is not parent.values[0]:
             said = "and" if isinstance(parent.op, ast.And) else "or"
-            found.append(f"Line {parent.lineno} decides: {whole_text(parent.values[0])} {said} ...")
+            found.append(f"Guarded by `{whole_text(parent.values[0])} {said} ...` at line {parent.lineno}.")
         elif isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
             found += [
-                f"Line {parent.lineno} keeps no graph: with {text}."
+                f"Line {parent.lineno} disables autograd: with {text}."
                 for text in map(whole_text, parent.items)
                 if _graphless(text)
             ]
         elif isinstance(parent, ast.Attribute) and parent.attr in ("detach", "item"):
-            found.append(f"Line {parent.lineno} cuts the graph: .{parent.attr}().")
+            found.append(f"Line {parent.lineno} detaches it from the graph: .{parent.attr}().")
         elif isinstance(parent, _FUNCTIONS):
             texts = map(whole_text, parent.decorator_list)
-            found += [f"Line {parent.lineno} keeps no graph: @{text}." for text in texts if _graphless(text)]
+            found += [f"Line {parent.lineno} disables autograd: @{text}." for text in texts if _graphless(text)]
             break
     return found
 
@@ -203,7 +203,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _freezes(node: ast.AST, attributes: set[str], freezers: set[str]) -> int:
-    """The line, if ``node`` sets requires_grad to false for something that hangs at one of these attributes.
+    """The line, if ``node`` sets requires_grad to false for something under one of these attributes.
 
     ``freezers``: functions that do so for what they are given.
     """

@@ -387,7 +387,7 @@ def epochs(*sampler):
 def test_epoch_is_never_set():
     (finding,) = found(epochs({}, {}, {}))
     assert codes([finding]) == [("DDP502", "warning", [0, 1, 2, 3])]
-    assert "not called" in finding.summary and "3 epochs" in finding.evidence[0]
+    assert "not called" in finding.summary and "3 consecutive epochs" in finding.evidence[0]
     assert finding.where[0] == (0, LOOP)
 
 

@@ -43,13 +43,13 @@ def test_a_checkpoint_of_a_wrapped_model(prefix):
 def test_a_wrapped_model_and_a_bare_checkpoint(prefix):
     found = told(error("DistributedDataParallel", under(prefix), NAMES))
     assert found.code == "DDP602"
-    assert f'wants the prefix "{prefix}"' in found.summary
+    assert f'expects the prefix "{prefix}"' in found.summary
     assert f"model.{prefix}load_state_dict(state)" in found.remedy
 
 
 def test_a_checkpoint_of_another_wrapping():
     found = told(error("OptimizedModule", under("_orig_mod."), under("module.")))
-    assert 'begin with "module.", the model wants "_orig_mod."' in found.summary
+    assert 'begin with "module.", the model expects "_orig_mod."' in found.summary
     assert '"_orig_mod." + key.removeprefix("module.")' in found.remedy
 
 
@@ -210,7 +210,7 @@ EXISTS = "[Errno 17] File exists: 'runs/exp1'"
     [
         ("import os\nos.makedirs('runs/exp1')\n", "os.makedirs('runs/exp1', exist_ok=True)"),
         ("import os\nos.symlink(new, 'runs/exp1')\n", "link"),
-        ("import os\nlock = open('runs/exp1', 'x')\n", "one rank alone open it"),
+        ("import os\nlock = open('runs/exp1', 'x')\n", "open it on one rank only"),
         ("", "exist_ok=True"),
     ],
 )

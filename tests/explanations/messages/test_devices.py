@@ -104,7 +104,7 @@ def test_device_ids():
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        ("CUDA error: invalid device ordinal\nCUDA kernel errors might be asynchronously reported", "number"),
+        ("CUDA error: invalid device ordinal\nCUDA kernel errors might be asynchronously reported", "GPU index"),
         ("No CUDA GPUs are available", "no GPU at all"),
         ("CUDA error: no CUDA-capable device is detected", "no GPU at all"),
     ],
@@ -118,9 +118,9 @@ def test_devices_that_are_not_seen(message, words):
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (OUT_2_13, "GPU 0 is out of memory: 22.78 GiB more were asked for, 12.73 GiB were free of 31.47 GiB."),
-        (OUT_SHARED, "GPU 1 is out of memory: 20.00 MiB more were asked for, 11.06 MiB were free of 23.65 GiB."),
-        (OUT_1_12, "GPU 0 is out of memory: 2.26 GiB more were asked for, 3.03 GiB were free of 6.00 GiB."),
+        (OUT_2_13, "GPU 0 is out of memory: 22.78 GiB more were requested, 12.73 GiB were free of 31.47 GiB."),
+        (OUT_SHARED, "GPU 1 is out of memory: 20.00 MiB more were requested, 11.06 MiB were free of 23.65 GiB."),
+        (OUT_1_12, "GPU 0 is out of memory: 2.26 GiB more were requested, 3.03 GiB were free of 6.00 GiB."),
         (
             "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
             "The device is out of memory.",
@@ -133,9 +133,9 @@ def test_a_gpu_without_memory(message, words):
 
 
 def test_memory_that_lies_idle_and_neighbours_are_remarked_on():
-    assert any("9.35 GiB are reserved but lie idle" in text for text in told(OUT_2_13, "OutOfMemoryError").evidence)
+    assert any("9.35 GiB are reserved but unused" in text for text in told(OUT_2_13, "OutOfMemoryError").evidence)
     evidence = " ".join(told(OUT_SHARED, "OutOfMemoryError").evidence)
-    assert "lie idle" not in evidence
+    assert "reserved" not in evidence
     assert "Process 4711 holds 12.10 GiB" in evidence
 
 
@@ -153,7 +153,7 @@ def test_memory_that_lies_idle_and_neighbours_are_remarked_on():
             "MemoryError",
             "7.11 PiB",
         ),
-        ("", "MemoryError", "does not suffice."),
+        ("", "MemoryError", "Out of CPU memory."),
     ],
 )
 def test_a_processor_without_memory(message, exception, words):

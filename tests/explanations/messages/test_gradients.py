@@ -158,7 +158,7 @@ def test_a_line_that_freezes_is_a_guess_where_nothing_was_recorded(frozen):
     """That a line stands below another does not mean that it ran, nor that it ran later."""
     found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, names=ALL, source=FREEZES, frozen=frozen)
     assert (found.code, found.culprits, found.evidence) == ("DDP401", (0,), (GUESS,))
-    assert "no part in its loss" not in found.summary
+    assert "not used in its loss" not in found.summary
 
 
 def test_of_several_lines_that_freeze_none_is_guessed():

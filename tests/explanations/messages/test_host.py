@@ -10,19 +10,19 @@ from tests.explanations.messages.told import FILE, inside, told, user
 @pytest.mark.parametrize(
     ("message", "exception", "words"),
     [
-        ("[Errno 24] Too many open files: '/dev/null'", "OSError", "open more files"),
+        ("[Errno 24] Too many open files: '/dev/null'", "OSError", "reached its limit"),
         (
             "Too many open files. Communication with the workers is no longer possible. Please increase the limit using "
             "`ulimit -n` in the shell",
             "RuntimeError",
-            "open more files",
+            "reached its limit",
         ),
         ("unable to open shared memory object </torch_12_34> in read-write mode: Too many open files (24)", "RuntimeError", "files"),
         ("received 0 items of ancdata", "RuntimeError", "files"),
         ("[enforce fail at gloo/transport/tcp/loop.cc:105] fd_ != -1. -1 vs -1. epoll_create: Too many open files", "RuntimeError", "files"),
         ("can't start new thread", "RuntimeError", "thread"),
         ("Resource temporarily unavailable", "RuntimeError", "thread"),
-        ("[Errno 28] No space left on device: '/data/runs/last.pt'", "OSError", "disk is full: it could not be written to: /data"),
+        ("[Errno 28] No space left on device: '/data/runs/last.pt'", "OSError", "disk is full: the write to /data"),
         ("[Errno 28] No space left on device", "OSError", "disk is full"),
         ("[Errno 27] File too large", "OSError", "ulimit -f"),
         ("[Errno 122] Disk quota exceeded", "OSError", "quota"),

@@ -27,7 +27,7 @@ def test_the_ranks_of_a_log_vote_on_who_is_odd():
 def test_another_size_is_named():
     found = told(SHAPE.format(2, 1), names=NAMES)
     assert (found.code, found.culprits, found.tensors) == ("DDP403", (2,), ("head.weight",))
-    assert "head.weight, here [3, 2], has other sizes on rank 0" in found.summary
+    assert "head.weight, here [3, 2], has different sizes on rank 0" in found.summary
     assert "parameter number 1" in told(SHAPE.format(2, 1)).summary
 
 

@@ -22,11 +22,11 @@ def script(forward: str, init: str = "self.aux = nn.Linear(2, 2)") -> Script:
         ("if self.training:\n    x = self.aux(x)  # use\nreturn x", "Line 6 decides: if self.training."),
         ("if x is None:\n    pass\nelse:\n    x = self.aux(x)  # use\nreturn x", "Line 6 decides: if not (x is None)."),
         ("if done:\n    return x\nreturn self.aux(x)  # use", "Line 7 can leave it out: return, if done."),
-        ("return self.aux(x) if self.deep else x  # use", "Line 6 decides: if self.deep."),
-        ("return x if self.shallow else self.aux(x)  # use", "Line 6 decides: if not (self.shallow)."),
-        ("return self.deep and self.aux(x)  # use", "Line 6 decides: self.deep and ..."),
-        ("with torch.no_grad():\n    y = self.aux(x)  # use\nreturn y", "Line 6 keeps no graph: with torch.no_grad()."),
-        ("return self.aux(x).detach()  # use", "Line 6 cuts the graph: .detach()."),
+        ("return self.aux(x) if self.deep else x  # use", "Guarded by `if self.deep` at line 6."),
+        ("return x if self.shallow else self.aux(x)  # use", "Guarded by `if not (self.shallow)` at line 6."),
+        ("return self.deep and self.aux(x)  # use", "Guarded by `self.deep and ...` at line 6."),
+        ("with torch.no_grad():\n    y = self.aux(x)  # use\nreturn y", "Line 6 disables autograd: with torch.no_grad()."),
+        ("return self.aux(x).detach()  # use", "Line 6 detaches it from the graph: .detach()."),
         ("for _ in range(self.depth):\n    if drop():\n        continue\n    x = self.aux(x)  # use\nreturn x", "Line 8 can leave"),
     ],
 )  # fmt: skip
@@ -45,14 +45,14 @@ def test_a_method_without_a_graph():
 def test_a_module_that_no_method_uses():
     text = script("return x")
     assert reasons(["aux.0.weight"], {FILE: text.text}) == [
-        f"Possibly: Net makes self.aux at {FILE}:{text.line('made')}, and none of its methods uses it. {INFERRED}"
+        f"Possibly: Net creates self.aux at {FILE}:{text.line('made')}, but none of its methods uses it. {INFERRED}"
     ]
 
 
 def test_a_use_that_nothing_guards_is_asked_about():
     text = script("return x, self.aux(x)  # use")
     (found,) = reasons(["aux.weight"], {FILE: text.text})
-    assert "whenever forward runs: its result may be no part of the loss." in found
+    assert "whenever forward runs: its result may not reach the loss." in found
 
 
 def test_of_several_reasons_none_is_chosen():
@@ -62,7 +62,8 @@ def test_of_several_reasons_none_is_chosen():
 
 def test_one_use_without_a_condition_outweighs_one_with():
     text = script("y = self.aux(x)\nif self.training:\n    y = self.aux(y)\nreturn y")
-    assert "decides" not in reasons(["aux.weight"], {FILE: text.text})[0]
+    reason = reasons(["aux.weight"], {FILE: text.text})[0]
+    assert "decides" not in reason and "Guarded" not in reason
 
 
 def test_a_list_of_modules_is_followed_to_their_call():
