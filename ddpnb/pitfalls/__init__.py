@@ -1,7 +1,7 @@
-"""Pitfalls: stories of broken trainings, each with the same one mended, why it breaks and what to look at.
+"""Pitfalls: example training scripts with one bug each, the fixed scripts, the cause and what to look at.
 
-One folder a story: ``broken.py``, ``fixed.py`` and ``story.md``. Every one is a test: the broken script
-gives its finding, the mended one gives none.
+One folder per pitfall: ``broken.py``, ``fixed.py`` and ``story.md``. Each is a test: the broken script
+gives its finding, the fixed one gives none.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _FACT = re.compile(r"(\w+): (.+)")
 
 @dataclass(frozen=True, slots=True)
 class Pitfall:
-    """One story.
+    """One pitfall.
 
-    ``finding`` is the code that the broken script must give, ``culprits`` the ranks that it names (``none``: nothing
-    that is recorded tells, and the ``sides`` are given), ``line`` a piece of a source line that it names, ``also`` further codes that come with it. ``patience`` and ``fence``
-    are how a world should be launched for it; ``needs`` says what not every machine has (``memory-group``:
-    root, and control groups for memory).
+    ``finding`` is the code that the broken script must give, ``culprits`` the ranks that it names (``none``: no recorded
+    fact tells which, and the ``sides`` are given), ``line`` a part of a source line that it names, ``also`` further
+    codes that come with it. ``patience`` and ``fence`` are the settings of a world for it; ``needs`` names a
+    requirement that not every machine meets (``memory-group``: root, and control groups for memory).
     """
 
     name: str
@@ -47,17 +47,17 @@ class Pitfall:
 
     @property
     def broken(self) -> Path:
-        """The script that is broken."""
+        """The broken script."""
         return _HERE / self.name / "broken.py"
 
     @property
     def fixed(self) -> Path:
-        """The same script, mended."""
+        """The same script, fixed."""
         return _HERE / self.name / "fixed.py"
 
     @property
     def lacking(self) -> str:
-        """What this machine lacks for it, in words; empty when it can be run."""
+        """What this machine lacks to run it; empty if it can be run."""
         if self.needs != "memory-group":
             return ""
         memory = Path("/sys/fs/cgroup/memory")
@@ -66,7 +66,7 @@ class Pitfall:
             trial.mkdir()
             trial.rmdir()
         except OSError:
-            return "it makes a control group for memory, which takes root and a machine that allows it"
+            return "it creates a control group for memory, which requires root and a machine that allows it"
         return ""
 
     @property
@@ -76,7 +76,7 @@ class Pitfall:
         return "\n".join(difflib.unified_diff(before, after, "broken.py", "fixed.py", lineterm="", n=2))
 
     def __str__(self) -> str:
-        parts = [f"{self.title}  [{self.finding}]", self.why, f"Look at:\n{self.look}", f"Mended: {self.mended}"]
+        parts = [f"{self.title}  [{self.finding}]", self.why, f"Look at:\n{self.look}", f"Fix: {self.mended}"]
         return "\n\n".join(parts)
 
 
@@ -121,7 +121,7 @@ def _parsed(name: str, text: str) -> Pitfall:
         outcome=facts["outcome"],
         why=told["Why"],
         look=told["Look at"],
-        mended=told["Mended"],
+        mended=told["Fix"],
         ranks=ranks,
         line=facts.get("line", ""),
         also=tuple(facts.get("also", "").split()),
