@@ -218,7 +218,7 @@ _SHARE, _SHARE_OF_POSITIONS = 0.1, 0.03
 
 
 def likeness(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None, depth: int = 0) -> Likeness:
-    """How two data sets, as two ranks have described them, are alike."""
+    """How similar the data sets of two ranks are."""
     if not one or not other or depth > _DEPTH or one.get("class") != other.get("class"):
         return "unknown"
     mine, theirs = _list(one.get("parts")), _list(other.get("parts"))

@@ -65,7 +65,7 @@ def _way(loop: Loop) -> tuple[object, ...] | None:
 
 
 def leaks(_recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
-    """What one rank trains on, another evaluates on: the ranks have split one data set differently."""
+    """One rank trains on samples that another evaluates on: the ranks split one data set differently."""
     for one, other in permutations(group[:_RANKS], 2):
         found = _leak(views[one], views[other])
         if found is None:

@@ -51,7 +51,7 @@ def _lines(source: str) -> list[str]:
 
 
 def _statement(recording: Recording, place: Callable[[Call], tuple[str, int]]) -> Callable[[Call], tuple[str, int]]:
-    """The words of a line, for ranks that make the same calls in two branches of their own; else the line."""
+    """The text of a call's line, for ranks that issue the same calls in different branches; else the line."""
 
     def words(call: Call) -> tuple[str, int]:
         file, line = place(call)
@@ -95,7 +95,7 @@ def order_swap(recording: Recording) -> Finding | None:
 
 
 def _alike(ranks: Mapping[int, Mapping[int, Call]], common: Sequence[int]) -> dict[int, list[int]]:
-    """The ranks that made all these calls alike and from the same lines, by the first of them.
+    """The ranks that issued all these calls with equal signatures and from the same lines, by the first of them.
 
     What is true of the first is true of all, and most often there are two kinds: the root and the others.
     """
@@ -112,7 +112,7 @@ def _exchanged(
     there: Mapping[int, Call],
     place: Callable[[Call], tuple[str, int]],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ranks whose two calls are those of most ranks, the other way round; and those that make them as most do."""
+    """The ranks that issue the two calls in the opposite order of most ranks; and those that issue them as most do."""
     pairs = {rank: (place(here[rank]), place(there[rank])) for rank in here}
     counts: Counter[object] = Counter()
     for rank, pair in pairs.items():
@@ -147,7 +147,7 @@ def _swap(
     Args:
         here: the first of the two calls, by rank.
         there: the second of them.
-        orders: the ranks that make them the other way round, and those that make them as most do.
+        orders: the ranks that issue them in the opposite order, and those that issue them as most do.
         sites: the lines of the first call.
         guessed: that these are the same two calls follows from the text of their lines alone.
     """

@@ -76,7 +76,7 @@ def _devices(models: Mapping[int, Model]) -> Finding | None:
 
 
 def models_differ(models: Mapping[int, Model]) -> Finding | None:
-    """DDP403 or DDP404: the ranks wrap models of other tensors, or the same ones in another order or type."""
+    """DDP403 or DDP404: the ranks wrap models with different tensors, or with another order or dtype of the same ones."""
     if len(models) < 2 or len({(m.wrapper, m.group) for m in models.values()}) > 1:
         return None
     made = {rank: tuple((t.name, t.shape, t.dtype, t.trains) for t in m.tensors) for rank, m in models.items()}
@@ -311,13 +311,13 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
 
 
 def _never_stepped(recording: Recording, rank: int, phase: Phase) -> bool:
-    """Whether no optimizer has ever taken the wrapped model's gradients: otherwise this one is another model's."""
+    """Whether no optimizer ever used the wrapped model's gradients: otherwise this one belongs to another model."""
     number = as_int(phase.facts.get("model"))
     return not any(s.model == number and s.kind == "gradients" for s in recording.ranks[rank].samples)
 
 
 def _holds_nothing(recording: Recording, rank: int, phase: Phase) -> bool:
-    """Whether a model runs backward again and again, and this optimizer steps other tensors alone."""
+    """Whether a model runs backward repeatedly, while this optimizer steps only other tensors."""
     number, record = as_int(phase.facts.get("model")), recording.ranks[rank]
     trained = {t.name for m in record.models if m.number == number and m.wrapper for t in m.parameters if t.trains}
     backwards = sum(s.model == number and s.kind == "backward" for s in record.samples)

@@ -18,7 +18,7 @@ from ddpnb.model.replicas import Model, Sample
 
 
 def together(recording: Recording, number: int, models: Mapping[int, Model]) -> bool:
-    """Whether these models are replicas of each other, and not merely alike: wrapped, or kept equal by hand."""
+    """Whether these models are replicas of each other: wrapped, or kept equal by the script."""
     model = models[min(models)]
     return comparable(models) and bool(model.wrapper or _kept_equal(recording, number, model) is not None)
 
@@ -114,7 +114,7 @@ def _taken_early(recording: Recording, number: int, model: Model) -> Finding | N
 
 
 def _at_the_call(recording: Recording, finding: Finding, calls: Mapping[int, Sequence[Call]]) -> Finding:
-    """With the line of the call as the place, where its source shows no wait() for it at all."""
+    """The finding with the line of the call as the place, if the source shows no wait() for it."""
     site = next(made[0].site for made in calls.values() if made)
     if any(call.site != site for made in calls.values() for call in made) or not all(calls.values()):
         return finding

@@ -21,7 +21,7 @@ _ALIKE = 3  # turns in which batches must be the same before that is no coincide
 
 
 def find(recording: Recording) -> list[Finding]:
-    """What is odd in inputs and losses, model by model."""
+    """The findings about inputs and losses, model by model."""
     found: list[Finding] = []
     for number, models in models_of(recording).items():
         if len(models) < 2 or not together(recording, number, models):
@@ -37,7 +37,7 @@ def find(recording: Recording) -> list[Finding]:
 
 
 def _other_structure(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP508: a batch of another kind (types, keys, dimensions) on some ranks."""
+    """DDP508: a batch with a different structure (types, keys, dimensions) on some ranks."""
     usual: dict[int, str] = {}
     for turn, samples in by_turn(recording, number, "forward").items():
         kinds = {rank: str(sample.facts.get("inputs", "")) for rank, sample in samples.items()}
@@ -100,7 +100,7 @@ def _unused(recording: Recording, number: int, model: Model) -> Finding | None:
 
 
 def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP409: the loss is reduced or scaled in another way on some ranks, in every step."""
+    """DDP409: the loss is reduced or scaled differently on some ranks, in every step."""
     turns = [samples for samples in by_turn(recording, number, "backward").values() if len(samples) > 1]
     if len(turns) < 2:
         return None
@@ -118,7 +118,7 @@ def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
     if not apart.differs:
         return None
     if len({graph.split(" < ")[-1] for graph, _ in how.values()}) > 1 and not _reduction_alone(how):
-        return None  # another loss altogether: a branch, not a scale
+        return None  # a different loss: a branch, not a scale
     samples, culprits = turns[0], apart.culprits
     return finding_of(
         "DDP409",

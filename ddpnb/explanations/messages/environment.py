@@ -90,7 +90,7 @@ def backend(raised: Raised) -> Explained | None:
         return Explained(
             "DDP106",
             f"This build of torch has no {name} backend.",
-            remedy='dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo") on every rank alike'
+            remedy='dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo") on every rank'
             + (", or install the CUDA build of torch." if name == "nccl" else "."),
         )
     if "ProcessGroupNCCL is only supported with GPUs" in text:

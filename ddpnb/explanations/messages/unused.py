@@ -21,7 +21,7 @@ _SETUP = ("__init__", "reset_parameters", "_init_weights", "init_weights")
 
 
 def modules(parameters: Iterable[str]) -> list[str]:
-    """The modules to which parameters belong, in order; a parameter of the model itself stands for itself."""
+    """The modules to which parameters belong, in order; a parameter of the model itself is returned as it is."""
     return list(dict.fromkeys(name.rpartition(".")[0] or name for name in parameters))
 
 
