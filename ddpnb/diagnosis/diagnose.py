@@ -1,4 +1,4 @@
-"""From a Recording to the diagnosis: the root cause first, consequences left out."""
+"""From a Recording to the diagnosis: the root cause first, secondary failures left out."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _NOBODY_WAITS = 3
 
 
 def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
-    """What is wrong, who did it, and why we are sure.
+    """What is wrong, which ranks are at fault, and the evidence for it.
 
     Args:
         recording: live, loaded or written by hand.
-        patience: seconds that a rank may be blocked outside of collectives without computing.
+        patience: seconds that a rank may be blocked outside any collective without computing.
     """
     standing = standings(recording)
     found_waits = waits(recording, standing, patience)
@@ -59,7 +59,7 @@ def _with_gaps(recording: Recording, finding: Finding) -> Finding:
 
 
 def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience: float) -> bool:
-    """Whether a rank has failed and none of the others will do anything any more."""
+    """Whether a rank has failed and none of the others can continue."""
     failed = any(s.record.ending is not None and not s.record.ending.well for s in standing.values())
     return failed and all(s.kind is Kind.ENDED or rank in held or s.expired(patience) for rank, s in standing.items())
 
@@ -71,7 +71,7 @@ _MISMATCH_S = 2.0
 
 
 def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
-    """Whether ranks stand still in a mismatch: all have come, but the backend makes nothing of it."""
+    """Whether ranks are blocked in a mismatch: all have made their calls, but the backend does not complete them."""
     return any(
         rank in standing and standing[rank].call is not None and standing[rank].idle_s >= min(_MISMATCH_S, patience)
         for rank in finding.concerned
@@ -79,7 +79,7 @@ def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float)
 
 
 def _stands_before(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
-    """Whether a rank stands still in making a group that the ranks make in different ways: all may have come."""
+    """Whether a rank is blocked creating a group that the ranks create differently: all may be in that call."""
     making = [standing[r] for r in finding.concerned if r in standing]
     return any(one.kind in (Kind.START, Kind.NEW_GROUP) and one.idle_s >= patience for one in making)
 
@@ -111,7 +111,7 @@ def _findings(
             failures = failures or endings.find(recording, found_waits, consequences=True)
     if not failures:
         failures = missing_calls.find(recording, standing, found_waits, held, patience)
-    if odd is not None:  # it went through unnoticed, with wrong numbers
+    if odd is not None:  # it completed silently, with wrong numbers
         failures = [*failures, mismatch.explain(recording, odd)]
     if not failures:
         apart = startup.unreachable(recording, standing, found_waits, patience) or stores.apart(
@@ -129,7 +129,7 @@ def _findings(
 def _with_silent(
     recording: Recording, standing: dict[int, Standing], held: frozenset[int], failures: list[Finding]
 ) -> list[Finding]:
-    """The failures under their most telling names, then what is wrong besides."""
+    """The failures under their most specific codes, then the other problems."""
     failures = [refine(recording, standing, finding) for finding in failures]
     if any(finding.code == "DDP308" for finding in failures):
         uneven = data.uneven_shards(recording, stopped=True)
@@ -141,21 +141,21 @@ def _with_silent(
         if place[0] in (finding.culprits or finding.concerned)  # in a tie either may have done it
     }
     silent = _silent(recording, held, {finding.code for finding in failures})
-    # A work that nobody waits for at a line that has been named already is the same mistake.
+    # A work without wait() at a line that another finding names already is the same mistake.
     return [*failures, *(f for f in silent if f.code != "DDP316" or not named.issuperset(f.where))]
 
 
 def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list[Finding]:
-    """What is wrong without anybody having stopped for it: errors first, then warnings and notes."""
+    """Problems that block no rank: errors first, then warnings and notes."""
     lone = None if known else forward_on_one_rank.lone_forward(recording, stopped=False)
     found = [*([lone] if lone is not None else call_swaps.find(recording)), *ddp_setup.find(recording)]
     shifted = "DDP411" in known or any(finding.severity == "error" for finding in found)
-    if not shifted:  # replicas part in consequence of these
+    if not shifted:  # replicas diverge as a result of these
         found += replicas.find(recording)
     of_data = data.find(recording)
-    told = {finding.code for finding in of_data}  # the loaders tell the reason, inputs only that it is so
+    told = {finding.code for finding in of_data}  # the loaders show the cause, the inputs only the effect
     found += [*of_data, *(f for f in numbers.find(recording) if f.code not in told), *settings.find(recording, held)]
-    # What the source shows of a work (DDP316) says nothing new beside one that was recorded.
+    # A DDP316 inferred from the source adds nothing to one that was recorded.
     recorded = any(finding.code == "DDP316" for finding in found)
     found += [finding for finding in checkpoints_and_exits.find(recording) if finding.code != "DDP316" or not recorded]
     if "DDP401" in known:  # the gradients of that step were never synchronised
@@ -165,7 +165,7 @@ def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list
 
 
 def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int]) -> list[Finding]:
-    """All that failed failed for another's sake: ask what they waited for when they did."""
+    """Every failure is a secondary one: find what these ranks waited for when they failed."""
     stale = startup.stale_address(recording)
     if stale is not None:
         return [stale]
@@ -180,7 +180,7 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
         elif phases:
             kind = Kind.START if phases[-1].name == "init_process_group" else Kind.NEW_GROUP
             then[rank] = replace(standing[rank], kind=kind, phase=phases[-1])
-    for rank, one in then.items():  # whoever stood outside when the others gave up is the reason
+    for rank, one in then.items():  # a rank that was outside when the others timed out is the cause
         if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
             process = replace(one.record.process, wakes_in_s=None)
             then[rank] = replace(one, record=replace(one.record, process=process))
@@ -189,9 +189,9 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
 
 
 def _needed(recording: Recording, coming: Coming, record: RankRecord) -> list[Call]:
-    """Of the calls that nobody saw the end of, the first that needs a rank which did not come.
+    """Of the calls without a recorded end, the first that needs a rank which did not make it.
 
-    Those before it may be complete: DDP waits for them where we do not see it.
+    Those before it may be complete: DDP waits for them where ddpnb does not see it.
     """
     calls = record.in_flight
     alone = (
@@ -202,7 +202,7 @@ def _needed(recording: Recording, coming: Coming, record: RankRecord) -> list[Ca
 
 
 def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patience: float) -> list[Finding]:
-    """Every rank that has not ended stands idle outside of collectives, with a group alive."""
+    """Every rank that has not ended is blocked outside any collective, with a group alive."""
     open_ranks = [rank for rank, s in standing.items() if s.kind is not Kind.ENDED]
     if not open_ranks or len(standing) < 2 or found_waits:
         return []
@@ -218,7 +218,7 @@ def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patie
 
 
 def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> list[Finding]:
-    """A note on who is late, while others wait and nothing is wrong."""
+    """A note on stragglers, while others wait and nothing is wrong."""
     late = sorted(
         {
             rank
@@ -234,14 +234,14 @@ def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> 
     return [
         Finding(
             "DDP315",
-            f"{phrases.ranks(late, True)} {phrases.verb(late, 'is', 'are')} late"
-            f"{phrases.at(standing[late[0]].site)}; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for it.",
+            f"{phrases.ranks(late, True)} {phrases.verb(late, 'is a straggler', 'are stragglers')}"
+            f"{phrases.at(standing[late[0]].site)}; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(late, 'it', 'them')}.",
             tuple(late),
             tuple(waiting),
             call,
             tuple((rank, standing[rank].site) for rank in [*late, *waiting]),
             tuple(f"Rank {rank} is {standing[rank].kind.value}." for rank in late[:8]),
-            "Nothing is wrong yet: look at what the late rank does that the others do not.",
+            "This is no error yet: find out what the late rank does that the others do not.",
             severity="note",
         )
     ]

@@ -1,4 +1,4 @@
-"""Hints: what may have decided on which way a rank went, from the source text and from the variables beside it."""
+"""Hints: which condition may have decided the path of a rank, by the source text and the variables in its frame."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ddpnb.source.paths import Parting
 
 
 def guess(recording: Recording, path: Sequence[Site], ended: bool = False) -> list[str]:
-    """What may have kept a rank from the end of ``path``, labelled as a guess; nothing where it may be another thing.
+    """What may have kept a rank from the end of ``path``, labelled as a guess; nothing where the cause may be another.
 
     Args:
         recording: holds the sources.
         path: the lines by which others came there, outermost first.
-        ended: the rank has left the script, so going on with the next iteration is no explanation.
+        ended: the rank has left the script, so a ``continue`` is no explanation.
     """
     if any(other_ways(recording.sources.get(site.file, ""), site.line) for site in path):
         return []
@@ -39,7 +39,7 @@ def different_locals(
 ) -> list[str]:
     """Variables of these conditions in which the culprits differ from the waiting ranks.
 
-    Looked up in the frame in which the ranks' paths part: it is the one that took the decision.
+    Looked up in the frame in which the ranks' paths diverge.
     """
     values = {rank: _locals_of(recording.ranks[rank], where) for rank in (*culprits, *waiting)}
     found: list[str] = []

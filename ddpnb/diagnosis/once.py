@@ -1,4 +1,4 @@
-"""Questions to a whole Recording that several findings ask, answered once."""
+"""Memoised questions about a whole Recording that several findings ask."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def once(rule: Callable[Concatenate[Recording, P], T]) -> Callable[Concatenate[Recording, P], T]:
-    """Keep the answer with the Recording that was asked about; nobody may change it.
+    """Cache the result in the Recording; callers must not change it.
 
-    Where every rank has failed in its own way each failure is asked whether something that concerns all
-    ranks explains it: there would be as many looks at all ranks as there are ranks.
+    Where every rank fails differently, each failure is checked against rules that look at all ranks: without the
+    cache the cost is quadratic in the number of ranks.
     """
 
     @wraps(rule)

@@ -1,4 +1,4 @@
-"""Words shared by the findings: lists of ranks, calls, places."""
+"""Phrases shared by the findings: lists of ranks, calls, places."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ddpnb.model.calls import NO_SITE, UNNAMED, Call, Site, runs
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import RankRecord
+from ddpnb.model.recording import Ending, RankRecord
 
 _FEW = 12  # ranks that are named one by one
 _SIDES = 8  # sides that are named one by one
@@ -33,13 +33,22 @@ def verb(numbers: Sequence[int] | frozenset[int] | set[int], one: str, many: str
 
 
 def counted(record: RankRecord, calls: int) -> str:
-    """A number of calls that were counted among those that are recorded: older ones are not."""
+    """A number of calls counted among the recorded ones: a lower bound where older ones were dropped."""
     return f"at least {calls}" if record.forgotten else str(calls)
 
 
 def calls(record: RankRecord, made: int) -> str:
     """``1 call``, ``at least 2 calls``."""
     return f"{counted(record, made)} call{'s' * (made != 1)}"
+
+
+def ended(ending: Ending | None) -> str:
+    """``finished``, ``exited with status 1``, ``was killed (SIGKILL)``, ``raised ValueError: bad``: from the verb on."""
+    if ending is None:
+        return "ended"
+    if ending.how == "raised":
+        return f"raised {ending}"
+    return f"was {ending}" if ending.how == "died" and ending.code < 0 else str(ending)
 
 
 def at(site: Site) -> str:
@@ -58,12 +67,12 @@ def by_side(sides: Sequence[Sequence[int]], what: Callable[[int], str]) -> str:
 
 
 def undecided(sides: Sequence[Sequence[int]]) -> list[str]:
-    """What to say of ranks that differ where nothing tells which of them is at fault."""
+    """The evidence line for ranks that differ where no recorded fact tells which is at fault."""
     if not sides:
         return []
     named = " or ".join(ranks(side) for side in sides[:_FEW])
     more = f" or one of {len(sides) - _FEW} more" if len(sides) > _FEW else ""
-    return [f"Nothing that was recorded tells which side is at fault: {named}{more}."]
+    return [f"No recorded fact tells which side is at fault: {named}{more}."]
 
 
 def observed(finding: Finding) -> tuple[str, ...]:
@@ -80,5 +89,5 @@ def tensors(call: Call) -> str:
 
 def in_call(call: Call) -> str:
     """``all_reduce #57 of default_pg (float32 [1024])``"""
-    told = "" if call.op != UNNAMED else " (the rank's table of names is full: which call it is was not recorded)"
+    told = "" if call.op != UNNAMED else " (its name was not recorded: the rank's table of names is full)"
     return f"{call.title} of {call.group}{tensors(call)}{told}"

@@ -1,7 +1,7 @@
-"""The Recording: the waist of the hour-glass.
+"""The Recording: what all ranks did, as the diagnosis gets it.
 
-It is the same thing whether it was taken live, read from the black boxes of dead processes or
-written by hand in a test. Nothing that works on it knows which.
+It has the same form whether it was taken live, read from the black boxes of dead processes or written by hand in a
+test.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Ending:
         if self.how == "raised":
             return f"{self.exception}: {self.message}" if self.message else self.exception
         if self.how == "died":
-            return f"killed by {self.signal_name}" if self.code < 0 else f"exit status {self.code}"
-        return "finished" if self.well else f"exit status {self.code}"
+            return f"killed ({self.signal_name})" if self.code < 0 else f"exited with status {self.code}"
+        return "finished" if self.well else f"exited with status {self.code}"
 
 
 Activity = Literal["computing", "idle", "stopped", "gone", "unknown"]
@@ -143,11 +143,11 @@ class RankRecord:
         if self.unnamed:
             found.append(
                 f"The black box of rank {self.rank} is full: the names and facts of some of its calls and phases are "
-                f"missing ({self.unnamed} had no room)."
+                f"missing ({self.unnamed} did not fit)."
             )
         if self.phases_forgotten:
             found.append(
-                f"The black box of rank {self.rank} keeps the last phases only (start-up, groups, models, data loops): "
+                f"The black box of rank {self.rank} keeps only the last phases (start-up, groups, models, data loops): "
                 f"{self.phases_forgotten} older ones of this run are missing."
             )
         found += [
@@ -158,8 +158,8 @@ class RankRecord:
         ]
         if self.detached:
             found.append(
-                f"Rank {self.rank} is not watched any more, since a hook of ddpnb failed on it: its later collectives are "
-                "not recorded, and it may wait in one of them."
+                f"Rank {self.rank} is no longer monitored because a hook of ddpnb failed on it: its later collectives are "
+                "not recorded, and it may be blocked in one of them."
             )
         return tuple(found)
 

@@ -61,7 +61,7 @@ def test_launch_step_break_understand_and_mend_by_mouse(lab, page, theme):
     runs.get_by_role("button", name="run", exact=True).click()
     card = page.get_by_role("article", name="DDP301")
     expect(card).to_be_visible(timeout=LONG_MS)
-    expect(card).to_contain_text("Rank 1 will never make the all_reduce")
+    expect(card).to_contain_text("Rank 1 never calls the all_reduce")
     board = of(page, "rank board")
     expect(board.get_by_role("button", name="rank 1").get_by_text("DDP301")).to_be_visible()
     expect(board.get_by_role("button", name="rank 0")).to_contain_text("waiting")

@@ -48,7 +48,7 @@ def test_every_cell_with_the_mouse(lab, page, theme):
         if "--steps" in "".join(cell["source"]) and not told:
             told["hang"] = number
             expect(page.get_by_role("article", name="DDP301").last).to_contain_text(
-                "Rank 1 will never make the all_reduce", timeout=60_000
+                "Rank 1 never calls the all_reduce", timeout=60_000
             )
             expect(of(page, "rank board").get_by_role("button", name="rank 1")).to_contain_text("DDP301")
             keep_dashboard(page, theme)

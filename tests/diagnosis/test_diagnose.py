@@ -60,8 +60,8 @@ def test_an_error_says_what_was_not_recorded_of_the_ranks_that_it_names():
         )
     )
     (finding,) = found.findings
-    (gap,) = [sentence for sentence in finding.evidence if "not watched" in sentence]
-    assert gap.startswith("Rank 1 is not watched any more") and "may wait in one of them" in gap
+    (gap,) = [sentence for sentence in finding.evidence if "no longer monitored" in sentence]
+    assert gap.startswith("Rank 1 is no longer monitored") and "may be blocked in one of them" in gap
 
 
 def test_a_gap_of_a_rank_that_is_not_concerned_is_left_out():
@@ -69,7 +69,7 @@ def test_a_gap_of_a_rank_that_is_not_concerned_is_left_out():
     crashed = Rank(1).calls("all_reduce", line(5)).raises("ValueError", "no", line(7))
     found = diagnose(record(ranks[0], crashed, ranks[1], Rank(3).phase(DETACHED, "done").finishes()))
     assert found.errors and not [
-        s for f in found.findings if 3 not in f.concerned for s in f.evidence if "not watched" in s
+        s for f in found.findings if 3 not in f.concerned for s in f.evidence if "no longer monitored" in s
     ]
 
 

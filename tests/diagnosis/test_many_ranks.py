@@ -207,7 +207,7 @@ def test_findings_for_which_there_is_no_room_are_named():
 
 def test_sides_for_which_there_is_no_room_are_counted():
     (found,) = diagnose(each_another_shape()).findings
-    assert found.evidence[8] == f"Ranks 8-{MANY - 1} called it in {MANY - 8} more ways."
+    assert found.evidence[8] == f"Ranks 8-{MANY - 1} called it in {MANY - 8} other ways."
 
 
 @pytest.mark.parametrize(

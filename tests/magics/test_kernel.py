@@ -158,7 +158,7 @@ def test_an_exception_stops_the_notebook(notebook):
 def test_a_hang_is_named_and_released(notebook):
     pids = notebook.ok("world.pids()").text
     shown = notebook.run(HANG)
-    assert shown.status == "error" and shown.error.startswith("CellFailed: hang: Rank 1 will never make")
+    assert shown.status == "error" and shown.error.startswith("CellFailed: hang: Rank 1 never calls")
     assert "DDP301" in shown.text and "%ddp_release" in shown.text
     assert "waits in all_reduce" in notebook.ok("%ddp_status").text
     assert "DDP301" in notebook.ok("%ddp_why").text

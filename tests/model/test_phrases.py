@@ -9,9 +9,7 @@ from ddpnb.model.phrases import undecided
 
 def test_a_tie_is_told_with_its_sides():
     assert undecided(()) == []
-    assert undecided(((0, 2), (1,))) == [
-        "Nothing that was recorded tells which side is at fault: ranks 0 and 2 or rank 1."
-    ]
+    assert undecided(((0, 2), (1,))) == ["No recorded fact tells which side is at fault: ranks 0 and 2 or rank 1."]
     assert len(undecided([(rank,) for rank in range(1000)])[0]) < 300
 
 

@@ -64,7 +64,7 @@ def test_phases_that_have_left_the_ring_are_counted(observer, box):
     assert (len(recording.ranks[0].phases), recording.ranks[0].phases_forgotten) == (layout.PHASES, 7)
     assert not recording.has_all_phases
     (gap,) = recording.gaps
-    assert "rank 0 keeps the last phases only" in gap and "7 older ones" in gap
+    assert "rank 0 keeps only the last phases" in gap and "7 older ones" in gap
     box.set_run(2, layout.RUN_ACTIVE)
     assert box.event("environment", {}) is None
     again = Observer(observer._engines, observer._folder, {0: ""}, 2).record(ask=False)

@@ -16,7 +16,7 @@ CALL = Call(
 )
 USUAL = Finding(
     "DDP301",
-    "Rank 1 will never make the all_reduce that ranks 0, 2 and 3 are waiting in.",
+    "Rank 1 never calls the all_reduce that ranks 0, 2 and 3 are blocked in.",
     (1,),
     (0, 2, 3),
     CALL,

@@ -183,10 +183,10 @@ def test_the_board_in_words_has_a_row_per_rank_whatever_they_say(text):
 
 
 def test_the_board_in_words():
-    assert board.text([replace(WAITING, finding="DDP301"), Tile((1,), "ended", "exit status 1", well=False)]).splitlines() == [
+    assert board.text([replace(WAITING, finding="DDP301"), Tile((1,), "ended", "exited with status 1", well=False)]).splitlines() == [
         "ranks  state    doing                         since  step  where                   finding",
         "0      waiting  all_reduce #57 of default_pg  3.0 s  8     /home/user/train.py:91  DDP301",
-        "1      failed   exit status 1",
+        "1      failed   exited with status 1",
     ]  # fmt: skip
 
 

@@ -59,9 +59,9 @@ def test_a_rank_that_is_held_stands_before_its_call():
     [
         (Rank(0).finishes(), "finished", True),
         (Rank(0).exits(0), "finished", True),
-        (Rank(0).exits(3), "exit status 3", False),
+        (Rank(0).exits(3), "exited with status 3", False),
         (Rank(0).raises("KeyError", "'x'"), "KeyError: 'x'", False),
-        (Rank(0).dies(-9), "killed by SIGKILL", False),
+        (Rank(0).dies(-9), "killed (SIGKILL)", False),
     ],
 )
 def test_a_rank_that_has_ended_says_how(ended, doing, well):

@@ -328,4 +328,4 @@ def test_a_rank_that_starts_ended_or_is_gone():
     }
     shown = lanes(Recording(4, records, taken_ns=BEGAN + 9 * MS))
     assert [lane.state for lane in shown.lanes] == ["starting", "ended", "unknown", "frozen"]
-    assert "waits for" in shown.lanes[0].doing and shown.lanes[1].doing == "killed by SIGKILL"
+    assert "waits for" in shown.lanes[0].doing and shown.lanes[1].doing == "killed (SIGKILL)"

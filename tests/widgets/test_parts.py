@@ -25,7 +25,7 @@ FOUND = diagnose(HUNG)
 def test_the_card_says_the_finding_as_a_terminal_would():
     card = Card(FOUND)
     assert card.text == text.diagnosis(FOUND)
-    assert FOUND.errors[0].code in card.html and "Rank 1 will never make the all_reduce" in card.text
+    assert FOUND.errors[0].code in card.html and "Rank 1 never calls the all_reduce" in card.text
 
 
 def test_a_card_of_nothing_shows_nothing():

@@ -102,7 +102,7 @@ def test_a_script_that_hangs_is_explained_and_its_ranks_are_released(desk):
     desk.sees(shown.board, "DDP301")
     desk.sees(shown.stacks, "early_return")
     desk.sees(shown.variables, "early_return")
-    assert "Rank 1 will never make the all_reduce" in shown.card.text and shown.variables.unfolded == 1
+    assert "Rank 1 never calls the all_reduce" in shown.card.text and shown.variables.unfolded == 1
     assert "DDP301" in shown.text and "waiting" in shown.text
     desk.does("rank", rank=0)
     desk.sees(shown.detail, "all_reduce #1")
@@ -233,7 +233,7 @@ def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
     before = desk.world.pids()
     desk.does("run", script=PACED, arguments="5 1 2")
     desk.sees(desk.dashboard.card, "DDP311")
-    desk.sees(desk.dashboard.board, "killed by SIGKILL")
+    desk.sees(desk.dashboard.board, "killed (SIGKILL)")
     desk.is_at("crash")
     desk.does("release")
     desk.is_done()

@@ -1,1 +1,1 @@
-"""The cause behind a stop or a failure: what the graph of waits proves, told as what the script did."""
+"""The cause of a hang or a failure: what the wait-for graph proves, explained by what the script did."""

@@ -1,4 +1,4 @@
-"""Ranks that stand outside of collectives: in a forked child, in the start of a logger."""
+"""Ranks that are blocked outside any collective: in a forked child, in the start of a logger."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def forked(recording: Recording, standings: dict[int, Standing], finding: Findin
         return replace(
             finding,
             code="DDP109",
-            summary=f"A process that rank {rank} forked uses its process group{phrases.at(site)}: the threads that would serve it "
-            "do not exist there, and it waits for ever.",
+            summary=f"A process that rank {rank} forked uses the rank's process group{phrases.at(site)}: the backend's threads "
+            "do not exist there, so it is blocked forever.",
             where=((rank, site), *((r, s) for r, s in finding.where if r != rank)),
-            remedy="Use collectives in the process that made the group alone; start workers with the 'spawn' context, and let "
-            "them make a group of their own.",
+            remedy="Call collectives only in the process that created the group; start workers with the 'spawn' context, and "
+            "let them create their own group.",
         )
     return None
 
 
 def logger(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
-    """DDP702: what blocks is a library that logs experiments or downloads; by the name of a function it is a guess."""
+    """DDP702: a library for logging or downloads blocks; by the name of a function alone it is a guess."""
     told = {r: _logger_frame(standings[r].record) for r in finding.culprits if r in standings}
     culprits = tuple(sorted(r for r, frame in told.items() if frame is not None))
     if not culprits:
@@ -58,9 +58,9 @@ def logger(recording: Recording, standings: dict[int, Standing], finding: Findin
         finding,
         code="DDP702",
         culprits=culprits,
-        summary=f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'hangs', 'hang')} in {frame.function}(), the start of a logger "
+        summary=f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} blocked in {frame.function}(), the start of a logger "
         f"or a download{phrases.at(site)}, while {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'waits', 'wait')}.",
-        remedy="Start loggers and downloads on rank 0 alone (if rank == 0: ...; then dist.barrier()), or give each rank a run of its own.",
+        remedy="Start loggers and downloads on rank 0 only (if rank == 0: ...; then dist.barrier()), or give each rank its own run.",
     )
 
 

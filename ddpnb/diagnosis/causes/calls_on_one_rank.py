@@ -1,4 +1,4 @@
-"""Calls that never come: others wait in a backward, a forward or a gathering that a rank does not take part in."""
+"""Missing calls: others wait in a backward, a forward or a gather that a rank does not take part in."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
     if not waiting or (len(waiting) > len(finding.culprits) and len(waiting) > 1):
         return None
     turns = {rank: _forwards(recording.ranks[rank]) for rank in recording.ranks}
-    # From a line at which the others have been too they only went on for longer.
+    # At a line that the others have run too, these ranks only continued for longer.
     been = {call.site for c in finding.culprits if c in recording.ranks for call in recording.ranks[c].calls}
     # A forward is counted once the wrapper has begun it: one that is blocked in its buffers' broadcast is not.
     theirs = max((turns[c] for c in finding.culprits if c in turns), default=0)
@@ -104,7 +104,7 @@ def state_of_one(recording: Recording, standings: dict[int, Standing], finding: 
         summary=f"{phrases.ranks(alone, True)} {phrases.verb(alone, 'gathers', 'gather')} a sharded state"
         f"{phrases.at(standings[alone[0]].site)}; {phrases.ranks(others)} never {phrases.verb(others, 'takes', 'take')} part.",
         where=where(standings, [*others, *alone]),
-        remedy="Gathering a sharded state is a collective: call it on all ranks, and write the file on one.",
+        remedy="Gathering a sharded state is a collective: call it on all ranks, and write the file on one rank.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Ranks that make different calls at one place: their models, hooks or threads are why."""
+"""Ranks that make different calls with one sequence number because their models, hooks or threads differ."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def _two_threads(finding: Finding, found: dict[int, Site]) -> Finding:
     return replace(
         finding,
         code="DDP310",
-        summary=f"Two threads of {'each of ' * (len(found) > 1)}{phrases.ranks(found)} use one group: which call comes first is "
-        "left to chance.",
+        summary=f"Two threads of {'each of ' * (len(found) > 1)}{phrases.ranks(found)} use one group: which call "
+        "comes first is nondeterministic.",
         evidence=(
             *(f"Another thread of rank {rank} is at {site} in {site.function}." for rank, site in found.items()),
             *finding.evidence,
         ),
-        remedy="Give each thread a group of its own (dist.new_group, made on all ranks in the same order), or let one "
-        "thread make all calls.",
+        remedy="Give each thread its own group (dist.new_group, in the same order on all ranks), or let one thread make all "
+        "calls.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Ranks that are gone: what torch raised, time-outs that were too short, quiet ends and kills."""
+"""Ranks that ended: what torch raised, timeouts that were too short, exits with status 0 and kills."""
 
 from __future__ import annotations
 
@@ -78,20 +78,20 @@ def _frozen(record: RankRecord) -> tuple[str, ...]:
 
 
 def quiet_exit(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
-    """DDP701: a process ended itself with status 0 although others needed it."""
+    """DDP701: a process exited with status 0 although others needed it."""
     quiet = [r for r in finding.culprits if checkpoints_and_exits.left_quietly(recording.ranks[r])]
     if not quiet:
         return None
     return replace(
         finding,
         code="DDP701",
-        summary=f"{phrases.ranks(quiet, True)} left in the middle of the run with exit status 0, as if all had gone well.",
-        remedy="Leave with another status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
+        summary=f"{phrases.ranks(quiet, True)} exited with status 0 in the middle of the run.",
+        remedy="Exit with a non-zero status when training fails: no os._exit(0) or sys.exit(0) in a finally.",
     )
 
 
 def short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
-    """DDP317: a time-out that was set shorter than what a rank which computes needs."""
+    """DDP317: a timeout that is shorter than a computing rank needs."""
     fired = _fired(recording)
     if not fired:
         return None
@@ -112,17 +112,17 @@ def short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding
         code="DDP317",
         culprits=culprits,
         waiting=(),
-        summary=f"The time-out of {seconds:g} s is shorter than what the ranks need: it fired while a rank was still at work.",
+        summary=f"The timeout of {seconds:g} s is too short: it fired while a rank was still working.",
         where=tuple((r, Site.from_json(dict(made[r][-1].facts))) for r in culprits if "file" in made[r][-1].facts),
-        remedy="Give the group the time of its slowest legal wait, or do the long work on all ranks, or outside of the wait.",
+        remedy="Set the group's timeout above its longest legitimate wait, or do the long work on all ranks, or outside the wait.",
     )
 
 
 def too_soon(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
-    """DDP317: others gave up before anybody could say that a rank is stuck."""
+    """DDP317: other ranks timed out before it could be proven that a rank is stuck."""
     better = short_timeout(recording, standings, finding)
     locked = any("lock" in r.process.waits_on for rank in finding.culprits if (r := recording.ranks.get(rank)))
-    # A lock is no work that needs its time.
+    # A rank that waits for a lock is not working.
     if better is None or max(_fired(recording)) >= 1000 * _PATIENCE_S or locked:
         return None
     return replace(better, evidence=(*finding.evidence, *better.evidence))
@@ -130,13 +130,13 @@ def too_soon(recording: Recording, standings: dict[int, Standing], finding: Find
 
 @once
 def _fired(recording: Recording) -> list[int]:
-    """The time-outs of which the ranks' last words tell, in milliseconds."""
+    """The timeouts in the ranks' last messages, in milliseconds."""
     told = [ending.message for record in recording.ranks.values() if (ending := record.ending) is not None]
     return [int(match[1]) for message in told if (match := _TIMED_OUT.search(message[:20_000]))]
 
 
 def killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
-    """DDP706: a SIGKILL together with a kill of the kernel's for want of memory."""
+    """DDP706: a SIGKILL together with a kill by the OOM killer."""
     killed = [
         r for r in finding.culprits if (e := recording.ranks[r].ending) is not None and e.signal_name == "SIGKILL"
     ]
@@ -149,7 +149,7 @@ def killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Find
         summary=f"{phrases.ranks(killed, True)} {phrases.verb(killed, 'was', 'were')} killed by the kernel: the machine (or the container) "
         "ran out of memory.",
         evidence=(
-            f"The kernel counts {count} more kill{'s' * (count > 1)} for want of memory than at the start.",
+            f"The kernel counts {count} more out-of-memory kill{'s' * (count > 1)} than at the start.",
             *finding.evidence,
         ),
         remedy="Use less host memory: fewer data loader workers, smaller prefetch, no caching of the data set per rank; or raise the limit.",

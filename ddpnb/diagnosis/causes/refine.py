@@ -1,8 +1,7 @@
-"""The same stop or failure under its most telling name.
+"""The same hang or failure under its most specific code.
 
-The wait-for graph says that a rank will never come. Whether that is a forgotten call, a model that
-one rank ran alone, a logger that every rank started or a child that used the group, is told by the
-frames, the samples and the facts.
+The wait-for graph proves that a rank never makes a call. The frames, the samples and the facts show whether that
+is a forgotten call, a model that one rank ran alone, a logger that every rank started or a child that used the group.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _MISMATCH = ("DDP302", "DDP303", "DDP304", "DDP305")
 
 
 def refine(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding:
-    """The same stop or failure under its most telling name; ``finding`` itself when there is none."""
+    """The same hang or failure under its most specific code; ``finding`` itself when there is none."""
     for rule in _RULES.get(finding.code, ()):
         better = rule(recording, standings, finding)
         if better is not None:

@@ -1,4 +1,4 @@
-"""The frames in which a rank stands, and what they are inside of."""
+"""The frames that a rank is in."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def frames_at(standing: Standing) -> tuple[Frame, ...]:
 
 
 def in_backward(standing: Standing) -> bool:
-    """Whether a rank stands in torch's backward; what the user's functions are called says nothing."""
+    """Whether a rank is in torch's backward; the names of the user's functions prove nothing."""
     return any("backward" in frame.function.lower() for frame in frames_at(standing) if not frame.user)

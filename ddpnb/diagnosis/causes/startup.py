@@ -1,4 +1,4 @@
-"""Ranks that do not come together at start-up: one rank twice, or another backend."""
+"""Start-ups that do not complete: a rank claimed twice, or different backends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddpnb.model.recording import Recording
 
 
 def same_rank_twice(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
-    """DDP103: two processes ask for one rank."""
+    """DDP103: two processes claim the same rank."""
     phases, double = settings.inits(recording), _claimed_twice(recording)
     if not double:
         return None
@@ -31,7 +31,7 @@ def same_rank_twice(recording: Recording, standings: dict[int, Standing], findin
         None,
         tuple((r, Site.from_json(dict(phases[r].facts))) for r in (*culprits, *waiting) if "file" in phases[r].facts),
         tuple(f"Rank {rank} joined as rank {phases[rank].facts.get('rank')}." for rank in sorted(phases)[:8]),
-        "Take the rank from the launcher (RANK in the environment), do not compute it.",
+        "Take the rank from the launcher (RANK in the environment) instead of computing it.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Ranks that stand still outside of collectives, or do not react at all."""
+"""Ranks that are blocked outside any collective, or unresponsive."""
 
 from __future__ import annotations
 
@@ -18,46 +18,50 @@ def explain(standings: dict[int, Standing], waiting: list[int], away: list[int])
 def finding(
     standings: dict[int, Standing], code: str, culprits: list[int], waiting: list[int], call: Call | None
 ) -> Finding:
-    """DDP313 or DDP314: ranks that stand still outside of collectives."""
+    """DDP313 or DDP314: ranks that are blocked outside any collective, or unresponsive."""
     processes = [standings[rank].record.process for rank in culprits]
     stopped = [process.activity == "stopped" for process in processes]
     if code == "DDP314":
-        is_, does = phrases.verb(culprits, "is", "are"), phrases.verb(culprits, "does", "do")
+        is_ = phrases.verb(culprits, "is", "are")
         if all(stopped):
             what, remedy = f"{is_} stopped (SIGSTOP)", "Continue it (kill -CONT)."
         elif any(stopped):
-            what = f"{does} not react"
-            remedy = "Continue what is stopped (kill -CONT), and look at the stacks of the others from outside (py-spy dump)."
+            what = f"{is_} unresponsive"
+            remedy = "Continue the stopped processes (kill -CONT), and dump the stacks of the others from outside (py-spy dump)."
         elif all(process.holds_lock for process in processes):
-            what = f"{does} not react: native code holds the interpreter lock"
+            what = f"{is_} unresponsive: native code holds the GIL"
             remedy = "Look at the native frames (py-spy dump --native)."
-        else:  # that it is silent is all that is known
-            what = f"{does} not answer, for a reason that is not known"
-            remedy = "Look at its stack from outside (py-spy dump, as root where ptrace is restricted), and at its process (top)."
+        else:
+            what = f"{is_} unresponsive for an unknown reason"
+            remedy = "Dump the stack from outside (py-spy dump, as root where ptrace is restricted) and look at the process (top)."
     else:
         reasons = {process.waits_on for process in processes}
-        waits_on = f", waiting for {reasons.pop() or 'something'}" if len(reasons) == 1 else ""
-        # Of a rank whose hook failed, collectives are not recorded: it may wait in one.
-        outside = "" if any(standings[rank].record.detached for rank in culprits) else " outside of collectives"
+        reason = reasons.pop() if len(reasons) == 1 else ""
+        waits_on = f", waiting for {reason}" if reason else ""
+        # The collectives of a rank whose hook failed are not recorded: it may be blocked in one.
+        outside = "" if any(standings[rank].record.detached for rank in culprits) else " outside any collective"
         what = f"{phrases.verb(culprits, 'is', 'are')} blocked{outside}{waits_on}"
-        remedy = "Mend what it waits for there; no other rank can go on before it comes back."
+        it_waits = phrases.verb(culprits, "it waits", "they wait")
+        remedy = f"Fix what {it_waits} for there; the other ranks cannot continue before that."
     evidence = []
     for rank in culprits[:8]:
         standing = standings[rank]
         place = phrases.at(standing.site)
-        evidence.append(f"Rank {rank} has done nothing for {standing.idle_s:.0f} s{place}.")
+        evidence.append(f"Rank {rank} has been inactive for {standing.idle_s:.0f} s{place}.")
         if standing.record.process.activity == "stopped" and not all(stopped):
             evidence.append(f"Rank {rank} is stopped (SIGSTOP).")
         if not standing.record.process.answered and standing.kind is Kind.ELSEWHERE:
-            evidence.append(f"Rank {rank} does not answer either: its stack was read from outside.")
+            evidence.append(f"Rank {rank} is unresponsive too: its stack was read from outside.")
         if standing.record.process.waits_on:
-            evidence.append(f"Rank {rank} waits in the kernel for {standing.record.process.waits_on}.")
+            evidence.append(f"Rank {rank} waits for {standing.record.process.waits_on} in the kernel.")
     for rank in waiting[:8]:
         held = standings[rank].call
         if held is not None:
-            evidence.append(f"Rank {rank} waits in {phrases.in_call(held)}{phrases.at(standings[rank].site)}.")
+            evidence.append(f"Rank {rank} is blocked in {phrases.in_call(held)}{phrases.at(standings[rank].site)}.")
         elif standings[rank].phase is not None:
-            evidence.append(f"Rank {rank} waits in {standings[rank].phase.name}{phrases.at(standings[rank].site)}.")  # type: ignore[union-attr]
+            evidence.append(
+                f"Rank {rank} is blocked in {standings[rank].phase.name}{phrases.at(standings[rank].site)}."
+            )  # type: ignore[union-attr]
     sites = {standings[rank].site for rank in culprits}
     summary = f"{phrases.ranks(culprits, True)} {what}{phrases.at(sites.pop()) if len(sites) == 1 else ''}"
     summary += (

@@ -32,9 +32,9 @@ def _kind(call: Call) -> tuple[Site, str]:
 
 def in_turn(record: RankRecord, own: Call, other: Call) -> str:
     """What ``repeats`` has seen, in words."""
-    recorded = "In all calls that are recorded" if record.forgotten else "Until now"
+    recorded = "In all recorded calls" if record.forgotten else "Until now"
     return (
-        f"{recorded} rank {record.rank} made {other.op} ({other.site}) between two calls of {own.op} ({own.site}); "
+        f"{recorded} rank {record.rank} called {other.op} ({other.site}) between two calls of {own.op} ({own.site}); "
         "this time it did not."
     )
 

@@ -1,4 +1,4 @@
-"""Ranks that died or raised, told apart from those that merely lost a peer."""
+"""Ranks that died or raised, kept apart from those that only lost a peer."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ddpnb.model.calls import NO_SITE
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Ending, RankRecord, Recording
 
-# What gloo, NCCL and the store say on a rank whose peer has gone or did not come.
+# What gloo, NCCL and the store report on a rank whose peer exited or never joined.
 _CONSEQUENCE = re.compile(
     r"connection (was )?(closed|reset|refused|aborted)|broken pipe|timed? ?out|timeout"
     r"|remote (process|error)|peer|socket (closed|error)|failed to (recv|send|connect)"
     r"|communicator was aborted|store.*(get|wait|recv)|no longer (alive|connected)",
     re.IGNORECASE,
 )
-# A peer that went away, in the words of the backend itself.
+# A lost peer, in the backend's own words.
 _TRANSPORT = re.compile(r"gloo/transport/.*(closed|reset|timed? ?out)|ncclRemoteError", re.IGNORECASE | re.DOTALL)
 _NETWORK_ERRORS = frozenset({"DistNetworkError", "DistStoreError", "DistBackendError"})
 
 
 def is_consequence(record: RankRecord) -> bool:
-    """Whether the exception of this rank tells of another rank rather than of itself."""
+    """Whether the exception of this rank is a secondary failure, caused by another rank."""
     ending = record.ending
     if ending is None or ending.how != "raised":
         return False
@@ -61,7 +61,7 @@ def find(recording: Recording, waits: dict[int, Wait], consequences: bool = Fals
     lost = [rank for rank, record in sorted(recording.ranks.items()) if is_consequence(record)]
     told = set() if consequences else set(lost)
     needed = frozenset[int]().union(*{wait.missing for wait in waits.values()})
-    # A process that ended itself with status 0 (os._exit) has failed if others needed it.
+    # A process that exited with status 0 (os._exit) has failed if others needed it.
     roots = {
         rank: record.ending
         for rank, record in recording.ranks.items()
@@ -104,10 +104,10 @@ def _finding(
     if call is not None:
         held = [rank for rank in waiting if rank in waits]
         evidence.append(
-            f"{phrases.ranks(held, True)} {phrases.verb(held, 'waits', 'wait')} in {phrases.in_call(call)}{phrases.at(call.site)}."
+            f"{phrases.ranks(held, True)} {phrases.verb(held, 'is', 'are')} blocked in {phrases.in_call(call)}{phrases.at(call.site)}."
         )
     if lost:
-        evidence.append(f"{phrases.ranks(lost, True)} lost the connection: a consequence.")
+        evidence.append(f"{phrases.ranks(lost, True)} lost the connection (secondary failure).")
     summary = f"{phrases.ranks(ranks, True)} {_what(ending, phrases.verb(ranks, 'was', 'were'))}"
     summary += (
         f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}."
@@ -136,9 +136,7 @@ def _what(ending: Ending, was: str = "was") -> str:
         return f"raised {ending.exception}" + (f": {message}" if message else "")
     if ending.how == "exited":
         return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({ending.code})"
-    return (
-        f"{was} killed by {ending.signal_name}" if ending.code < 0 else f"ended its process with status {ending.code}"
-    )
+    return f"{was} killed ({ending.signal_name})" if ending.code < 0 else f"exited with status {ending.code}"
 
 
 def _how(rank: int, record: RankRecord) -> str:
@@ -152,11 +150,11 @@ def _how(rank: int, record: RankRecord) -> str:
 
 def _remedy(ending: Ending) -> str:
     if ending.how == "raised":
-        return f"Mend the {ending.exception} first: what the other ranks report follows from it."
+        return f"Fix the {ending.exception} first: the errors of the other ranks follow from it."
     if ending.how == "exited":
-        return "A rank that leaves must leave with all the others: let all ranks decide together, then exit."
+        return "All ranks must exit together: reduce the decision over all ranks, then exit."
     if ending.signal_name == "SIGKILL":
-        return "Somebody killed it: most often the kernel, out of memory (see dmesg, or the container's memory limit)."
+        return "Most often SIGKILL comes from the kernel's OOM killer (see dmesg, or the container's memory limit)."
     if ending.signal_name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL"):
-        return "It crashed in native code: the stack of every thread is at the end of its log."
+        return "It crashed in native code: the stacks of all threads are at the end of its log."
     return "Look at the end of this rank's log."

@@ -1,7 +1,7 @@
-"""DDP411: one rank runs the wrapped model alone, and its collectives meet others than their own, or none.
+"""DDP411: one rank runs the wrapped model alone, so its collectives are matched with unrelated ones, or with none.
 
-A wrapped model broadcasts its buffers in forward and synchronises gradients in backward. Whoever runs
-it where the others do not shifts all that follows by some calls: what stops at last may be far away.
+A wrapped model broadcasts its buffers in forward and synchronises gradients in backward. A rank that runs it
+alone shifts all its later calls in the sequence: the call that blocks at last may be far from the cause.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Place = tuple[str, int, str]
 
 @once
 def lone_forward(recording: Recording, stopped: bool = True) -> Finding | None:
-    """Calls of the wrapped model that one side alone has made, from a line where the others never were.
+    """Calls of the wrapped model that one side alone has made, at a line where the others made none.
 
     Args:
         recording: what is known.
-        stopped: the ranks disagreed or stand still in the end.
+        stopped: the ranks disagreed or are blocked in the end.
     """
     for ranks in _by_group(recording).values():
         usual = {rank: {_place(call) for call in calls.values()} for rank, calls in ranks.items()}
@@ -141,13 +141,13 @@ def _finding(recording: Recording, rank: int, call: Call, met: Mapping[int, Call
     return Finding(
         "DDP411",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'runs', 'run')} the wrapped model alone"
-        f"{phrases.at(call.site)}: its {call.op} meets calls of the others that were not meant for it.",
+        f"{phrases.at(call.site)}: its {call.op} is matched with unrelated calls of the other ranks.",
         culprits,
         others,
         call,
         tuple(places),
         (
-            f"Rank {rank} made {call.title}{phrases.at(call.site)}, where the others have never been.",
+            f"Rank {rank} called {call.title}{phrases.at(call.site)}, where no other rank made a call.",
             *(
                 f"Rank {r} was in {one.title}{phrases.at(one.site)}."
                 for r, one in sorted(met.items())[:6]

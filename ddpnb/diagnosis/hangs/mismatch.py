@@ -1,4 +1,4 @@
-"""Ranks that made different calls at the same place in a group's sequence."""
+"""Ranks that made different calls with the same sequence number in a group."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _disagreement(calls: dict[int, Call]) -> Disagreement | None:
                 return Disagreement(calls, (rest, tuple(sorted(odd))), tuple(sorted(odd)))
             return Disagreement(calls, tuple((rank,) for rank in sorted(odd)))
         return None
-    # Among equals the side with the lowest rank comes first: an order to tell it in, no verdict.
+    # Among equals the side with the lowest rank comes first: an order of display, no verdict.
     ordered = sorted(sides.values(), key=lambda ranks: (-len(ranks), ranks[0]))
     return Disagreement(calls, tuple(tuple(side) for side in ordered))
 
@@ -93,7 +93,7 @@ def _odd_splits(calls: dict[int, Call]) -> set[int]:
 
 
 def explain(recording: Recording, found: Disagreement) -> Finding:
-    """The finding: which kind of disagreement, or that a rank skipped what the others are in."""
+    """The finding: which kind of disagreement, or that a rank skipped the call that the others are in."""
     reference = found.calls[found.sides[0][0]]
     odd = found.calls[found.sides[-1][0]]
     where = parting(recording, _path(recording, found, -1), _path(recording, found, 0))
@@ -113,16 +113,19 @@ def _path(recording: Recording, found: Disagreement, side: int) -> tuple[Site, .
 
 _UNLIKE = {
     "DDP302": (
-        "another operation",
-        "Let all ranks call the same operation here, or give the branches different groups.",
+        "a different operation",
+        "Call the same operation on all ranks here, or use a separate group for each branch.",
     ),
-    "DDP303": ("another shape", "Make the tensors equally large on all ranks (pad them, or exchange the sizes first)."),
-    "DDP304": ("another element type", "Convert to one element type before the call, on every rank."),
-    "DDP305": ("other arguments", "Give the same reduce operation, root, splits and memory layout on every rank."),
+    "DDP303": (
+        "a different shape",
+        "Use tensors of the same size on all ranks (pad them, or exchange the sizes first).",
+    ),
+    "DDP304": ("a different dtype", "Convert to one dtype before the call, on every rank."),
+    "DDP305": ("different arguments", "Pass the same reduce operation, root, splits and memory layout on every rank."),
 }
 
 
-_SIDES = 8  # ways to make a call that are told of
+_SIDES = 8  # different calls that are listed
 
 
 def _kind(reference: Call, odd: Call) -> str:
@@ -153,7 +156,7 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
         evidence.append(f"{phrases.ranks(side, True)} called {call.signature} at {', '.join(sites[:3])}.")
     if len(found.sides) > _SIDES:
         others = [rank for side in found.sides[_SIDES:] for rank in side]
-        evidence.append(f"{phrases.ranks(others, True)} called it in {len(found.sides) - _SIDES} more ways.")
+        evidence.append(f"{phrases.ranks(others, True)} called it in {len(found.sides) - _SIDES} other ways.")
     if code == "DDP305" and reference.signature.in_splits:
         evidence += [
             f"Rank {rank}: sends {_listed(call.signature.in_splits)}, expects {_listed(call.signature.out_splits)}."
@@ -167,7 +170,7 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
     if culprits and len(found.sides) == 2:
         mine, theirs = found.calls[culprits[0]], found.calls[(*waiting, *culprits)[0]]
         summary = (
-            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'gives', 'give')} {what} than "
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} {what} than "
             f"{phrases.ranks(waiting)} in {place}: {_short(mine, theirs)} instead of {_short(theirs, mine)}."
         )
     else:
@@ -175,7 +178,7 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
         told = phrases.by_side(
             found.sides, lambda rank: _short(found.calls[rank], other if rank in found.sides[0] else reference)
         )
-        summary = f"The calls of the ranks do not match in {place}: {told}."
+        summary = f"The ranks' calls differ in {place}: {told}."
     return Finding(
         code,
         summary,
@@ -225,7 +228,7 @@ def _before(recording: Recording, found: Disagreement, rank: int) -> str:
     ]
     if not earlier or any(one.signature.agreed == call.signature.agreed for one in earlier):
         return ""
-    return f"Rank {rank}'s call before, from the same line, was {earlier[-1].signature}."
+    return f"Rank {rank}'s previous call at this line was {earlier[-1].signature}."
 
 
 def _strayed(recording: Recording, found: Disagreement) -> list[int]:
@@ -250,7 +253,7 @@ def _where(found: Disagreement, order: tuple[int, ...]) -> tuple[tuple[int, Site
     return tuple((rank, found.calls[rank].site) for rank in order if rank in found.calls)
 
 
-# -- a rank that skipped what the others are in
+# -- a rank that skipped the call that the others are in
 
 
 def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Finding:
@@ -270,7 +273,7 @@ def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Findi
         culprits = further
         own, fewer = (recording.ranks[side[0]] for side in (further, odd if further == reference else reference))
         evidence.append(
-            f"Rank {own.rank} has begun forward {own.forwards}, rank {fewer.rank} forward {fewer.forwards}."
+            f"Rank {own.rank} has started forward {own.forwards}, rank {fewer.rank} forward {fewer.forwards}."
         )
     elif where.one_rest and not may_come_again(recording, *(_path(recording, found, side) for side in (0, -1))):
         culprits = reference if where.other.line > where.one.line else odd
@@ -285,15 +288,15 @@ def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Findi
     evidence = [
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}.",
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}, "
-        f"the same place in the sequence of {mine.group}.",
+        f"the same sequence number (seq {mine.seq}) of {mine.group}.",
         *evidence,
         *hints.guess(recording, [missed]),
         *hints.different_locals(recording, where, culprits, waiting, conditions),
     ]
     return Finding(
         "DDP301",
-        f"{phrases.ranks(culprits, True)} did not make the {theirs.op} that {phrases.ranks(waiting)} "
-        f"{phrases.verb(waiting, 'is', 'are')} waiting in{phrases.at(theirs.site)}: {phrases.verb(culprits, 'it is', 'they are')} "
+        f"{phrases.ranks(culprits, True)} did not call the {theirs.op} that {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(theirs.site)}: {phrases.verb(culprits, 'it is', 'they are')} "
         f"in {mine.op}{phrases.at(mine.site)}.",
         culprits,
         waiting,
@@ -304,13 +307,11 @@ def _skipped(recording: Recording, found: Disagreement, where: Parting) -> Findi
     )
 
 
-_TOGETHER = (
-    "Let all ranks take the same path: decide together (reduce the flag first), then call on all ranks or on none."
-)
+_TOGETHER = "Make all ranks take the same branch: all_reduce the flag first, then call on all ranks or on none."
 
 
 def _one_skipped(found: Disagreement) -> Finding:
-    """Two sides that stand at different lines, and nothing tells which of them left the other's call out."""
+    """Two sides at different lines, where no recorded fact tells which of them skipped the other's call."""
     here = [(side, found.calls[side[0]]) for side in found.sides]
     stands = [
         f"{phrases.ranks(side, True)} {phrases.verb(side, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(call.site)}"
@@ -318,7 +319,7 @@ def _one_skipped(found: Disagreement) -> Finding:
     ]
     return Finding(
         "DDP301",
-        f"{stands[0]}, {stands[1][:1].lower()}{stands[1][1:]}: one side left out the call of the other.",
+        f"{stands[0]}, {stands[1][:1].lower()}{stands[1][1:]}: one side skipped the call of the other.",
         (),
         (),
         here[0][1],
@@ -383,11 +384,11 @@ def _uneven(recording: Recording, found: Disagreement, sides: tuple[tuple[int, .
     is_, are = phrases.verb(gone, "is", "are"), phrases.verb(inside, "is", "are")
     evidence = [
         f"{phrases.ranks(inside, True)} {are} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
-        f"call number {made[1]}{' or later' if records[1].forgotten else ''} from there.",
-        f"{phrases.ranks(gone, True)} made {phrases.calls(records[0], made[0])} there and "
+        f"call number {made[1]}{' or later' if records[1].forgotten else ''} at that line.",
+        f"{phrases.ranks(gone, True)} made {phrases.calls(records[0], made[0])} at that line and "
         f"{is_} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
     ]
-    what = f"{is_} in {mine.op}{phrases.at(mine.site)} after {phrases.calls(records[0], made[0])} from {theirs.site}"
+    what = f"{is_} in {mine.op}{phrases.at(mine.site)} after {phrases.calls(records[0], made[0])} at {theirs.site}"
     return uneven_iterations(gone, inside, what, theirs, places, evidence)
 
 
@@ -399,25 +400,25 @@ def uneven_iterations(
     where: tuple[tuple[int, Site], ...],
     evidence: list[str],
 ) -> Finding:
-    """The finding for a loop of which some ranks made fewer iterations.
+    """The finding for a loop of which some ranks ran fewer iterations.
 
     Args:
         gone: these ranks.
-        inside: the ranks that wait in one more.
+        inside: the ranks that are blocked in one more.
         what: what ``gone`` did, from the verb on.
-        call: what ``inside`` wait in.
+        call: what ``inside`` are blocked in.
         where: the ranks' places.
         evidence: what was observed.
     """
     return Finding(
         "DDP308",
-        f"{phrases.ranks(gone, True)} {what}; {phrases.ranks(inside)} {phrases.verb(inside, 'waits', 'wait')} "
-        f"in one more {call.op}{phrases.at(call.site)}.",
+        f"{phrases.ranks(gone, True)} {what}; {phrases.ranks(inside)} {phrases.verb(inside, 'is', 'are')} "
+        f"blocked in one more {call.op}{phrases.at(call.site)}.",
         gone,
         inside,
         call,
         where,
         tuple(evidence),
-        "Give all ranks equally many iterations: DistributedSampler (drop_last=True), the minimum of the "
-        "lengths over all ranks, or the Join context manager.",
+        "Run the same number of iterations on all ranks: DistributedSampler (drop_last=True), the minimum "
+        "length over all ranks, or the Join context manager.",
     )

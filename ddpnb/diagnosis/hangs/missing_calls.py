@@ -1,4 +1,4 @@
-"""Ranks that wait for what will never come: the causes that the wait-for graph can prove."""
+"""Ranks that are blocked forever: the causes that the wait-for graph can prove."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _p2p(
     evidence += [
         f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}." for rank in rest[:8]
     ]
-    evidence += [f"Rank {rank} has ended{phrases.at(standings[rank].site)}." for rank in ended[:8]]
+    evidence += [f"Rank {rank} ended{phrases.at(standings[rank].site)}." for rank in ended[:8]]
     first = p2p[min(p2p)]
     if peers:
         culprits, waiting = peers, sorted(set(p2p) | set(rest) - set(peers))
@@ -105,10 +105,10 @@ def _p2p(
         waiting = [rank for rank in waiting if rank not in blamed]
         partner = "receive" if first.op == "send" else "send"
         summary = (
-            "; ".join(f"Rank {rank} waits in {call.title}" for rank, call in sorted(p2p.items())[:6]) + ", "
-            f"but {phrases.ranks(peers)} will never make the {partner} that matches it."
+            "; ".join(f"Rank {rank} is blocked in {call.title}" for rank, call in sorted(p2p.items())[:6]) + ", "
+            f"but {phrases.ranks(peers)} never {phrases.verb(peers, 'calls', 'call')} the matching {partner}."
         )
-        remedy = "Give every receive a send with the same peer and tag, and every send a receive."
+        remedy = "Match every receive with a send of the same peer and tag, and every send with a receive."
         dropped = [
             (peer, call)
             for peer in peers
@@ -118,10 +118,10 @@ def _p2p(
         if dropped:
             peer, call = dropped[-1]
             evidence.append(
-                f"Rank {peer} made a {call.title}{phrases.at(call.site)}, but threw its Work away: that ends it."
+                f"Rank {peer} called {call.title}{phrases.at(call.site)}, but discarded its Work, which cancels it."
             )
-            summary = f"{phrases.ranks(sorted(p2p), True)} {phrases.verb(set(p2p), 'waits', 'wait')} for a send of rank {peer} whose Work was thrown away."
-            remedy = "Keep what isend returns, and wait() for it."
+            summary = f"{phrases.ranks(sorted(p2p), True)} {phrases.verb(set(p2p), 'waits', 'wait')} for a send of rank {peer} whose Work was discarded."
+            remedy = "Keep the Work that isend returns, and wait() for it."
             places |= {peer: call.site}
     else:
         culprits = _unanswered(recording, p2p) or sorted(p2p)
@@ -131,7 +131,7 @@ def _p2p(
             + ", ".join(f"{rank} in {call.title}" for rank, call in sorted(p2p.items())[:8])
             + "."
         )
-        remedy = "Let one side send while the other receives, or post all with batch_isend_irecv; check peers and tags."
+        remedy = "Send on one side while the other receives, or post all with batch_isend_irecv; check peers and tags."
     return Finding(
         "DDP307",
         summary,
@@ -162,7 +162,7 @@ def _sends(call: Call) -> bool:
 
 
 def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int, Call], ended: list[int]) -> Finding:
-    """Ranks that ended well while others wait for them: a loop that was shorter, or a missing call."""
+    """Ranks that finished while others wait for them: a shorter loop, or a missing call."""
     waiting = sorted(calls)
     groups = {call.group.key: set(call.group.ranks) for call in calls.values()}
     without = {key for key, members in groups.items() if not members.isdisjoint(ended)}
@@ -175,31 +175,35 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(standings[first].site)}.",
         *(_ended_after(recording.ranks[rank], call, been[rank]) for rank in missing[:8]),
     ]
+    finished = all((ending := recording.ranks[rank].ending) is not None and ending.well for rank in missing)
+    how = "finished" if finished else "ended"
     path = path_to(recording.ranks[first], call)
     if all(been.values()) and _in_loop(recording, first, call, path, missing):
         header = loop_header(recording.sources, path)
         if header is not None:
             file, line, text = header
             place = f"line {line}" if file == call.site.file else f"{file}:{line}"
-            evidence.append(f"Possibly {place} decides how often: {text}. Inferred from the source, not observed.")
+            evidence.append(
+                f"Possibly {place} sets the number of iterations: {text}. Inferred from the source, not observed."
+            )
         elif not fewer_batches(recording, missing):
             evidence.append(
-                "Possibly a loop ended earlier, as every iteration comes to that line. Inferred from the source, not observed."
+                "Possibly a loop ended earlier, as every iteration reaches that line. Inferred from the source, not observed."
             )
-        what = f"ended after {_counts(recording, been)} from {call.site}"
+        what = f"{how} after {_counts(recording, been)} at {call.site}"
         return uneven_iterations(tuple(missing), tuple(waiting), what, call, places, evidence)
     evidence += hints.guess(recording, path, ended=True)
     return Finding(
         "DDP301",
-        f"{phrases.ranks(missing, True)} will never make the {call.op} that {phrases.ranks(waiting)} "
-        f"{phrases.verb(waiting, 'is', 'are')} waiting in{phrases.at(standings[first].site)}: "
-        f"{phrases.verb(missing, 'it has', 'they have')} ended.",
+        f"{phrases.ranks(missing, True)} never {phrases.verb(missing, 'calls', 'call')} the {call.op} that "
+        f"{phrases.ranks(waiting)} {phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(standings[first].site)}: "
+        f"{phrases.verb(missing, 'it', 'they')} {how}.",
         tuple(missing),
         tuple(waiting),
         call,
         places,
         tuple(evidence),
-        "Call it on all ranks or on none: take it out of the condition, or let all ranks leave together.",
+        "Call it on all ranks or on none: move it out of the condition, or end all ranks together.",
     )
 
 
@@ -216,12 +220,12 @@ def _counts(recording: Recording, been: Mapping[int, int]) -> str:
 
 
 def _ended_after(record: RankRecord, call: Call, been: int) -> str:
-    """How many calls of the group a rank made before it ended, ``been`` of them from the line of ``call``."""
-    text = f"Rank {record.rank} has ended ({record.ending})"
+    """How many collectives of the group a rank called before it ended, ``been`` of them at the line of ``call``."""
+    text = f"Rank {record.rank} {phrases.ended(record.ending)}"
     made = [c for c in record.calls if c.group.key == call.group.key and c.seq]
     if not record.forgotten:
-        return f"{text} after {len(made)} calls in this group, {been} of them from that line."
-    lines = f", at least {been} of them from that line" if been else ""  # none of those that are recorded: no number
+        return f"{text} after {len(made)} collectives in this group, {been} of them at that line."
+    lines = f", at least {been} of them at that line" if been else ""  # none of those that are recorded: no number
     return f"{text} after {made[-1].title} of this group{lines}." if made else f"{text}."  # its number is exact
 
 
@@ -277,8 +281,8 @@ def _crossed(
         reasons = hints.guess(recording, path_to(recording.ranks[rank], call))
         return Finding(
             "DDP301",
-            f"{phrases.ranks(culprits, True)} did not make the {call.op} that {phrases.ranks(inside)} "
-            f"{phrases.verb(inside, 'is', 'are')} waiting in{phrases.at(call.site)}: "
+            f"{phrases.ranks(culprits, True)} did not call the {call.op} that {phrases.ranks(inside)} "
+            f"{phrases.verb(inside, 'is', 'are')} blocked in{phrases.at(call.site)}: "
             f"{phrases.verb(culprits, 'it is', 'they are')} in {calls[culprit].op}{phrases.at(calls[culprit].site)}.",
             culprits,
             waiting,
@@ -291,7 +295,7 @@ def _crossed(
                 ),
                 *reasons,
             ),
-            "Let every member of a group make every call of that group.",
+            "Call every collective of a group on all of its members.",
         )
     cycle = waiting_for_themselves(waits, calls) or tuple(sorted(calls))
     waiting = tuple(sorted(calls.keys() - set(cycle)))
@@ -307,14 +311,14 @@ def _crossed(
         tuple(
             f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}." for r, c in sorted(calls.items())[:8]
         ),
-        "Make the calls of several groups in the same order on all ranks.",
+        "Call the collectives of different groups in the same order on all ranks.",
     )
 
 
 def _left_out(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:
-    """(a rank that left a call out of its usual round, a rank that waits in that call).
+    """(a rank that skipped a call of its usual sequence, a rank that waits in that call).
 
-    Until now this call has come between the one before and the one in which the rank is.
+    Until now the rank made this call between its previous call and the one that it is in.
     """
     rounds: dict[int, list[tuple[Site, Site]]] = {}
     usual: dict[int, set[tuple[Site, Site]]] = {}
@@ -365,7 +369,7 @@ def _skipped_in_cycle(recording: Recording, waits: dict[int, Wait], calls: dict[
 
 
 def _passed(recording: Recording, mine: tuple[Site, ...], theirs: tuple[Site, ...]) -> bool:
-    """Whether a rank has gone by the call to which the other path leads, and will not come there in another round."""
+    """Whether a rank has passed the call to which the other path leads, and does not reach it in a later iteration."""
     apart = parting(recording, mine, theirs)
     if apart.relation != "sequence" or not apart.one_rest or apart.one.line <= apart.other.line:
         return False

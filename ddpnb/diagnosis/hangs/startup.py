@@ -1,4 +1,4 @@
-"""Ranks that wait at start-up, or to make a group, for ranks that never come there."""
+"""Ranks that are blocked at start-up, or in new_group, because other ranks never join."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world_too_large(standings: dict[int, Standing], starting: list[int], absent:
     return Finding(
         "DDP102",
         f"{phrases.ranks(wrong, True)} {phrases.verb(wrong, 'expects', 'expect')} a world of {size} ranks, "
-        f"but {launched} were launched: {phrases.ranks(absent)} will never join.",
+        f"but {launched} were launched: {phrases.ranks(absent)} never {phrases.verb(absent, 'joins', 'join')}.",
         tuple(wrong),
         _rest(starting, wrong),
         None,
@@ -44,7 +44,7 @@ def _rest(ranks: Iterable[int], without: Iterable[int]) -> tuple[int, ...]:
 
 
 def _was_told(record: RankRecord) -> str:
-    """The address that the launcher gave this rank, before the script changed anything."""
+    """The address that the launcher set for this rank, before the script changed anything."""
     first = next((phase for phase in record.phases if phase.name == "environment"), None)
     if first is None or not first.facts.get("MASTER_ADDR"):
         return ""
@@ -52,7 +52,7 @@ def _was_told(record: RankRecord) -> str:
 
 
 def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding | None:
-    """DDP103 or DDP101: processes that claim a rank which is another's, or which does not exist."""
+    """DDP103 or DDP101: processes that claim the rank of another process, or one that does not exist."""
     claims = {rank: claim_of(standings[rank].record) for rank in starting}
     sizes = {rank: as_int(standings[rank].phase.facts.get("world_size")) or len(standings) for rank in starting}  # type: ignore[union-attr]
     outside = tuple(rank for rank in starting if not 0 <= claims[rank] < sizes[rank])
@@ -62,7 +62,7 @@ def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding
     if not culprits:
         return None
     waiting = _rest(starting, culprits)
-    if outside and all(claims[rank] != rank for rank in starting):  # a numbering of their own, on all of them
+    if outside and all(claims[rank] != rank for rank in starting):  # all of them number the ranks differently
         culprits, waiting = tuple(starting), ()
     told = f"claim{'s' * (len(culprits) == 1)}"
     same = [[rank for rank in culprits if claims[rank] == claim] for claim in dict.fromkeys(map(claims.get, culprits))]
@@ -90,7 +90,7 @@ def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding
             f"The process of rank {rank} claims rank {claims[rank]} of {sizes[rank]}{phrases.at(standings[rank].site)}."
             for rank in starting[:8]
         ),
-        "Take the rank from the launcher (RANK in the environment counts from 0), do not compute it.",
+        "Take the rank from the launcher (RANK in the environment, counted from 0) instead of computing it.",
     )
 
 
@@ -99,7 +99,7 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
     for rank in starting:
         sides.setdefault(address_of(standings[rank].record), []).append(rank)
     found = split({rank: address_of(standings[rank].record) for rank in starting})
-    # A rank that looks where the launcher said is not to blame.
+    # A rank that uses the address of the launcher is not at fault.
     moved = [
         rank for rank in starting if _was_told(standings[rank].record) not in ("", address_of(standings[rank].record))
     ]
@@ -109,8 +109,8 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
     tied = () if culprits else found.sides
     return Finding(
         "DDP104",
-        f"The ranks look for each other in different places: {phrases.ranks(odd)} not where {phrases.ranks(rest)} "
-        f"{phrases.verb(rest, 'is', 'are')}.",
+        f"The ranks use different rendezvous addresses: {phrases.ranks(odd)} {phrases.verb(odd, 'differs', 'differ')} "
+        f"from {phrases.ranks(rest)}.",
         tuple(culprits),
         () if tied else rest,
         None,
@@ -130,15 +130,15 @@ def never_joined(
     reasons = hints.guess(recording, _path(standings[starting[0]]), ended=True)
     return Finding(
         "DDP102",
-        f"{phrases.ranks(ended, True)} {phrases.verb(ended, 'has', 'have')} ended without joining: "
-        f"{phrases.ranks(starting)} {phrases.verb(starting, 'waits', 'wait')} in init_process_group for ever.",
+        f"{phrases.ranks(ended, True)} ended without joining: "
+        f"{phrases.ranks(starting)} {phrases.verb(starting, 'is', 'are')} blocked forever in init_process_group.",
         tuple(ended),
         tuple(starting),
         None,
         where(standings, [*ended, *starting]),
         (
             f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}.",
-            *(f"Rank {rank}: {standings[rank].record.ending}, and never called it." for rank in ended[:8]),
+            *(f"Rank {rank} {phrases.ended(standings[rank].record.ending)} and never called it." for rank in ended[:8]),
             *reasons,
         ),
         "Every rank that was launched must call init_process_group.",
@@ -169,15 +169,15 @@ def group_not_made(
     if len(places) < len(named):  # a rank never made it
         evidence += hints.guess(recording, _path(standings[(makers or grouping)[0]]))
     if sides and not culprits:
-        summary = f"The ranks make different groups at one place in the order of groups: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}."
+        summary = f"The ranks' new_group calls do not match: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}."
     elif others:
         summary = (
-            f"{phrases.ranks(others, True)} {phrases.verb(others, 'is making', 'are making') if makers else 'made'} a group of "
-            f"{listed(members)}, but {phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not make the same one."
+            f"{phrases.ranks(others, True)} {phrases.verb(others, 'is creating', 'are creating') if makers else 'created'} a group of "
+            f"{listed(members)}, but {phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not create the same group."
         )
     else:
         summary = (
-            f"{phrases.ranks(grouping, True)} {phrases.verb(grouping, 'waits', 'wait')} in new_group for each other."
+            f"{phrases.ranks(grouping, True)} {phrases.verb(grouping, 'waits', 'wait')} for each other in new_group."
         )
     return Finding(
         "DDP108",
@@ -205,7 +205,7 @@ def _path(standing: Standing) -> list[Site]:
 def unreachable(
     recording: Recording, standings: dict[int, Standing], waits: dict[int, Wait], patience: float
 ) -> Finding | None:
-    """DDP104 or DDP110: all have come to init_process_group, to the same address, and still do not meet."""
+    """DDP104 or DDP110: all ranks are in init_process_group with the same address, and it does not complete."""
     starting = [rank for rank, s in standings.items() if s.kind is Kind.START]
     if len(starting) < len(standings) or not starting:
         return None
@@ -221,8 +221,8 @@ def unreachable(
     others = _rest(starting, culprits)
     return Finding(
         "DDP110" if unknown else "DDP104",
-        f"All ranks look for each other at {address}, and do not meet there"
-        + (": the name cannot be resolved." if unknown else ": nobody can be reached."),
+        f"All ranks are blocked in the rendezvous at {address}: "
+        + ("the host name cannot be resolved." if unknown else "they cannot reach each other."),
         culprits,
         others,
         None,
@@ -233,7 +233,7 @@ def unreachable(
 
 
 def stale_address(recording: Recording) -> Finding | None:
-    """DDP105: a rank was refused at the address of one that has not come yet: an earlier start has left it there."""
+    """DDP105: a rank was refused at the address of one that has not joined yet: an earlier run left the address there."""
     for rank, record in sorted(recording.ranks.items()):
         told = [p for p in record.phases if p.name == "init_process_group" and p.state == "failed"]
         if not told or record.ending is None or not _REFUSED.search(record.ending.message[:20_000]):
@@ -248,8 +248,8 @@ def stale_address(recording: Recording) -> Finding | None:
         site = Site.from_json(dict(told[-1].facts)) if "file" in told[-1].facts else NO_SITE
         return Finding(
             "DDP105",
-            f"The store holds addresses of an earlier start: rank {rank} tried to reach {phrases.ranks(late)} there, "
-            "before they came.",
+            f"The store holds addresses of an earlier run: rank {rank} tried to connect to {phrases.ranks(late)} "
+            f"before {phrases.verb(late, 'it', 'they')} joined.",
             (rank,),
             tuple(late),
             None,
@@ -258,7 +258,7 @@ def stale_address(recording: Recording) -> Finding | None:
                 f"Rank {rank}: {record.ending.message.strip().splitlines()[0][:200]}.",
                 f"{phrases.ranks(late, True)} had not called init_process_group then.",
             ),
-            "Give every start a rendezvous file, prefix or port of its own, and remove the file of an earlier one.",
+            "Use a new rendezvous file, prefix or port for every run, and remove the file of an earlier one.",
         )
     return None
 
@@ -289,7 +289,7 @@ def _groups_in_words(standing: Standing) -> str:
         asked = f"called new_group for {', '.join(made)}"
     else:
         asked = f"called new_group {many}{len(made)} times, the last {_LISTED} for {', '.join(made[-_LISTED:])}"
-    stands = "is in the last of them" if made and standing.kind is Kind.NEW_GROUP else "stands"
+    stands = "is in the last of them" if made and standing.kind is Kind.NEW_GROUP else "is"
     return (
         f"Rank {standing.rank} {asked}; it {stands}{phrases.at(standing.site)}."
         if standing.site != NO_SITE

@@ -1,4 +1,4 @@
-"""Ranks that make a store of their own, and do not meet in it: torch knocks there, or waits, before any group is made."""
+"""Ranks that each create their own store: torch retries the connection, or waits, before any group is created."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"\d{1,5}")
 
 
 def apart(recording: Recording, standings: dict[int, Standing], patience: float) -> Finding | None:
-    """DDP104: all ranks stand in the making of a store, each of its own as it seems."""
+    """DDP104: all ranks are blocked creating a store, apparently each its own."""
     open_ranks = {rank: one for rank, one in standings.items() if one.kind is not Kind.ENDED}
     if len(open_ranks) < 2 or not all(
         _makes_store(recording, one) and one.expired(patience) for one in open_ranks.values()
@@ -36,24 +36,24 @@ def apart(recording: Recording, standings: dict[int, Standing], patience: float)
     site = open_ranks[ranks[0]].site
     return Finding(
         "DDP104",
-        f"{phrases.ranks(open_ranks, True)} stand still where their script makes a store{phrases.at(site)}, and do not "
-        "meet there" + (": at different ports." if unlike else "."),
+        f"{phrases.ranks(open_ranks, True)} are blocked creating a store{phrases.at(site)} and do not connect to each other"
+        + (": they use different ports." if unlike else "."),
         tuple(culprits),
         () if sides else tuple(rank for rank in ranks if rank not in culprits),
         None,
         where(standings, [*culprits, *(rank for rank in ranks if rank not in culprits)]),
         (
-            f"That line {site.line} makes a store is inferred from the source, not observed"
+            f"That line {site.line} creates a store is inferred from the source, not observed"
             + ("; the ports are inferred from a variable named port." if unlike else "."),
             *(
-                f"A variable of rank {rank} where it stands says port {port}."
+                f"A port variable of rank {rank} at that line is {port}."
                 for rank, port in sorted(ports.items())[:8]
                 if unlike
             ),
             *phrases.undecided(sides),
         ),
         "Give all ranks the same address and port: take MASTER_ADDR and MASTER_PORT from the launcher (init_method='env://'), or "
-        "let one rank choose a free port and tell the others.",
+        "let one rank choose a free port and send it to the others.",
         sides=sides,
     )
 

@@ -1,7 +1,7 @@
-"""Ranks that wait for a process of their own: a data loader's worker, an environment, a pool.
+"""Ranks that wait for a child process: a DataLoader worker, an environment, a pool.
 
-A rank that is blocked elsewhere (DDP313) may be blocked in its data loader: then its worker's own
-stack tells why, and that is the finding (DDP507), or the worker has ended and nobody noticed (DDP505).
+A rank that is blocked elsewhere (DDP313) may be blocked in its DataLoader: then the worker's stack shows
+why (DDP507), or the worker has died unnoticed (DDP505).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _QUEUES = ("/multiprocessing/", "/selectors.py", "/threading.py", "/queue.py")
 
 
 def stalled_worker(recording: Recording, standings: Mapping[int, Standing], finding: Finding) -> Finding | None:
-    """DDP507 or DDP505 in place of a DDP313 whose culprits wait for a process of their own.
+    """DDP507 or DDP505 in place of a DDP313 whose culprits wait for a child process.
 
     Args:
         recording: what is known.
@@ -40,7 +40,7 @@ def stalled_worker(recording: Recording, standings: Mapping[int, Standing], find
     if not waiting or len(waiting) < len(finding.culprits):
         return None
     first = recording.ranks[ranks[0]]
-    # Workers that have delivered all that they had end too, before the others.
+    # Workers that have delivered all their batches exit too, before the others.
     dead = [child for child in first.children if child.status == "Z"] if not _busy(first) else []
     return _died(recording, standings, finding, dead) if dead else _stalled(recording, standings, finding, waiting)
 
@@ -50,7 +50,7 @@ def _waits_for(record: RankRecord) -> str | None:
     main = record.main_stack
     inside = [frame.file for frame in main.frames[-_DEPTH:] if not frame.user] if main is not None else []
     if any(part in file for file in inside for part in _LOADER):
-        return "data loader's worker" if _has_workers(record) else None
+        return "DataLoader worker" if _has_workers(record) else None
     return "child process" if record.children and any(p in f for f in inside for p in _PROCESSES) else None
 
 
@@ -70,12 +70,12 @@ def _stalled(
         child = _culprit(record)
         inner = _inside(child) if child is not None else ()
         if child is None or not inner:
-            evidence.append(f"Rank {rank}'s workers could not be looked at.")
+            evidence.append(f"Rank {rank}'s workers could not be inspected.")
             continue
         user = [frame for frame in inner if frame.user]
         if user:
             places[rank] = user[-1].site
-        stopped = " is stopped (SIGSTOP)" if child.status in ("T", "t") else " stands still"
+        stopped = " is stopped (SIGSTOP)" if child.status in ("T", "t") else " is stalled"
         evidence.append(
             f"Rank {rank}: its process {child.pid}{stopped} in {_describe(user[-1] if user else inner[-1])}"
             + (f", inside {_describe(inner[-1])}." if user and inner[-1] is not user[-1] else ".")
@@ -85,8 +85,8 @@ def _stalled(
     what = waiting[first]
     culprits = finding.culprits
     summary = (
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'waits', 'wait')} for a {what} that does not deliver: "
-        f"it stands still{phrases.at(at)}"
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'waits', 'wait')} for a {what} "
+        f"that is stalled{phrases.at(at)}"
     )
     summary += (
         f"; {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'waits', 'wait')} for "
@@ -100,17 +100,17 @@ def _stalled(
         summary=summary,
         where=tuple((rank, places.get(rank, site)) for rank, site in finding.where),
         evidence=(*evidence, *finding.evidence),
-        remedy="Mend what the worker waits for (a lock that was held at the fork, a file, a queue, the network); "
-        "a timeout= of the DataLoader turns such a wait into an error.",
+        remedy="Fix what the worker waits for (a lock that was held at the fork, a file, a queue, the network); "
+        "timeout= of the DataLoader turns such a wait into an error.",
     )
 
 
 def _died(recording: Recording, standings: Mapping[int, Standing], finding: Finding, dead: list[Child]) -> Finding:
     rank = finding.culprits[0]
-    evidence = [f"Process {child.pid} of rank {rank} has ended and was not waited for." for child in dead[:8]]
+    evidence = [f"Process {child.pid} of rank {rank} has exited and was not waited for." for child in dead[:8]]
     killed = _new_kills(recording)
     if killed:
-        evidence.append(f"Since the run began the kernel has killed {killed} for want of memory on this machine.")
+        evidence.append(f"The kernel (OOM killer) has killed {killed} on this machine since the run began.")
     waits = phrases.verb(finding.waiting, "waits", "wait")
     waiting = f"; {phrases.ranks(finding.waiting)} {waits} for it." if finding.waiting else "."
     return replace(
@@ -118,13 +118,13 @@ def _died(recording: Recording, standings: Mapping[int, Standing], finding: Find
         code="DDP505",
         summary=f"Rank {rank} waits for a worker that has died{phrases.at(standings[rank].site)}{waiting}",
         evidence=(*evidence, *finding.evidence),
-        remedy="See what ended the worker: the kernel for want of memory (dmesg), or a crash in native code; "
+        remedy="Find out what ended the worker: the OOM killer (dmesg), or a crash in native code; "
         "fewer workers need less memory.",
     )
 
 
 def kills_for_memory(recording: Recording) -> int:
-    """How many processes the kernel has killed for want of memory during the run: in this container, or else anywhere."""
+    """How many processes the OOM killer has killed during the run: in this container, or else on the machine."""
     for name in ("oom_kills", "oom_kills_anywhere"):
         now, before = recording.host.get(name), recording.host.get(f"{name}_before")
         if isinstance(now, int) and isinstance(before, int) and now > before:
@@ -138,7 +138,7 @@ def _new_kills(recording: Recording) -> str:
 
 
 def _culprit(record: RankRecord) -> Child | None:
-    """The child that holds things up: one that is stopped, else inside the user's code, else not waiting for orders."""
+    """The child that blocks the rank: one that is stopped, else in the user's code, else not waiting for its next task."""
     known = [child for child in record.children if _inside(child)]
 
     def weight(child: Child) -> tuple[bool, bool, bool, int]:
@@ -150,13 +150,13 @@ def _culprit(record: RankRecord) -> Child | None:
 
 
 def _busy(record: RankRecord) -> bool:
-    """Whether a process of the rank has something in hand."""
+    """Whether a child of the rank is working on a task."""
     inside = [_inside(child) for child in record.children]
     return any(any(frame.user for frame in inner) and not _reads_queue(inner) for inner in inside if inner)
 
 
 def _reads_queue(frames: tuple[Frame, ...]) -> bool:
-    """Whether it stands where a worker waits for its next order."""
+    """Whether it is where a worker waits for its next task."""
     return any(part in frames[-1].file for part in _QUEUES) if frames else False
 
 

@@ -373,7 +373,7 @@ def killed(code=-9, **host):
 def test_the_kernel_killed_it_for_want_of_memory():
     found = killed(oom_kills_before=3, oom_kills=4)
     assert (found.code, found.culprits, found.waiting) == ("DDP706", (0,), (1,))
-    assert "1 more kill" in found.evidence[0]
+    assert "1 more out-of-memory kill" in found.evidence[0]
 
 
 @pytest.mark.parametrize(

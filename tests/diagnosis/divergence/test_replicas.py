@@ -580,7 +580,7 @@ def test_of_two_ranks_whose_settings_always_differed_neither_is_named():
     assert (found.code, found.culprits, found.waiting, found.sides) == ("DDP410", (), (), ((0,), (1,)))
     assert found.summary.startswith("Ranks 0 and 1 use different values of lr at optimizer step 1")
     assert dict(found.where) == {0: STEP, 1: STEP}
-    assert found.evidence[-1] == "Nothing that was recorded tells which side is at fault: rank 0 or rank 1."
+    assert found.evidence[-1] == "No recorded fact tells which side is at fault: rank 0 or rank 1."
 
 
 def test_settings_that_change_on_all_ranks_alike():

@@ -150,7 +150,7 @@ def test_a_rank_that_left_by_sys_exit():
     (found,) = findings(Rank(0, 2).waits("barrier", line(5)), Rank(1, 2).exits(3))
     assert found.code == "DDP312"
     assert "sys.exit(3)" in found.summary
-    assert "leave with all the others" in found.remedy
+    assert "All ranks must exit together" in found.remedy
 
 
 def test_ranks_that_lost_a_peer_are_waiting_ranks_not_culprits():
@@ -159,7 +159,7 @@ def test_ranks_that_lost_a_peer_are_waiting_ranks_not_culprits():
     )
     assert found.culprits == (1,)
     assert found.waiting == (0, 2)
-    assert any("consequence" in text for text in found.evidence)
+    assert any("secondary failure" in text for text in found.evidence)
 
 
 def test_lost_peers_alone_are_no_root_cause():

@@ -249,8 +249,7 @@ def test_groups_of_two_ranks_that_stand_in_the_same_call_are_told_by_side():
     (found,) = diagnose(record(first, second)).errors
     assert (found.code, found.culprits, found.sides) == ("DDP108", (), ((0,), (1,)))
     assert found.summary == (
-        "The ranks make different groups at one place in the order of groups: "
-        f"[0] ({line(4)}) on rank 0, [1] ({line(5)}) on rank 1."
+        f"The ranks' new_group calls do not match: [0] ({line(4)}) on rank 0, [1] ({line(5)}) on rank 1."
     )
 
 
@@ -260,7 +259,7 @@ def test_a_group_of_the_others_that_is_made_already():
     odd = Rank(1, 3).makes_group([1], line(5)).makes_group([0, 1, 2], line(6), state="open")
     (found,) = diagnose(record(others[0], odd, others[1])).errors
     assert (found.code, found.culprits) == ("DDP108", (1,))
-    assert found.summary == "Ranks 0 and 2 made a group of [0, 1], but rank 1 does not make the same one."
+    assert found.summary == "Ranks 0 and 2 created a group of [0, 1], but rank 1 does not create the same group."
 
 
 ALL, PAIR, OTHER = [0, 1, 2, 3], [0, 1], [2, 3]

@@ -33,12 +33,12 @@ def test_each_at_a_port_of_its_own(name):
     assert (found.code, found.culprits, found.waiting) == ("DDP104", (), ())
     assert {site.line for _, site in found.where} == {OWN.line("makes")}
     assert found.sides == ((0,), (1,), (2,))
-    assert "at different ports" in found.summary
+    assert "they use different ports" in found.summary
     assert found.evidence[0] == (
-        f"That line {OWN.line('makes')} makes a store is inferred from the source, not observed; the ports are inferred "
+        f"That line {OWN.line('makes')} creates a store is inferred from the source, not observed; the ports are inferred "
         "from a variable named port."
     )
-    assert found.evidence[2] == "A variable of rank 1 where it stands says port 4001."
+    assert found.evidence[2] == "A port variable of rank 1 at that line is 4001."
 
 
 def test_the_one_with_another_port():

@@ -85,7 +85,7 @@ def test_a_stopped_worker():
 
 def test_workers_that_could_not_be_looked_at():
     finding = refined(waiting(LOADING, child(pid=101)))
-    assert finding.code == "DDP507" and "could not be looked at" in finding.evidence[0]
+    assert finding.code == "DDP507" and "could not be inspected" in finding.evidence[0]
 
 
 def test_an_environment():
