@@ -1,4 +1,4 @@
-"""A call as it crossed the door: which operation, on which group, from which line."""
+"""A call as it passed the door: which operation, on which group, at which line."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.model.names import given_name
 
-UNNAMED = "?"  # what a box says nothing of: its table of names is full, or it is damaged
+UNNAMED = "?"  # a name that the box does not hold: its table of names is full, or it is damaged
 
 
 class CallState(IntEnum):
-    """How far a call has come. The order is the order of a call's life."""
+    """The state of a call, in the order of its life."""
 
     ENTERED = 1  # in the door or in the backend's synchronous part
-    ISSUED = 2  # handed to the backend; the rank went on
+    ISSUED = 2  # handed to the backend; the rank continued
     WAITING = 3  # a thread of the rank waits for it
     COMPLETED = 4
     FAILED = 5  # the backend raised
     FENCED = 6  # the fence stopped it before the backend saw it
     REFUSED = 7  # the backend refused its arguments: no peer has seen it
-    DROPPED = 8  # a send or receive whose Work was thrown away before anybody waited for it
-    HELD = 9  # somebody stopped the rank before it: the backend will see it when it is let go on
+    DROPPED = 8  # a send or receive whose Work was discarded before a wait()
+    HELD = 9  # held before the backend saw it: it is made after the release
 
     @property
     def in_flight(self) -> bool:
@@ -66,10 +66,10 @@ NO_SITE = Site(UNNAMED, 0, UNNAMED)
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a call is, apart from its values.
+    """A call without the values of its tensors.
 
     ``shapes`` and ``dtypes`` describe the tensors that the rank contributes (for a receive, those
-    it fills); ``agreed`` is the part that every rank of the group must give alike, as text.
+    it fills); ``agreed`` is the part that must be the same on every rank of the group, as text.
     """
 
     op: str
@@ -125,7 +125,7 @@ class Signature:
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """The first and the last of each run of numbers that follow each other."""
+    """The first and the last of each run of consecutive numbers."""
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:
@@ -135,11 +135,11 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
-_WHOLE = 16  # numbers that a list is written out with
+_WHOLE = 16  # longer lists are abbreviated
 
 
 def listed(ranks: Sequence[int]) -> str:
-    """The members of a group in their order, so that a person can read it: ``[0, 1, 2]``, ``[0-1022]``."""
+    """The members of a group in their order, abbreviated: ``[0, 1, 2]``, ``[0-1022]``."""
     if len(ranks) <= _WHOLE:
         return str(list(ranks))
     pieces = [str(first) if first == last else f"{first}-{last}" for first, last in runs(ranks)]
@@ -155,9 +155,9 @@ def _key(ranks: tuple[int, ...], ordinal: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group. Its identity, the ``key``, is its members and how many with these members came before.
+    """A process group. Its identity, the ``key``, is its members and the number of earlier groups with these members.
 
-    Every call of every rank is asked for the key of its group: it is made once, not from all members each time.
+    The key is read for every call of every rank, so it is built once.
     """
 
     ranks: tuple[int, ...]
@@ -191,7 +191,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One crossing of the door.
+    """One call through the door.
 
     ``number`` counts the calls of the rank from 0; ``seq`` counts the collectives of one group
     from 1 and is 0 for point-to-point calls. Times are nanoseconds of the host's monotonic clock.
@@ -209,8 +209,8 @@ class Call:
     entered_ns: int = 0
     issued_ns: int = 0
     done_ns: int = 0
-    timeout_ms: int = 0  # an explicit wait(timeout); 0 for the group's own
-    turn: int = 0  # point-to-point only: the how-manieth with this operation, peer and tag, from 1
+    timeout_ms: int = 0  # of an explicit wait(timeout); 0: that of the group
+    turn: int = 0  # point-to-point only: its ordinal among those with this operation, peer and tag, from 1
 
     @property
     def op(self) -> str:
@@ -222,7 +222,7 @@ class Call:
 
     @property
     def title(self) -> str:
-        """``all_reduce #57``, ``recv from 1``: the call as a person would name it."""
+        """``all_reduce #57``, ``recv from 1``."""
         if self.op == "send":
             return f"send to {self.peer}" + (f" (tag {self.tag})" if self.tag else "")
         if self.op in ("recv", "recv_any_source"):
@@ -232,7 +232,7 @@ class Call:
 
 
 P2P_OPS = frozenset({"send", "recv", "recv_any_source"})
-#: all operations that pass the door, by the names that findings give them (those of ``engine.signatures``)
+#: all operations that pass the door, by their names in findings (those of ``recorder.signatures``)
 OPERATIONS = (
     "all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "all_gather", "all_gather_into_tensor",
     "all_gather_coalesced", "all_gather_into_tensor_coalesced", "gather", "scatter", "reduce_scatter",
@@ -242,12 +242,12 @@ OPERATIONS = (
 
 
 def check_operation(name: str) -> None:
-    """Refuse an operation that there is not.
+    """Refuse an unknown operation.
 
     Raises:
         UsageError: with the name that was probably meant.
     """
     if not isinstance(name, str) or name not in OPERATIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
         near = difflib.get_close_matches(arguments.short(name), OPERATIONS, 1, 0.5)
-        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(OPERATIONS)}."
-        raise UsageError(f"there is no operation {arguments.short(name)}.", hint)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Known operations: {', '.join(OPERATIONS)}."
+        raise UsageError(f"unknown operation {arguments.short(name)}.", hint)

@@ -1,7 +1,7 @@
-"""Faults: what can be injected, when it strikes, and the finding that it must give.
+"""Faults: what can be injected, when it is triggered, and the finding that is expected.
 
-The descriptions are all there is here, so that a launcher can check and show them without torch; a
-rank realises them (``engine.faults``), but for those of the environment, which are variables.
+Only the descriptions are here, so that a launcher can check and show them without torch. A rank implements them
+(``recorder.faults``), except for those of the environment, which are variables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Place = Literal["door", "environment", "data", "model"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A value that a kind of fault takes besides the conditions."""
+    """A parameter of a kind of fault, apart from the conditions."""
 
     name: str
     default: Any
@@ -31,8 +31,8 @@ class Parameter:
 class Kind:
     """A kind of fault.
 
-    ``finding``: the code that it must give where it strikes a training that all ranks make alike;
-    ``also``: codes that it may give instead, by what the calls around it are.
+    ``finding``: the code that is expected where it is triggered in a training that is the same on all ranks;
+    ``also``: codes that may be found instead, depending on the calls around it.
     """
 
     name: str
@@ -41,32 +41,32 @@ class Kind:
     finding: str
     also: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
-    ops: tuple[str, ...] = ()  # the operations that it can strike; empty: all
+    ops: tuple[str, ...] = ()  # the operations that it applies to; empty: all
 
 
 _REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 _KINDS = (
-    # -- at the door: a call of this rank is not what the others make
-    Kind("skip", "door", "the call is not made; it looks complete", "DDP301", ("DDP302", "DDP303", "DDP308")),
-    Kind("extra call", "door", "the call is made once more, before", "DDP301", ("DDP302", "DDP303", "DDP308")),
+    # -- at the door: a call of this rank differs from those of the others
+    Kind("skip", "door", "the call is skipped and looks complete", "DDP301", ("DDP302", "DDP303", "DDP308")),
+    Kind("extra call", "door", "the call is made twice", "DDP301", ("DDP302", "DDP303", "DDP308")),
     Kind("delay", "door", "the call is made late", "DDP315", parameters=(Parameter("seconds", 5.0, "how late"),)),
     Kind("swap", "door", "the call is made after the next one of its group", "DDP309", ("DDP301", "DDP302", "DDP303", "DDP305")),
-    Kind("other op", "door", "another operation is called", "DDP302", ("DDP301",)),
-    Kind("other shape", "door", "a tensor has one element more", "DDP303", ("DDP301", "DDP302")),
+    Kind("other op", "door", "a different operation is called", "DDP302", ("DDP301",)),
+    Kind("other shape", "door", "a tensor has one extra element", "DDP303", ("DDP301", "DDP302")),
     Kind(
-        "other dtype", "door", "the tensors have another element type", "DDP304",
-        parameters=(Parameter("dtype", "float64", "the type"),),
+        "other dtype", "door", "the tensors have a different dtype", "DDP304",
+        parameters=(Parameter("dtype", "float64", "the dtype"),),
     ),
-    Kind("other root", "door", "another rank is the root", "DDP305", ops=_ROOTED),
+    Kind("other root", "door", "a different rank is the root", "DDP305", ops=_ROOTED),
     Kind(
-        "other reduction", "door", "another reduce operation", "DDP305",
+        "other reduction", "door", "a different reduce operation", "DDP305",
         parameters=(Parameter("reduction", "max", "sum, product, min, max"),), ops=("all_reduce",),
     ),
-    Kind("other layout", "door", "a matrix lies in memory by columns", "DDP305", ops=("all_reduce", "broadcast")),
-    Kind("other group", "door", "the call is made in another group of this rank", "DDP306", ("DDP301", "DDP302")),
-    Kind("nan", "door", "an element of the tensor is NaN when the call is made", "DDP414", ops=_REDUCING),
+    Kind("other layout", "door", "a matrix is column-major in memory", "DDP305", ops=("all_reduce", "broadcast")),
+    Kind("other group", "door", "the call is made in a different group of this rank", "DDP306", ("DDP301", "DDP302")),
+    Kind("nan", "door", "an element of the tensor is NaN before the call", "DDP414", ops=_REDUCING),
     Kind(
         "corrupt", "door", "an element is changed on this rank after the call", "DDP409", ("DDP405",),
         parameters=(Parameter("amount", 1.0, "what is added"),), ops=("all_reduce", "broadcast"),
@@ -74,18 +74,18 @@ _KINDS = (
     Kind("raise", "door", "the call raises an exception", "DDP312", parameters=(Parameter("message", "injected", "its text"),)),
     Kind("kill", "door", "the process is killed", "DDP311", parameters=(Parameter("signal", 9, "by this signal"),)),
     Kind("freeze", "door", "the process is stopped (SIGSTOP)", "DDP314"),
-    Kind("hold gil", "door", "native code holds the interpreter's lock", "DDP314"),
-    Kind("block", "door", "the rank waits for a lock that nobody frees", "DDP313"),
+    Kind("hold gil", "door", "native code holds the GIL", "DDP314"),
+    Kind("block", "door", "the rank waits for a lock that is never released", "DDP313"),
     # -- in the data
     Kind("shorter shard", "data", "the data loader ends some batches early, from then on", "DDP504", ("DDP308",),
          parameters=(Parameter("batches", 2, "how many fewer"),)),
-    Kind("same shard", "data", "the DistributedSampler takes rank 0's shard, from then on", "DDP501", ("DDP503",)),
+    Kind("same shard", "data", "the DistributedSampler uses rank 0's shard, from then on", "DDP501", ("DDP503",)),
     Kind("epoch not set", "data", "set_epoch does nothing, from then on", "DDP502", ("DDP503",)),
-    Kind("other shuffle", "data", "the DistributedSampler shuffles with another seed, from then on", "DDP503"),
-    Kind("reseeded", "data", "torch.manual_seed is given another seed", "DDP503"),
-    Kind("stalled worker", "data", "a worker of the data loader is stopped (SIGSTOP) with a batch in hand", "DDP507"),
-    Kind("killed worker", "data", "a worker of the data loader is killed with a batch in hand", "DDP505"),
-    Kind("bad sample", "data", "a batch of the data loader holds a NaN", "DDP508"),
+    Kind("other shuffle", "data", "the DistributedSampler shuffles with a different seed, from then on", "DDP503"),
+    Kind("reseeded", "data", "torch.manual_seed gets a different seed", "DDP503"),
+    Kind("stalled worker", "data", "a DataLoader worker is stopped (SIGSTOP) while it has a batch to deliver", "DDP507"),
+    Kind("killed worker", "data", "a DataLoader worker is killed while it has a batch to deliver", "DDP505"),
+    Kind("bad sample", "data", "a batch of the data loader contains a NaN", "DDP508"),
     # -- in the model
     Kind("perturb parameter", "model", "an element of the first parameter is changed before a forward", "DDP405",
          parameters=(Parameter("amount", 0.5, "what is added"),)),
@@ -93,16 +93,16 @@ _KINDS = (
          parameters=(Parameter("amount", 0.5, "what is added"),)),
     Kind("unused parameter", "model", "a forward does not use the last parameter", "DDP401", ("DDP402",)),
     Kind("frozen parameter", "model", "the last parameter is frozen after wrapping", "DDP415", ("DDP401",)),
-    Kind("thawed parameter", "model", "the last frozen parameter is let train after wrapping", "DDP415"),
-    Kind("extra parameter", "model", "the model that is wrapped has one parameter more", "DDP403"),
-    Kind("other order", "model", "the model that is wrapped has two parameters in another order", "DDP404"),
-    Kind("other precision", "model", "the model that is wrapped has parameters of another type", "DDP404",
-         parameters=(Parameter("dtype", "bfloat16", "the type"),)),
-    Kind("converted batchnorm", "model", "the model that is wrapped has SyncBatchNorm for BatchNorm", "DDP412"),
-    Kind("other hook", "model", "the wrapper has a communication hook: gradients are sent as float16", "DDP416"),
-    Kind("bypassed forward", "model", "the module is called without its wrapper", "DDP407"),
-    Kind("skipped synchronisation", "model", "a forward and its backward are under no_sync", "DDP408"),
-    Kind("lone forward", "model", "the model runs forward once more after the optimizer's step", "DDP411"),
+    Kind("thawed parameter", "model", "the last frozen parameter is unfrozen after wrapping", "DDP415"),
+    Kind("extra parameter", "model", "the wrapped model has one extra parameter", "DDP403"),
+    Kind("other order", "model", "the wrapped model has two parameters in swapped order", "DDP404"),
+    Kind("other precision", "model", "the wrapped model has parameters of a different dtype", "DDP404",
+         parameters=(Parameter("dtype", "bfloat16", "the dtype"),)),
+    Kind("converted batchnorm", "model", "the wrapped model has SyncBatchNorm instead of BatchNorm", "DDP412"),
+    Kind("other hook", "model", "DDP has a communication hook: gradients are sent as float16", "DDP416"),
+    Kind("bypassed forward", "model", "the module is called without its DDP wrapper", "DDP407"),
+    Kind("skipped synchronisation", "model", "a forward and its backward run under no_sync", "DDP408"),
+    Kind("lone forward", "model", "the model runs an extra forward after the optimizer step", "DDP411"),
     Kind("scaled gradient", "model", "the loss is multiplied before backward, from then on", "DDP409",
          parameters=(Parameter("factor", 2.0, "by how much"),)),
     Kind("nan loss", "model", "the loss is NaN before backward", "DDP414"),
@@ -110,24 +110,24 @@ _KINDS = (
          parameters=(Parameter("factor", 2.0, "by how much"),)),
     # -- in the environment: before start-up
     Kind(
-        "variable", "environment", "a variable has another value", "DDP101", ("DDP703", "DDP704", "DDP110"),
+        "variable", "environment", "a variable has a different value", "DDP101", ("DDP703", "DDP704", "DDP110"),
         parameters=(Parameter("name", "WORLD_SIZE", "of the variable"), Parameter("value", "", "its value")),
     ),
     Kind(
         "missing variable", "environment", "a variable is not set", "DDP101",
         parameters=(Parameter("name", "RANK", "of the variable"),),
     ),
-    Kind("duplicate rank", "environment", "the process claims the rank of another", "DDP103",
+    Kind("duplicate rank", "environment", "the process claims the rank of another process", "DDP103",
          parameters=(Parameter("rank", 0, "that it claims"),)),
-    Kind("wrong port", "environment", "the rank looks for the store at another port", "DDP104"),
-    Kind("wrong address", "environment", "the store's host name leads elsewhere", "DDP104", ("DDP110",),
+    Kind("wrong port", "environment", "the rank connects to the store at a wrong port", "DDP104"),
+    Kind("wrong address", "environment", "the host name of the store is wrong", "DDP104", ("DDP110",),
          parameters=(Parameter("address", "node-7.invalid", "where it looks"),)),
-    Kind("wrong interface", "environment", "gloo and NCCL are told to use a network interface that is not there", "DDP110",
+    Kind("wrong interface", "environment", "gloo and NCCL use a network interface that does not exist", "DDP110",
          parameters=(Parameter("interface", "ib9", "its name"),)),
-    Kind("world size", "environment", "a rank more is expected than there are", "DDP102", ("DDP101",)),
-    Kind("many threads", "environment", "torch computes with more threads than there are cores", "DDP704",
+    Kind("world size", "environment", "WORLD_SIZE is one more than the number of ranks", "DDP102", ("DDP101",)),
+    Kind("many threads", "environment", "torch uses more threads than there are cores", "DDP704",
          parameters=(Parameter("threads", 64, "of each rank"),)),
-    Kind("other version", "environment", "the rank says that it has another torch", "DDP107",
+    Kind("other version", "environment", "the rank reports a different torch version", "DDP107",
          parameters=(Parameter("version", "2.4.0", "that it claims"),)),
     Kind("deprecated variable", "environment", "a variable that is renamed, ignored or dangerous", "DDP703"),
 )  # fmt: skip
@@ -137,14 +137,14 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _KINDS}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault, and when it strikes: at the first occasion that fits all that is given.
+    """One fault, and when it is triggered: at the first occasion that matches all conditions.
 
     Args:
         kind: name of a kind.
-        op, seq, site, group: which calls it strikes, as for a hold (faults at the door alone).
-        step: not before the rank has made so many optimizer steps.
-        probability: strike so often, by a die that ``seed`` and the rank determine.
-        times: how often at most; None: always.
+        op, seq, site, group: the calls it applies to, as for a hold (only faults at the door).
+        step: not before the rank has made this number of optimizer steps.
+        probability: of being triggered at each occasion; random numbers are determined by ``seed`` and the rank.
+        times: at most this often; None: no limit.
         values: the parameters of the kind.
     """
 
@@ -172,7 +172,7 @@ class Fault:
 
     @property
     def finding(self) -> str:
-        """The code that it must give."""
+        """The code of the expected finding."""
         return self.description.finding
 
     def value(self, name: str) -> Any:
@@ -199,22 +199,22 @@ class Fault:
         """What ``to_json`` gave.
 
         Raises:
-            UsageError: it is no fault that we know.
+            UsageError: it is not a known fault.
         """
         given = {name: value[name] for name in _FIELDS if name in value}
         values = value.get("values")
         return fault(given.pop("kind", ""), **given, **(dict(values) if isinstance(values, Mapping) else {}))  # pyright: ignore[reportUnknownArgumentType]
 
 
-PRETENDED_VERSION = "DDPNB_PRETENDED_TORCH"  # a rank tells of this version instead of its own
+PRETENDED_VERSION = "DDPNB_PRETENDED_TORCH"  # a rank reports this version instead of its own
 _FIELDS = ("kind", "op", "seq", "site", "group", "step", "probability", "seed", "times")
 
 
 def fault(kind: str, **given: Any) -> Fault:
-    """A fault of this kind; whatever is no condition is a parameter of the kind.
+    """A fault of this kind; everything that is not a condition is a parameter of the kind.
 
     Raises:
-        UsageError: there is no such kind, condition, parameter or operation, or a value that cannot be.
+        UsageError: unknown kind, condition, parameter or operation, or an invalid value.
     """
     description = KINDS.get(str(kind).replace("_", " "))
     if description is None:
@@ -229,26 +229,26 @@ def fault(kind: str, **given: Any) -> Fault:
         if isinstance(known[name].default, (int, float)) and not is_number:
             raise UsageError(f"{name} of the fault {kind!r} must be a number, not {arguments.short(value)}.")
         if not isinstance(value, (str, int, float)):
-            raise UsageError(f"{name} of the fault {kind!r} must be a text, not {arguments.short(value)}.")
+            raise UsageError(f"{name} of the fault {kind!r} must be a string, not {arguments.short(value)}.")
     _check(description, conditions)
     return Fault(description.name, **conditions, values=given)
 
 
 def _unknown(kind: object) -> UsageError:
     near = difflib.get_close_matches(str(kind), KINDS, 1, 0.5) if isinstance(kind, str) else []
-    hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(KINDS)}."
-    return UsageError(f"there is no fault {arguments.short(kind)}.", hint)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known faults: {', '.join(KINDS)}."
+    return UsageError(f"unknown fault {arguments.short(kind)}.", hint)
 
 
 def _check(kind: Kind, conditions: Mapping[str, Any]) -> None:
     name = kind.name
     if kind.place != "door" and any(conditions.get(one) for one in ("op", "seq", "group")):
-        raise UsageError(f"the fault {name!r} strikes no call: it takes no op, seq or group.")
+        raise UsageError(f"the fault {name!r} does not apply to calls: it takes no op, seq or group.")
     op = conditions.get("op", "")
     if op != "":
         check_operation(op)
         if kind.ops and op not in kind.ops:
-            raise UsageError(f"the fault {name!r} does not strike {op}.", f"It strikes: {', '.join(kind.ops)}.")
+            raise UsageError(f"the fault {name!r} does not apply to {op}.", f"It applies to: {', '.join(kind.ops)}.")
     for one in ("seq", "step", "times"):
         if conditions.get(one) is not None:
             arguments.whole(one, conditions[one], int(one != "step"))
@@ -257,11 +257,11 @@ def _check(kind: Kind, conditions: Mapping[str, Any]) -> None:
         arguments.text(one, conditions.get(one, ""))
     chance = conditions.get("probability", 1.0)
     if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0 < chance <= 1:
-        raise UsageError(f"probability must lie above 0 and not above 1, not {arguments.short(chance)}.")
+        raise UsageError(f"probability must be above 0 and at most 1, not {arguments.short(chance)}.")
 
 
 def variables(fault: Fault, unused_port: int, size: int) -> dict[str, str | None]:
-    """What a fault of the environment sets; None: what it takes away. Empty for other faults.
+    """The variables that a fault of the environment sets; None: removes. Empty for other faults.
 
     ``unused_port``: one on which nobody listens. The number after the right one may be that of another job's store.
     """

@@ -1,4 +1,4 @@
-"""Holds: before which collectives a rank is to stop."""
+"""Holds: the collectives before which a rank stops."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ddpnb.model.calls import check_operation
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Stop before a call that fits all that is given; without any condition, before every call.
+    """Stop before a call that matches all conditions; without any condition, before every call.
 
     Args:
         before: operations, as findings name them (``all_reduce``, ``broadcast``, ``send`` ...).
         seq: the call's number in its group, from 1.
-        site: where the call stands: ``train.py``, ``train.py:91``, or the name of a function.
+        site: where the call is: ``train.py``, ``train.py:91``, or the name of a function.
         group: label, local name or members (``0,2``) of a process group.
         when: an expression, evaluated in the user's frame that makes the call: ``"step == 5"``.
     """
@@ -67,23 +67,23 @@ class Hold:
 
 
 def check_expression(text: str) -> None:
-    """Refuse what is no expression.
+    """Refuse text that is not an expression.
 
     Raises:
-        UsageError: with what Python says of it.
+        UsageError: with Python's error message.
     """
     arguments.text("expression", text)
     try:
         compile(text, "<expression>", "eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise UsageError(
-            f"{arguments.short(text)} is no expression: {getattr(error, 'msg', None) or error}.",
-            "Statements are run with world.execute().",
+            f"{arguments.short(text)} is not a valid expression: {getattr(error, 'msg', None) or error}.",
+            "Use world.execute() to run statements.",
         ) from None
 
 
 def site_fits(pattern: str, file: str, line: int, function: str) -> bool:
-    """Whether a place is meant by ``train.py``, ``src/train.py:91`` or ``main``."""
+    """Whether a place matches ``train.py``, ``src/train.py:91`` or ``main``."""
     path, _, number = pattern.rpartition(":") if re.search(r":\d+$", pattern) else (pattern, "", "")
     if number and int(number) != line:
         return False

@@ -38,9 +38,9 @@ def test_a_fault_in_words():
     ("kind", "given", "words"),
     [
         ("skipp", {}, "Did you mean 'skip'"),
-        ("zzz", {}, "There are: skip"),
+        ("zzz", {}, "Known faults: skip"),
         ("skip", {"op": "allreduce"}, "Did you mean 'all_reduce'"),
-        ("other root", {"op": "barrier"}, "does not strike barrier"),
+        ("other root", {"op": "barrier"}, "does not apply to barrier"),
         ("delay", {"hours": 1}, "It takes: seconds"),
         ("skip", {"hours": 1}, "It takes none"),
         ("delay", {"seconds": "1"}, "must be a number"),
@@ -48,7 +48,7 @@ def test_a_fault_in_words():
         ("skip", {"step": -1}, "from 0"),
         ("skip", {"times": 0}, "from 1"),
         ("skip", {"probability": 0}, "above 0"),
-        ("wrong port", {"seq": 3}, "strikes no call"),
+        ("wrong port", {"seq": 3}, "does not apply to calls"),
     ],
 )
 def test_what_is_refused(kind, given, words):

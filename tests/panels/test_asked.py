@@ -110,8 +110,8 @@ def test_a_text_where_a_number_belongs_is_refused(written):
         ({"kind": "skip", "seq": "x"}, "seq must be a whole number from 1"),
         ({"kind": "skip", "seq": "0"}, "seq must be a whole number from 1"),
         ({"kind": "skip", "step": "-1"}, "step must be a whole number from 0"),
-        ({"kind": "skip", "op": "allreduce"}, "there is no operation 'allreduce'"),
-        ({"kind": "other root", "op": "all_reduce"}, "does not strike all_reduce"),
+        ({"kind": "skip", "op": "allreduce"}, "unknown operation 'allreduce'"),
+        ({"kind": "other root", "op": "all_reduce"}, "does not apply to all_reduce"),
         ({"kind": "nan loss", "op": "all_reduce"}, "it takes no op, seq or group"),
     ],
 )

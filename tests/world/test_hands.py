@@ -162,7 +162,7 @@ def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
     [
         (lambda w: w.hold("allreduce"), UsageError, "Did you mean 'all_reduce'"),
         (lambda w: w.hold(ranks=9), UsageError, "no rank 9 in a world of 4"),
-        (lambda w: w.hold(when="x ="), UsageError, "is no expression"),
+        (lambda w: w.hold(when="x ="), UsageError, "is not a valid expression"),
         (lambda w: w.hold(seq=0), UsageError, "from 1"),
         (lambda w: w.step(0), UsageError, "1 collective or more"),
         (lambda w: w.step(), WorldError, "not held"),
@@ -171,7 +171,7 @@ def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
         (lambda w: w.inject("skipp"), UsageError, "Did you mean 'skip'"),
         (lambda w: w.inject("skip", ranks=7), UsageError, "no rank 7"),
         (lambda w: w.inject("skip", op="allreduce"), UsageError, "Did you mean 'all_reduce'"),
-        (lambda w: w.inject("other root", op="barrier"), UsageError, "does not strike barrier"),
+        (lambda w: w.inject("other root", op="barrier"), UsageError, "does not apply to barrier"),
         (lambda w: w.inject("delay", seconds="long"), UsageError, "must be a number"),
         (lambda w: w.inject("delay", hours=1), UsageError, "It takes: seconds"),
         (lambda w: w.inject(ddpnb.Fault("skip"), seq=3), UsageError, "has its conditions already"),
