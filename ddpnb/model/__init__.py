@@ -1,1 +1,1 @@
-"""What we know: frozen dataclasses of ranks, calls, phases, stacks, recordings and findings."""
+"""Frozen dataclasses of ranks, calls, phases, stacks, recordings and findings."""

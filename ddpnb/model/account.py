@@ -1,6 +1,6 @@
-"""The time account of a run: where each rank's time went, and for whom the others waited.
+"""The time account of a run: where each rank's time went, and which ranks the others waited for.
 
-What is measured, and how, stands at each field. All times of one machine come from its monotonic
+Each field says what is measured, and how. All times of one machine come from its monotonic
 clock, which is the same on all ranks.
 """
 
@@ -37,11 +37,11 @@ class Mark:
 class Parts:
     """Time in its parts, in seconds.
 
-    ``waiting``: the main thread stood in a collective (or a receive) that others had not come to.
-    ``communication``: it stood there after all had come, or nobody knows whether they had.
+    ``waiting``: the main thread was in a collective (or a receive) that other ranks had not called yet.
+    ``communication``: it was there after all had called it, or this is unknown.
     ``data``: it was inside ``next()`` of a data loader, whether that waits or computes.
     ``compute``: all else after the start and before the last collective, backward pass or step:
-    Python and kernels, communication in their shadow, and waiting for a core.
+    Python and kernels, overlapped communication, and waiting for a core.
     """
 
     compute: float = 0.0
@@ -79,7 +79,7 @@ class RankAccount:
     steps: int = 0
     step: Parts | None = None  # medians of an optimizer step's parts, the first step left out
     steps_per_s: float | None = None  # from the end of the first step to the end of the last
-    utilisation: float | None = None  # of a CPU: process CPU time / (wall time x threads); of a GPU nothing is known
+    utilisation: float | None = None  # of a CPU: process CPU time / (wall time x threads); unknown for a GPU
     device: str = "cpu"
     threads: int = 0
     waited_for: tuple[tuple[int, float], ...] = ()  # (rank, seconds), longest first
@@ -101,14 +101,14 @@ class RankAccount:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A rank for which others waited: seconds summed over those that waited, and in which lines they did."""
+    """A rank for which others waited: seconds summed over those that waited, and the lines at which they did."""
 
     rank: int
     waited_s: float
     share: float  # of all waiting
-    times: int = 0  # collectives to which it came last
+    times: int = 0  # collectives that it called last
     sites: tuple[tuple[Site, float], ...] = ()  # longest first
-    because: str = ""  # what it does longer than the others, where that is known
+    because: str = ""  # what takes it longer than the others, where that is known
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -128,8 +128,8 @@ Pattern = Literal["", "one", "some", "turns"]
 class Account:
     """The time account.
 
-    ``pattern``: ``one`` when the ranks waited almost always for the same rank, ``some`` for the same few, ``turns`` when for
-    each other by turns. ``covered``: the share of the calls of which all that is needed was seen.
+    ``pattern``: ``one`` when the ranks waited almost always for the same rank, ``some`` for the same few, ``turns``
+    when for each other by turns. ``covered``: the share of the calls that were recorded completely.
     ``host_only``: the collectives ran on GPUs; then ``stragglers`` are ranks whose hosts came last,
     and how long a GPU waited is not known.
     """

@@ -1,4 +1,4 @@
-"""The black box: one memory-mapped file per rank, written at the door, readable by anyone on the host.
+"""The black box: one memory-mapped file per rank, written at the door, readable from any process of the host.
 
 Layout (little-endian): a header, a table of strings, and three rings: of calls, of phases, and of marks (clocks read at
 steps). A record refers to strings (JSON texts: groups, signatures, sites, facts) by their number. The writer never
@@ -6,8 +6,8 @@ waits for a reader; a reader drops what was being written.
 
 The table begins again with each run (``model.strings``).
 
-Nothing in a box is trusted: sizes are bounded, JSON is the only decoder, and whatever does not
-parse is left out.
+Nothing in a box is trusted: sizes are bounded, JSON is the only decoder, and entries that do not parse are left
+out.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ assert CALL.size <= CALL_SIZE and PHASE.size <= PHASE_SIZE and MARK.size <= MARK
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status vector: a few numbers that tell whether a rank moves, at the price of one read."""
+    """The status vector: a few numbers that show whether a rank makes progress, in one read."""
 
     pid: int = 0
     main_thread: int = 0
@@ -129,7 +129,7 @@ class BoxReader:
 
     @property
     def dropped(self) -> int:
-        """For how many names and facts of the current run the table of strings had no room."""
+        """How many names and facts of the current run did not fit into the table of strings."""
         return TABLE.unpack_from(self._source.read(TABLE_AT, TABLE.size))[1]
 
     def _extent(self) -> tuple[int, int]:

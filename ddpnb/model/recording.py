@@ -17,7 +17,7 @@ from ddpnb.model.names import given_name
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.stacks import Frame, Stack
 
-DETACHED = "door detached"  # a phase: from here on the collectives of this rank were not recorded
+DETACHED = "door detached"  # a phase: the collectives of this rank after it were not recorded
 NOT_FOUND = "function not found"  # a phase: this version of torch does not have what a hook watches
 LATE_WAIT = "wait for an old call"  # a phase: the call's record was used again, so many calls came after it
 
@@ -74,7 +74,7 @@ Activity = Literal["computing", "idle", "stopped", "gone", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What the host tells of a rank's process (and of its children) between two looks.
+    """What the host reports of a rank's process (and of its children) between two looks.
 
     ``idle_s`` is for how long neither the process nor its children computed or read or wrote;
     ``wakes_in_s`` is set when the main thread sleeps until a known moment; ``waits_on`` is the
@@ -85,12 +85,12 @@ class Process:
     idle_s: float = 0.0
     wakes_in_s: float | None = None
     waits_on: str = ""
-    answered: bool = True  # the hotline
-    holds_lock: bool = False  # py-spy saw a thread that waits in native code with the interpreter lock held
-    still_s: float = 0.0  # for how long the main thread has stood at the same place
+    answered: bool = True  # on its control channel
+    holds_lock: bool = False  # py-spy saw a thread that waits in native code and holds the GIL
+    still_s: float = 0.0  # for how long the main thread has been at the same place
     memory: int = 0  # bytes that the process itself has in memory; 0: not known
     cores: float | None = None  # that it and its children kept busy in the last second
-    device_memory: int = 0  # bytes in use on its GPU, by whomever; 0: not known, or none
+    device_memory: int = 0  # bytes in use on its GPU, by any process; 0: not known, or none
     device_total: int = 0
     device_busy: float | None = None  # share of the time in which its GPU ran a kernel
 
@@ -99,7 +99,7 @@ class Process:
 class Child:
     """A process that a rank has started: a data loader's worker, an environment, a forked copy of it.
 
-    ``stacks`` are looked at only when the rank stands still and waits for it.
+    ``stacks`` are read only when the rank is blocked and waits for it.
     """
 
     pid: int
@@ -123,17 +123,17 @@ class RankRecord:
     steps: int = 0
     forgotten: int = 0  # calls of the run that are older than those recorded here
     models: tuple[Model, ...] = ()
-    samples: tuple[Sample, ...] = ()  # of the replicas; where all ranks agreed only the last are kept
+    samples: tuple[Sample, ...] = ()  # of the replicas; where all ranks agree only the last are kept
     children: tuple[Child, ...] = ()
     output: str = ""  # the end of what it wrote
     forwards: int = 0  # of wrapped models
     device: str = ""  # cpu, cuda:0; empty: not known
     phases_forgotten: int = 0  # phases of the run that are older than those recorded here
-    unnamed: int = 0  # names and facts of calls and phases that are missing: the box had no room for them
+    unnamed: int = 0  # names and facts of calls and phases that did not fit into the box
 
     @property
     def detached(self) -> bool:
-        """Whether a hook of ours failed, so that later collectives of the rank are not recorded."""
+        """Whether a ddpnb hook failed, so that later collectives of the rank are not recorded."""
         return any(phase.name == DETACHED for phase in self.phases)
 
     @property
@@ -189,7 +189,7 @@ class Recording:
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     taken_ns: int = 0
     host: Mapping[str, Any] = field(default_factory=dict[str, Any])  # facts of the machine that the ranks share
-    # No part of it: what the analysis has worked out, so that it need not be worked out again.
+    # Not part of it: a cache of the analysis.
     known: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, compare=False, repr=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -217,12 +217,12 @@ class Recording:
 
     @property
     def has_all_phases(self) -> bool:
-        """Whether no rank has forgotten phases: only then can whole lists of them be compared."""
+        """Whether no phases were dropped on any rank: only then can whole lists of them be compared."""
         return not any(record.phases_forgotten for record in self.ranks.values())
 
     @property
     def last_progress_ns(self) -> int:
-        """When the last rank did the last thing that was recorded."""
+        """The time of the last recorded event of any rank."""
         latest = 0
         for record in self.ranks.values():
             for call in record.calls[-64:]:

@@ -12,7 +12,7 @@ from typing import Any
 class FileBytes:
     """The bytes of a file, read with ``pread``.
 
-    A mapping would be faster, but whoever touches it where the file has been cut short is killed with SIGBUS.
+    A mapping would be faster, but reading it beyond the end of a truncated file raises SIGBUS.
 
     Args:
         path: the file; it is read through this descriptor even when another file takes its name.
@@ -33,7 +33,7 @@ class FileBytes:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """What tells the file from all others that exist."""
+        """Device and inode of the file."""
         status = os.fstat(self._fd)
         return status.st_dev, status.st_ino
 
@@ -41,7 +41,7 @@ class FileBytes:
         return os.fstat(self._fd).st_size
 
     def read(self, at: int, size: int) -> bytes:
-        """``size`` bytes; zeros where there are none, or none any more."""
+        """``size`` bytes; zeros beyond the end of the file."""
         data = os.pread(self._fd, size, at)
         while 0 < len(data) < size and (more := os.pread(self._fd, size - len(data), at + len(data))):
             data += more
@@ -58,15 +58,15 @@ _lock = threading.Lock()
 
 
 def shared_file(path: str) -> FileBytes:
-    """The bytes of a file, with one descriptor for all who read it: each run that is kept reads the same boxes.
+    """The bytes of a file, with one descriptor for all readers: each run that is kept reads the same boxes.
 
-    It is closed when nobody has it any more; do not close it.
+    It is closed with its last reference; do not close it.
 
     Raises:
         OSError, ValueError: as ``FileBytes``.
     """
     file = FileBytes(path)
-    with _lock:  # while it is open, no other file is given its number
+    with _lock:  # while it is open, no other file gets its inode number
         return _files.setdefault(file.identity, file)
 
 

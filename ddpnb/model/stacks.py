@@ -11,7 +11,7 @@ from ddpnb.model.calls import Site
 from ddpnb.model.names import UNDECODABLE, given_name
 
 MAX_THREADS, MAX_FRAMES, MAX_LOCALS = 64, 64, 40
-NOT_SHOWN = "not shown"  # a variable that a look had no time to describe
+NOT_SHOWN = "not shown"  # a variable that there was no time to describe
 _TEXT, _PATH = 400, 4096  # characters
 
 
@@ -49,7 +49,7 @@ def _texts(value: Any) -> dict[str, str]:
 class Stack:
     """A thread's frames, outermost first.
 
-    ``holds_lock``: seen from outside, it holds the interpreter lock and does not compute: it waits in native code.
+    ``holds_lock``: seen from outside, it holds the GIL and does not compute: it waits in native code.
     """
 
     thread: str
@@ -82,7 +82,7 @@ class Stack:
 
 
 def stacks_in(value: Any) -> tuple[Stack, ...]:
-    """The stacks of a rank's answer, which may be anything: those that make sense."""
+    """The valid stacks in a rank's answer, which may be anything."""
     found: list[Stack] = []
     for entry in cast("list[Any]", value)[:MAX_THREADS] if isinstance(value, list) else ():
         try:

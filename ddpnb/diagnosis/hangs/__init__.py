@@ -1,1 +1,1 @@
-"""Who waits for whom, who can never go on, and why."""
+"""Which ranks wait for which, which are blocked forever, and why."""

@@ -1,4 +1,4 @@
-"""Which of two calls a rank has left out: what the order of the recorded calls, or that of the lines, proves."""
+"""Which of two calls a rank skipped: what the order of the recorded calls, or of the lines, proves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ddpnb.source.paths import Parting
 
 
 def repeats(record: RankRecord, own: Call, other: Call) -> bool:
-    """Whether a rank makes ``own`` again without ``other`` in between, where the two came in turn until now.
+    """Whether a rank makes ``own`` again without ``other`` in between, where the two alternated until now.
 
-    At least one whole turn is needed. This says the same of the last calls as of all: of many calls the older
-    ones are not recorded.
+    At least one whole period is needed. Of many calls the older ones are not recorded, so the last ones must give the
+    same answer as all.
     """
     kinds = (_kind(own), _kind(other))
     turns = [
@@ -31,7 +31,7 @@ def _kind(call: Call) -> tuple[Site, str]:
 
 
 def in_turn(record: RankRecord, own: Call, other: Call) -> str:
-    """What ``repeats`` has seen, in words."""
+    """The evidence line for ``repeats``."""
     recorded = "In all recorded calls" if record.forgotten else "Until now"
     return (
         f"{recorded} rank {record.rank} called {other.op} ({other.site}) between two calls of {own.op} ({own.site}); "
@@ -42,8 +42,8 @@ def in_turn(record: RankRecord, own: Call, other: Call) -> str:
 def begun_later(recording: Recording, where: Parting, one: RankRecord, other: RankRecord) -> bool:
     """Whether ``one`` has begun a later iteration than ``other`` of the innermost loop that holds both lines.
 
-    The forwards of wrapped models are counted: the last one must stand in that very loop, as an evaluation
-    runs forward too.
+    The forwards of wrapped models are counted: the last one must be in that very loop, as an evaluation runs forward
+    too.
     """
     source = recording.sources.get(where.one.file, "")
     loops = [loops_of(source, site.line) for site in (where.one, where.other)]
@@ -55,16 +55,16 @@ def begun_later(recording: Recording, where: Parting, one: RankRecord, other: Ra
 
 
 def may_come_again(recording: Recording, *paths: tuple[Site, ...]) -> bool:
-    """Whether a rank may pass these lines once more: a frame stands in a loop, or not all callers are known."""
+    """Whether a rank may run these lines again: a frame is in a loop, or not all callers are known."""
     return any(not _whole(recording, path) or any(_looped(recording, site) for site in path) for path in paths)
 
 
 def share_a_loop(recording: Recording, where: Parting, path: tuple[Site, ...]) -> bool:
-    """Whether a loop holds both lines at which two paths part, or a frame from which both come.
+    """Whether a loop contains both lines at which two paths diverge, or a frame that both share.
 
     Args:
         recording: holds the sources.
-        where: where the paths part.
+        where: where the paths diverge.
         path: the whole path that ends with ``where.one_rest``.
     """
     callers = path[: len(path) - len(where.one_rest)]

@@ -1,4 +1,4 @@
-"""The shape of the wait-for graph: which stuck ranks belong together, and which wait for themselves."""
+"""The structure of the wait-for graph: connected parts of stuck ranks, and cycles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 
 
 def knots(waits: Mapping[int, Wait], stuck: Iterable[int]) -> list[set[int]]:
-    """Stuck ranks and those that they wait for, in connected parts, in the order of the last stuck rank of each."""
+    """Stuck ranks and those that they wait for, as connected components, ordered by the last stuck rank of each."""
     alike: dict[frozenset[int], list[int]] = defaultdict(list)
     for rank in sorted(stuck):
         alike[waits[rank].missing].append(rank)
@@ -29,14 +29,14 @@ def knots(waits: Mapping[int, Wait], stuck: Iterable[int]) -> list[set[int]]:
 
 
 def waiting_for_themselves(waits: Mapping[int, Wait], among: Iterable[int]) -> tuple[int, ...]:
-    """The ranks that, over any number of waits, wait for themselves: those in a cycle of the graph.
+    """The ranks in a cycle of the graph: those that, over any number of waits, wait for themselves.
 
-    By Tarjan's algorithm. A set of ranks that several wait for is one node between them, so that there
-    are no more edges than such sets have members.
+    By Tarjan's algorithm. A set of ranks that several ranks wait for is one node between them, so that there are no
+    more edges than such sets have members.
     """
     chosen = set(among)
     found: set[int] = set()
-    order: dict[int | frozenset[int], int] = {}  # when a node was come to
+    order: dict[int | frozenset[int], int] = {}  # when a node was visited
     low: dict[int | frozenset[int], int] = {}
     path: list[int | frozenset[int]] = []
     on_path: set[int | frozenset[int]] = set()

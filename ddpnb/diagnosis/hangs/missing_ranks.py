@@ -1,7 +1,7 @@
-"""Who has not come: to a collective, to start-up, to a new group.
+"""The missing ranks: of a collective, of start-up, of a new group.
 
-All that wait at one place wait for the same ranks. These are worked out once for each place, and the
-waits share one set: a question to every rank about every other one takes minutes where there are thousands.
+All ranks that wait in the same call wait for the same ranks. These are computed once for each call, and the waits
+share one set: comparing every rank with every other one takes minutes with thousands of ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NOBODY = frozenset[int]()
 
 
 class Coming:
-    """Answers for one Recording, each given once; ``standings`` tell who was stopped within a collective."""
+    """The missing ranks of one Recording, cached; ``standings`` shows which ranks were stopped in a collective."""
 
     def __init__(self, recording: Recording, standings: Mapping[int, Standing]) -> None:
         self._recording = recording
@@ -30,7 +30,7 @@ class Coming:
         self._made: _Made | None = None
 
     def missing_in(self, call: Call, rank: int) -> frozenset[int]:
-        """The other members that have not handed this collective to their backends, or were stopped within it."""
+        """The other members that have not handed this collective to their backends, or were stopped in it."""
         place = call.group.key, call.seq
         if place not in self._absent:
             ranks, standings = self._recording.ranks, self._standings
@@ -44,7 +44,7 @@ class Coming:
     # -- start-up
 
     def missing_at_start(self, standing: Standing) -> frozenset[int]:
-        """Whom a rank in init_process_group waits for: until every rank is claimed by a process that came there."""
+        """The ranks that a rank in init_process_group waits for: until every rank is claimed by a process there."""
         phase, record = standing.phase, standing.record
         assert phase is not None
         size = min(as_int(phase.facts.get("world_size")) or self._recording.world_size, 1 << 16)
@@ -58,23 +58,23 @@ class Coming:
             found = self._unclaimed[(*place, size)]
         else:
             found = self._not_claimed(here | ({standing.rank} & self._recording.ranks.keys()), size)
-        # A process that claims what is not its own waits for nobody else but itself to be right.
+        # A process that claims a wrong rank is itself what it waits for.
         return (without(found, standing.rank) or frozenset({standing.rank})) if found else found
 
     def _gather(self, turn: int) -> dict[str, frozenset[int]]:
-        """Who came to their init_process_group number ``turn``, by the address at which they look for each other."""
+        """The ranks that reached their init_process_group number ``turn``, by rendezvous address."""
         here: dict[str, set[int]] = defaultdict(set)
         for rank, record in self._recording.ranks.items():
             starts = starts_of(record)
             if len(starts) >= turn or (starts and record.phases_forgotten):
                 state = starts[-1 if record.phases_forgotten else turn - 1].state
-                # One that went through it and has ended did so without the others (another backend).
+                # One that completed it and has ended did so without the others (another backend).
                 if state == "open" or (state == "done" and record.ending is None):
                     here[address_of(record)].add(rank)
         return {address: frozenset(ranks) for address, ranks in here.items()}
 
     def _not_claimed(self, here: frozenset[int], size: int) -> frozenset[int]:
-        """Those who are not there, and those there who claim what is another's; nobody if all ranks are claimed."""
+        """The absent ranks, and those present that claim the rank of another; none if all ranks are claimed."""
         ranks = self._recording.ranks
         if size not in self._expected:
             self._expected[size] = frozenset([*range(size), *(rank for rank in ranks if rank < size)])
@@ -90,7 +90,7 @@ class Coming:
     # -- new groups
 
     def missing_in_group(self, standing: Standing) -> frozenset[int]:
-        """The members that have not come to the same new_group, and all that made another one under its name."""
+        """The members that have not called the same new_group, and all ranks that made another one with its name."""
         phase = standing.phase
         assert phase is not None
         self._made = self._made or _Made(self._recording)
@@ -98,7 +98,7 @@ class Coming:
 
 
 class _Made:
-    """All new_group of all ranks. Torch pairs them by members and name, and its names count all groups."""
+    """All new_group calls of all ranks. Torch pairs them by members and name, and its names count all groups."""
 
     def __init__(self, recording: Recording) -> None:
         self._counts: dict[Hashable, Counter[int]] = defaultdict(Counter)  # asked for these members -> rank
@@ -126,7 +126,7 @@ class _Made:
                 absent = self._behind(asked, members, turn) if whole else self._elsewhere(asked, members)
             else:
                 absent = frozenset(members) - self._came.get((asked, name), set())
-            # Other lists under the name of mine never meet it.
+            # Other lists with the same name never match it.
             others = self._others(name, tuple(members)) if name and not local else _NOBODY
             self._known[place] = absent, others, absent | others
         absent, others, both = self._known[place]
@@ -138,7 +138,7 @@ class _Made:
         return frozenset(member for member in members if counts.get(member, 0) < turn)
 
     def _elsewhere(self, asked: Hashable, members: Iterable[int]) -> frozenset[int]:
-        """The members that do not stand in such a call: nobody leaves it before all have come."""
+        """The members that are not in such a call: it returns on no rank before all have called it."""
         here = {
             rank
             for rank, record in self._ranks.items()
@@ -172,7 +172,7 @@ def _hashable(value: object) -> Hashable:
 
 
 def without(ranks: frozenset[int], rank: int) -> frozenset[int]:
-    """The same set, as long as the rank is not in it: sets that are shared are not copied."""
+    """The set without the rank; shared sets are copied only if the rank is in them."""
     return ranks - {rank} if rank in ranks else ranks
 
 
@@ -191,12 +191,12 @@ def arrived(record: RankRecord | None, call: Call) -> bool:
                 break
     if ahead and not any(other.seq == seq and other.group.key == key for other in record.calls):
         return True  # later ones are in the ring and this one has left it
-    # It may lie further back than what is recorded: the benefit of the doubt.
+    # It may be older than the recorded calls: assume that it was made.
     return not behind and record.forgotten > 0
 
 
 def _stopped_inside(standing: Standing | None, call: Call) -> bool:
-    """Whether a rank was stopped within this collective: its threads take no part in it."""
+    """Whether a rank was stopped in this collective: its threads take no part in it."""
     return (
         standing is not None
         and standing.record.process.activity == "stopped"

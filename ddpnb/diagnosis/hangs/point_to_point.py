@@ -1,4 +1,4 @@
-"""Sends and receives: how many of each have been made, by whom, and whether one has found its counterpart."""
+"""Sends and receives: how many each rank has made, and whether a call has its counterpart."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ddpnb.model.recording import RankRecord
 class Channels:
     """The point-to-point calls of all ranks that their peers may have seen, looked up by what they are.
 
-    A receive asks for the sends of all other ranks, and every rank may stand in one: each rank's calls are
-    gone through once, not once for each that asks.
+    A receive needs the sends of all other ranks, and every rank may be in one: each rank's calls are indexed
+    once.
     """
 
     def __init__(self, ranks: Mapping[int, RankRecord]) -> None:
@@ -45,8 +45,8 @@ class Channels:
     def made(self, rank: int, op: str, peer: int, call: Call, dropped: bool = True) -> float:
         """How many calls ``op`` with ``peer`` a rank has made in all, on the group and tag of ``call``.
 
-        Infinite when none is recorded but older calls are forgotten: it cannot be known, so nobody is
-        said to wait in vain.
+        Infinite when none is recorded but older calls were dropped: it is unknown, so no rank is reported as
+        blocked.
         """
         record = self._ranks.get(rank)
         if record is None:

@@ -1,4 +1,4 @@
-"""Where does each rank stand? In a collective, at start-up, at its end, elsewhere, or computing."""
+"""The state of each rank: in a collective, at start-up, ended, blocked elsewhere, or computing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddpnb.model.stacks import Stack
 
 
 class Kind(Enum):
-    """What a rank is doing; the value is how a person would say it."""
+    """What a rank is doing; the value is the word that is displayed."""
 
     CALL = "waiting"
     START = "starting"
@@ -29,7 +29,7 @@ class Kind(Enum):
 class Standing:
     """One rank's place. ``site`` is the innermost line of the user's code where it is.
 
-    ``call`` is what it waits in, ``held`` what somebody stopped it before: it may come at any time.
+    ``call`` is what it waits in, ``held`` the call before which it is held: it may be released at any time.
     """
 
     rank: int
@@ -45,9 +45,9 @@ class Standing:
         return self.record.process.idle_s
 
     def expired(self, patience: float) -> bool:
-        """Whether a rank outside of collectives has stood there for longer than patience.
+        """Whether a rank has been blocked outside any collective for longer than patience.
 
-        One that sleeps until a known moment not far away will come back by itself.
+        One whose sleep ends soon continues by itself.
         """
         if self.kind not in (Kind.ELSEWHERE, Kind.FROZEN) or self.idle_s < patience:
             return False
@@ -55,7 +55,7 @@ class Standing:
         return wakes is None or wakes > 2 * patience
 
 
-_THREADS = 16  # so many calls, begun at once in as many threads, may stand at the door behind one that is held
+_THREADS = 16  # calls, begun at once in as many threads, that may be at the door behind one that is held
 
 
 def standings(recording: Recording) -> dict[int, Standing]:
@@ -77,7 +77,7 @@ def _standing(record: RankRecord) -> Standing:
     if call is not None:
         return Standing(rank, Kind.CALL, record, call=call, site=_call_site(record, call))
     late = _late_wait(record)
-    if late is not None and process.activity == "idle":  # in a call, but nobody knows in which: that accuses nobody
+    if late is not None and process.activity == "idle":  # in an unknown call: no rank is blamed for it
         return Standing(rank, Kind.UNKNOWN, record, phase=late, site=_phase_site(late))
     waiting = [p for p in record.open_phases if p.name in ("init_process_group", "new_group")]
     if waiting and process.activity != "computing":
@@ -85,7 +85,7 @@ def _standing(record: RankRecord) -> Standing:
         kind = Kind.START if phase.name == "init_process_group" else Kind.NEW_GROUP
         return Standing(rank, kind, record, phase=phase, site=_phase_site(phase))
     if process.activity == "idle":
-        # Silence is no proof: where py-spy shows its stack and no lock that is held, the rank only stands there.
+        # No answer proves nothing: where py-spy shows a stack and the GIL is not held, the rank is only blocked.
         known = process.answered or (bool(record.stacks) and not process.holds_lock)
         kind = Kind.ELSEWHERE if known else Kind.FROZEN
         return Standing(rank, kind, record, site=last_site(record))
@@ -93,8 +93,8 @@ def _standing(record: RankRecord) -> Standing:
     return Standing(rank, kind, record, site=last_site(record))
 
 
-# Where torch waits in C++ for calls that nobody waits for in Python: DDP's reducer, FSDP, coalesced
-# broadcasts. The data loader is part of torch too, but waits for something else.
+# Where torch waits in C++ for calls that Python code does not wait for: DDP's reducer, FSDP, coalesced
+# broadcasts. The data loader is part of torch too, but waits for its workers.
 _WAITS_IN_TORCH = ("/torch/distributed/", "/torch/nn/", "/torch/autograd/", "/torch/_", "/torch/optim/")
 
 
@@ -112,12 +112,12 @@ def _waited_for(record: RankRecord) -> Call | None:
     if held and idle:
         return held[-1]  # the main thread waits for a thread that waits for the call
     if _late_wait(record) is not None:
-        return None  # for a call that is older than what is recorded: which of its group's, nobody knows
+        return None  # for a call that is older than the recorded ones: unknown which of its group's
     inside = main.innermost if main is not None else None
     if inside is not None and not inside.user and any(part in inside.file for part in _WAITS_IN_TORCH) and idle:
         return in_flight[0]
-    # On a CUDA device nothing waits in Python: the thread stands, spinning or not, at whatever
-    # needs the result.
+    # With CUDA nothing waits in Python: the thread blocks, spinning or not, at the statement that needs the
+    # result.
     on_device = [call for call in in_flight if call.signature.device == "cuda"]
     if on_device and record.process.still_s >= 2.0:
         return on_device[0]
@@ -125,7 +125,7 @@ def _waited_for(record: RankRecord) -> Call | None:
 
 
 def _late_wait(record: RankRecord) -> Phase | None:
-    """The wait for a call that is older than those that are recorded, if the rank is in one."""
+    """The wait for a call that is older than the recorded ones, if the rank is in one."""
     return next((phase for phase in reversed(record.open_phases) if phase.name == LATE_WAIT), None)
 
 

@@ -196,7 +196,7 @@ def group_not_made(
 
 
 def _path(standing: Standing) -> list[Site]:
-    """The user's lines by which a rank came to where it stands, outermost first."""
+    """The user's frames of a rank, outermost first."""
     stack = standing.record.main_stack
     path = [frame.site for frame in stack.user_frames] if stack is not None else []
     return path or ([standing.site] if standing.site != NO_SITE else [])
@@ -264,7 +264,7 @@ def stale_address(recording: Recording) -> Finding | None:
 
 
 def _since(record: RankRecord, failed: Phase) -> list[Phase]:
-    """A rank's starts that may be the partner of one that failed: not those that were over before it began."""
+    """A rank's starts that may be the counterpart of one that failed: not those that ended before it began."""
     return [p for p in record.phases if p.state == "open" or p.ended_ns >= failed.began_ns]
 
 
@@ -280,7 +280,7 @@ def _groups_of(record: RankRecord) -> list[Phase]:
 
 
 def _groups_in_words(standing: Standing) -> str:
-    """The groups that a rank has asked for, and where it stands."""
+    """The groups that a rank has created or is creating, and where it is."""
     made = [listed(members_of(phase)) for phase in _groups_of(standing.record)]
     many = "at least " if standing.record.phases_forgotten else ""
     if not made:
@@ -300,10 +300,10 @@ def _groups_in_words(standing: Standing) -> str:
 def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tuple[int, ...], ...], int]:
     """(ranks whose lists for new_group are unlike those of the others, the sides, which call it is), at the first one.
 
-    No ranks where nothing tells which side is wrong.
+    No ranks where no recorded fact tells which side is at fault.
     """
     if any(s.record.phases_forgotten for s in standings.values()):
-        return [], (), 0  # which of them is whose first is not known
+        return [], (), 0  # their order is not known
     phases = {rank: _of_all(s.record) for rank, s in standings.items()}
     made = {rank: [tuple(members_of(p)) for p in told] for rank, told in phases.items()}
     for turn in range(max(map(len, made.values()), default=0)):
@@ -323,7 +323,7 @@ def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tupl
 
 
 def _where_made(standings: dict[int, Standing], ranks: Iterable[int], turn: int) -> tuple[tuple[int, Site], ...]:
-    """The lines at which ranks made their group number ``turn``, where that is known; else those at which they stand."""
+    """The lines at which ranks made their group number ``turn``, where that is known; else those where they are."""
     places = dict(where(standings, ranks))
     for rank in ranks:
         own = _made(standings, rank, turn)
@@ -333,7 +333,7 @@ def _where_made(standings: dict[int, Standing], ranks: Iterable[int], turn: int)
 
 
 def _made(standings: dict[int, Standing], rank: int, turn: int) -> Phase | None:
-    """The new_group number ``turn`` of a rank, if it came so far."""
+    """The new_group call number ``turn`` of a rank, if it made it."""
     made = _of_all(standings[rank].record) if rank in standings else []
     return made[turn] if turn < len(made) else None
 
@@ -348,11 +348,11 @@ def _list_of(standings: dict[int, Standing], rank: int, turn: int) -> str:
 
 
 def _of_all(record: RankRecord) -> list[Phase]:
-    """The new_group that all ranks are to make: with use_local_synchronization only the members do."""
+    """The new_group calls that all ranks must make: with use_local_synchronization only the members do."""
     return [phase for phase in _groups_of(record) if not phase.facts.get("local")]
 
 
 def _leaves_out(made: Mapping[int, list[tuple[int, ...]]], rank: int, sides: list[list[int]], turn: int) -> bool:
-    """Whether the others have made the list at which this rank is after the one that they made instead."""
+    """Whether the others made this rank's list later, after the one that they made instead."""
     mine = made[rank][turn]
     return any(mine in made[side[0]][turn + 1 :] for side in sides if rank not in side)

@@ -1,7 +1,7 @@
-"""The wait-for graph: who waits for whom, and who can never go on.
+"""The wait-for graph: which ranks wait for which, and which are blocked forever.
 
-A deadlock is proven, not timed: a rank that waits is *live* as long as all that it certainly needs
-are live; what is left over when nothing more can be made live is stuck, for ever.
+A deadlock is proven, not timed: a waiting rank is *live* if all ranks that it certainly needs are live. The ranks
+that remain when no further rank can be shown to be live are blocked forever.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _TO_ROOT = frozenset({"gather", "reduce"})
 class Wait:
     """What one rank waits for: the ranks that are ``missing``, of which it needs ``certain`` ones.
 
-    The others it may need, depending on the backend's algorithm: a leaf of a broadcast needs the
-    root for certain and its siblings perhaps.
+    It may need the others, depending on the backend's algorithm: a leaf of a broadcast needs the root certainly
+    and its siblings possibly.
     """
 
     standing: Standing
     missing: frozenset[int]
     certain: frozenset[int]
-    finite: bool = False  # an explicit wait(timeout): it comes back by itself
+    finite: bool = False  # an explicit wait(timeout): it returns by itself
 
 
 def waits(recording: Recording, standings: dict[int, Standing], patience: float) -> dict[int, Wait]:
-    """The wait of every rank that waits for other ranks. Those that wait for the same ranks share the set of them."""
+    """The wait of every rank that waits for other ranks. Ranks with the same missing ranks share one set."""
     coming = Coming(recording, standings)
     channels: Channels | None = None
     found: dict[int, Wait] = {}
@@ -58,10 +58,10 @@ def waits(recording: Recording, standings: dict[int, Standing], patience: float)
 
 
 def stuck(found: dict[int, Wait], standings: dict[int, Standing], patience: float) -> frozenset[int]:
-    """The waiting ranks that can never go on.
+    """The waiting ranks that are blocked forever.
 
-    Ranks that compute, or that have been elsewhere or frozen for less than ``patience`` seconds,
-    may come; ended ranks never will.
+    Ranks that compute, or that have been blocked elsewhere or frozen for less than ``patience`` seconds, may still
+    make the call; ended ranks never do.
     """
     live = {
         rank
@@ -74,7 +74,7 @@ def stuck(found: dict[int, Wait], standings: dict[int, Standing], patience: floa
             live.add(rank)
         else:
             alike[wait.missing, wait.certain].append(rank)
-    # Whoever needs several is looked at again when the one comes to life at which the last look ended.
+    # A rank that needs several is checked again when the one becomes live at which the last check ended.
     ended_at: dict[int, list[tuple[list[int], Iterator[int]]]] = defaultdict(list)
     for_any = [(missing, ranks) for (missing, certain), ranks in alike.items() if not certain]
     coming = [rank for missing, ranks in for_any if not missing.isdisjoint(live) for rank in ranks]
@@ -110,11 +110,11 @@ def _wait_in_call(coming: Coming, standing: Standing, call: Call) -> Wait:
 
 def _wait_in_p2p(recording: Recording, channels: Channels, standing: Standing, call: Call, patience: float) -> Wait:
     me, finite = standing.rank, call.timeout_ms > 0
-    # A send whose Work was thrown away may have arrived or not: patience decides.
+    # A send whose Work was discarded may have arrived or not: patience decides.
     doubtful = standing.idle_s < patience
     mine = recording.ranks[me]
-    # Sends to me that no finished receive of mine has taken; from whom a receive from any took is
-    # not recorded.
+    # Sends to this rank that none of its completed receives has taken; the source of a receive from any is not
+    # recorded.
     received = sum(
         c.op in ("recv", "recv_any_source") and c.state is CallState.COMPLETED and same_tag(c, call) for c in mine.calls
     )
