@@ -219,7 +219,7 @@ def test_several_ranks_are_spoken_of_as_several():
     from ddpnb.model.recording import Ending
 
     killed = Ending("died", -9, 0)
-    for ranks, said in (((1,), "rank 1 was killed by SIGKILL"), ((1, 2), "ranks 1 and 2 were killed by SIGKILL")):
+    for ranks, said in (((1,), "rank 1 was killed (SIGKILL)"), ((1, 2), "ranks 1 and 2 were killed (SIGKILL)")):
         assert f"{phrases.ranks(ranks)} {_what(killed, phrases.verb(ranks, 'was', 'were'))}" == said
     assert _of_several("is dead") == "are dead"
     assert _of_several("waits in the store for 2 of 4 ranks: 2 and 3") == "wait in the store for 2 of 4 ranks: 2 and 3"
