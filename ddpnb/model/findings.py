@@ -1,4 +1,4 @@
-"""Findings and the diagnosis: what an analysis says, and the public JSON of it."""
+"""Findings and the diagnosis, and their public JSON."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong (or worth a note), who did it, where, and what to change.
+    """One problem (or note): the ranks at fault, where, and what to change.
 
     ``where`` gives, for culprits and for waiting ranks, the innermost line of the user's code: only places that
     were observed (call sites, stack frames, construction sites), never a line inferred from source text. Where
-    ranks differ and nothing recorded tells which of them is at fault, ``culprits`` is empty and ``sides`` lists the
+    ranks differ and no recorded fact tells which of them is at fault, ``culprits`` is empty and ``sides`` lists the
     groups of ranks.
     """
 
@@ -147,7 +147,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The findings, root cause first. ``settled``: it will not change by waiting longer."""
+    """The findings, root cause first. ``settled``: waiting longer does not change it."""
 
     outcome: Outcome = "ok"
     findings: tuple[Finding, ...] = ()

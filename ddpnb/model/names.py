@@ -1,4 +1,4 @@
-"""What ranks and files give: names of variables, functions, threads, groups; and values that make no sense."""
+"""Untrusted input of ranks and files: names of variables, functions, threads and groups, and invalid values."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ UNDECODABLE = (TypeError, ValueError, LookupError, OverflowError, AttributeError
 
 
 def one_line(text: str) -> str:
-    """Text without anything that would drive a terminal or break a line: a name may hold any character."""
+    """Text without control characters and line breaks: a name may contain any character."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
 
 
 def given_name(value: object) -> str:
-    """A name that came from a rank or a file, which may be anything."""
+    """A name from a rank or a file; the value may be anything."""
     return one_line(str(value)[:MAX_NAME])

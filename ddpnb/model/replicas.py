@@ -1,4 +1,4 @@
-"""Replicas: what a wrapped model is made of, and digests of its state as training goes on."""
+"""Replicas: the tensors of a wrapped model, and digests of its state during training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TensorSpec:
     trains: bool = True  # requires_grad
     buffer: bool = False
     kind: str = ""  # class of the module that holds it
-    ignored: bool = False  # the wrapper was told to leave it alone
+    ignored: bool = False  # excluded from the wrapper
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> TensorSpec:
@@ -69,7 +69,7 @@ class Model:
 
         Raises:
             ValueError: it has more elements than a rank can hold.
-            Exception: it makes no sense otherwise (``names.UNDECODABLE``).
+            Exception: it is invalid otherwise (``names.UNDECODABLE``).
         """
         tensors = tuple(TensorSpec.from_json(tensor) for tensor in value.get("tensors", ()))
         if sum(abs(math.prod(tensor.shape)) for tensor in tensors) > MAX_ELEMENTS:
@@ -116,7 +116,7 @@ class Sample:
     digests: Mapping[str, Digest] = field(default_factory=dict[str, Digest])
 
     def number(self, name: str) -> float | None:
-        """A fact that is a number; None where it is not there, or is something else."""
+        """A fact that is a number; None where it is missing or no number."""
         value = self.facts.get(name)
         try:
             return float(value) if isinstance(value, (int, float)) else None
@@ -124,6 +124,6 @@ class Sample:
             return None
 
     def numbers(self, prefix: str) -> tuple[float, ...]:
-        """The facts whose names begin so, as far as they are numbers, in their order."""
+        """The facts with this prefix that are numbers, in their order."""
         found = (self.number(name) for name in self.facts if name.startswith(prefix))
         return tuple(value for value in found if value is not None)

@@ -1,8 +1,8 @@
-"""The file of samples: digests of the replicas of one rank, in a ring, readable by anyone on the host.
+"""The file of samples: digests of the replicas of one rank, in a ring, readable from any process of the host.
 
 Layout (little-endian): a header, then a ring of rows of several lengths, none of which wraps. A row
 refers to strings of the rank's black box by their number. The writer never waits for a reader; a
-reader that was lapped goes on with what is there and knows that it lost some.
+reader that was lapped continues with the rows that are there and knows that it lost some.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SampleReader:
         return WRITTEN.unpack_from(self._source.read(WRITTEN_AT, WRITTEN.size))
 
     def new_rows(self, run: int) -> list[bytes]:
-        """The rows of this run that were written since the last look, as they lie in the file."""
+        """The rows of this run that were written since the last read, as raw bytes."""
         written, began, current = self._written()
         if current != run:
             return []
@@ -127,7 +127,7 @@ class SampleReader:
         return rows
 
     def _take(self, block: bytes, rows: list[bytes], *, at_end: bool) -> bool:
-        """Cut a stretch of the ring into rows; False if it is torn."""
+        """Split a block of the ring into rows; False if it is torn."""
         at = 0
         while at < len(block):
             if at + 8 > len(block):
@@ -144,7 +144,7 @@ class SampleReader:
         return True
 
     def decode(self, row: bytes, models: Mapping[int, Model]) -> Sample | None:
-        """One row; None when it makes no sense."""
+        """Decode one row; None when it is invalid."""
         try:
             fields: tuple[int, ...] = ROW.unpack_from(row)
             _, _, model, kind, log2, turn, step, site, names, at, units, values = fields
@@ -192,12 +192,12 @@ def step_of(row: bytes) -> int:
     return ROW.unpack_from(row)[6]
 
 
-# Which of the values of a row all ranks should have alike, by kind: (first, end) among the values.
+# The values of a row that should be the same on all ranks, by kind: (first, end) among the values.
 _ALIKE = {"forward": (0, 2), "gradients": (5, 1 << 20), "clip": (0, 1), "scale": (0, 1)}
 
 
 def contents(row: bytes) -> tuple[tuple[int, str, int], bytes]:
-    """(model, kind, turn) of a row, and what is alike on ranks that agree: slice, digests, some values."""
+    """(model, kind, turn) of a row, and what is the same on ranks that agree: slice, digests, some values."""
     fields: tuple[int, ...] = ROW.unpack_from(row)
     _, _, model, kind, log2, turn, step, _, _, _, units, values = fields
     name = KINDS[kind] if kind < len(KINDS) else "?"

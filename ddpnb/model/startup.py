@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-#: in this order; what a training does before it can do anything else
+#: in this order: what a training does first
 STEPS = (
     "environment",
     "device",
@@ -20,7 +20,7 @@ STEPS = (
     "backward",
     "optimizer step",
 )
-#: steps that no rank can end before all others have come to them
+#: steps that complete on no rank before all ranks have reached them
 TOGETHER = frozenset({"process group", "first barrier", "first all-reduce", "wrap", "backward"})
 
 State = Literal["waiting", "running", "done", "failed"]
@@ -28,7 +28,7 @@ State = Literal["waiting", "running", "done", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """One step on one rank. ``facts``: what a person wants to know of it; ``error``: why it failed."""
+    """One step on one rank. ``facts``: details to display; ``error``: why it failed."""
 
     state: State = "waiting"
     seconds: float = 0.0

@@ -21,13 +21,13 @@ _ZEROS = re.compile(b"\0*")
 
 
 def string_number(generation: int, place: int) -> int:
-    """What a record calls the string at this place of that generation's table. 0 is no string."""
+    """The number in a record for the string at this place of that generation's table. 0 is no string."""
     return generation << PLACE_BITS | place if place else 0
 
 
 @dataclass(slots=True)
 class _Table:
-    """The strings of one generation, as far as they have been read."""
+    """The strings of one generation that have been read so far."""
 
     generation: int = 0
     strings: list[Any] = field(default_factory=list[Any])
@@ -36,7 +36,7 @@ class _Table:
     decoded: dict[tuple[type, int], Any] = field(default_factory=dict[tuple[type, int], Any])
 
     def parse(self, data: bytes) -> None:
-        """Take the strings that follow in the table, up to one that does not end in it."""
+        """Append the strings that follow in the table, up to the first incomplete one."""
         at = 0
         while at + 4 <= len(data):
             end = at + 4 + int.from_bytes(data[at : at + 4], "little")
@@ -62,14 +62,16 @@ def _parsed(data: bytes) -> Any:
 
 
 class Strings:
-    """What a reader knows of them: those of the current generation, and of the one before. Any thread may read."""
+    """The strings that a reader knows: of the current and the previous generation. Any thread may read."""
 
     def __init__(self) -> None:
         self._table = self._before = _Table()
-        self._lock = threading.Lock()  # two that take the same new string shift the numbers of all that come later
+        self._lock = (
+            threading.Lock()
+        )  # two threads that append the same new string would shift the numbers of all later ones
 
     def follow(self, extent: Callable[[], tuple[int, int]], read: Callable[[int, int], bytes]) -> None:
-        """Take what is new.
+        """Read the new strings.
 
         Args:
             extent: the table's generation now, and how many bytes of it are used.

@@ -16,7 +16,7 @@ from ddpnb.views.board import Tile, summary
 _LOOKS = {
     "waiting": ("wait", "warning"),
     "starting": ("wait", "warning"),
-    "making a group": ("wait", "warning"),
+    "creating a group": ("wait", "warning"),
     "held": ("hold", "note"),
     "ended": ("done", "ok"),
     "blocked elsewhere": ("stop", "warning"),

@@ -150,7 +150,7 @@ def summary(found: Iterable[Tile]) -> str:
     """All of it in a sentence: ``ranks 0, 2 and 3 waiting in all_reduce #57 of default_pg; rank 1 ended``."""
     alike: dict[str, list[int]] = {}
     for tile in found:
-        inside = f" in {tile.doing}" if tile.state in ("waiting", "starting", "making a group") and tile.doing else ""
+        inside = f" in {tile.doing}" if tile.state in ("waiting", "starting", "creating a group") and tile.doing else ""
         before = f" before {tile.doing}" if tile.state == "held" else ""
         alike.setdefault(f"{tile.state}{inside}{before}", []).extend(tile.ranks)
     told = list(alike.items())

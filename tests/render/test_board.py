@@ -47,7 +47,7 @@ def test_every_state_has_a_symbol_and_a_word(state):
 
 def test_no_two_states_look_the_same_without_their_words_but_those_that_wait():
     symbols = {state: re.search(r' d="([^"]*)"', board.board([Tile((0,), state)]))[1] for state in STATES}
-    waiting = {symbols.pop(state) for state in ("waiting", "starting", "making a group")}
+    waiting = {symbols.pop(state) for state in ("waiting", "starting", "creating a group")}
     assert len(waiting) == 1 and len(set(symbols.values())) == len(symbols)
 
 

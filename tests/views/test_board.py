@@ -77,7 +77,7 @@ def test_a_rank_that_has_ended_says_how(ended, doing, well):
         (Rank(0).idles(4.0, waits_on="futex: a lock"), "blocked elsewhere", "futex: a lock"),
         (Rank(0).idles(4.0), "blocked elsewhere", "outside of collectives"),
         (Rank(0).starts(), "starting", "init_process_group"),
-        (Rank(0).makes_group([0, 1], state="open"), "making a group", "new_group"),
+        (Rank(0).makes_group([0, 1], state="open"), "creating a group", "new_group"),
         (Rank(0).calls("barrier").computes(), "computing", "after barrier #1"),
         (Rank(0).is_gone(), "unknown", ""),
     ],

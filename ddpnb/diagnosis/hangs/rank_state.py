@@ -16,7 +16,7 @@ class Kind(Enum):
 
     CALL = "waiting"
     START = "starting"
-    NEW_GROUP = "making a group"
+    NEW_GROUP = "creating a group"
     ENDED = "ended"
     ELSEWHERE = "blocked elsewhere"
     FROZEN = "frozen"
@@ -85,7 +85,7 @@ def _standing(record: RankRecord) -> Standing:
         kind = Kind.START if phase.name == "init_process_group" else Kind.NEW_GROUP
         return Standing(rank, kind, record, phase=phase, site=_phase_site(phase))
     if process.activity == "idle":
-        # No answer proves nothing: where py-spy shows a stack and the GIL is not held, the rank is only blocked.
+        # A missing answer proves nothing: where py-spy shows a stack and the GIL is not held, the rank is only blocked.
         known = process.answered or (bool(record.stacks) and not process.holds_lock)
         kind = Kind.ELSEWHERE if known else Kind.FROZEN
         return Standing(rank, kind, record, site=last_site(record))
