@@ -18,8 +18,8 @@ from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.recording import RankRecord, Recording
 
 PATIENCE = 10.0
-# All ranks idle and nobody waiting in a collective is far weaker evidence than a rank that others
-# wait for: a download on every rank looks the same. It takes this many times the patience.
+# All ranks idle and none in a collective is far weaker evidence than a rank that others wait for: a download on
+# every rank looks the same. It takes this many times the patience.
 _NOBODY_WAITS = 3
 
 

@@ -227,7 +227,7 @@ class BoxReader:
 
 
 class News:
-    """What is new in a box since the last look: each call when it has come, and again when its state has changed.
+    """The changes in a box since the last read: each new call, and each call whose state has changed.
 
     ``look`` costs as much as there is news. A call that left the ring before it was seen is counted.
     """

@@ -66,7 +66,7 @@ def in_another_thread(recording: Recording, standings: dict[int, Standing], find
 def _about_to_call(
     recording: Recording, standings: dict[int, Standing], ranks: tuple[int, ...], waiting: tuple[int, ...]
 ) -> dict[int, Site]:
-    """Where another thread of these ranks stands, if it is in the function in which the others wait."""
+    """The lines of another thread of these ranks, if it is in the function in which the others wait."""
     awaited = {(s.file, s.function) for r in waiting if r in standings for s in [standings[r].site]}
     found: dict[int, Site] = {}
     for rank in ranks:

@@ -42,7 +42,7 @@ def finding(
         outside = "" if any(standings[rank].record.detached for rank in culprits) else " outside any collective"
         what = f"{phrases.verb(culprits, 'is', 'are')} blocked{outside}{waits_on}"
         it_waits = phrases.verb(culprits, "it waits", "they wait")
-        remedy = f"Fix what {it_waits} for there; the other ranks cannot continue before that."
+        remedy = f"Resolve what {it_waits} for there; the other ranks cannot continue before that."
     evidence = []
     for rank in culprits[:8]:
         standing = standings[rank]

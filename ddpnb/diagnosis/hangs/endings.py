@@ -150,7 +150,7 @@ def _how(rank: int, record: RankRecord) -> str:
 
 def _remedy(ending: Ending) -> str:
     if ending.how == "raised":
-        return f"Fix the {ending.exception} first: the errors of the other ranks follow from it."
+        return f"Start with the {ending.exception}: the errors of the other ranks follow from it."
     if ending.how == "exited":
         return "All ranks must exit together: reduce the decision over all ranks, then exit."
     if ending.signal_name == "SIGKILL":

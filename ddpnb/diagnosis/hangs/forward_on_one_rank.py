@@ -58,7 +58,7 @@ def _place(call: Call) -> Place:
 
 
 def _first_of_model(recording: Recording, rank: int, calls: list[Call]) -> int | None:
-    """The first of these calls that the wrapped model makes: those that are alike are looked at once."""
+    """The first of these calls that the wrapped model makes; calls of one kind are checked once."""
     known: dict[object, bool] = {}
     for call in calls:
         kind = call.group.key, call.site, call.op, call.signature.shapes, call.signature.dtypes
@@ -80,7 +80,7 @@ def _of_model(recording: Recording, rank: int, call: Call) -> bool:
     }
     if (call.site.file, call.site.line) in lines:
         return True
-    # What the wrapper does once (it sends the sizes of its buckets in the first step) proves nothing.
+    # A call that the wrapper makes once (the sizes of its buckets in the first step) proves nothing.
     like = (call.op, call.signature.shapes, call.signature.dtypes)
     alike = [c for c in record.calls if (c.op, c.signature.shapes, c.signature.dtypes) == like]
     return sum((c.site.file, c.site.line) in lines for c in alike) > 1
@@ -95,17 +95,17 @@ def _inserted(
     first: int,
     stopped: bool,
 ) -> bool:
-    """Whether the calls from ``first`` on are ones more than the other rank's, and not another way of making the same."""
+    """Whether the calls from ``first`` on are additional to the other rank's, and not the same calls from another line."""
     mine = ranks[rank]
     expected = ranks[other].get(first)
     if expected is None:
         return False
     after = next((seq for seq in sorted(mine) if seq > first and _place(mine[seq]) in usual[other]), None)
     if _place(expected) not in usual[rank]:
-        # It has ways of its own; or it stands in the model itself, and the other in something else.
+        # Both run lines that the other does not; or this rank is in the model, and the other rank is not.
         return stopped and first == max(mine) and not _of_model(recording, other, expected)
     if mine[first].op in _SHARDED:
-        return stopped  # what is gathered already is not gathered again: the shift is no number of calls
+        return stopped  # gathered parameters are not gathered again, so the shift is not a fixed number of calls
     if after is None or after - first > _NEAR:
         return False
     if mine[after].op == expected.op and _place(mine[after]) == _place(expected):
@@ -114,7 +114,7 @@ def _inserted(
 
 
 def _steps_alike(recording: Recording, rank: int, other: int, first: int, after: int) -> bool:
-    """Whether the shift lasts: as many calls later both are at the same places still."""
+    """Whether the shift persists: from here on the calls of both ranks, shifted, come from the same lines."""
     mine, theirs = (_calls_of(recording.ranks[r]) for r in (rank, other))
     shift = after - first
     told = [(mine[seq + shift], call) for seq, call in theirs.items() if first <= seq and seq + shift in mine]
@@ -126,7 +126,7 @@ def _calls_of(record: RankRecord) -> dict[int, Call]:
 
 
 def _forwards(record: RankRecord, other: RankRecord, call: Call) -> bool:
-    """Whether this rank has run the model as often as the other where both do, so that this call comes on top."""
+    """Whether this rank has run the model as often as the other where both do, so that this call is additional."""
     shared = {s.site for s in other.samples if s.kind == "forward"}
     counts = [sum(1 for s in one.samples if s.kind == "forward" and s.site in shared) for one in (record, other)]
     return call.site not in shared and 0 < counts[1] <= counts[0]

@@ -37,7 +37,7 @@ class Disagreement:
 
     @property
     def harmful(self) -> bool:
-        """Whether it stopped anybody: a call of it was fenced, failed or is still in flight."""
+        """Whether it blocked or failed a rank: one of its calls was fenced, failed or is still in flight."""
         return any(
             not call.state.seen_by_peers or call.state.in_flight or call.state.name == "FAILED"
             for call in self.calls.values()
@@ -103,7 +103,7 @@ def explain(recording: Recording, found: Disagreement) -> Finding:
 
 
 def _path(recording: Recording, found: Disagreement, side: int) -> tuple[Site, ...]:
-    """How a side came to its call: of its ranks at the first one's line, the one of whom most is known."""
+    """The path of a side to its call: of its ranks at the line of the first one, the longest known path."""
     site = found.calls[found.sides[side][0]].site
     ranks = [rank for rank in found.sides[side] if found.calls[rank].site == site]
     return max((path_to(recording.ranks[rank], found.calls[rank]) for rank in ranks), key=len)
@@ -193,7 +193,7 @@ def _unlike(recording: Recording, found: Disagreement, reference: Call, odd: Cal
 
 
 def _short(call: Call, other: Call) -> str:
-    """What is different, no more."""
+    """Only the part of the call that differs."""
     one, two = call.signature, other.signature
     if one.op != two.op:
         return one.op
@@ -211,7 +211,7 @@ def _short(call: Call, other: Call) -> str:
 
 
 def _listed(splits: tuple[int, ...] | None) -> str:
-    """How much goes to each rank; where these are many, equal ones that follow each other are counted."""
+    """The splits, abbreviated where there are many: equal consecutive ones are counted."""
     told = splits or ()
     if len(told) <= 2 * _SIDES:
         return str(list(told))
@@ -221,7 +221,7 @@ def _listed(splits: tuple[int, ...] | None) -> str:
 
 
 def _before(recording: Recording, found: Disagreement, rank: int) -> str:
-    """How a rank made this call before, if it never did so in this way."""
+    """The previous call of a rank at this line, if it never made it in this way before."""
     call = found.calls[rank]
     earlier = [
         c for c in recording.ranks[rank].calls if c.site == call.site and c.number < call.number and c.op == call.op
@@ -232,7 +232,7 @@ def _before(recording: Recording, found: Disagreement, rank: int) -> str:
 
 
 def _strayed(recording: Recording, found: Disagreement) -> list[int]:
-    """Of two sides, the ranks that made their call again without the other side's, where the two came in turn."""
+    """Of two sides, the ranks that made their call again without the other side's, where the two alternated."""
     if len(found.sides) != 2:
         return []
     one, other = (found.calls[side[0]] for side in found.sides)
@@ -341,7 +341,7 @@ def _further_on(recording: Recording, found: Disagreement, where: Parting) -> tu
 
 
 def _may_be_another_iteration(recording: Recording, found: Disagreement, where: Parting) -> bool:
-    """Whether the rank behind the loop may be right, and the other have left out what follows it: both may come again."""
+    """Whether the rank after the loop may be right and the other one have skipped a call: both may run it again."""
     return share_a_loop(recording, where, _path(recording, found, -1))
 
 
@@ -366,7 +366,7 @@ def _left_loop(
         here = found.calls[gone[0]].site
         shared = any(call.site == here for call in recording.ranks[inside[0]].calls)
         if not shared and guards_of(recording.sources.get(gone_at.file, ""), gone_at.line):
-            continue  # a call that perhaps one side alone makes, whatever the loops do
+            continue  # a call that possibly one side alone makes, independent of the loops
         for depth, site in enumerate(rest):
             loop = loop_around(recording.sources.get(site.file, ""), site.line)
             # Deeper frames are ones that the other rank has returned from.

@@ -32,7 +32,7 @@ def find(
     found = []
     for knot in knots(waits, stuck):
         waiting = sorted(knot & stuck)
-        # Of those that are awaited, the ones that may still come are not to blame.
+        # Awaited ranks that may still make the call are not at fault.
         gone = [
             rank
             for rank in sorted(knot - stuck)
@@ -145,7 +145,7 @@ def _p2p(
 
 
 def _unanswered(recording: Recording, p2p: dict[int, Call]) -> list[int]:
-    """Ranks in calls to which their peers have never made a counterpart, where the others' have had theirs before."""
+    """Ranks in calls whose peers never made a counterpart, where the other ranks' calls had theirs before."""
 
     def answered(rank: int, call: Call) -> bool:
         peer = recording.ranks.get(call.peer) if call.peer is not None else None
@@ -225,7 +225,7 @@ def _ended_after(record: RankRecord, call: Call, been: int) -> str:
     made = [c for c in record.calls if c.group.key == call.group.key and c.seq]
     if not record.forgotten:
         return f"{text} after {len(made)} collectives in this group, {been} of them at that line."
-    lines = f", at least {been} of them at that line" if been else ""  # none of those that are recorded: no number
+    lines = f", at least {been} of them at that line" if been else ""  # none among the recorded calls: no number
     return f"{text} after {made[-1].title} of this group{lines}." if made else f"{text}."  # its number is exact
 
 
@@ -269,7 +269,7 @@ def _crossed(
     if len({call.group.key for call in calls.values()}) < 2:
         return None
     skipped = _left_out(recording, waits, calls) or _skipped_in_cycle(recording, waits, calls)
-    # From another branch it may still come to the call: what was seen is the cycle.
+    # From another branch it may still reach the call: only the cycle was observed.
     if skipped is not None and not _in_another_branch(recording, calls, *skipped):
         culprit, rank = skipped
         call = calls[rank]

@@ -100,7 +100,7 @@ def _stalled(
         summary=summary,
         where=tuple((rank, places.get(rank, site)) for rank, site in finding.where),
         evidence=(*evidence, *finding.evidence),
-        remedy="Fix what the worker waits for (a lock that was held at the fork, a file, a queue, the network); "
+        remedy="Resolve what the worker waits for (a lock that was held at the fork, a file, a queue, the network); "
         "timeout= of the DataLoader turns such a wait into an error.",
     )
 
