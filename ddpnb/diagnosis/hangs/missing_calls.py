@@ -224,7 +224,8 @@ def _ended_after(record: RankRecord, call: Call, been: int) -> str:
     text = f"Rank {record.rank} {phrases.ended(record.ending)}"
     made = [c for c in record.calls if c.group.key == call.group.key and c.seq]
     if not record.forgotten:
-        return f"{text} after {len(made)} collectives in this group, {been} of them at that line."
+        lines = f", {been} of them at that line" if made else ""
+        return f"{text} after {len(made)} collective{'s' * (len(made) != 1)} in this group{lines}."
     lines = f", at least {been} of them at that line" if been else ""  # none among the recorded calls: no number
     return f"{text} after {made[-1].title} of this group{lines}." if made else f"{text}."  # its number is exact
 
