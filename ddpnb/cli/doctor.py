@@ -10,23 +10,27 @@ from ddpnb.cli.run import save
 from ddpnb.errors import CannotWrite, DdpnbError, UsageError
 from ddpnb.files import check_writable, remove_earlier
 
-HELP = "test the set-up step by step, without any training code: at which step does which rank stop?"
+HELP = "check the distributed setup step by step, without training code"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "exit status: 0 every step was made on all ranks; 1 a step failed; 3 ranks wait for ever; 2 wrong use"
+        "exit status: 0 every step succeeded on all ranks; 1 a step failed; 2 usage error; 3 ranks are blocked"
     )
     parser.add_argument(
-        "-n", "--nproc", type=int, default=None, metavar="N", help="ranks (default: one per GPU, else 2)"
+        "-n", "--nproc", type=int, default=None, metavar="N", help="number of ranks (default: one per GPU, else 2)"
     )
-    parser.add_argument("--backend", metavar="B", help="nccl or gloo (default: DDP_BACKEND, else nccl with GPUs)")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds for each step (default: 60)")
-    parser.add_argument("--json", metavar="FILE", help="write what was seen as JSON")
+    parser.add_argument(
+        "--backend", metavar="B", help="nccl or gloo (default: $DDP_BACKEND, else nccl if there are GPUs, else gloo)"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="time limit of each step in seconds (default: 60)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the report as JSON")
     parser.add_argument(
         "--bundle",
         metavar="ZIP",
-        help="write report, JSON and logs, with secrets masked: what to attach when you ask for help",
+        help="write report, JSON and logs, with secrets masked, to attach to a bug report",
     )
 
 
@@ -38,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(error)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        say("interrupted; the world has been stopped")
+        say("interrupted; all ranks have been stopped")
         return STATUS_INTERRUPTED
 
 
@@ -68,5 +72,5 @@ def _run(arguments: argparse.Namespace) -> int:
         except CannotWrite as error:
             complain(error)
             return status or 1
-        say(f"what to attach when you ask for help: {printable(arguments.bundle)}")
+        say(f"attach this file to a bug report: {printable(arguments.bundle)}")
     return status

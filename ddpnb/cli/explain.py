@@ -14,7 +14,7 @@ from ddpnb.explanations import catalogue
 from ddpnb.render import pages
 from ddpnb.render.text import wants_colour
 
-HELP = "explain a finding (DDP301) or an error text, and how to mend it"
+HELP = "explain a finding (DDP301) or an error text, and how to fix it"
 STATUS_UNKNOWN = 1
 _CHUNK, _LONGEST = 1 << 20, 4 << 20
 
@@ -23,15 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ddpnb explain [CODE... | WORDS... | - | --file LOG]"
     parser.epilog = (
         "ddpnb explain                      all codes\n"
-        "ddpnb explain DDP301 ddp401 502    their pages; a name (collective-missing) will do\n"
-        "ddpnb explain barrier hang         the pages that fit these words best\n"
+        "ddpnb explain DDP301 ddp401 502    pages of these findings; names work too (collective-missing)\n"
+        "ddpnb explain barrier hang         the pages that match these words best\n"
         "ddpnb explain --file train.log     what the errors in a log mean\n"
         "torchrun ... 2>&1 | ddpnb explain -\n\n"
-        "exit status: 0 something was explained; 1 nothing in the text is known; 2 no such code, or wrong use"
+        "exit status: 0 explained; 1 no known error in the text; 2 no such code, or usage error"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--file", metavar="LOG", help="explain the errors in this file")
-    parser.add_argument("what", nargs="*", metavar="CODE", help="codes, names, or words; - reads standard input")
+    parser.add_argument("--file", metavar="LOG", help="explain the errors in this log")
+    parser.add_argument("what", nargs="*", metavar="CODE", help="codes, names or words; - reads standard input")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,10 +51,10 @@ def _run(arguments: argparse.Namespace) -> int:
     what: list[str] = arguments.what
     if arguments.file is not None or what == ["-"]:
         if arguments.file is not None and what:
-            raise UsageError("--file takes no codes or words.", "Give one or the other.")
+            raise UsageError("--file cannot be combined with codes or words.", "Give one or the other.")
         return _show(of_text(_standard_input() if arguments.file in (None, "-") else read_log(arguments.file)))
     if not what:
-        _print(pages.listing(colour=wants_colour(sys.stdout)) + "\n\nddpnb explain CODE prints the page of one.")
+        _print(pages.listing(colour=wants_colour(sys.stdout)) + "\n\nddpnb explain CODE prints the page of a finding.")
         return 0
     codes = [catalogue.resolve(one) for one in what]
     if all(code is not None for code in codes):
@@ -78,7 +78,7 @@ def _words(words: str) -> int:
     if not found:
         raise unknown(words)
     best = pages.matches(found, colour=wants_colour(sys.stdout))
-    _print(f"{best}\n\nddpnb explain {found[0].code} prints the page of the first.")
+    _print(f"{best}\n\nddpnb explain {found[0].code} prints the page of the first match.")
     return 0
 
 

@@ -18,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         import jupyterlab  # noqa: F401
     except ImportError:
-        print("ddpnb: JupyterLab is not installed. Install it: pip install ddpnb", file=sys.stderr)
+        print("ddpnb: JupyterLab is not installed. Run: pip install ddpnb", file=sys.stderr)
         return 2
     tour = os.path.join("notebooks", "tour.ipynb")
     command = [sys.executable, "-m", "jupyterlab"]

@@ -1,4 +1,4 @@
-"""``ddpnb pitfalls``: stories of broken trainings, to be read, run and mended."""
+"""``ddpnb pitfalls``: broken training scripts with their fixes, to list, show and run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from ddpnb.cli import STATUS_INTERRUPTED, complain, say
 from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.pitfalls import Pitfall
 
-HELP = "stories of broken trainings: list them, read one, run it broken or mended"
+HELP = "list, show and run example bugs, each with its fix"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "exit status of run: as of ddpnb run (3 a hang, 4 the ranks did not agree, 0 with --fixed)"
-    parser.add_argument("what", nargs="?", choices=("list", "show", "run"), default="list", help="default: list")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of the pitfall")
-    parser.add_argument("--fixed", action="store_true", help="the mended script instead of the broken one")
+    parser.epilog = "exit status of pitfalls run: as for ddpnb run (3 hang, 4 the ranks diverged, 0 with --fixed)"
+    parser.add_argument(
+        "what", nargs="?", choices=("list", "show", "run"), default="list", help="what to do (default: list)"
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name of the pitfall")
+    parser.add_argument("--fixed", action="store_true", help="show or run the fixed script instead of the broken one")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(error)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        say("interrupted; the world has been stopped")
+        say("interrupted; all ranks have been stopped")
         return STATUS_INTERRUPTED
 
 
@@ -39,13 +41,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if arguments.what == "list":
         if arguments.name is not None or arguments.fixed:
-            raise UsageError("list takes nothing more.", "ddpnb pitfalls run NAME runs one.")
+            raise UsageError("list takes no other arguments.", "Run one: ddpnb pitfalls run NAME")
         widest = max(map(len, pitfalls.names()))
         for one in pitfalls.all_of():
             print(f"{one.finding}  {one.name.ljust(widest)}  {one.title}")
         return 0
     if arguments.name is None:
-        raise UsageError(f"which pitfall? {arguments.what} needs a name.", "ddpnb pitfalls list shows them all.")
+        raise UsageError(f"{arguments.what} needs the name of a pitfall.", "List them: ddpnb pitfalls list")
     one = pitfalls.get(arguments.name)
     if arguments.what == "show":
         script = one.fixed if arguments.fixed else one.broken
@@ -66,7 +68,10 @@ def _run_one(one: Pitfall, *, fixed: bool) -> int:
         found = going.diagnosis
         text.show(found)
         if not fixed:
-            print(f"\n{_wrapped(str(one))}\n\nddpnb pitfalls run {one.name} --fixed runs it mended.", file=sys.stderr)
+            print(
+                f"\n{_wrapped(str(one))}\n\nRun the fixed script: ddpnb pitfalls run {one.name} --fixed",
+                file=sys.stderr,
+            )
         return going.exit_status
 
 

@@ -18,40 +18,48 @@ if TYPE_CHECKING:
     from ddpnb.model.recording import Recording
     from ddpnb.observe.verdict import Verdict
 
-HELP = "run a torchrun script on N local ranks and be told why it hangs"
+HELP = "run a torchrun script on N local ranks and diagnose hangs, crashes and divergence"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ddpnb run [options] SCRIPT [ARGS...]"
     parser.epilog = (
-        "exit status: 0 all ranks ended well; the script's own if it crashed; 3 a hang or mismatch; "
-        "4 completed, but the ranks did not agree; 2 wrong use; 1 ddpnb itself failed, or the verdict could not be "
-        "written; 128+n ended by signal n (130 Ctrl-C, 143 SIGTERM, 129 the terminal was closed)"
+        "exit status: 0 success on all ranks; the script's own if it crashed; 2 usage error; 3 hang or mismatch; "
+        "4 completed, but the ranks diverged; 1 ddpnb itself failed, or the diagnosis could not be written; "
+        "128+n terminated by signal n (130 Ctrl-C, 143 SIGTERM, 129 terminal closed)"
     )
     parser.add_argument(
-        "-n", "--nproc", type=int, default=None, metavar="N", help="ranks (default: one per GPU, else 2)"
+        "-n", "--nproc", type=int, default=None, metavar="N", help="number of ranks (default: one per GPU, else 2)"
     )
-    parser.add_argument("--backend", metavar="B", help="nccl or gloo (default: DDP_BACKEND, else nccl with GPUs)")
+    parser.add_argument(
+        "--backend", metavar="B", help="nccl or gloo (default: $DDP_BACKEND, else nccl if there are GPUs, else gloo)"
+    )
     parser.add_argument(
         "--patience", type=float, default=10.0, metavar="S",
-        help="seconds that a rank may be blocked outside of collectives (default: 10)",
+        help="seconds a rank may be blocked outside any collective before it counts as hung (default: 10)",
     )  # fmt: skip
-    parser.add_argument("--fence", choices=("raise", "warn", "off"), default="raise", help="on mismatching calls")
+    parser.add_argument(
+        "--fence",
+        choices=("raise", "warn", "off"),
+        default="raise",
+        help="what to do when ranks call mismatching collectives (default: raise)",
+    )
     parser.add_argument("--debug", action="store_true", help="set the debugging variables that are safe")
     parser.add_argument(
         "--log-dir",
         metavar="DIR",
-        help="keep each rank's output whole, in DIR/rank0.log ...; logs "
-        "that are there already are kept as rank0.log.1 ...",
+        help="write each rank's complete output to DIR/rank0.log ...; existing logs are renamed to rank0.log.1 ...",
     )
-    parser.add_argument("--json", metavar="FILE", help="write the verdict file; outcome interrupted after Ctrl-C")
-    parser.add_argument("--save", metavar="FILE", help="write a recording of the ranks, which ddpnb.load() reads")
-    parser.add_argument("--account", action="store_true", help="say in the end where each rank's time went")
     parser.add_argument(
-        "--scaling", metavar="N,N", help="run on each of these numbers of ranks and compare, as in --scaling 1,2,4"
+        "--json", metavar="FILE", help="write the diagnosis as JSON (after Ctrl-C its outcome is interrupted)"
     )
-    parser.add_argument("script", metavar="SCRIPT", help="the training script, as for torchrun")
-    parser.add_argument("args", nargs=argparse.REMAINDER, metavar="ARGS", help="its arguments")
+    parser.add_argument("--save", metavar="FILE", help="write a recording of the ranks, which ddpnb.load() reads")
+    parser.add_argument("--account", action="store_true", help="print where each rank's time went")
+    parser.add_argument(
+        "--scaling", metavar="N,N", help="run with each of these numbers of ranks and compare, e.g. --scaling 1,2,4"
+    )
+    parser.add_argument("script", metavar="SCRIPT", help="training script, as for torchrun")
+    parser.add_argument("args", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments for SCRIPT")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         interrupts.notice()
-        say("interrupted; the world has been stopped")
+        say("interrupted; all ranks have been stopped")
         return STATUS_INTERRUPTED
 
 

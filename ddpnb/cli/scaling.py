@@ -38,9 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     """
     wanted = sizes(arguments.scaling)
     if arguments.nproc is not None:
-        raise UsageError("--scaling says how many ranks there are: leave out -n.")
+        raise UsageError("--scaling gives the numbers of ranks: leave out -n.")
     if arguments.json is not None or arguments.save is not None:
-        raise UsageError("--json and --save write the result of one run: they do not go with --scaling.")
+        raise UsageError("--json and --save write the result of one run: they cannot be combined with --scaling.")
     from ddpnb.model.account import Account
     from ddpnb.model.findings import Outcome
     from ddpnb.observe.time_ledger import cores

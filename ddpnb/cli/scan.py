@@ -16,7 +16,7 @@ from ddpnb.cli import STATUS_INTERRUPTED, complain, say
 from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.files import check_writable, remove_earlier, write_whole
 
-HELP = "find collectives that not all ranks make, in the source, without running it"
+HELP = "find collectives that some ranks may not call, by static analysis of the source"
 _LARGEST = 2 << 20  # bytes of a file
 _MOST = 1000  # files
 _MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", ".hg")
@@ -25,14 +25,16 @@ _NOT_OURS = frozenset({"site-packages", "dist-packages", "node_modules", "__pyca
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ddpnb scan [options] SCRIPT...\n       ddpnb scan --run N [options] SCRIPT [-- ARGS...]"
-    parser.epilog = "What it says is advice, from the source alone. Exit status: 0; 2 for wrong use."
-    parser.add_argument("--all", action="store_true", help="list all collectives, those that all ranks make too")
-    parser.add_argument("--json", metavar="FILE", help="write what was found, for programs")
+    parser.epilog = (
+        "The result is advice, inferred from the source alone. exit status: 0 done, whatever it found; 2 usage error"
+    )
+    parser.add_argument("--all", action="store_true", help="also list the collectives that all ranks call")
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON")
     parser.add_argument(
-        "--run", type=int, metavar="N", help="run the script on N local ranks, and count how often each makes each call"
+        "--run", type=int, metavar="N", help="also run the script on N local ranks and count the calls of each rank"
     )
     parser.add_argument("--backend", metavar="B", help="with --run: nccl or gloo")
-    parser.add_argument("scripts", metavar="SCRIPT", nargs="+", help="a training script; with --run also its arguments")
+    parser.add_argument("scripts", metavar="SCRIPT", nargs="+", help="training script; with --run also its arguments")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -82,12 +84,12 @@ def _counted(found: Any, arguments: argparse.Namespace) -> dict[str, Any]:
         going.wait()
         recording, outcome = going.recording, going.outcome
     if recording is None:
-        raise UsageError("the run left no recording.")
+        raise UsageError("the run produced no recording.")
     counted = tally(recording)
     rows = joined(found.sites, counted.counts, counted.members)
     print("\n" + rendered.counts(rows, recording.world_size, whole=counted.whole, outcome=outcome), flush=True)
     if outcome != "ok":
-        print(f"Why it ended so ({outcome}): ddpnb run -n {arguments.run} {shlex.join(arguments.scripts)}")
+        print(f"To diagnose this outcome ({outcome}): ddpnb run -n {arguments.run} {shlex.join(arguments.scripts)}")
     return {"outcome": outcome, "world_size": recording.world_size, "whole": counted.whole,
             "counts": rendered.counts_json(rows)}  # fmt: skip
 
@@ -98,7 +100,7 @@ def _checked(path: str) -> str:
     Raises:
         UsageError: it does not exist, is a folder, is too large or cannot be read.
     """
-    hint = f"It was looked for from {os.getcwd()}."
+    hint = f"The working directory is {os.getcwd()}."
     if os.path.isdir(path):
         raise UsageError(f"{path!r} is a folder.", "Name the script or scripts to start from.")
     if not os.path.isfile(path):

@@ -48,9 +48,9 @@ def _head(found: Diagnosis) -> str:
     headline = HEADLINES[found.outcome]
     seconds = found.timing.get("diagnosis_s")
     if found.outcome == "hang" and seconds is not None:
-        headline += f", known {seconds:.1f} s after the last rank stopped"
+        headline += f", detected {seconds:.1f} s after the last progress"
     if not found.settled and found.outcome == "ok":
-        headline = "running: nothing is wrong so far"
+        headline = "running: no problems found so far"
     return f'<div class="c" style="--c:var(--{role[0]})">{_icon(role)}{_text(headline)}</div>'
 
 
@@ -59,7 +59,7 @@ def _card(one: Finding) -> str:
     places = ", ".join(f"rank {rank}: {_link(site)}" for rank, site in one.where[:8])
     more = f", and {len(one.where) - 8} more" if len(one.where) > 8 else ""
     where = f"<div>Where: {places}{more}</div>" if places else ""
-    fix = f'<div class="fix"><b>Mend it:</b> {_text(one.remedy)}</div>' if one.remedy else ""
+    fix = f'<div class="fix"><b>Fix:</b> {_text(one.remedy)}</div>' if one.remedy else ""
     return (
         f'<div class="card" style="--c:var(--{one.severity[0]})" role="article" aria-label="{escape(one.code)}">'
         f'<div class="t"><span class="c">{_icon(one.severity)}</span>{_text(one.summary)} '

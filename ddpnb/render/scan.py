@@ -61,7 +61,7 @@ def _group(one: Condition, sites: Sequence[CollectiveSite], everything: bool, co
     if len(sites) > len(shown):
         lines.append(f"  - and {len(sites) - len(shown)} more (--all)")
     lines.append(_wrapped(f"why: {_sentence(one.reason)}", width, "  ", "    "))
-    lines.append(_wrapped(f"mend it: {sites[0].advice_on(one)}", width, "  ", "    "))
+    lines.append(_wrapped(f"Fix: {sites[0].advice_on(one)}", width, "  ", "    "))
     return "\n".join(lines)
 
 
@@ -88,7 +88,7 @@ def _unwaited(found: Scan, colour: bool, width: int) -> str:
         lines.append("")
         lines.append(_paint(_wrapped(f"{file}:{one.line}  {one.op}", width), colour, ANSI["bold"]))
         lines.append(_wrapped(f"why: {one.reason}", width, "  ", "    "))
-        lines.append(_wrapped(f"mend it: {one.advice}", width, "  ", "    "))
+        lines.append(_wrapped(f"Fix: {one.advice}", width, "  ", "    "))
     return "\n".join(lines)
 
 

@@ -15,10 +15,10 @@ from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.render.palette import ANSI
 
 HEADLINES = {
-    "ok": "ok: the script ended well on all ranks",
-    "hang": "hang: the ranks can never go on",
+    "ok": "ok: the script completed on all ranks",
+    "hang": "hang: the ranks cannot continue",
     "crash": "crash: a rank failed",
-    "divergence": "divergence: it completed, but the ranks did not agree",
+    "divergence": "divergence: completed, but the ranks diverged",
     "interrupted": "interrupted: the script was still running",
 }
 _FINDINGS = 16  # that are written out: what one reads on a terminal
@@ -55,9 +55,9 @@ def diagnosis(found: Diagnosis, *, colour: bool = False, width: int | None = Non
     headline = HEADLINES[found.outcome]
     seconds = found.timing.get("diagnosis_s")
     if found.outcome == "hang" and seconds is not None:
-        headline += f", known {seconds:.1f} s after the last rank stopped"
+        headline += f", detected {seconds:.1f} s after the last progress"
     if not found.settled and found.outcome == "ok":
-        headline = "running: nothing is wrong so far"
+        headline = "running: no problems found so far"
     parts = [_paint(f"ddpnb: {headline}", colour, ANSI[role], ANSI["bold"])]
     parts += [finding(one, colour=colour, width=width) for one in found.findings[:_FINDINGS]]
     if len(found.findings) > _FINDINGS:
@@ -83,7 +83,7 @@ def finding(one: Finding, *, colour: bool = False, width: int = 100) -> str:
         more = f", and {len(one.where) - 8} more" if len(one.where) > 8 else ""
         lines.append(wrapped("where: " + ", ".join(places) + more, "  ", "    "))
     if one.remedy:
-        lines.append(wrapped("mend it: " + one.remedy, "  ", "    "))
+        lines.append(wrapped("Fix: " + one.remedy, "  ", "    "))
     return "\n".join(lines)
 
 

@@ -77,7 +77,7 @@ def test_launch_step_break_understand_and_mend_by_mouse(lab, page, theme):
     expect(board.get_by_role("button", name="rank 0")).to_contain_text("idle", timeout=LONG_MS)
     runs.get_by_label("arguments").fill("--mended")
     runs.get_by_role("button", name="run", exact=True).click()
-    expect(of(page, "world").get_by_text("ended well")).to_be_visible(timeout=LONG_MS)
+    expect(of(page, "world").get_by_text("completed")).to_be_visible(timeout=LONG_MS)
     expect(card).not_to_be_visible()
 
     unfold(page, "Break it")
@@ -91,7 +91,7 @@ def test_launch_step_break_understand_and_mend_by_mouse(lab, page, theme):
     expect(page.get_by_role("article").first).to_be_visible(timeout=LONG_MS)
     of(page, "world").get_by_role("button", name="release").click()
     runs.get_by_role("button", name="run it mended").click()
-    expect(of(page, "world").get_by_text("ended well")).to_be_visible(timeout=LONG_MS)
+    expect(of(page, "world").get_by_text("completed")).to_be_visible(timeout=LONG_MS)
     for title in ("Hold and step", "Stacks", "Replicas", "Memory", "Output"):
         unfold(page, title)
     expect(of(page, "memory over time").get_by_role("img", name="memory of each rank")).to_be_visible()

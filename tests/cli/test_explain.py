@@ -77,7 +77,7 @@ def test_words_of_an_error(explain):
         (["colective-missing"], "DDP301 collective-missing"),
         (["qwertz"], "All codes"),
         (["--file", "nowhere.log"], "cannot read 'nowhere.log'"),
-        (["--file", "nowhere.log", "DDP301"], "--file takes no codes"),
+        (["--file", "nowhere.log", "DDP301"], "--file cannot be combined with codes"),
     ],
 )
 def test_wrong_use(explain, args, says):

@@ -23,10 +23,10 @@ def test_show(capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["show"], "needs a name"),
+        (["show"], "needs the name of a pitfall"),
         (["run", "barier-under-if"], "Did you mean barrier-under-if"),
         (["show", "../../etc"], "there is no pitfall"),
-        (["list", "more"], "takes nothing more"),
+        (["list", "more"], "takes no other arguments"),
     ],
 )
 def test_wrong_use(capsys, arguments, words):
@@ -39,5 +39,5 @@ def test_wrong_use(capsys, arguments, words):
 def test_run_broken_and_fixed(capfd):
     assert main(["pitfalls", "run", "barrier-under-if"]) == 3
     told = capfd.readouterr().err
-    assert "DDP301" in told and "--fixed runs it mended" in told
+    assert "DDP301" in told and "Run the fixed script: ddpnb pitfalls run" in told
     assert main(["pitfalls", "run", "barrier-under-if", "--fixed"]) == 0

@@ -113,7 +113,7 @@ def test_help_names_every_exit_status(capsys):
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    for status in ("0 all ranks", "1 ddpnb itself failed", "2 wrong use", "3 a hang", "4 completed", "128+n"):
+    for status in ("0 success", "1 ddpnb itself failed", "2 usage error", "3 hang", "4 completed", "128+n"):
         assert status in said
 
 

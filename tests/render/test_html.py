@@ -77,7 +77,7 @@ HOSTILE = {
 def test_a_card_says_what_why_where_and_how_to_mend_it():
     seen = page(hang())
     for text in (
-        "hang: the ranks can never go on",
+        "hang: the ranks cannot continue",
         USUAL.summary,
         *USUAL.evidence,
         "DDP301 collective-missing",
@@ -95,7 +95,7 @@ def test_the_card_has_names_for_those_who_do_not_see_it():
 
 
 def test_the_time_to_the_verdict_is_told():
-    assert "known 1.2 s after the last rank stopped" in page(hang(timing={"diagnosis_s": 1.24})).text
+    assert "detected 1.2 s after the last progress" in page(hang(timing={"diagnosis_s": 1.24})).text
 
 
 @pytest.mark.parametrize("outcome", ["ok", "hang", "crash", "divergence"])
@@ -105,10 +105,10 @@ def test_a_diagnosis_without_findings(outcome):
     assert ("role", "article") not in seen.attributes
 
 
-def test_a_run_that_goes_on_is_not_said_to_have_ended_well():
+def test_a_running_run_is_not_shown_as_completed():
     seen = page(Diagnosis())
     assert "running" in seen.text
-    assert "ended well" not in seen.text
+    assert "completed" not in seen.text
 
 
 @pytest.mark.parametrize("severity", ["error", "warning", "note"])

@@ -37,7 +37,7 @@ def test_what_is_marked_comes_with_its_reason_and_its_cure():
         "/p/train.py:8  only if rank == 0\n"
         "  - line 9 save() -> /p/io_of_mine.py:4 barrier\n"
         "  why: `rank` is `dist.get_rank()` (line 5).\n"
-        "  mend it: Let every rank call the function that makes it" in text
+        "  Fix: Let every rank call the function that makes it" in text
     )
     assert "(DDP316)" in text
     assert "/p/train.py:10  all_reduce\n  why: `x` is changed in line 11, before wait()." in text

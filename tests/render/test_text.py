@@ -40,7 +40,7 @@ def test_a_diagnosis_says_what_why_where_and_how_to_mend_it():
     assert "[DDP301 collective-missing]" in shown
     assert "  - Line 90 decides: if rank != 1." in shown
     assert "rank 1: /home/user/train.py:95" in shown
-    assert "mend it: Let all ranks take the same path." in shown
+    assert "Fix: Let all ranks take the same path." in shown
     assert not shown.endswith("\n")
 
 
@@ -50,8 +50,8 @@ def test_the_root_cause_stands_first():
 
 
 def test_the_time_to_the_verdict_is_told():
-    assert "known 1.2 s after the last rank stopped" in text.diagnosis(hang(timing={"diagnosis_s": 1.24}))
-    assert "known" not in text.diagnosis(hang()).splitlines()[0]
+    assert "detected 1.2 s after the last progress" in text.diagnosis(hang(timing={"diagnosis_s": 1.24}))
+    assert "detected" not in text.diagnosis(hang()).splitlines()[0]
 
 
 @pytest.mark.parametrize("outcome", ["ok", "hang", "crash", "divergence"])
@@ -61,10 +61,10 @@ def test_a_diagnosis_without_findings(outcome):
     assert len(shown.splitlines()) == 1
 
 
-def test_a_run_that_goes_on_is_not_said_to_have_ended_well():
+def test_a_running_run_is_not_shown_as_completed():
     shown = text.diagnosis(Diagnosis())
     assert "running" in shown
-    assert "ended well" not in shown
+    assert "completed" not in shown
 
 
 def test_a_finding_with_nothing_but_a_summary():

@@ -33,12 +33,12 @@ def test_a_card_of_nothing_shows_nothing():
 
 
 def test_a_run_that_ended_well_is_said_to_have():
-    assert "ended well" in Card(Diagnosis("ok", settled=True)).text
+    assert "completed on all ranks" in Card(Diagnosis("ok", settled=True)).text
 
 
 def test_a_card_within_a_dashboard_has_no_headline():
-    assert "the ranks can never go on" in Card(FOUND).html
-    assert "the ranks can never go on" not in Card(FOUND, headline=False).html
+    assert "the ranks cannot continue" in Card(FOUND).html
+    assert "the ranks cannot continue" not in Card(FOUND, headline=False).html
 
 
 def test_the_board_names_the_culprit():
