@@ -49,7 +49,7 @@ class Binds(Calling):
         if value.expr is not _right_side(node) or name == whole_text(value.expr):
             return value  # only another name for it
         known = any(
-            said in value.words for said in (", and ", "by its name", "tells the rank", "numbers the processes")
+            said in value.words for said in (", and ", "by its name", "is rank-dependent", "is set per process")
         )
         further = "" if known else f", and {value.words}"
         return replace(value, words=made + further)
@@ -102,7 +102,9 @@ class Binds(Calling):
                 return
         value = self.values.of(source)
         if value.cause or _yields_batches(source):
-            batch = f"it follows from the rank's own batch `{bare(target)}` (line {line}), not reduced over the ranks"
+            batch = (
+                f"it is computed from the rank's own batch `{bare(target)}` (line {line}) and not reduced across ranks"
+            )
             self.values.assign(target, Value("data", value.words if value.cause == "data" else batch))
         else:
             self.values.assign(target, PLAIN)

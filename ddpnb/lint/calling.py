@@ -195,7 +195,7 @@ class Calling:
             for name, one in self.values.arguments(expr, called):
                 value = replace(self.values.of(one), follows=frozenset())
                 if value.cause == "rank" and not (isinstance(one, ast.Name) and one.id == name):
-                    value = replace(value, words=f"`{name}` is `{shown(one)}` in the call of line {expr.lineno}")
+                    value = replace(value, words=f"`{name}` is `{shown(one)}` in the call at line {expr.lineno}")
                 self._found.arguments.setdefault((called.key, name), []).append(value)
             self._agree_arguments(expr, called)
         for one in (*expr.args, *(keyword.value for keyword in expr.keywords)):
@@ -224,7 +224,7 @@ class Calling:
         self._note(Event(call, None, called, self._conditions(), handed_on=True))
         name = self.values.outside(call.func)
         if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes") and called.parameters:
-            said = f"`{called.parameters[0].arg}` is the number that {name.rpartition('.')[2]}() gives each process"
+            said = f"`{called.parameters[0].arg}` is the process index passed by {name.rpartition('.')[2]}()"
             value = Value("rank", said)
             self._found.arguments.setdefault((called.key, called.parameters[0].arg), []).append(value)
 
@@ -338,7 +338,7 @@ class Calling:
             absent = sorted((members & tried) - held)
             if absent:
                 return conditions
-        said = f"only the members of `{name}` make it"
+        said = f"only the members of `{name}` call it"
         return tuple(
             replace(one, matched=True, reason=f"{one.reason}; {said}") if one.doubt == "strong" else one
             for one in conditions

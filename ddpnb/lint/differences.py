@@ -105,7 +105,7 @@ class Values(Names):
         base, index = self.of(expr.value), expr.slice
         if isinstance(index, ast.Constant) and isinstance(index.value, str):
             if words.is_rank_variable(index.value):
-                return Value("rank", f"`{shown(expr)}` numbers the processes", expr)
+                return Value("rank", f"`{shown(expr)}` is set per process", expr)
             return base if base.cause else self._by_name(index.value)
         inner = self.of(index)
         if inner.cause == "rank" and base.cause in ("", "rank"):
@@ -122,11 +122,11 @@ class Values(Names):
         name = self.outside(expr.func)
         last = last_name(expr.func)
         if words.is_rank_call(name):
-            return Value("rank", f"`{shown(expr)}` tells the rank", expr)
+            return Value("rank", f"`{shown(expr)}` is rank-dependent", expr)
         if name in ("os.environ.get", "os.getenv") and expr.args:
             key = expr.args[0]
             if isinstance(key, ast.Constant) and isinstance(key.value, str) and words.is_rank_variable(key.value):
-                return Value("rank", f"`{shown(expr)}` numbers the processes", expr)
+                return Value("rank", f"`{shown(expr)}` is set per process", expr)
             return SAME
         own = words.own_finding(name)
         if own is not None:
@@ -140,7 +140,7 @@ class Values(Names):
             if found is not None:
                 return found
         elif words.tells_rank(last) and not given:
-            return Value("rank", f"`{shown(expr)}` tells the rank, by its name", expr)
+            return Value("rank", f"`{shown(expr)}` is rank-dependent, judging by its name", expr)
         base = self.of(expr.func.value) if isinstance(expr.func, ast.Attribute) else PLAIN
         if name in _THROUGH:
             told = given[: len(expr.args)]  # not the device
@@ -150,7 +150,7 @@ class Values(Names):
         if last in ("get", "setdefault") and expr.args and isinstance(expr.args[0], ast.Constant):
             return self._by_name(str(expr.args[0].value))
         if self._iterable_dataset(expr.func):
-            return Value("stream", f"`{shown(expr.func)}` is an IterableDataset: a rank may get more samples than another",
+            return Value("stream", f"`{shown(expr.func)}` is an IterableDataset: ranks may get different numbers of samples",
                          holder=True)  # fmt: skip
         if name == "len" and given and given[0].cause == "stream":
             return SAME
@@ -176,9 +176,9 @@ class Values(Names):
         line = 0 if isinstance(called.node, ast.Module) else called.node.lineno
         said = f"`{last_name(expr.func)}()` ({called.path.rpartition('/')[2]}:{line})"
         if result.cause == "rank":
-            further = "" if " follows the rank" in result.words else f": {result.words}"
-            return Value("rank", f"{said} follows the rank{further}", expr, False, follows)
-        return Value(result.cause, f"{said} returns it: {result.words}", expr, False, follows, True)
+            further = "" if " depends on the rank" in result.words else f": {result.words}"
+            return Value("rank", f"{said} depends on the rank{further}", expr, False, follows)
+        return Value(result.cause, f"{said} may differ between ranks: {result.words}", expr, False, follows, True)
 
     def arguments(self, expr: ast.Call, called: Scope) -> list[tuple[str, ast.expr]]:
         """The parameters that a call gives a value to, each with what is written there."""
@@ -206,7 +206,7 @@ class Values(Names):
 
 
 def _own_part(expr: ast.expr) -> Value:
-    words = f"each rank has its own part, `{shown(expr)}`, and the parts can differ in length"
+    words = f"each rank takes its own shard, `{shown(expr)}`, and shards can differ in length"
     return Value("shard", words, None, False, frozenset(), True)
 
 

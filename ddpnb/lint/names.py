@@ -43,7 +43,7 @@ class Names:
             return Value(found.cause, found.words)
         if not named or (given and self.scope.key not in self._facts.handed_on and all(v.plain for v in given)):
             return SAME
-        return Value("rank", f"`{name}` is the rank, by its name")
+        return Value("rank", f"`{name}` is the rank, judging by its name")
 
     def of(self, expr: ast.expr | None) -> Value:
         """What is known of an expression's value at this point of the walk."""
@@ -88,9 +88,9 @@ class Names:
 
     def _by_name(self, name: str) -> Value:
         if words.is_rank(name):
-            return Value("rank", f"`{name}` is the rank, by its name")
+            return Value("rank", f"`{name}` is the rank, judging by its name")
         if words.tells_rank(name):
-            return Value("rank", f"`{name}` is true on one rank, by its name")
+            return Value("rank", f"`{name}` is true on one rank, judging by its name")
         return SAME
 
     def _named(self, expr: ast.expr) -> Ref | None:

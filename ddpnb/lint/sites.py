@@ -78,7 +78,7 @@ class CollectiveSite:
     def advice_on(self, one: Condition) -> str:
         """What to do about one of the decisions."""
         if self.both_arms and one.doubt == "strong":
-            return f"Let all ranks make the same calls in the same order, whichever way line {one.line} sends them."
+            return f"Issue the same collectives in the same order in both branches of line {one.line}."
         return _advice(one, bool(self.via))
 
     @property
@@ -88,31 +88,31 @@ class CollectiveSite:
 
 
 def _advice(one: Condition, far: bool) -> str:
-    what = "the function that makes it" if far else "it"
+    what = "the function that contains it" if far else "it"
     if one.kind in ("if", "else", "case", "and") and one.cause == "rank":
         return (
-            f"Let every rank call {what}, and keep under the `if` only the work of one rank (printing, writing)."
+            f"Call {what} on all ranks, and keep only rank-specific work (printing, writing) under the `if`."
             if far
-            else "Let every rank make it: move it out of the `if`, before it or behind it."
+            else "Call it on all ranks: move it out of the `if`, before or after it."
         )
     if one.kind == "decorator":
-        return "Take the collective out of the function that runs on one rank, and let every rank make it."
+        return "Move the collective out of the function that runs on one rank, and call it on all ranks."
     if one.kind in ("return", "continue", "break", "raise") and one.cause == "rank":
-        return f"Make it before line {one.line}, or let the ranks that leave there make it too."
+        return f"Call it before line {one.line}, or also on the ranks that leave there."
     if one.cause in ("shard", "stream"):
         return (
-            "Give every rank equally many rounds (drop the rest, repeat samples, or count to the smallest length), "
+            "Give all ranks equally many iterations (drop the rest, repeat samples, or stop at the smallest length), "
             "or use torch.distributed.algorithms.Join."
         )
     if one.cause == "failure":
-        return "Let the exception end the rank, or tell the others: agree on a flag (all_reduce) before going on."
+        return "Let the exception end the rank, or all_reduce an error flag before continuing."
     if one.kind in ("for", "while") and one.cause == "rank":
-        return "Give every rank equally many rounds."
+        return "Give all ranks equally many iterations."
     if one.cause == "files":
-        return "Let one rank look, and broadcast what it saw before anybody decides."
+        return "Check on one rank, and broadcast the result before any rank branches on it."
     if one.cause in ("clock", "random", "memory"):
-        return "Let one rank decide and broadcast the decision, or agree on it with all_reduce."
-    return "Reduce the value, or a flag made of it, over all ranks (all_reduce) before anybody decides by it."
+        return "Decide on one rank and broadcast the decision, or agree on it with all_reduce."
+    return "Reduce the value, or a flag computed from it, over all ranks (all_reduce) before any rank branches on it."
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,14 +38,14 @@ class Unwaited:
         """What is wrong, in plain words."""
         done = "changed" if self.changed else "used"
         if self.use_line is None:
-            dropped = ", and with it the transfer may be dropped" if self.op in ALWAYS_ASYNC else ""
-            how = "its work is thrown away" if self.kind == "thrown-away" else "nothing is done with its work"
-            return f"Nobody waits for the {self.op}: {how}{dropped}."
-        where = f"`{self.tensor}` is {done} in line {self.use_line}"
+            dropped = ", and the transfer may be dropped with it" if self.op in ALWAYS_ASYNC else ""
+            how = "its work is discarded" if self.kind == "thrown-away" else "its work is never used"
+            return f"Nothing waits for the {self.op}: {how}{dropped}."
+        where = f"`{self.tensor}` is {done} at line {self.use_line}"
         if self.kind == "used-before-wait":
             return f"{where}, before wait()."
-        how = "the work is thrown away" if self.kind == "thrown-away" else "nobody waits for the work"
-        return f"{where}, and {how}."
+        how = "the work is discarded" if self.kind == "thrown-away" else "nothing waits for the work"
+        return f"{where}, but {how}."
 
     @property
     def advice(self) -> str:

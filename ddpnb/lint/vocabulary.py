@@ -136,7 +136,7 @@ def tells_rank(name: str) -> bool:
 
 
 def is_rank_variable(name: str) -> bool:
-    """``RANK``, ``LOCAL_RANK``, ``SLURM_PROCID``: an environment variable that numbers the processes."""
+    """``RANK``, ``LOCAL_RANK``, ``SLURM_PROCID``: an environment variable that is set per process."""
     return bool(_ENVIRONMENT.fullmatch(name[:80]))
 
 
@@ -177,13 +177,13 @@ _OWN = {
          "time.perf_counter_ns", "datetime.datetime.now", "datetime.datetime.utcnow", "timeit.default_timer"),
     ),
     "random": (
-        "each rank draws its own random number, the same only with equal seeds and equally many draws",
+        "each rank draws its own random number, identical only with equal seeds and equal numbers of draws",
         ("random.random", "random.randint", "random.uniform", "random.choice", "random.randrange", "numpy.random.rand",
          "numpy.random.random", "numpy.random.randint", "numpy.random.uniform", "torch.rand", "torch.randint",
          "torch.bernoulli", "numpy.random.choice", "torch.randn", "secrets.randbelow"),
     ),
     "files": (
-        "what is on a disk can differ between hosts, and change while another rank writes",
+        "files can differ between hosts, and change while another rank writes",
         ("os.path.exists", "os.path.isfile", "os.path.isdir", "os.path.getsize", "os.path.getmtime", "os.listdir",
          "os.access", "glob.glob"),
     ),

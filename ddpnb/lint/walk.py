@@ -27,7 +27,7 @@ class Walk(Binds):
         if not isinstance(node, ast.Module):
             for decorator in node.decorator_list:
                 if words.is_rank_decorator(last_name(decorator)):
-                    reason = f"`@{last_name(decorator)}` lets the function run on one rank, by its name"
+                    reason = f"`@{last_name(decorator)}` runs the function on one rank, judging by its name"
                     self._guards.append(self._guard(decorator.lineno, f"@{last_name(decorator)}", "decorator",
                                                     Value("rank", reason)))  # fmt: skip
         self._block(node.body, "return" if not isinstance(node, ast.Module) else "")
@@ -211,7 +211,7 @@ class Walk(Binds):
     def _guarded(self, body: list[ast.stmt], line: int, text: str) -> None:
         """Statements whose exceptions are swallowed: whatever comes after the first can be skipped."""
         self._frames.append(Frame("try", len(self._guards)))
-        reason = f"an exception before it is swallowed in line {line}, and the rank goes on without it"
+        reason = f"line {line} swallows an exception raised before it, and the rank continues without it"
         failing = self._guard(line, text, "try", Value("failure", reason))
         for index, statement in enumerate(body):
             alone = index == 0 and self._only_collective(statement)
@@ -241,8 +241,8 @@ class Walk(Binds):
         for one in node.handlers:
             self.values.env = self._merged([dict(before), ends[0]], SAME, ast.Constant(None))
             text, cause = caught(one, raised)
-            shared = {"failure": "only ranks on which it was raised come here",
-                      "data": "a rank whose data end earlier comes here earlier"}  # fmt: skip
+            shared = {"failure": "only ranks that raised the exception get here",
+                      "data": "a rank whose data end earlier gets here earlier"}  # fmt: skip
             guard = self._guard(one.lineno, text, "except", Value(cause, shared.get(cause, "")))
             with self._under(guard):
                 self._block(one.body)
@@ -250,7 +250,7 @@ class Walk(Binds):
                 ends.append(self.values.env)
         self.values.env = self._merged(ends, SAME, ast.Constant(None))
         if node.finalbody:
-            reason = "a rank that failed comes here earlier than the others, and out of turn"
+            reason = "a rank that failed gets here before the others, out of order"
             ran = any(isinstance(part, ast.Call) for one in node.body for part in ast.walk(one))
             value = Value("failure", reason) if ran else SAME
             with self._under(self._guard(node.finalbody[0].lineno, "finally", "finally", value)):

@@ -17,8 +17,8 @@ from ddpnb.render.text import printable, relative
 
 _MOST_PLACES = 8  # of one decision, unless all are asked for
 _HEADINGS: dict[Doubt, str] = {
-    "strong": "The rank decides whether these are made. The ranks that pass wait for those that do not.",
-    "weak": "Worth a look: ranks may make these unequally often, and then wait for each other.",
+    "strong": "Rank-dependent collectives. Ranks that call them block on the ranks that do not.",
+    "weak": "Possibly uneven: ranks may call these a different number of times, and then block on each other.",
     "none": "",
 }
 _ROLES: dict[Doubt, str] = {"strong": "error", "weak": "warning", "none": "note"}
@@ -28,7 +28,7 @@ def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: 
     """The whole scan: the marked collectives by what decides over them, then the rest; ends without a newline."""
     width = width or min(100, shutil.get_terminal_size((100, 24)).columns)
     own = found.own
-    headline = f"ddpnb scan: {_count(len(own), 'collective or barrier', 'collectives and barriers')} in "
+    headline = f"ddpnb scan: {_count(len(own), 'collective call', 'collective calls')} in "
     headline += _count(len(found.files), "file", "files")
     parts = [_paint(headline, colour, ANSI["bold"])]
     parts += [_wrapped(f"{one.file}:{one.line}: not scanned: {one.text}", width) for one in found.problems]
@@ -68,7 +68,7 @@ def _group(one: Condition, sites: Sequence[CollectiveSite], everything: bool, co
 def _decides(one: Condition) -> str:
     """What stands in the line, as one would read it."""
     if one.kind == "try":
-        return f"{one.text} swallows a failure"
+        return f"{one.text} swallows an exception"
     return str(one)
 
 
@@ -82,7 +82,7 @@ def _chain(site: CollectiveSite, file: str) -> str:
 
 
 def _unwaited(found: Scan, colour: bool, width: int) -> str:
-    heading = "Works that nobody waits for in time (DDP316):"
+    heading = "Async collectives not waited for in time (DDP316):"
     lines = [_paint(heading, colour, ANSI["error"])]
     for file, one in found.unwaited:
         lines.append("")
@@ -100,10 +100,10 @@ def _rest(found: Scan, everything: bool, width: int) -> str:
     )
     more = " more" if marked else ""
     if not rest:
-        return "" if marked else "Nothing that ranks would have to make together."
+        return "" if marked else "No collective calls found."
     if not everything:
-        return f"{len(rest)}{more}: the source gives no cause for doubt (--all lists {'it' if len(rest) == 1 else 'them'})."
-    lines = [f"{len(rest)}{more}: the source gives no cause for doubt."]
+        return f"{len(rest)}{more}: no issue found in the source (--all lists {'it' if len(rest) == 1 else 'them'})."
+    lines = [f"{len(rest)}{more}: no issue found in the source."]
     for file in found.files:
         rows = [(f"  line {site.site.line}", site.op, _under(site)) for site in rest if site.site.file == file]
         lines += [relative(printable(file)), *_table(rows, width)] if rows else []
@@ -134,7 +134,7 @@ def counts(rows: Sequence[Counted], world_size: int, *, whole: bool, outcome: st
     reached = [row for row in rows if any(count for _, count in row.counts)]
     lines = [f"Counted in a run on {_count(world_size, 'rank', 'ranks')} ({outcome}):"]
     if not whole:
-        lines.append(_wrapped("The run was long: only its end is counted, from where all ranks still know it.", width))
+        lines.append(_wrapped("The run was long: calls are counted from the oldest that all ranks still hold.", width))
     for file in dict.fromkeys(row.file for row in reached):
         table = [
             (f"{'!' if row.unequal else ' '} line {row.line}", row.op or "(by a wrapper)", _made(row))
@@ -143,10 +143,10 @@ def counts(rows: Sequence[Counted], world_size: int, *, whole: bool, outcome: st
         ]
         lines += [relative(printable(file)), *_table(table, width)]
     if not reached:
-        lines.append("  no collective was made")
+        lines.append("  no collective was called")
     missed = len({(row.file, row.line) for row in rows}) - len(reached)
     if missed:
-        lines.append(f"  {_count(missed, 'place was', 'places were')} not reached.")
+        lines.append(f"  {_count(missed, 'call site was', 'call sites were')} not reached.")
     return "\n".join(lines)
 
 

@@ -94,11 +94,11 @@ def scan(capsys, *arguments):
 def test_a_project_of_several_modules(project, capsys):
     status, out, err = scan(capsys, "scripts/train.py")
     assert (status, err) == (0, "")
-    assert out.startswith("ddpnb scan: 4 collectives and barriers in 4 files\n")
+    assert out.startswith("ddpnb scan: 4 collective calls in 4 files\n")
     assert "scripts/train.py:20  only if comm.is_main() and step == 1\n" in out
     assert "  - line 21 Keeper.save() -> lib/checkpoint.py:6 settle() -> lib/comm.py:14 barrier\n" in out
-    assert "`is_main()` (comm.py:9) follows the rank" in out
-    assert out.endswith("3 more: the source gives no cause for doubt (--all lists them).\n")
+    assert "`is_main()` (comm.py:9) depends on the rank" in out
+    assert out.endswith("3 more: no issue found in the source (--all lists them).\n")
     assert "\x1b" not in out
 
 
@@ -124,7 +124,7 @@ def test_a_file_with_a_syntax_error_is_told_and_the_others_are_scanned(project, 
     status, out, _ = scan(capsys, "scripts/train.py", "lib/unused.py")
     assert status == 0
     assert "lib/comm.py:1: not scanned: invalid syntax" in out
-    assert "collectives and barriers" in out
+    assert "collective calls" in out
 
 
 def test_odd_encodings_are_read_as_python_reads_them(project, capsys):

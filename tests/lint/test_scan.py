@@ -710,7 +710,7 @@ def test_join_lets_ranks_have_fewer_batches():
     [
         ("time.time() - start > 3600", "clock"),
         ("random.random() < 0.5", "random number"),
-        ("os.path.exists(args.path)", "disk"),
+        ("os.path.exists(args.path)", "files can differ"),
         ("torch.cuda.memory_allocated() > 9", "memory"),
     ],
 )
@@ -770,7 +770,7 @@ def test_a_chain_through_modules():
     assert [str(place) for place in site.places] == ["train.py:7", "pkg/io.py:7", "pkg/io.py:10", "pkg/dist_utils.py:9"]
     assert site.through == ("Saver.save()", "Saver._settle()", "synchronise()")
     assert (site.op, site.doubt, site.decision.line, site.decision.text) == ("barrier", "strong", 6, "du.is_primary()")
-    assert site.reason.startswith("`is_primary()` (dist_utils.py:3) follows the rank")
+    assert site.reason.startswith("`is_primary()` (dist_utils.py:3) depends on the rank")
     assert [str(one.site) for one in found.own] == ["pkg/dist_utils.py:9"]
 
 
@@ -1061,7 +1061,7 @@ def test_reasons_can_be_followed():
     first, second = scan(sources, ["train.py"]).marked
     assert first.reason == "`leads` is `number == 0` (line 6), and `number` is `dist.get_rank()` (line 5)"
     assert str(first.decision) == "only if leads"
-    assert first.advice.startswith("Let every rank make it")
+    assert first.advice.startswith("Call it on all ranks")
     assert second.reason == "`number` is `dist.get_rank()` (line 5)"
     assert (str(second.decision), second.decision.line) == ("return if number == 3", 9)
     assert "before line 9" in second.advice
@@ -1284,4 +1284,4 @@ def test_every_decision_that_is_as_sure_is_told():
     ))  # fmt: skip
     (site,) = scan(sources, ["train.py"]).marked
     assert [str(one) for one in site.decisions] == ["continue if torch.isnan(x)", "break if time.time() > 3"]
-    assert {site.advice_on(one)[:6] for one in site.decisions} == {"Reduce", "Let on"}
+    assert {site.advice_on(one)[:6] for one in site.decisions} == {"Reduce", "Decide"}

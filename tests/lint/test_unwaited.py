@@ -247,7 +247,7 @@ def test_after_the_arm_the_code_goes_on():
 
 def test_in_words():
     (one,) = unwaited(HEAD + "x = torch.ones(3)\nwork = dist.all_reduce(x, async_op=True)\nx /= 2\nwork.wait()\n")
-    assert one.reason == "`x` is changed in line 7, before wait()."
+    assert one.reason == "`x` is changed at line 7, before wait()."
     assert one.advice == "Keep the work and call wait() on it before line 7."
     assert one.function == "<module>"
 

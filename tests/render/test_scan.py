@@ -32,16 +32,16 @@ SOURCES = {"/p/train.py": TRAIN, "/p/io_of_mine.py": SAVE}
 
 def test_what_is_marked_comes_with_its_reason_and_its_cure():
     text = rendered.scan(scan(SOURCES, ["/p/train.py"]), width=90)
-    assert text.startswith("ddpnb scan: 3 collectives and barriers in 2 files\n\nThe rank decides")
+    assert text.startswith("ddpnb scan: 3 collective calls in 2 files\n\nRank-dependent collectives.")
     assert (
         "/p/train.py:8  only if rank == 0\n"
         "  - line 9 save() -> /p/io_of_mine.py:4 barrier\n"
         "  why: `rank` is `dist.get_rank()` (line 5).\n"
-        "  Fix: Let every rank call the function that makes it" in text
+        "  Fix: Call the function that contains it on all ranks" in text
     )
     assert "(DDP316)" in text
     assert "/p/train.py:10  all_reduce\n  why: `x` is changed in line 11, before wait()." in text
-    assert text.endswith("2 more: the source gives no cause for doubt (--all lists them).")
+    assert text.endswith("2 more: no issue found in the source (--all lists them).")
     assert "\x1b" not in text
 
 
@@ -62,10 +62,10 @@ def test_lines_keep_to_the_width():
 
 
 def test_nothing_to_say():
-    assert rendered.scan(scan({"a.py": "x = 1\n"}, ["a.py"]), width=90).endswith("have to make together.")
+    assert rendered.scan(scan({"a.py": "x = 1\n"}, ["a.py"]), width=90).endswith("No collective calls found.")
     quiet = rendered.scan(scan({"a.py": SAVE}, ["a.py"]), width=90)
-    assert quiet.endswith("1: the source gives no cause for doubt (--all lists it).")
-    assert "Worth a look" not in quiet
+    assert quiet.endswith("1: no issue found in the source (--all lists it).")
+    assert "Possibly uneven" not in quiet
 
 
 def test_a_file_that_does_not_parse_is_told():
@@ -115,7 +115,7 @@ def test_counts_in_words():
         "! line 9  barrier         1 by rank 0, 0 by ranks 1, 2 and 3",
         "  line 5  all_reduce      12 by each of ranks 0-7",
         "  line 7  (by a wrapper)  3 by each of ranks 0 and 1",
-        "  1 place was not reached.",
+        "  1 call site was not reached.",
     ]
-    assert "only its end" in rendered.counts(rows, 8, whole=False, outcome="ok", width=90)
-    assert "no collective was made" in rendered.counts([], 1, whole=True, outcome="ok", width=90)
+    assert "The run was long" in rendered.counts(rows, 8, whole=False, outcome="ok", width=90)
+    assert "no collective was called" in rendered.counts([], 1, whole=True, outcome="ok", width=90)

@@ -143,6 +143,6 @@ def test_the_readmes_example_is_its_real_output(world, only_lines_that_ran, tmp_
     assert [f.code for f in run.diagnosis.findings] == ["DDP308"]
 
     def words(text):
-        return re.sub(r"known [\d.]+ s", "known N s", " ".join(text.split()))
+        return re.sub(r"detected [\d.]+ s", "detected N s", " ".join(text.split()))
 
     assert words(str(run.diagnosis)) == words(shown)
