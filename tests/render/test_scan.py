@@ -40,7 +40,7 @@ def test_what_is_marked_comes_with_its_reason_and_its_cure():
         "  Fix: Call the function that contains it on all ranks" in text
     )
     assert "(DDP316)" in text
-    assert "/p/train.py:10  all_reduce\n  why: `x` is changed in line 11, before wait()." in text
+    assert "/p/train.py:10  all_reduce\n  why: `x` is changed at line 11, before wait()." in text
     assert text.endswith("2 more: no issue found in the source (--all lists them).")
     assert "\x1b" not in text
 
