@@ -58,7 +58,7 @@ def text(name: str, value: Any) -> str:
         UsageError: it is none.
     """
     if not isinstance(value, str):
-        raise UsageError(f"{name} must be a text, not {short(value)}.")
+        raise UsageError(f"{name} must be a string, not {short(value)}.")
     return value
 
 
@@ -70,7 +70,7 @@ def texts(name: str, value: Any) -> tuple[str, ...]:
     """
     values = (value,) if isinstance(value, str) else _listed(value)
     if values is None or not all(isinstance(one, str) for one in values):
-        raise UsageError(f"{name} must be a text or a list of them, not {short(value)}.")
+        raise UsageError(f"{name} must be a string or a list of strings, not {short(value)}.")
     return values
 
 

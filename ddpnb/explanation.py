@@ -76,7 +76,7 @@ class Explanation:
 
 
 def explain(what: str | int | BaseException | Finding | Diagnosis | os.PathLike[str]) -> Explanation:
-    """What this means and how to mend it.
+    """What this means and how to fix it.
 
     Args:
         what: a code (``"DDP301"``, ``301``, ``"collective-missing"``), an exception, a text (a message, a
@@ -93,7 +93,7 @@ def explain(what: str | int | BaseException | Finding | Diagnosis | os.PathLike[
     if isinstance(what, Finding):
         return _of_findings((what,))
     if isinstance(what, Diagnosis):
-        return _of_findings(what.findings) if what.findings else Explanation(note="There is no finding in it.")
+        return _of_findings(what.findings) if what.findings else Explanation(note="It contains no findings.")
     if isinstance(what, BaseException):
         return of_text("".join(traceback.format_exception(what)))
     if isinstance(what, os.PathLike):
@@ -125,19 +125,19 @@ def of_text(text: str) -> Explanation:
     if _LOST.search(text):
         return Explanation(
             pages=(catalogue.page("DDP311"),),
-            note="This rank lost the connection to another one: a consequence. The cause is in the output of the rank that "
+            note="This rank lost the connection to another rank (secondary failure). The cause is in the output of the rank that "
             "ended first: it died (DDP311), raised an exception (DDP312) or left its loop earlier (DDP308).",
         )
     return Explanation(
-        note="No error of distributed training is recognised here. If a run hangs or its ranks disagree, run it under ddpnb: "
-        "ddpnb run -n 2 train.py. If it is an error of your own code, what the traceback says is all."
+        note="No distributed-training error is recognised here. If a run hangs or its ranks disagree, run it under ddpnb: "
+        "ddpnb run -n 2 train.py. If the error is in your own code, see the traceback."
     )
 
 
 def _of_words(words: str) -> Explanation | None:
     found = catalogue.search(words, 3)
     near = ", ".join(f"{one.code} {one.name}" for one in found)
-    return Explanation(pages=found[:1], note=f"The nearest pages: {near}.") if found else None
+    return Explanation(pages=found[:1], note=f"Closest pages: {near}.") if found else None
 
 
 def read_log(path: str | os.PathLike[str]) -> str:
@@ -153,7 +153,7 @@ def read_log(path: str | os.PathLike[str]) -> str:
             return file.read(_LONGEST).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise UsageError(f"cannot read {os.fspath(path)!r}: {reason}.", "Give the file of a log.") from None
+        raise UsageError(f"cannot read {os.fspath(path)!r}: {reason}.", "Give the path of a log file.") from None
 
 
 # -- findings
@@ -196,7 +196,11 @@ def _of_fence(text: str) -> list[Finding]:
         code = "DDP304" if [dtype for dtype, _ in one] != [dtype for dtype, _ in other] else "DDP305"
     said = stop[0].rstrip(".")
     return [
-        Finding(code, said[0].upper() + said[1:] + ".", remedy="Make the same call on all ranks; the page tells more.")
+        Finding(
+            code,
+            said[0].upper() + said[1:] + ".",
+            remedy="Issue the same collective on all ranks; see the page of this finding.",
+        )
     ]
 
 

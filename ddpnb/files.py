@@ -114,7 +114,7 @@ def remove_earlier(path: str | os.PathLike[str]) -> None:
 
 def _check_path(path: object) -> None:
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):  # a number would be an open file of ours
-        raise UsageError(f"cannot write to {arguments.short(path)}: that is no path.", "Give the path of a file.")
+        raise UsageError(f"cannot write to {arguments.short(path)}: not a path.", "Give the path of a file.")
 
 
 def _find(path: str | os.PathLike[str]) -> _Place:
@@ -164,7 +164,7 @@ def _open_special(place: _Place) -> int:
         descriptor = os.open(place.path, flags)
     except OSError as error:
         if error.errno == errno.ENXIO and place.pipe:
-            raise OSError(errno.ENXIO, "nobody reads from this pipe") from None
+            raise OSError(errno.ENXIO, "no process reads from this pipe") from None
         raise
     os.set_blocking(descriptor, True)
     return descriptor

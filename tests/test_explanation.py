@@ -99,7 +99,7 @@ def test_an_exception_of_the_users_own(error):
     told = ddpnb.explain(raised(error))
     assert not told
     assert told.codes == ()
-    assert "No error of distributed training is recognised" in str(told)
+    assert "No distributed-training error is recognised" in str(told)
     assert "ddpnb run" in told._repr_html_()
 
 
@@ -156,10 +156,10 @@ def test_of_a_large_file_the_end_is_read(tmp_path):
     assert set(ddpnb.explain(log).codes) == {"DDP101", "DDP301"}
 
 
-def test_a_lost_connection_is_a_consequence():
+def test_a_lost_connection_is_a_secondary_failure():
     told = ddpnb.explain("RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3466.")
     assert told.findings == ()
-    assert "a consequence" in told.note
+    assert "secondary failure" in told.note
     assert told.codes == ("DDP311",)
 
 

@@ -202,7 +202,7 @@ def test_a_pipe_that_nobody_reads_is_an_error_and_no_wait(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     check_writable(pipe)  # its reader may come
-    with pytest.raises(CannotWrite, match="nobody reads from this pipe"):
+    with pytest.raises(CannotWrite, match="no process reads from this pipe"):
         write_whole(pipe, "text")
 
 

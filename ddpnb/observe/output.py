@@ -88,7 +88,7 @@ class Stream:
             if self._left < 0:
                 self._target = None
                 folder = os.path.dirname(self._logs[rank])
-                text = text[: max(0, len(text) + self._left)] + f"\nddpnb: more than is shown here: see {folder}\n"
+                text = text[: max(0, len(text) + self._left)] + f"\nddpnb: output truncated; full logs: {folder}\n"
         encoding = getattr(target, "encoding", None) or "utf-8"
         try:
             target.write(text.encode(encoding, "backslashreplace").decode(encoding))

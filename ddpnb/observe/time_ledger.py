@@ -67,7 +67,9 @@ class Books:
         with self._lock:
             found = self._ledger.account(now_ns, cores())
         if self._failure:
-            found = replace(found, notes=(*found.notes, f"The account ends early: it failed ({self._failure})."))
+            found = replace(
+                found, notes=(*found.notes, f"The time account is incomplete: it failed ({self._failure}).")
+            )
         return found
 
 

@@ -19,9 +19,9 @@ _ROWS = 16  # ranks that are shown one by one
 _LITTLE = 0.05  # of the time: not worth a sentence of its own
 WORDS = {"compute": "compute", "waiting": "waiting", "communication": "comm.", "data": "data"}
 _MEANING = {
-    "compute": "computing, and whatever else the script does",
-    "waiting": "standing in a collective to which others had not come",
-    "communication": "standing there after all had come",
+    "compute": "computing, and everything else the script does",
+    "waiting": "in a collective, before all ranks had arrived",
+    "communication": "in a collective, after all ranks had arrived",
     "data": "in next() of a data loader",
 }
 
@@ -55,17 +55,17 @@ def headline(account: Account) -> str:
     parts = account.parts
     if account.host_only:
         if not account.stragglers:
-            return "The hosts of the ranks made their calls together."
-        return f"The host of {_whom(account)} made its calls later than the others{_where(account.stragglers[0])}."
+            return "The hosts of all ranks issued their calls at the same time."
+        return f"The host of {_whom(account)} issued its calls later than the others{_where(account.stragglers[0])}."
     if parts.total <= 0:
-        return "No collective, backward pass or optimizer step was seen: there is nothing to account for."
+        return "No collective, backward pass or optimizer step was recorded: there is nothing to report."
     shares = {part: parts.share(part) for part in PARTS}
     waiting = shares["waiting"]
     if waiting >= _LITTLE and account.stragglers:
         said = f"The ranks spent {percent(waiting)} of the time waiting, {_for_whom(account)}"
         rest = max(("data", "communication"), key=lambda part: shares[part])
         return said + (f"; {percent(shares[rest])} went into {rest}." if shares[rest] >= 2 * _LITTLE else ".")
-    hardly = f"hardly waited for one another ({percent(waiting)})" if len(account.ranks) > 1 else ""
+    hardly = f"hardly waited for each other ({percent(waiting)})" if len(account.ranks) > 1 else ""
     most = max(("data", "communication"), key=lambda part: shares[part])
     if shares[most] >= 2 * _LITTLE:
         how = "waiting for data" if most == "data" else "communicating"
@@ -78,7 +78,7 @@ def headline(account: Account) -> str:
 def _for_whom(account: Account) -> str:
     where = _where(account.stragglers[0])
     if account.pattern == "turns":
-        return f"for one another by turns{where}"
+        return f"for each other in turn{where}"
     return f"mostly for {_whom(account)}{where}"
 
 
@@ -167,12 +167,14 @@ def _sentences(account: Account) -> list[str]:
 
 def _of_straggler(one: Straggler, host_only: bool) -> str:
     sites = ", ".join(f"{site}" for site, _ in one.sites[:2] if site.line)
-    said = f"rank {one.rank}: the others {'came earlier by' if host_only else 'waited'} {span(one.waited_s)} in all"
-    said += f" ({percent(one.share)} of {'all lateness' if host_only else 'the waiting'})"
+    said = (
+        f"rank {one.rank}: the others {'arrived earlier by' if host_only else 'waited'} {span(one.waited_s)} in total"
+    )
+    said += f" ({percent(one.share)} of {'the total delay' if host_only else 'the waiting'})"
     if sites:
         said += f", in {sites}"
     if one.times:
-        said += f"; it came last to {one.times} collective{'s' * (one.times > 1)}"
+        said += f"; it was last at {one.times} collective{'s' * (one.times > 1)}"
     return said + (f"; {one.because}" if one.because else "")
 
 

@@ -38,7 +38,7 @@ def board(tiles: Sequence[Tile], host: Mapping[str, object] | None = None, chose
         chosen: the rank that is looked at more closely.
     """
     if not tiles:
-        return '<p class="faint">No rank is known.</p>'
+        return '<p class="faint">No ranks.</p>'
     kind = "tiles many" if len(tiles) > _MANY else "tiles"
     shown = "".join(_tile(one, host or {}, chosen, first=n == 0) for n, one in enumerate(tiles))
     return f'<div class="{kind}" role="group" aria-label="ranks" data-walk="1">{shown}</div>'
@@ -122,20 +122,20 @@ def _meters(one: Tile, host: Mapping[str, object]) -> str:
     total, cores = host.get("memory_total"), host.get("cores")
     if process.memory:
         share = process.memory / total if isinstance(total, int) and total else 0.0
-        parts.append(_meter("memory of the process", markup.amount(process.memory), share))
+        parts.append(_meter("process memory", markup.amount(process.memory), share))
     if process.cores is not None:
         share = process.cores / cores if isinstance(cores, (int, float)) and cores else process.cores
         parts.append(_meter("busy", f"{process.cores:.1f} cores", share))
     if process.device_total:
         parts.append(
             _meter(
-                "memory of its GPU, all processes",
+                "GPU memory, all processes",
                 f"GPU {markup.amount(process.device_memory)}",
                 process.device_memory / process.device_total,
             )
         )
     if process.device_busy is not None:
-        parts.append(_meter("busy part of its GPU", f"GPU {process.device_busy:.0%}", process.device_busy))
+        parts.append(_meter("GPU utilisation", f"GPU {process.device_busy:.0%}", process.device_busy))
     return f'<span class="meters faint">{"".join(parts)}</span>' if parts else ""
 
 
@@ -168,7 +168,7 @@ def detail(recording: Recording, rank: int | None) -> str:
 def call(rank: int, one: Call | None) -> str:
     """One call: what it was, and the line that made it."""
     if one is None:
-        return f'<h3>Rank {rank}</h3><p class="faint">This call is older than what is kept.</p>'
+        return f'<h3>Rank {rank}</h3><p class="faint">This call is no longer recorded.</p>'
     took = f", took {markup.span((one.done_ns - one.entered_ns) * 1e-9)}" if one.done_ns > one.entered_ns else ""
     return (
         f"<h3>Rank {rank}: {markup.text(one.title, 80)}</h3><p><code>{markup.text(one.signature, 300)}</code> in {markup.text(one.group, 80)}, "
@@ -185,7 +185,7 @@ def text(tiles: Sequence[Tile]) -> str:
         name = phrases.ranks(one.ranks).partition(" ")[2]
         row = [name, word_of(one), one.doing[:60], since, str(one.steps or ""), where, _named(one)]
         rows.append([" ".join(cell.split()) for cell in row])
-    return printable(table(rows)) if tiles else "no rank is known."
+    return printable(table(rows)) if tiles else "no ranks."
 
 
 def headline(tiles: Sequence[Tile]) -> str:

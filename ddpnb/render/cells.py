@@ -110,8 +110,8 @@ def _shown(output: Output, most: int) -> tuple[str, str]:
     cut = max(0, len(shown) - max(_LEAST, most))
     if not cut and not output.left_out:
         return "", shown
-    where = f": all of it is in {output.log}" if output.log else ""
-    return printable(f"[the beginning is not shown{where}]"), shown[cut:]
+    where = f"; full output: {output.log}" if output.log else ""
+    return printable(f"[beginning not shown{where}]"), shown[cut:]
 
 
 _STYLE = """<style>

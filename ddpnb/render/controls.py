@@ -11,9 +11,9 @@ from ddpnb.render import markup
 
 # outcome: (icon, role, words)
 _OUTCOMES = {
-    "idle": ("idle", "faint", "at its prompt"),
+    "idle": ("idle", "faint", "idle"),
     "running": ("compute", "note", "running"),
-    "ok": ("done", "ok", "ended well"),
+    "ok": ("done", "ok", "completed"),
     "hang": ("stop", "error", "hang"),
     "crash": ("gone", "error", "crash"),
     "divergence": ("warning", "error", "divergence"),
@@ -33,7 +33,7 @@ class Head:
     description: str
     outcome: str
     detail: str = ""
-    alive: bool = True  # there is something to lay hands on
+    alive: bool = True  # there are live ranks to control
     in_run: bool = False
     held: bool = False
     busy: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ def head(one: Head) -> str:
     state = f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {markup.text(words)}{markup.text(detail)}</span>'
     buttons = _buttons(one) if one.alive else ""
     busy = (
-        f'<div class="row" style="margin-top:8px"><progress aria-label="at work"></progress><span>{markup.text(", ".join(one.busy))} …</span></div>'
+        f'<div class="row" style="margin-top:8px"><progress aria-label="working"></progress><span>{markup.text(", ".join(one.busy))} …</span></div>'
         if one.busy
         else ""
     )
@@ -65,26 +65,24 @@ def head(one: Head) -> str:
 
 def _buttons(one: Head) -> str:
     free = not one.busy
-    why = markup.button(
-        "why", "why", image="why", enabled=one.in_run, title="look at all ranks now and say what is wrong"
-    )
+    why = markup.button("why", "why", image="why", enabled=one.in_run, title="diagnose all ranks now")
     hold = markup.button("hold", "hold", image="hold", enabled=free, title="stop every rank before its next collective")
-    step = markup.button("step 1", "step", image="step", title="let held ranks make one collective")
-    resume = markup.button("resume", "resume", image="go", title="let held ranks go on")
+    step = markup.button("step 1", "step", image="step", title="let held ranks run one collective")
+    resume = markup.button("resume", "resume", image="go", title="let held ranks continue")
     release = markup.button(
         "release",
         "release",
         image="release",
         enabled=one.in_run,
         main=one.in_run,
-        title="give ranks that hang or wait back: processes and variables live on",
+        title="interrupt ranks that hang or wait: processes and variables survive",
     )
     restart = markup.button(
         "restart",
         "restart",
         image="restart",
         enabled=free,
-        title="replace the processes of ranks that are dead, hang, or are left from a failed run",
+        title="replace the processes of ranks that died, hang, or are left from a failed run",
     )
     return "".join((why, *((step, resume) if one.held else (hold,)), release, restart))
 
@@ -101,11 +99,11 @@ def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = 
     form = (
         '<form class="row" data-action="launch">'
         + markup.choice("ranks", "n", [(str(n), str(n)) for n in range(1, most + 1)], "4" if most >= 4 else str(most))
-        + markup.choice("backend", "backend", [("", "as the machine has"), *((one, one) for one in backends)])
+        + markup.choice("backend", "backend", [("", "auto"), *((one, one) for one in backends)])
         + markup.choice(
             "fence",
             "fence",
-            [("raise", "stop a mismatching call"), ("warn", "warn"), ("off", "off: show the real thing")],
+            [("raise", "raise on a mismatch"), ("warn", "warn"), ("off", "off")],
         )
         + markup.button("launch", "launch", image="go", main=False, enabled=not busy)
         + "</form>"
@@ -120,7 +118,7 @@ def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = 
 
 
 def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled: bool, going: bool) -> str:
-    """What to run: a script with its arguments, or a story of the pitfalls, broken or mended.
+    """What to run: a script with its arguments, or a pitfall, broken or fixed.
 
     Args:
         pitfalls: name and what is shown of it.
@@ -139,9 +137,9 @@ def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled
     story = (
         '<form class="row" data-action="pitfall" style="margin-top:8px">'
         + markup.choice("or a pitfall", "name", pitfalls)
-        + markup.button("run it broken", "pitfall", image="fault", enabled=enabled)
-        + markup.button("run it mended", "pitfall", image="heal", enabled=enabled, fixed="1")
-        + markup.button("read it", "story", image="why")
+        + markup.button("run broken", "pitfall", image="fault", enabled=enabled)
+        + markup.button("run fixed", "pitfall", image="heal", enabled=enabled, fixed="1")
+        + markup.button("read", "story", image="why")
         + "</form>"
     )
     end = (
@@ -174,7 +172,7 @@ def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
     )
     look = (
         '<form class="row" data-action="evaluate" style="margin-top:8px">'
-        + markup.field("expression, in the frame where each rank stands", "expression", hint="loss.item()", size=34)
+        + markup.field("expression, in the current frame of each rank", "expression", hint="loss.item()", size=34)
         + markup.button("evaluate", "evaluate", image="why", enabled=enabled)
         + "</form>"
     )

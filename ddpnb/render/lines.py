@@ -24,7 +24,7 @@ def memory(rows: Sequence[tuple[float, Mapping[int, int], Mapping[int, int]]]) -
     """
     host = _by_rank([(at, told) for at, told, _ in rows])
     device = _by_rank([(at, told) for at, _, told in rows])
-    panels = [("memory of the process, MB", host), *([("memory of its GPU, MB", device)] if device else [])]
+    panels = [("process memory, MB", host), *([("GPU memory, MB", device)] if device else [])]
     figure = _figure(len(panels))
     for axes, (title, lines) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
         _draw(axes, {rank: [(at, count / _MB) for at, count in line] for rank, line in lines.items()}, "s", title)
@@ -85,4 +85,4 @@ def _draw(axes: Any, lines: Mapping[int, Sequence[tuple[float, float]]], across:
     if lines:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=_SIZE)
     else:
-        axes.text(0.5, 0.5, "nothing was seen", transform=axes.transAxes, ha="center", size=_SIZE)
+        axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", size=_SIZE)

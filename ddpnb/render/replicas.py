@@ -30,15 +30,15 @@ def replicas(
     said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
     if not compared:
         return f'<p class="faint">There are no replicas to compare: no rank has a wrapped model.</p>{said}'
-    how = "byte by byte, now" if exact else "by the last samples of the run"
+    how = "compared byte by byte, now" if exact else "from the last samples of the run"
     if not differences:
-        return f'<p class="ok">{markup.icon("done")} The replicas are the same: {compared} tensors, {how}.</p>{said}'
+        return f'<p class="ok">{markup.icon("done")} The replicas are identical: {compared} tensors, {how}.</p>{said}'
     # The smallest side first: where there are many ranks, those that are odd must be among the shown.
     known = dict.fromkeys(rank for _, sides, _, _ in differences for side in reversed(sides) for rank in side)
     ranks = sorted(list(known)[:_RANKS])
     notes = [
         *notes,
-        *([f"shown are {_RANKS} of {len(known)} ranks, the odd ones first"] if len(known) > _RANKS else []),
+        *([f"{_RANKS} of {len(known)} ranks shown, differing ranks first"] if len(known) > _RANKS else []),
     ]
     said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
     head = "".join(f'<th scope="col">{rank}</th>' for rank in ranks)
@@ -62,7 +62,7 @@ def _row(
         norm = f"{norms[rank]:.5g}" if rank in norms else "same" if side == 0 else "other" if side is not None else ""
         mark = f'<span class="unseen">side {chr(65 + (side or 0) % 26)}: </span>' if side else ""
         cells += f"<td{' class=differs' if side else ''}>{mark}{norm}</td>"
-    told = f"{largest:.3g}" if largest is not None else "not looked at"
+    told = f"{largest:.3g}" if largest is not None else "not compared"
     title = " | ".join(phrases.ranks(side) for side in sides)
     return (
         f'<tr title="{markup.text(title, 300)}"><th scope="row">{markup.text(name, 80)}</th>{cells}<td>{told}</td></tr>'

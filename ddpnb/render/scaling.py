@@ -11,8 +11,8 @@ from ddpnb.timing.scaling import Scaled
 
 _HEADER = ("ranks", "run", "steps/s", "speed-up", "efficiency", *(WORDS[part] for part in PARTS), "")
 _WHAT = (
-    "Speed-up counts batches: ranks times steps per second, against the first row. A script that divides\n"
-    "one batch among its ranks does the same work in every row: read its steps per second."
+    "Speed-up counts batches: ranks times steps per second, relative to the first row. A script that splits\n"
+    "one batch among its ranks does the same work in every row: compare its steps per second."
 )
 
 
@@ -24,10 +24,10 @@ def scaling(rows: Sequence[Scaled], cores: int = 0) -> str:
     if any(one.efficiency is not None for one in rows):
         lines += ["", _WHAT]
     else:
-        lines += ["", "No optimizer steps were seen: there is nothing to compare but the time of the runs."]
+        lines += ["", "No optimizer steps were recorded: only the run times can be compared."]
     crowded = [one.size for one in rows if cores and sum(rank.threads for rank in one.account.ranks) > cores]
     if crowded:
-        lines.append(f"This machine has {cores} cores: from {crowded[0]} ranks on they take turns.")
+        lines.append(f"This machine has {cores} cores: from {crowded[0]} ranks on, the ranks compete for them.")
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ def stacks(tree: Sequence[Branch], culprits: Collection[int] = (), sides: Collec
         sides: groups of ranks of which one is at fault, and nothing recorded shows which.
     """
     if not tree:
-        return '<p class="faint">No stack is known: no rank is in a run, or none was asked.</p>'
+        return '<p class="faint">No stacks: no rank is in a run, or no stacks were requested.</p>'
     return f'<ul class="tree mono">{"".join(_branch(one, None, culprits, sides) for one in tree)}</ul>'
 
 
@@ -42,7 +42,7 @@ def _branch(
         kind, word = " undecided", f"{markup.icon('why')} one side: "
     who = f'<span class="who{kind}">{word}{phrases.ranks(one.ranks)}</span>' if one.ranks != above else ""
     if left[0] < 0:
-        lines.append(f'<div class="faint">{who}… {left[1]} frames of libraries</div>')
+        lines.append(f'<div class="faint">{who}… {left[1]} library frames</div>')
         who = ""
     for number, frame in enumerate(shown):
         site = markup.place(frame.frame.site) if frame.frame.user else f"<code>{markup.text(_short(frame))}</code>"
@@ -51,7 +51,7 @@ def _branch(
             f"<div>{who if not number else ''}<span{shade}>{markup.text(frame.frame.function, 80)} {site}</span></div>"
         )
         if number == left[0] and left[1]:
-            lines.append(f'<div class="faint">… {left[1]} frames of libraries</div>')
+            lines.append(f'<div class="faint">… {left[1]} library frames</div>')
     below = "".join(_branch(child, one.ranks, culprits, sides) for child in chain[-1].calls)
     return f"<li>{''.join(lines)}{f'<ul>{below}</ul>' if below else ''}</li>"
 
@@ -81,4 +81,4 @@ def text(tree: Sequence[Branch]) -> str:
             walk(one.calls, depth + 1 if len(one.calls) > 1 or one.ranks != above else depth, one.ranks)
 
     walk(tree, 0, None)
-    return printable("\n".join(lines)) if lines else "no stack is known."
+    return printable("\n".join(lines)) if lines else "no stacks."

@@ -26,16 +26,14 @@ def startup(
         enabled: whether one can step at all.
     """
     if state is None:
-        said = (
-            '<p class="faint">Make a process group step by step, all ranks or some, and watch who waits for whom.</p>'
-        )
+        said = '<p class="faint">Initialise a process group step by step, on all ranks or some, and see which rank waits for which.</p>'
         return f"{said}{markup.button('begin start-up', 'begin', image='go', enabled=enabled)}"
     ranks = list(range(min(size, _RANKS)))
     head = "".join(f'<th scope="col">{rank}</th>' for rank in ranks)
     rows = "".join(
         f'<tr><th scope="row">{step}</th>{"".join(_cell(state, rank, step) for rank in ranks)}</tr>' for step in STEPS
     )
-    more = f'<p class="faint">shown are the first {_RANKS} of {size} ranks</p>' if size > _RANKS else ""
+    more = f'<p class="faint">first {_RANKS} of {size} ranks shown</p>' if size > _RANKS else ""
     said = "".join(f"<p>{markup.text(note, 400)}</p>" for note in notes)
     return (
         f'<div class="scroll"><table aria-label="start-up of the ranks"><thead><tr><th scope="col">step</th>{head}</tr></thead>'
@@ -77,7 +75,7 @@ def _controls(state: StartupState, size: int, *, busy: bool, enabled: bool) -> s
         + markup.button("step these ranks", "step these", enabled=enabled and behind is not None)
         + markup.rank_boxes(size, legend="ranks")
         + markup.button("run to the end", "go on", image="go", enabled=enabled and not busy and behind is not None)
-        + markup.button("begin anew", "begin", image="restart", enabled=enabled and not busy)
+        + markup.button("start over", "begin", image="restart", enabled=enabled and not busy)
         + "</form>"
     )
 
@@ -89,7 +87,9 @@ def _facts(state: StartupState, ranks: Sequence[int]) -> str:
         told = {rank: dict(state.at(rank, step).facts) for rank in ranks if state.at(rank, step).facts}
         if told:
             parts.append(_table(step, told))
-    return f'<details data-key="facts"><summary>facts of the steps</summary>{"".join(parts)}</details>' if parts else ""
+    return (
+        f'<details data-key="facts"><summary>details of the steps</summary>{"".join(parts)}</details>' if parts else ""
+    )
 
 
 def _table(step: str, told: Mapping[int, Mapping[str, object]]) -> str:

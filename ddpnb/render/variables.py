@@ -26,7 +26,7 @@ def variables(found: SideBySide | None) -> str:
     rows += [_row(row.name, row.values, shown, differs=row.differs) for row in found.rows[:_ROWS]]
     notes = [f"rank {rank}: {where}" for rank, where in list(found.absent.items())[:8]]
     notes += [f"and {len(found.rows) - _ROWS} more variables"] if len(found.rows) > _ROWS else []
-    notes += [f"shown are {len(shown)} of {len(ranks)} ranks, whoever differs first"] if len(shown) < len(ranks) else []
+    notes += [f"{len(shown)} of {len(ranks)} ranks shown, differing ranks first"] if len(shown) < len(ranks) else []
     said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
     return (
         f'<div class="scroll"><table class="mono" aria-label="variables of {markup.text(found.function, 80)} on each rank">'

@@ -185,9 +185,9 @@ def decisions(source: str, line: int) -> list[str]:
     """What can keep a rank from ``line``, in words."""
     guards = guards_of(source, line)[:1]
     if guards:
-        return [f"Line {at} decides: if {condition}." for at, condition in guards]
+        return [f"Guarded by `if {condition}` at line {at}." for at, condition in guards]
     return [
-        f"Line {at} can leave it out: {word}, if {condition}." for at, word, condition in ways_around(source, line)[:3]
+        f"Line {at} may skip it (`{word}` if {condition})." for at, word, condition in ways_around(source, line)[:3]
     ]
 
 

@@ -23,24 +23,24 @@ def notes(account: Account, *, clocks_differ: int = 0, cores: int = 0) -> tuple[
     found: list[str] = []
     if account.covered < _COVERED:
         found.append(
-            f"Of {percent(1 - account.covered)} of the calls not all is known (lost before they were read, or not seen "
+            f"{percent(1 - account.covered)} of the calls are incomplete (lost before they were read, or not recorded "
             "on all ranks): their time counts as compute or communication."
         )
     if account.host_only:
         found.append(
-            "The collectives ran on GPUs: how long these waited is not measured. Named are ranks whose host "
-            "made its calls later than the others."
+            "The collectives ran on GPUs: how long these waited is not measured. Listed are ranks whose host "
+            "issued its calls later than the others."
         )
     if clocks_differ:
         found.append(
-            f"{clocks_differ} collectives were over before the last rank had come: the clocks of the ranks differ, "
+            f"{clocks_differ} collectives ended before the last rank arrived: the clocks of the ranks differ, "
             "and their waiting is counted as communication."
         )
     threads = sum(rank.threads for rank in account.ranks if rank.device == "cpu")
     if cores and threads > cores:
         found.append(
-            f"{len(account.ranks)} ranks compute with {threads} threads on {cores} cores: they take turns, and the "
-            "turn of one is the waiting of the others."
+            f"{len(account.ranks)} ranks compute with {threads} threads on {cores} cores: they compete for cores, and "
+            "each waits while others compute."
         )
     return tuple(found)
 
@@ -56,7 +56,9 @@ def start_notes(account: Account, waits: Iterable[Counter[Key]]) -> tuple[str, .
         return ()
     (rank, site), _ = found.most_common(1)[0]
     where = f" in {site}" if site.line else ""
-    return (f"Before the first step was done the ranks waited {span(waited)} in all, mostly for rank {rank}{where}.",)
+    return (
+        f"Before the end of the first step the ranks waited {span(waited)} in total, mostly for rank {rank}{where}.",
+    )
 
 
 def model_notes(recording: Recording) -> tuple[str, ...]:
@@ -76,11 +78,11 @@ def _ddp_notes(model: Model, record: RankRecord) -> list[str]:
     if searches and _NONE_UNUSED in record.output:
         found.append(
             f"find_unused_parameters=True makes DDP walk the graph of {name} in every step, and all its parameters "
-            "are used: leave it out."
+            "are used: remove it."
         )
     elif searches and model.options.get("static_graph") is False:
         found.append(
-            f"If {name} uses the same parameters in every step, static_graph=True spares the search for unused ones."
+            f"If {name} uses the same parameters in every step, static_graph=True avoids the search for unused ones."
         )
     size = sum(_bytes(tensor) for tensor in model.parameters if tensor.trains)
     if model.options.get("gradient_as_bucket_view") is False and size >= _COPY_BYTES:

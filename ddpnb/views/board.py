@@ -83,7 +83,7 @@ def _tile(recording: Recording, one: Standing, missing: tuple[int, ...], finding
     return Tile(
         (one.rank,),
         "idle" if idle else one.kind.value,
-        "at its prompt" if idle else _doing(one),
+        "nothing is running" if idle else _doing(one),
         missing,
         None if idle else _since(recording, one),
         one.site,
@@ -106,7 +106,7 @@ def _doing(one: Standing) -> str:
     if one.record.ending is not None:
         return str(one.record.ending)
     if one.kind is Kind.ELSEWHERE:
-        return one.record.process.waits_on or "outside of collectives"
+        return one.record.process.waits_on or "outside any collective"
     last = one.record.calls[-1] if one.record.calls else None
     return f"after {last.title}" if last is not None else ""
 
@@ -142,7 +142,7 @@ def _together(found: list[Tile]) -> tuple[Tile, ...]:
     ordered = sorted(grouped, key=lambda tile: (not tile.finding, not tile.undecided, len(tile.ranks), tile.ranks))
     if len(ordered) > _SHOWN:
         rest = [rank for tile in ordered[_SHOWN - 1 :] for rank in tile.ranks]
-        ordered[_SHOWN - 1 :] = [Tile(tuple(sorted(rest)), "unknown", "each something else")]
+        ordered[_SHOWN - 1 :] = [Tile(tuple(sorted(rest)), "unknown", "various")]
     return tuple(ordered)
 
 
@@ -155,5 +155,5 @@ def summary(found: Iterable[Tile]) -> str:
         alike.setdefault(f"{tile.state}{inside}{before}", []).extend(tile.ranks)
     told = list(alike.items())
     rest = sum(len(ranks) for _, ranks in told[_TOLD:])
-    more = f"; {rest} more ranks in {len(told) - _TOLD} other ways" if rest else ""
+    more = f"; {rest} more ranks in {len(told) - _TOLD} other states" if rest else ""
     return "; ".join(f"{phrases.ranks(ranks)} {what}" for what, ranks in told[:_TOLD]) + more

@@ -109,19 +109,19 @@ def _mark(standing: Standing, finding: Finding, collective: Call, since: int) ->
     own = _call_of(standing.record, collective)
     if finding.code in _EACH_IN_ANOTHER:
         own = standing.call or own
-        return Mark("mismatch", _cut(f"{own.title}: not the call the others made"), own.number) if own else None
+        return Mark("mismatch", _cut(f"{own.title}: not the call of the other ranks"), own.number) if own else None
     if own is not None:
         if (
             own.signature.agreed == collective.signature.agreed
             and own.signature.in_splits == collective.signature.in_splits
         ):
             return None
-        what = "not the call the others made" if own.op != collective.op else "not as the others call it"
+        what = "not the call of the other ranks" if own.op != collective.op else "differs from the other ranks"
         return Mark("mismatch", _cut(f"{own.title}: {what}"), own.number)
     if standing.call is not None:
-        return Mark("mismatch", _cut(f"{standing.call.title}: not the call the others made"), standing.call.number)
+        return Mark("mismatch", _cut(f"{standing.call.title}: not the call of the other ranks"), standing.call.number)
     why = _doing(standing, ()) or standing.kind.value
-    return Mark("absent", _cut(f"{why}: never came to {collective.title}"), since_ns=since)
+    return Mark("absent", _cut(f"{why}: never called {collective.title}"), since_ns=since)
 
 
 def _call_of(record: RankRecord, collective: Call) -> Call | None:

@@ -49,14 +49,14 @@ def sentence(state: StartupState, rank: int) -> str:
         if failed is not None:
             return f"failed at {failed}: {state.at(rank, failed).error}"
         following = state.next_of(rank)
-        return "all steps are done" if following is None else f"may go on to {following}"
+        return "all steps are done" if following is None else f"ready for {following}"
     missing = needs(state, rank)
     if not missing:
         return f"is at {step}"
     where = "in the store" if step == "store" else f"in {step}"
     if step == "store" and rank != 0:
         address = state.at(rank, "environment").facts.get("address", "")
-        return f"waits for rank 0, which is to hold the store at {address}{_why(state, 0, step)}"
+        return f"waits for rank 0 to start the store at {address}{_why(state, 0, step)}"
     named = phrases.ranks(missing).removeprefix("ranks ").removeprefix("rank ")
     reasons = {reason for other in missing if (reason := _why(state, other, step))}
     more = reasons.pop() if len(reasons) == 1 else ""

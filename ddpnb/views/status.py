@@ -31,7 +31,7 @@ def status(recording: Recording) -> tuple[RankStatus, ...]:
     for rank, one in sorted(standing.items()):
         record = one.record
         if not (record.calls or record.phases or record.ending) and one.kind is not Kind.FROZEN:
-            found.append(RankStatus(rank, "idle", "at its prompt"))
+            found.append(RankStatus(rank, "idle", "nothing is running"))
             continue
         missing = waiting[rank].missing if rank in waiting else frozenset[int]()
         found.append(
@@ -52,6 +52,6 @@ def _doing(one: Standing, missing: frozenset[int]) -> str:
         return f"waits in {one.phase.name if one.phase is not None else 'start-up'}{place}{whom}"
     if one.kind is Kind.ENDED:
         return f"{one.record.ending}{place if one.record.ending is not None and not one.record.ending.well else ''}"
-    words = {Kind.ELSEWHERE: "stands", Kind.FROZEN: "does not answer; last seen", Kind.COMPUTING: "computes"}
+    words = {Kind.ELSEWHERE: "is blocked", Kind.FROZEN: "does not respond; last seen", Kind.COMPUTING: "computes"}
     what = f" in {one.record.process.waits_on}" if one.kind is Kind.ELSEWHERE and one.record.process.waits_on else ""
-    return f"{words.get(one.kind, 'is somewhere')}{what}{place}"
+    return f"{words.get(one.kind, 'state unknown')}{what}{place}"

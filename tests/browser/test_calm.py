@@ -35,7 +35,7 @@ def test_names_with_markup_and_empty_recordings(lab, page):
     lab.run_all(page)
     expect(page.get_by_role("group", name="rank board", exact=True)).to_have_count(3)
     expect(page.get_by_text("no collective yet").locator("visible=true")).to_have_count(2)
-    expect(page.get_by_text("No rank is known.")).to_be_visible()
+    expect(page.get_by_text("No ranks.")).to_be_visible()
     for part in page.locator(".ddpnb details.part > summary").all():
         part.click()
     board = page.get_by_role("group", name="rank board", exact=True).first
@@ -50,7 +50,7 @@ def test_one_world_in_two_notebooks_and_a_widget_shown_twice(lab, page, chromium
     )
     lab.open(page, first)
     lab.run_all(page)
-    expect(page.get_by_text("at its prompt").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("nothing is running").first).to_be_visible(timeout=60_000)
     heads = page.get_by_role("group", name="world", exact=True)
     expect(heads).to_have_count(2)
     # a second notebook of the same kernel

@@ -38,7 +38,7 @@ def test_launch_step_break_understand_and_mend_by_mouse(lab, page, theme):
     launch.get_by_label("ranks", exact=True).select_option("2")
     launch.get_by_role("button", name="launch").click()
     expect(launch.get_by_text("starting 2 ranks")).to_be_visible()
-    expect(of(page, "world").get_by_text("at its prompt")).to_be_visible(timeout=LONG_MS)
+    expect(of(page, "world").get_by_text("idle", exact=True)).to_be_visible(timeout=LONG_MS)
 
     unfold(page, "Start-up")
     start = of(page, "start-up of the ranks")
@@ -87,10 +87,10 @@ def test_launch_step_break_understand_and_mend_by_mouse(lab, page, theme):
     faults.get_by_role("button", name="inject").click()
     runs.get_by_label("or a pitfall").select_option("bad-batch-skipped")
     expect(faults.get_by_role("list", name="faults that are armed")).to_contain_text("skip")
-    runs.get_by_role("button", name="run it mended").click()
+    runs.get_by_role("button", name="run fixed").click()
     expect(page.get_by_role("article").first).to_be_visible(timeout=LONG_MS)
     of(page, "world").get_by_role("button", name="release").click()
-    runs.get_by_role("button", name="run it mended").click()
+    runs.get_by_role("button", name="run fixed").click()
     expect(of(page, "world").get_by_text("completed")).to_be_visible(timeout=LONG_MS)
     for title in ("Hold and step", "Stacks", "Replicas", "Memory", "Output"):
         unfold(page, title)
@@ -121,7 +121,7 @@ def test_by_keyboard_alone(lab, page):
     page.keyboard.type("2")
     tab_to(page, "launch")
     page.keyboard.press("Enter")
-    expect(of(page, "world").get_by_text("at its prompt")).to_be_visible(timeout=LONG_MS)
+    expect(of(page, "world").get_by_text("idle", exact=True)).to_be_visible(timeout=LONG_MS)
     expect(page.get_by_role("button", name="rank 1")).to_be_visible()
     assert page.get_by_role("button", name="rank 2").count() == 0
     tab_to(page, "rank 0")

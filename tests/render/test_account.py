@@ -22,7 +22,7 @@ def changed(**more) -> Account:
         (USUAL, "The ranks spent 40 % of the time waiting, mostly for rank 2 in /home/user/train.py:57."),
         (
             changed(pattern="turns"),
-            "The ranks spent 40 % of the time waiting, for one another by turns in /home/user/train.py:57.",
+            "The ranks spent 40 % of the time waiting, for each other in turn in /home/user/train.py:57.",
         ),
         (
             changed(stragglers=(straggler(2, 0.5), straggler(1, 0.45), straggler(0, 0.05)), pattern="some"),
@@ -32,22 +32,22 @@ def changed(**more) -> Account:
             changed(ranks=(rank(0, 5, 3, 0, 2), rank(1, 5, 3, 0, 2))),
             "The ranks spent 30 % of the time waiting, mostly for rank 2 in /home/user/train.py:57; 20 % went into data.",
         ),
-        (HARDLY, "The ranks computed 93 % of the time and hardly waited for one another (1 %)."),
+        (HARDLY, "The ranks computed 93 % of the time and hardly waited for each other (1 %)."),
         (
             Account((rank(0, 5, 0, 0, 5), rank(1, 5, 0, 0, 5))),
-            "The ranks spent 50 % of the time waiting for data and hardly waited for one another (0 %).",
+            "The ranks spent 50 % of the time waiting for data and hardly waited for each other (0 %).",
         ),
         (
             Account((rank(0, 5, 0, 5, 0), rank(1, 5, 0, 5, 0))),
-            "The ranks spent 50 % of the time communicating and hardly waited for one another (0 %).",
+            "The ranks spent 50 % of the time communicating and hardly waited for each other (0 %).",
         ),
         (Account((rank(0, 5, 0, 0, 0),)), "The ranks computed 100 % of the time."),
         (
             changed(host_only=True),
-            "The host of rank 2 made its calls later than the others in /home/user/train.py:57.",
+            "The host of rank 2 issued its calls later than the others in /home/user/train.py:57.",
         ),
-        (Account(host_only=True), "The hosts of the ranks made their calls together."),
-        (EMPTY, "No collective, backward pass or optimizer step was seen: there is nothing to account for."),
+        (Account(host_only=True), "The hosts of all ranks issued their calls at the same time."),
+        (EMPTY, "No collective, backward pass or optimizer step was recorded: there is nothing to report."),
     ],
 )
 def test_one_sentence_says_what_matters(account, says):
@@ -80,8 +80,8 @@ def test_the_table_has_a_row_per_rank_and_one_for_all():
 
 def test_stragglers_steps_and_notes_are_said():
     text = " ".join(table(USUAL, width=100).split())
-    assert "rank 2: the others waited 12.0 s in all (90 % of the waiting), in /home/user/train.py:57" in text
-    assert "it came last to 180 collectives; it computes longer: 80 ms a step, the others 50 ms" in text
+    assert "rank 2: the others waited 12.0 s in total (90 % of the waiting), in /home/user/train.py:57" in text
+    assert "it was last at 180 collectives; it computes longer: 80 ms a step, the others 50 ms" in text
     assert "a step (median): compute 25 ms, waiting 20 ms, communication 2.5 ms, data 2.5 ms; 20 steps a second" in text
     assert "- A note." in text
 
@@ -132,7 +132,7 @@ def test_control_characters_of_a_rank_do_not_reach_the_terminal(colour):
 def test_the_page_is_whole_and_says_the_same():
     page = Page(html(USUAL))
     assert headline(USUAL) in page.text
-    assert "it came last to 180 collectives" in page.text
+    assert "it was last at 180 collectives" in page.text
     assert set(page.tags) <= {"style", "div", "table", "tr", "th", "td", "span", "i", "ul", "li"}
     assert ("aria-label", "compute 50 %, waiting 40 %, communication 5 %, data 5 %") in page.attributes
     assert page.tags.count("tr") == 5

@@ -96,9 +96,9 @@ def test_the_meters_say_in_words_what_they_show():
     process = Process("computing", memory=2_500_000_000, cores=1.5, device_memory=10**9, device_total=4 * 10**9, device_busy=0.5)  # fmt: skip
     seen = shown(Tile((0,), "computing", process=process), host={"memory_total": 10**10, "cores": 4})
     for words in (
-        "memory of the process: 2.5 GB",
+        "process memory: 2.5 GB",
         "busy: 1.5 cores",
-        "memory of its GPU, all processes: GPU 1.0 GB",
+        "GPU memory, all processes: GPU 1.0 GB",
         "GPU 50%",
     ):
         assert words in seen.text
@@ -134,8 +134,8 @@ def test_many_tiles_are_small():
 
 
 def test_no_rank():
-    assert "No rank is known." in shown().text
-    assert board.text(()) == "no rank is known."
+    assert "No ranks." in shown().text
+    assert board.text(()) == "no ranks."
 
 
 # -- more of one rank
@@ -159,7 +159,7 @@ def test_one_call():
     call = Call(0, Group((0,), label="default_pg"), 5, Signature("barrier"), line(3), CallState.COMPLETED, entered_ns=1, done_ns=2 * 10**9)  # fmt: skip
     text = Reading(board.call(2, call)).text
     assert "Rank 2: barrier #5" in text and "took 2.0 s" in text and "default_pg" in text and "train.py:3" in text
-    assert "older than what is kept" in Reading(board.call(2, None)).text
+    assert "no longer recorded" in Reading(board.call(2, None)).text
 
 
 # -- what comes from ranks

@@ -63,7 +63,7 @@ def test_long_outputs_are_cut_and_say_where_the_rest_is():
     blocks = fold({r: Output(f"{r}" + "x" * 300_000 + "last\n", log=f"/logs/rank{r}.log") for r in range(4)})
     for shown in (cells.text(blocks), cells.html(blocks)):
         assert len(shown) < 110_000 and shown.count("last") == 4
-        assert "[the beginning is not shown: all of it is in /logs/rank3.log]" in shown
+        assert "[beginning not shown; full output: /logs/rank3.log]" in shown
 
 
 def test_of_many_blocks_the_first_are_open():

@@ -22,7 +22,7 @@ def labels(figure):
 
 def test_memory_is_a_line_per_rank_and_a_panel_more_where_there_are_gpus():
     figure = lines.memory(LOOKS)
-    assert [axes.get_ylabel() for axes in figure.axes] == ["memory of the process, MB", "memory of its GPU, MB"]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["process memory, MB", "GPU memory, MB"]
     assert labels(figure) == ["rank 0", "rank 1", "rank 0"]
     assert list(figure.axes[0].lines[1].get_ydata()) == [2000.0] * 20
     assert len(lines.memory([(0.0, {0: 1}, {})]).axes) == 1
@@ -36,7 +36,7 @@ def test_gradients_are_a_line_per_rank():
 
 @pytest.mark.parametrize("figure", [lines.memory([]), lines.gradients({}), lines.gradients({0: []})])
 def test_where_nothing_was_seen_the_figure_says_so(figure):
-    assert "nothing was seen" in [text.get_text() for text in figure.axes[0].texts]
+    assert "no data" in [text.get_text() for text in figure.axes[0].texts]
     assert lines.png(figure)
 
 

@@ -18,7 +18,7 @@ def seen(differences=(WEIGHT,), compared=10, **more):
 
 def test_what_differs_on_whom_and_by_how_much():
     page = seen(since="since step 7")
-    assert "1 of 10 tensors differ, byte by byte, now. since step 7" in page.text
+    assert "1 of 10 tensors differ, compared byte by byte, now. since step 7" in page.text
     assert "fc.weight1.5side B: 1.75samesame0.25" in page.text
     assert page.all("tr")[1]["title"] == "ranks 0, 2 and 3 | rank 1"
     assert page.labels == {"tensors that differ, with their norm on each rank"}
@@ -31,7 +31,7 @@ def test_the_odd_side_has_a_word_and_not_a_colour_alone():
 
 def test_every_side_has_its_letter():
     page = seen([("w", ((0,), (1,), (2,)), None, {})])
-    assert "side B: other" in page.text and "side C: other" in page.text and "not looked at" in page.text
+    assert "side B: other" in page.text and "side C: other" in page.text and "not compared" in page.text
 
 
 def test_a_rank_that_was_not_compared_has_an_empty_cell():
@@ -39,7 +39,7 @@ def test_a_rank_that_was_not_compared_has_an_empty_cell():
 
 
 def test_replicas_that_are_the_same():
-    assert "The replicas are the same: 10 tensors, by the last samples of the run." in seen((), exact=False).text
+    assert "The replicas are identical: 10 tensors, from the last samples of the run." in seen((), exact=False).text
 
 
 def test_nothing_to_compare():
@@ -55,7 +55,7 @@ def test_of_many_ranks_the_odd_ones_are_among_the_shown():
     others = tuple(rank for rank in range(1000) if rank != 777)
     page = seen([("w", (others, (777,)), 1.0, {})])
     assert "777" in page.texts and "side B: " in page.texts
-    assert "shown are 16 of 1000 ranks, the odd ones first" in page.text
+    assert "16 of 1000 ranks shown, differing ranks first" in page.text
 
 
 def test_numbers_that_are_none():

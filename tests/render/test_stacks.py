@@ -49,24 +49,24 @@ def test_each_side_of_a_tie_is_called_one():
 
 def test_of_a_long_run_inside_libraries_the_end_is_shown_and_the_rest_counted():
     seen = Reading(stacks.stacks(tree((MAIN, *map(library, range(10))))))
-    assert "… 7 frames of libraries" in seen.text
+    assert "… 7 library frames" in seen.text
     assert "inner9" in seen.text and "inner7" in seen.text and "inner6" not in seen.text
     assert "module9.py:9" in seen.text and "/venv" not in seen.text
 
 
 def test_a_stack_of_libraries_alone_says_how_many_are_left_out_and_whose_it_is():
     seen = Reading(stacks.stacks(tree(tuple(map(library, range(10))))))
-    assert "rank 0… 7 frames of libraries" in seen.text and "inner9" in seen.text
+    assert "rank 0… 7 library frames" in seen.text and "inner9" in seen.text
 
 
 def test_a_short_run_is_shown_whole():
     seen = Reading(stacks.stacks(tree((MAIN, *map(library, range(4))))))
-    assert "frames of libraries" not in seen.text and "inner0" in seen.text
+    assert "library frames" not in seen.text and "inner0" in seen.text
 
 
 def test_no_stack():
-    assert "No stack is known" in Reading(stacks.stacks(())).text
-    assert stacks.text(()) == "no stack is known."
+    assert "No stacks" in Reading(stacks.stacks(())).text
+    assert stacks.text(()) == "no stacks."
 
 
 def test_the_tree_in_words():

@@ -69,7 +69,7 @@ def test_of_many_ranks_those_that_are_odd_are_shown():
     found = laid(*({"loss": "nan" if rank == 777 else "1.0"} for rank in range(1000)))
     page = seen(found)
     assert "777" in page.texts and "nan" in page.texts
-    assert "shown are 16 of 1000 ranks, whoever differs first" in page.text
+    assert "16 of 1000 ranks shown, differing ranks first" in page.text
 
 
 def test_many_variables_are_bounded_and_the_rest_is_counted():

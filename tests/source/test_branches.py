@@ -297,7 +297,7 @@ def test_where_nothing_decides(source, line):
 
 def test_the_guard_is_what_decides_if_there_is_one():
     (words,) = decisions(AROUND.text, AROUND.line("call"))
-    assert words == f"Line {AROUND.line('call') - 2} decides: if rank == 0."
+    assert words == f"Guarded by `if rank == 0` at line {AROUND.line('call') - 2}."
 
 
 def test_everything_that_can_keep_a_rank_from_a_line_is_a_candidate():

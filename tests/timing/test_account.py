@@ -298,7 +298,11 @@ def test_waiting_at_the_start_is_a_note():
             story.call(100 * step, 100 * step + 1).mark("step", 100 * step + 50)
     found = told(*stories)
     assert found.stragglers == ()
-    assert [note for note in found.notes if "Before the first step" in note and "7.0 s" in note and "rank 1" in note]
+    assert [
+        note
+        for note in found.notes
+        if "Before the end of the first step" in note and "7.0 s" in note and "rank 1" in note
+    ]
 
 
 def test_utilisation_is_process_time_over_wall_time_and_threads():
@@ -522,7 +526,7 @@ def _with_model(output: str = "", **options) -> Recording:
                 find_unused_parameters=True,
                 static_graph=False,
             ),
-            ["leave it out"],
+            ["remove it"],
         ),
         (_with_model(find_unused_parameters=False, gradient_as_bucket_view=True), []),
         (_with_model(), []),

@@ -75,7 +75,7 @@ def test_a_rank_that_has_ended_says_how(ended, doing, well):
         (Rank(0).calls("barrier").stops(4.0), "frozen", "after barrier #1"),
         (Rank(0).calls("barrier").idles(4.0, answered=False), "frozen", "after barrier #1"),
         (Rank(0).idles(4.0, waits_on="futex: a lock"), "blocked elsewhere", "futex: a lock"),
-        (Rank(0).idles(4.0), "blocked elsewhere", "outside of collectives"),
+        (Rank(0).idles(4.0), "blocked elsewhere", "outside any collective"),
         (Rank(0).starts(), "starting", "init_process_group"),
         (Rank(0).makes_group([0, 1], state="open"), "creating a group", "new_group"),
         (Rank(0).calls("barrier").computes(), "computing", "after barrier #1"),
@@ -89,7 +89,7 @@ def test_every_other_state_has_its_words(rank, state, doing):
 
 def test_a_rank_of_which_nothing_is_known_is_at_its_prompt():
     found = tiles(Recording(2, {0: RankRecord(0), 1: RankRecord(1, process=Process("stopped", 3.0))}))
-    assert (found[0].state, found[0].doing, found[0].since_s) == ("idle", "at its prompt", None)
+    assert (found[0].state, found[0].doing, found[0].since_s) == ("idle", "nothing is running", None)
     assert (found[1].state, found[1].since_s) == ("frozen", 3.0)
 
 

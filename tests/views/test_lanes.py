@@ -219,7 +219,7 @@ def test_the_call_that_does_not_fit_is_marked():
     marked = {lane.rank: lane.mark for lane in lanes(taken, diagnose(taken)).lanes}
     assert marked[0] is None and marked[1] is not None
     assert (marked[1].kind, marked[1].number) == ("mismatch", 1)
-    assert marked[1].words == "barrier #2: not the call the others made"
+    assert marked[1].words == "barrier #2: not the call of the other ranks"
 
 
 def test_one_that_never_came_is_absent_since_the_first_waits():
@@ -231,7 +231,7 @@ def test_one_that_never_came_is_absent_since_the_first_waits():
     shown = lanes(taken, diagnose(taken))
     lane = shown.lanes[1]
     assert lane.mark is not None and lane.mark.kind == "absent"
-    assert lane.mark.words == "finished: never came to all_reduce #2"
+    assert lane.mark.words == "finished: never called all_reduce #2"
     assert lane.since == shown.spans(0)[1].begin
     assert shown.lanes[0].doing == "all_reduce #2 waits for 1"
 

@@ -31,14 +31,14 @@ def state(*ranks, dead=(), addresses=()):
     ("ranks", "rank", "needs", "sentence"),
     [
         (("store", "store", "device+", "device+"), 0, (2, 3), "waits in the store for 2 of 4 ranks: 2 and 3"),
-        (("device+", "store"), 1, (0,), "waits for rank 0, which is to hold the store at 127.0.0.1:29500"),
+        (("device+", "store"), 1, (0,), "waits for rank 0 to start the store at 127.0.0.1:29500"),
         (("store+", "store"), 1, (), "is at store"),
         (("process group", "store+"), 0, (1,), "waits in process group for 1 of 2 ranks: 1"),
         (("process group", "store!"), 0, (1,), "waits in process group for 1 of 2 ranks: 1 (failed at store)"),
         (("backward", "forward+"), 0, (1,), "waits in backward for 1 of 2 ranks: 1"),
         (("forward", "wrap+"), 0, (), "is at forward"),
         (("store!", "device+"), 0, (), "failed at store: OSError: why"),
-        (("device+", ""), 0, (), "may go on to store"),
+        (("device+", ""), 0, (), "ready for store"),
         (("optimizer step+", ""), 0, (), "all steps are done"),
     ],
 )

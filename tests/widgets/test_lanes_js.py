@@ -393,7 +393,7 @@ def test_hover_shows_a_tip(page):
     show_all(page, timeline())
     page.locator("canvas").hover(position={"x": at(page, 0.8), "y": 8 + 34 + 17})
     tip = page.locator(".tip")
-    for text in ("barrier #6", "rank 1", "default_pg", "not the call the others made", "train.py:88 in step"):
+    for text in ("barrier #6", "rank 1", "default_pg", "not the call of the other ranks", "train.py:88 in step"):
         assert text in tip.inner_text()
     page.mouse.move(2, 600)
     page.wait_for_function("() => document.querySelector('.tip').hidden")

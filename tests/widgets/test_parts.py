@@ -89,10 +89,10 @@ def test_an_empty_recording_breaks_nothing():
     shown = parts(Recording(0, {}), Diagnosis())
     assert [one.text for one in shown] == [
         "",
-        "no rank is known.",
+        "no ranks.",
         "no collective yet",
         "no rank is in the user's code.",
-        "no stack is known.",
+        "no stacks.",
     ]
     for one in shown:
         Reading(getattr(one, "html", ""))

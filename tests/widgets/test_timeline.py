@@ -84,7 +84,7 @@ def test_text():
     widget = Timeline(taken, diagnose(taken))
     assert widget.text.splitlines() == [
         "rank 0: all_reduce #1, all_reduce #2 waits for 1",
-        "rank 1: all_reduce #1, finished: never came to all_reduce #2",
+        "rank 1: all_reduce #1, finished: never called all_reduce #2",
     ]
     assert repr(widget) == widget.text == widget._repr_mimebundle_()[0]["text/plain"]
 

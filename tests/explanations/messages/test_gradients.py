@@ -138,7 +138,7 @@ class Net(nn.Module):
 def test_the_condition_in_forward_is_found():
     found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, "RuntimeError", user(40), names=ALL, source=NET)
     assert found.evidence == (
-        f"Possibly: self.aux is used at {FILE}:13. Line 12 decides: if step % 2. Inferred from the source, not observed.",
+        f"Possibly: self.aux is used at {FILE}:13. Guarded by `if step % 2` at line 12. Inferred from the source, not observed.",
     )
 
 

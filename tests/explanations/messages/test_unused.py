@@ -19,15 +19,15 @@ def script(forward: str, init: str = "self.aux = nn.Linear(2, 2)") -> Script:
 @pytest.mark.parametrize(
     ("forward", "words"),
     [
-        ("if self.training:\n    x = self.aux(x)  # use\nreturn x", "Line 6 decides: if self.training."),
-        ("if x is None:\n    pass\nelse:\n    x = self.aux(x)  # use\nreturn x", "Line 6 decides: if not (x is None)."),
-        ("if done:\n    return x\nreturn self.aux(x)  # use", "Line 7 can leave it out: return, if done."),
+        ("if self.training:\n    x = self.aux(x)  # use\nreturn x", "Guarded by `if self.training` at line 6."),
+        ("if x is None:\n    pass\nelse:\n    x = self.aux(x)  # use\nreturn x", "Guarded by `if not (x is None)` at line 6."),
+        ("if done:\n    return x\nreturn self.aux(x)  # use", "Line 7 may skip it (`return` if done)."),
         ("return self.aux(x) if self.deep else x  # use", "Guarded by `if self.deep` at line 6."),
         ("return x if self.shallow else self.aux(x)  # use", "Guarded by `if not (self.shallow)` at line 6."),
         ("return self.deep and self.aux(x)  # use", "Guarded by `self.deep and ...` at line 6."),
         ("with torch.no_grad():\n    y = self.aux(x)  # use\nreturn y", "Line 6 disables autograd: with torch.no_grad()."),
         ("return self.aux(x).detach()  # use", "Line 6 detaches it from the graph: .detach()."),
-        ("for _ in range(self.depth):\n    if drop():\n        continue\n    x = self.aux(x)  # use\nreturn x", "Line 8 can leave"),
+        ("for _ in range(self.depth):\n    if drop():\n        continue\n    x = self.aux(x)  # use\nreturn x", "Line 8 may skip"),
     ],
 )  # fmt: skip
 def test_the_reason_why_a_module_was_left_out(forward, words):
@@ -72,8 +72,7 @@ def test_a_list_of_modules_is_followed_to_their_call():
         "self.layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(4)])",
     )
     assert (
-        "Line 8 can leave it out: continue, if torch.rand(()) < 0.1."
-        in reasons(["layers.2.weight"], {FILE: text.text})[0]
+        "Line 8 may skip it (`continue` if torch.rand(()) < 0.1)." in reasons(["layers.2.weight"], {FILE: text.text})[0]
     )
 
 
@@ -108,7 +107,7 @@ class Net:
 
 def test_the_condition_may_stand_around_the_whole_block():
     (found,) = reasons(["adapter.proj.weight", "adapter.proj.bias"], {FILE: INNER})
-    assert found == f"Possibly: self.adapter is used at {FILE}:24. Line 23 decides: if self.adapted. {INFERRED}"
+    assert found == f"Possibly: self.adapter is used at {FILE}:24. Guarded by `if self.adapted` at line 23. {INFERRED}"
 
 
 def test_a_parameter_of_the_model_itself():
