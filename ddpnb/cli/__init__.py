@@ -20,8 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with interrupts.ending(for_good=argv is None):
         try:
             return _run(sys.argv[1:] if argv is None else list(argv))
-        except KeyboardInterrupt:  # before a command had begun, or when it was over
-            interrupts.notice()  # else it is raised again, where nobody catches it
+        except KeyboardInterrupt:  # before a command began, or after it ended
+            interrupts.notice()  # else it is raised again, uncaught
             say("interrupted")
             return STATUS_INTERRUPTED
         finally:
@@ -30,20 +30,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def complain(error: Exception) -> None:
-    """Say what went wrong; names of files and words of ranks cannot drive the terminal."""
+    """Print an error; file names and texts from ranks cannot control the terminal."""
     from ddpnb.render.text import printable
 
     say(printable(str(error)))
 
 
 def say(text: str) -> None:
-    """Print a line of our own. Where the terminal was closed, the exit status and the files still tell."""
+    """Print a line of our own; a closed terminal is ignored, since the exit status and the files remain."""
     with suppress(OSError, ValueError):
         print(f"ddpnb: {text}", file=sys.stderr, flush=True)
 
 
 def _drop_unread() -> None:
-    """Drop what a closed terminal or pipe did not take: Python would end with status 120 because of it."""
+    """Drop output that a closed terminal or pipe did not take: Python would exit with status 120 because of it."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -64,7 +64,11 @@ def _run(argv: list[str]) -> int:
         def error(self, message: str) -> NoReturn:
             super().error(message.encode("unicode_escape").decode() if not message.isprintable() else message)
 
-    parser = Parser(prog="ddpnb", description="The debugger for PyTorch distributed training.", allow_abbrev=False)
+    parser = Parser(
+        prog="ddpnb",
+        description="Debugger for PyTorch distributed training: find out why ranks hang, crash or diverge.",
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", action="version", version=f"ddpnb {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     modules = {name: import_module(f"ddpnb.cli.{name}") for name in COMMANDS}

@@ -1,4 +1,4 @@
-"""``ddpnb doctor``: the minimal test of a set-up, without any training code."""
+"""``ddpnb doctor``: a minimal check of the distributed setup, without training code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Test; returns the exit status."""
+    """Run the checks; returns the exit status."""
     try:
         return _run(arguments)
     except DdpnbError as error:

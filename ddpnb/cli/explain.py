@@ -1,4 +1,4 @@
-"""``ddpnb explain``: the pages of the catalogue, and errors in plain words."""
+"""``ddpnb explain``: pages of the catalogue, and explanations of errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _words(words: str) -> int:
-    """The pages that fit; an error's own words are explained."""
+    """The pages that match; the text of an error is explained."""
     code = catalogue.resolve(words)
     told = Explanation(pages=(catalogue.page(code),)) if code is not None else explain(words)
     if told.findings or code is not None:
@@ -92,7 +92,7 @@ def _print(text: str) -> None:
 
 
 def _standard_input() -> str:
-    """The end of what comes in, however much it is."""
+    """The end of standard input, of bounded size."""
     if sys.stdin.isatty():
         print("ddpnb: paste the error, then press Ctrl-D", file=sys.stderr)
     kept = b""

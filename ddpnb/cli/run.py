@@ -1,4 +1,4 @@
-"""``ddpnb run``: a torchrun script on all ranks, watched; says why when it hangs or crashes."""
+"""``ddpnb run``: run a torchrun script on all ranks and diagnose hangs, crashes and divergence."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ HELP = "run a torchrun script on N local ranks and diagnose hangs, crashes and d
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ddpnb run [options] SCRIPT [ARGS...]"
     parser.epilog = (
-        "exit status: 0 success on all ranks; the script's own if it crashed; 2 usage error; 3 hang or mismatch; "
-        "4 completed, but the ranks diverged; 1 ddpnb itself failed, or the diagnosis could not be written; "
+        "exit status: 0 success on all ranks; 1 ddpnb itself failed, or the diagnosis could not be written; "
+        "2 usage error; 3 hang or mismatch; 4 completed, but the ranks diverged; the script's own if it crashed; "
         "128+n terminated by signal n (130 Ctrl-C, 143 SIGTERM, 129 terminal closed)"
     )
     parser.add_argument(
@@ -44,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="raise",
         help="what to do when ranks call mismatching collectives (default: raise)",
     )
-    parser.add_argument("--debug", action="store_true", help="set the debugging variables that are safe")
+    parser.add_argument(
+        "--debug", action="store_true", help="set TORCH_DISTRIBUTED_DEBUG=INFO, NCCL_DEBUG=INFO and the like"
+    )
     parser.add_argument(
         "--log-dir",
         metavar="DIR",
@@ -63,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the script; returns the exit status of the design."""
+    """Run the script; returns the exit status."""
     try:
         return _run(arguments)
     except DdpnbError as error:
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # Asked before anything starts: a wrong path should not cost four seconds.
+    # Checked before anything starts: a wrong path should not cost four seconds.
     from ddpnb.control.run_requests import check_script, check_terms
     from ddpnb.processes import devices
     from ddpnb.render import text
@@ -96,14 +98,14 @@ def _run(arguments: argparse.Namespace) -> int:
     for path in results:
         check_writable(path)
     for path in results:
-        remove_earlier(path)  # this run may end without a verdict, even without any notice
+        remove_earlier(path)  # this run may end without a diagnosis, even without any notice
     with launch(
         n, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience, debug=arguments.debug
     ) as world:
         going = world.run(arguments.script, *arguments.args, log_dir=arguments.log_dir, leave_after_crash=True)
         try:
             going.wait()
-        except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or a signal: say what is known, then leave
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C or another signal: print what is known, then exit
             interrupts.notice()
             found = going.interrupted()
             save(found, arguments.json)
@@ -123,7 +125,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def save(found: Verdict | Checkup | Recording | None, path: str | None, status: int = 0) -> int:
-    """Write what was found, if that was asked for; returns the exit status, which is never 0 when it was not written."""
+    """Write the result if a path is given; returns the exit status, which is never 0 if writing failed."""
     if path is None or found is None:
         return status
     try:

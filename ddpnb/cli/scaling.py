@@ -1,4 +1,4 @@
-"""``ddpnb run --scaling 1,2,4``: the same script on more and more ranks."""
+"""``ddpnb run --scaling 1,2,4``: the same script with increasing numbers of ranks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ddpnb.timing.scaling import compare
     from ddpnb.world import launch
 
-    devices.plan(wanted[-1], arguments.backend)  # more ranks than fit: said before anything has run
+    devices.plan(wanted[-1], arguments.backend)  # more ranks than fit: reported before anything runs
     # A world of one would compute with all cores, as torchrun has it, and the others with one per rank.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     done: list[tuple[int, Account, Outcome, float]] = []

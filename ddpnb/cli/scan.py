@@ -1,4 +1,4 @@
-"""``ddpnb scan``: the collectives of a script and its modules, and which of them not all ranks come to."""
+"""``ddpnb scan``: the collectives of a script and its modules, and which of them some ranks may not call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_OURS = frozenset({"site-packages", "dist-packages", "node_modules", "__pyca
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ddpnb scan [options] SCRIPT...\n       ddpnb scan --run N [options] SCRIPT [-- ARGS...]"
     parser.epilog = (
-        "The result is advice, inferred from the source alone. exit status: 0 done, whatever it found; 2 usage error"
+        "The result is inferred from the source alone. Exit status: 0 whatever it finds; 1 failure; 2 usage error."
     )
     parser.add_argument("--all", action="store_true", help="also list the collectives that all ranks call")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON")
@@ -74,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _counted(found: Any, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Run the script, and say how often each rank made each call."""
+    """Run the script and count how often each rank calls each collective."""
     from ddpnb.lint.scan import joined, tally
     from ddpnb.render import scan as rendered
     from ddpnb.world import launch

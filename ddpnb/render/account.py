@@ -51,7 +51,7 @@ class TimeAccount(Account):
 
 
 def headline(account: Account) -> str:
-    """What matters, in a sentence."""
+    """The account in a sentence."""
     parts = account.parts
     if account.host_only:
         if not account.stragglers:
@@ -154,7 +154,7 @@ def _shown(account: Account) -> tuple[list[RankAccount], int]:
 
 
 def _sentences(account: Account) -> list[str]:
-    """What is to be said beside the numbers."""
+    """The sentences below the table."""
     found = [_of_straggler(one, account.host_only) for one in account.stragglers[:4] if one.share >= _LITTLE]
     steps = [one.step for one in account.ranks if one.step is not None]
     pace = account.steps_per_s

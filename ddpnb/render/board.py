@@ -33,9 +33,9 @@ def board(tiles: Sequence[Tile], host: Mapping[str, object] | None = None, chose
     """All tiles.
 
     Args:
-        tiles: of ``analysis.board``.
+        tiles: from ``views.board``.
         host: facts of the machine: ``memory_total`` (bytes) and ``cores``.
-        chosen: the rank that is looked at more closely.
+        chosen: the selected rank.
     """
     if not tiles:
         return '<p class="faint">No ranks.</p>'
@@ -93,7 +93,7 @@ def word_of(one: Tile) -> str:
 
 
 def _end(path: str) -> str:
-    """The end of a path says more than its beginning."""
+    """The end of a long path."""
     return path if len(path) <= _PATH else f"…{path[-_PATH:]}"
 
 
@@ -145,7 +145,7 @@ def _meter(name: str, value: str, share: float) -> str:
 
 
 def detail(recording: Recording, rank: int | None) -> str:
-    """More of one rank: its last calls, newest first, and where its start-up stands."""
+    """Details of one rank: its last calls, newest first, and its start-up phases."""
     record = recording.ranks.get(rank) if rank is not None else None
     if record is None:
         return ""
@@ -166,7 +166,7 @@ def detail(recording: Recording, rank: int | None) -> str:
 
 
 def call(rank: int, one: Call | None) -> str:
-    """One call: what it was, and the line that made it."""
+    """One call, and the line that issued it."""
     if one is None:
         return f'<h3>Rank {rank}</h3><p class="faint">This call is no longer recorded.</p>'
     took = f", took {markup.span((one.done_ns - one.entered_ns) * 1e-9)}" if one.done_ns > one.entered_ns else ""

@@ -1,4 +1,4 @@
-"""What the ranks wrote in a cell: one block for each different output, headed by its ranks; as text and as HTML."""
+"""Output of a cell: one block per distinct output, headed by its ranks; as text and as HTML."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Block:
 
 
 def as_seen(text: str) -> str:
-    """What a terminal would show in the end: of a line that was written over, the last; no colours, no control."""
+    """What a terminal would show: the last version of an overwritten line; no colours, no control characters."""
     lines = _ESCAPES.sub("", text).split("\n")
     return printable("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 
 def fold(outputs: Mapping[int, Output], *, growing: bool = False) -> list[Block]:
-    """Ranks with the same output share a block; whoever wrote nothing has none.
+    """Group ranks by output; ranks without output have no block.
 
     Args:
         outputs: rank -> what it wrote.

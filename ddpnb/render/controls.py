@@ -27,7 +27,7 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the head of a dashboard says. ``busy``: actions that go on; ``said``: what came of the last one."""
+    """Content of the dashboard's head. ``busy``: running actions; ``said``: the result of the last one."""
 
     title: str
     description: str
@@ -42,7 +42,7 @@ class Head:
 
 
 def head(one: Head) -> str:
-    """Title, outcome, and the buttons that one wants at once."""
+    """Title, outcome, and the main buttons."""
     image, role, words = _OUTCOMES.get(one.outcome, ("why", "faint", one.outcome))
     detail = f", {one.detail}" if one.detail else ""
     state = f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {markup.text(words)}{markup.text(detail)}</span>'
@@ -88,12 +88,12 @@ def _buttons(one: Head) -> str:
 
 
 def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = "") -> str:
-    """What is shown before there is a world.
+    """The form shown before there is a world.
 
     Args:
-        most: ranks that are offered.
+        most: the largest number of ranks offered.
         backends: to choose from.
-        busy: what goes on, with its progress.
+        busy: the running launch, with its progress.
         said: why the last launch failed.
     """
     form = (
@@ -121,10 +121,10 @@ def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled
     """What to run: a script with its arguments, or a pitfall, broken or fixed.
 
     Args:
-        pitfalls: name and what is shown of it.
-        scripts: files that are offered.
+        pitfalls: name and label of each.
+        scripts: files to suggest.
         enabled: the ranks are free.
-        going: a run goes on.
+        going: a run is in progress.
     """
     listed = "".join(f"<option{markup.attributes({'value': path})}></option>" for path in scripts)
     script = (
@@ -151,7 +151,7 @@ def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled
 
 
 def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
-    """Where to stop, and what is armed."""
+    """The form of a hold, and the armed holds."""
     form = (
         '<form class="row" data-action="hold at">'
         + markup.choice("before", "before", [("", "any call"), *((op, op) for op in OPERATIONS)])

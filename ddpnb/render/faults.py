@@ -1,4 +1,4 @@
-"""The fault picker: made of the faults' own descriptions."""
+"""The fault picker, built from the descriptions of the faults."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def faults(chosen: str, size: int, armed: Sequence[tuple[str, str]] = (), *, ena
     Args:
         chosen: the kind whose form is shown.
         size: of the world.
-        armed: what is armed in words, and how often it has struck.
-        enabled: whether one can be armed.
+        armed: armed faults in words, and how often each was triggered.
+        enabled: whether a fault can be armed.
     """
     kind = KINDS.get(chosen) or next(iter(KINDS.values()))
     also = f" (or {', '.join(kind.also)})" if kind.also else ""
@@ -60,7 +60,7 @@ def _kinds(chosen: Kind) -> str:
 
 
 def _fields(kind: Kind) -> str:
-    """What the kind takes: its own parameters, then when it strikes."""
+    """The fields of a kind: its own parameters, then when it is triggered."""
     parts = [
         (markup.number if isinstance(one.default, (int, float)) else markup.field)(
             f"{one.name}: {one.what}", f"value:{one.name}", one.default

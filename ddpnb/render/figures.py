@@ -1,6 +1,6 @@
-"""Figures: what the widgets show, as pictures to be saved or put into a report.
+"""Figures: what the widgets show, as pictures for saving or for a report.
 
-They are made of matplotlib's objects alone: nothing is shown, and no state of the program is changed.
+They use matplotlib objects only: nothing is displayed, and no global state is changed.
 """
 
 from __future__ import annotations
@@ -109,12 +109,12 @@ def _words(axes: Axes, at: int, row: Lane, spans: list[Span], zero: float, width
 
 
 def _absent(row: Lane) -> float:
-    """Since when: since it ceased to do anything, or since the first waits for it."""
+    """Since when: since it stopped, or since the first rank waits for it."""
     return row.until if math.isfinite(row.until) else row.since
 
 
 def _between(spans: Iterable[Span], begin: float, end: float) -> list[tuple[float, float]]:
-    """What lies between the calls in which the rank stood."""
+    """The intervals between the calls."""
     found: list[tuple[float, float]] = []
     for span in spans:
         if span.shown is Shown.LEFT:

@@ -33,7 +33,7 @@ def memory(rows: Sequence[tuple[float, Mapping[int, int], Mapping[int, int]]]) -
 
 
 def gradients(norms: Mapping[int, Sequence[tuple[int, float]]]) -> Figure:
-    """Norm of the gradients of every rank, step by step: see ``analysis.norms``."""
+    """Norm of the gradients of every rank, step by step: see ``views.gradient_norms``."""
     figure = _figure(1)
     _draw(
         figure.add_subplot(),

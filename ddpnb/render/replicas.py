@@ -1,4 +1,4 @@
-"""The replicas: tensors by ranks, what differs, and since when."""
+"""The replicas: a row per tensor that differs, a column per rank, and since when."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def replicas(
     Args:
         differences: name, ranks that hold the same (the largest side first), the largest difference of an
             element where it is known, the norm on each rank where it is known.
-        compared: how many tensors were looked at.
-        exact: every byte was looked at, just now.
-        since: the step in which they parted, in words.
+        compared: how many tensors were compared.
+        exact: every byte was compared, just now.
+        since: the step in which they diverged, in words.
     """
     said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
     if not compared:
@@ -33,7 +33,7 @@ def replicas(
     how = "compared byte by byte, now" if exact else "from the last samples of the run"
     if not differences:
         return f'<p class="ok">{markup.icon("done")} The replicas are identical: {compared} tensors, {how}.</p>{said}'
-    # The smallest side first: where there are many ranks, those that are odd must be among the shown.
+    # The smallest side first: of many ranks, those that differ must be shown.
     known = dict.fromkeys(rank for _, sides, _, _ in differences for side in reversed(sides) for rank in side)
     ranks = sorted(list(known)[:_RANKS])
     notes = [

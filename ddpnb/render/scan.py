@@ -1,4 +1,4 @@
-"""A scan as text: what decides, whom it keeps away from which collective, what to do about it."""
+"""A scan as text: each rank-dependent condition, the collectives under it, the reason and the fix."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROLES: dict[Doubt, str] = {"strong": "error", "weak": "warning", "none": "note"
 
 
 def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: int | None = None) -> str:
-    """The whole scan: the marked collectives by what decides over them, then the rest; ends without a newline."""
+    """The whole scan: marked collectives grouped by condition, then the rest; ends without a newline."""
     width = width or min(100, shutil.get_terminal_size((100, 24)).columns)
     own = found.own
     headline = f"ddpnb scan: {_count(len(own), 'collective call', 'collective calls')} in "
@@ -45,7 +45,7 @@ def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: 
 
 
 def _by_decision(sites: Iterable[CollectiveSite]) -> list[tuple[Condition, list[CollectiveSite]]]:
-    """Sites that one line decides over, together."""
+    """Sites grouped by the condition that decides whether they are called."""
     found: dict[tuple[str, int, str], tuple[Condition, list[CollectiveSite]]] = {}
     for site in sites:
         for one in site.decisions:
@@ -66,7 +66,7 @@ def _group(one: Condition, sites: Sequence[CollectiveSite], everything: bool, co
 
 
 def _decides(one: Condition) -> str:
-    """What stands in the line, as one would read it."""
+    """The condition as text."""
     if one.kind == "try":
         return f"{one.text} swallows an exception"
     return str(one)
@@ -165,7 +165,7 @@ def _made(row: Counted) -> str:
 
 
 def to_json(found: Scan) -> dict[str, Any]:
-    """The scan for programs."""
+    """The scan as JSON."""
     return {
         "schema": 1,
         "files": list(found.files),
@@ -203,7 +203,7 @@ def _condition_json(one: Condition) -> dict[str, Any]:
 
 
 def counts_json(rows: Sequence[Counted]) -> list[Mapping[str, Any]]:
-    """The counts for programs."""
+    """The counts as JSON."""
     return [
         {"file": row.file, "line": row.line, "op": row.op, "unequal": row.unequal,
          "counts": {str(rank): count for rank, count in row.counts}}

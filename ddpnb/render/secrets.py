@@ -1,4 +1,4 @@
-"""Masking what looks like a secret, before a report leaves the machine.
+"""Mask what looks like a secret before a report leaves the machine.
 
 A secret is known by the name that it goes by (``HF_TOKEN``), by its form (``hf_...``, the password in a URL, a
 long random value), or because a variable of such a name has that value. Nothing can recognise all: a short

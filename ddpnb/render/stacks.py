@@ -1,4 +1,4 @@
-"""The merged stacks: a tree whose branches carry ranks."""
+"""The merged stacks: a tree whose branches are labelled with ranks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def stacks(tree: Sequence[Branch], culprits: Collection[int] = (), sides: Collec
     """The tree as nested lists.
 
     Args:
-        tree: of ``analysis.merging``.
-        culprits: ranks that a finding names.
-        sides: groups of ranks of which one is at fault, and nothing recorded shows which.
+        tree: from ``views.merged_stacks``.
+        culprits: ranks that a finding blames.
+        sides: groups of ranks of which one is at fault; no recorded fact tells which.
     """
     if not tree:
         return '<p class="faint">No stacks: no rank is in a run, or no stacks were requested.</p>'
@@ -57,7 +57,7 @@ def _branch(
 
 
 def _of_interest(chain: list[Branch]) -> tuple[list[Branch], tuple[int, int]]:
-    """The frames to show, and after which of them how many are left out: long runs inside libraries say little."""
+    """The frames to show, and after which of them how many library frames are left out."""
     user = max((number for number, one in enumerate(chain) if one.frame.user), default=-1)
     tail = chain[user + 1 :]
     if len(tail) <= _LIBRARY + 1:

@@ -1,4 +1,4 @@
-"""Start-up step by step: a row per step, a column per rank, and the buttons that go on."""
+"""Start-up step by step: a row per step, a column per rank, and buttons to continue."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def startup(
     """The table and its buttons.
 
     Args:
-        state: of ``hands.startup``; None before it was begun.
+        state: from ``control.startup``; None before start-up begins.
         size: of the world.
-        notes: what the ranks do, in words.
-        busy: a step was asked for and is not settled.
-        enabled: whether one can step at all.
+        notes: what the ranks are doing, in words.
+        busy: a requested step has not finished.
+        enabled: whether stepping is possible.
     """
     if state is None:
         said = '<p class="faint">Initialise a process group step by step, on all ranks or some, and see which rank waits for which.</p>'
@@ -81,7 +81,7 @@ def _controls(state: StartupState, size: int, *, busy: bool, enabled: bool) -> s
 
 
 def _facts(state: StartupState, ranks: Sequence[int]) -> str:
-    """What a person wants to know of each step, closed until it is wanted."""
+    """Details of each step, folded."""
     parts: list[str] = []
     for step in STEPS:
         told = {rank: dict(state.at(rank, step).facts) for rank in ranks if state.at(rank, step).facts}

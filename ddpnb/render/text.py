@@ -21,8 +21,8 @@ HEADLINES = {
     "divergence": "divergence: completed, but the ranks diverged",
     "interrupted": "interrupted: the script was still running",
 }
-_FINDINGS = 16  # that are written out: what one reads on a terminal
-# In the world's own folder:
+_FINDINGS = 16  # written out in full
+# A cell's file in the folder of the world:
 _CELL = re.compile(r"(?<![\w./-])/[\w./-]*/ddpnb-\d+-\w+/(?:(In\[\d+\])\.py|(?=cell\d+\.py))")
 _STORIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pitfalls", "")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
@@ -35,13 +35,13 @@ def printable(text: str) -> str:
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Colours on a terminal that has them, and unless NO_COLOR says otherwise (no-color.org)."""
+    """Whether to colour: on a capable terminal, unless NO_COLOR is set (no-color.org)."""
     return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def relative(text: str) -> str:
-    """Paths below the working directory without it: what an editor and a reader want; a cell by its name alone,
-    and the stories of the pitfalls without the folder of the package.
+    """Shorten paths: below the working directory to relative ones, cells to their names, pitfalls to the path
+    inside the package.
     """
     here = os.getcwd()
     text = _CELL.sub(r"\1", text).replace(_STORIES, "pitfalls" + os.sep)
@@ -66,7 +66,7 @@ def diagnosis(found: Diagnosis, *, colour: bool = False, width: int | None = Non
 
 
 def finding(one: Finding, *, colour: bool = False, width: int = 100) -> str:
-    """One finding: what happened, why we are sure, where, what to change."""
+    """One finding: summary, evidence, lines, fix."""
 
     def wrapped(text: str, first: str, rest: str) -> str:
         return textwrap.fill(
@@ -88,7 +88,7 @@ def finding(one: Finding, *, colour: bool = False, width: int = 100) -> str:
 
 
 def _more(findings: Sequence[Finding]) -> str:
-    """Those for which there is no room, by their names."""
+    """The findings that are not written out, by name."""
     culprits: dict[str, set[int]] = {}
     for one in findings:
         culprits.setdefault(f"{one.code} {one.name}", set()).update(one.culprits or one.concerned)

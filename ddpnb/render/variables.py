@@ -1,4 +1,4 @@
-"""One frame of all ranks side by side, for a page: variables that differ are marked, and come first."""
+"""One frame of all ranks side by side, as HTML: variables that differ are marked and listed first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDEST = 80
 
 
 def variables(found: SideBySide | None) -> str:
-    """The table, and where the ranks are that are not in this function."""
+    """The table, and the positions of ranks outside this function."""
     if found is None:
         return '<p class="faint">No rank is in the user\'s code.</p>'
     ranks = list(found.sites)
@@ -35,7 +35,7 @@ def variables(found: SideBySide | None) -> str:
 
 
 def _columns(found: SideBySide, ranks: list[int]) -> list[int]:
-    """All ranks, or where there are many those whose values are rare."""
+    """All ranks; of many, those with the rarest values."""
     if len(ranks) <= _RANKS:
         return ranks
     rare = dict.fromkeys(ranks, 0)

@@ -40,7 +40,7 @@ def _elsewhere(state: StartupState, mine: int, rank: int, step: str) -> bool:
 
 
 def sentence(state: StartupState, rank: int) -> str:
-    """What the rank does now, in words: ``waits in the store for 2 of 4 ranks: 2 and 3``."""
+    """What the rank is doing: ``waits in the store for 2 of 4 ranks: 2 and 3``."""
     step = state.running_of(rank)
     if rank in state.dead:
         return "is dead"
