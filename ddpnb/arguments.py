@@ -1,4 +1,4 @@
-"""Checks of what a user gives to a public function: a wrong value is answered with what to give instead."""
+"""Checks of arguments of public functions; errors say what to give instead."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def member(name: str, value: Any, known: Iterable[int]) -> int:
 
 
 def short(value: Any) -> str:
-    """How a message shows a value, whatever it is."""
+    """A value as text for a message."""
     try:
         shown = repr(value)
     except Exception:
@@ -120,7 +120,7 @@ def short(value: Any) -> str:
 
 
 def _listed(value: Any) -> tuple[Any, ...] | None:
-    """The entries of anything that has some, and not endlessly many; else None."""
+    """The entries of a finite iterable; None for anything else."""
     try:
         values = tuple(islice(value, _MOST + 1))
     except Exception:  # a tensor without dimensions, or an iterator of the user's own

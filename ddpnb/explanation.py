@@ -1,4 +1,4 @@
-"""``ddpnb.explain``: what a code, an exception, a log or a finding means, and what to change."""
+"""``ddpnb.explain``: explains a code, an exception, a log or a finding."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.render import pages
 
 _LONGEST = 4 << 20  # bytes of a log that are read, from its end
-_FEW = 6  # words, which are looked for in the catalogue when they are no error
+_FEW = 6  # words at most of a text that is searched in the catalogue if it is not an error
 _PAGES = 3  # that are shown in full below what a log says
-# What gloo, NCCL and torchrun say on a rank whose peer went away.
+# Messages of gloo, NCCL and torchrun on a rank whose peer closed the connection.
 _LOST = re.compile(
     r"Connection (?:closed|reset) by peer|Broken pipe|ncclRemoteError|remote process exited|Connection was likely closed"
 )
@@ -31,7 +31,7 @@ _TENSOR = re.compile(r"(\w{1,20}) (\[[\d, ]{0,200}\])")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """What was found. It shows itself: rich in a notebook, plain in a terminal.
+    """The result of ``explain``. It displays itself: HTML in a notebook, text in a terminal.
 
     ``findings`` are what an error or a log says, the most telling first; ``pages`` those of the
     catalogue; ``note`` what else there is to say, above all when nothing was recognised.
@@ -62,7 +62,7 @@ class Explanation:
 
     @property
     def _stories(self) -> str:
-        """Where the findings of these pages can be seen."""
+        """The pitfalls that show the findings of these pages."""
         names = [one.name for page in self.pages for one in pitfalls.all_of(page.code)]
         return f"See it: ddpnb pitfalls run {' | '.join(names[:6])}" if names else ""
 
@@ -110,14 +110,14 @@ def explain(what: str | int | BaseException | Finding | Diagnosis | os.PathLike[
 
 
 def unknown(code: str) -> UsageError:
-    """The error for a code that does not exist, with those that may have been meant."""
+    """The error for an unknown code, with similar ones."""
     near = [f"{found} {catalogue.page(found).name}" for found in catalogue.nearest(code)]
     said = f"Did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}? " if near else ""
     return UsageError(f"there is no finding {code[:40]!r}.", f"{said}All codes: ddpnb explain")
 
 
 def of_text(text: str) -> Explanation:
-    """What a message, a traceback or a log says."""
+    """Explain a message, a traceback or a log."""
     told = [_finding(one) for one in explain_text(text)]
     told = told or _of_fence(text)
     if told:
@@ -181,7 +181,7 @@ def _finding(one: Explained) -> Finding:
 
 
 def _of_fence(text: str) -> list[Finding]:
-    """What the fence says when it stops a call: the two calls stand in its message."""
+    """Explain an error of the fence: its message contains both calls."""
     stop = _FENCE.search(text)
     calls = _CALLED.findall(stop[0]) if stop is not None else []
     if stop is None or len(calls) < 2:

@@ -1,4 +1,4 @@
-"""Files that a command leaves behind: written whole or not at all, and refused before the work where they cannot be."""
+"""Output files of a command: written atomically, and checked before the work starts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Place:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that could not be written in the end. Leaves nothing behind.
+    """Check that a file can be written. Leaves nothing behind.
 
     A named pipe is not opened: its reader may come later, and would take the check for the end.
 
@@ -61,7 +61,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a folder that could not be made, or in which no file could be. Leaves nothing behind.
+    """Check that a folder can be created and written to. Leaves nothing behind.
 
     Raises:
         UsageError: something else has its name, or nothing can be written there.
@@ -84,7 +84,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 
     Raises:
         UsageError: it is no path.
-        CannotWrite: the disk is full, the folder has gone, or nobody reads from the pipe; what was there before stays.
+        CannotWrite: the disk is full, the folder is missing, or the pipe has no reader; an existing file is kept.
     """
     _check_path(path)
     try:
@@ -102,7 +102,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 
 
 def remove_earlier(path: str | os.PathLike[str]) -> None:
-    """Remove what an earlier command left there: it must not pass for the result of this one.
+    """Remove the file of an earlier command: it must not be taken for the result of this one.
 
     A device or a pipe stays. Call it after ``check_writable()``.
     """
@@ -121,7 +121,7 @@ def _find(path: str | os.PathLike[str]) -> _Place:
     """Follow a path to what it names, which need not exist.
 
     Raises:
-        OSError: it leads nowhere: through a file, in a circle, to a name that is too long.
+        OSError: it does not resolve: through a file, a loop of links, a name that is too long.
     """
     _check_name(path)
     own = f"/proc/{os.getpid()}/fd"
@@ -189,7 +189,7 @@ def _probe(folder: str) -> None:
 
 
 def _create_in(folder: str) -> tuple[int, str]:
-    """Create a file that was not there: its name is nobody else's, so that it may be removed."""
+    """Create a new file with a unique name, so that it may be removed."""
     path = os.path.join(folder, f".ddpnb-{secrets.token_hex(8)}.part")
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), path
 

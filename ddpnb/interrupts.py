@@ -1,4 +1,4 @@
-"""Signals that end a command: noticed once, never lost, and put off while ranks are being stopped.
+"""Signals that end a command: handled once, never lost, and deferred while ranks are being stopped.
 
 Python drops an exception that a signal handler raises inside a weak reference's callback or a destructor, and an
 import runs many of these; a bare ``except`` in a library drops it as well. A signal at such a moment would be lost
@@ -24,7 +24,7 @@ _Handlers = dict[signal.Signals, Any]
 
 
 class _Ending:
-    """The handler of all three signals: the first one counts, those after it are what impatient people send."""
+    """The handler of all three signals: the first one counts, later ones are ignored."""
 
     def __init__(self) -> None:
         self.first: int | None = None
@@ -48,15 +48,15 @@ class _Ending:
 
     @property
     def pending(self) -> bool:
-        """Whether there was a signal of which nobody has said that the command stops because of it."""
+        """Whether a signal arrived and the command has not begun to stop."""
         return self.first is not None and not self.noticed
 
     def raises_again(self, error: BaseException | None) -> bool:
-        """Whether Python has dropped an exception of ours, about which nobody needs to read: it comes again."""
+        """Whether Python has dropped an exception of ours: it is raised again, so nothing needs to be printed."""
         return self.pending and self._alarm is not None and isinstance(error, (KeyboardInterrupt, SystemExit))
 
     def notice(self) -> None:
-        """The command stops: nothing is raised any more."""
+        """The command stops: nothing is raised from now on."""
         self.noticed = True
         alarm, self._alarm = self._alarm, None
         if alarm is not None:
@@ -64,7 +64,7 @@ class _Ending:
 
 
 class _Alarm:
-    """The process's one timer, borrowed from whoever has set it: a test's time limit, for example."""
+    """The process's timer, borrowed from its user (e.g. a test's time limit)."""
 
     def __init__(self, handler: _Ending) -> None:
         self._handler = signal.getsignal(signal.SIGALRM)
@@ -180,7 +180,7 @@ def _replace(handler: Callable[[int, FrameType | None], None], before: _Handlers
 
 
 def _restore(before: _Handlers) -> None:
-    """Restore all of these handlers, also where a signal raises an exception meanwhile: that one is raised in the end."""
+    """Restore all these handlers; an exception that a signal raises meanwhile is raised at the end."""
     raised: BaseException | None = None
     for number, handler in before.items():
         for _ in range(3):  # the exception may come before the handler is set

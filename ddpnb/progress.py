@@ -1,4 +1,4 @@
-"""Progress of something that takes seconds: one line on a terminal, one display in a notebook."""
+"""Progress display: one line on a terminal, one display in a notebook."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Progress:
-    """Shows ``what: ready/wanted`` while it lasts; silent where nobody would see it change."""
+    """Shows ``what: ready/wanted``; silent if there is no terminal and no notebook."""
 
     def __init__(self, what: str, wanted: int, quiet: bool = False) -> None:
         self._what = what

@@ -1,1 +1,1 @@
-"""From outside the ranks: takes Recordings, follows their output, and decides when a run is over."""
+"""Observes ranks from outside: takes Recordings, copies output, and detects when a run has ended or hangs."""

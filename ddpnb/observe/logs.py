@@ -1,4 +1,4 @@
-"""The files that take the ranks' output, read: the whole of one, its end, the last words of a crash."""
+"""The ranks' log files: read all, read the end, find the last frames of a crash."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def set_aside(folder: str) -> None:
 
 
 def whole(log: str) -> str:
-    """All that a rank has written, standard output and error, as it came."""
+    """The complete output of a rank, standard output and error."""
     try:
         with open(log, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -41,7 +41,7 @@ def whole(log: str) -> str:
 
 
 def keep(logs: Iterable[str]) -> str:
-    """Copy the end of these logs to a new folder that nobody removes; its path, or "" where that cannot be."""
+    """Copy the end of these logs to a new folder that is not removed; its path, or "" on failure."""
     folder = ""
     try:
         folder = tempfile.mkdtemp(prefix="ddpnb-logs-")

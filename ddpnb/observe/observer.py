@@ -1,7 +1,7 @@
-"""The watcher: follows the ranks of a run from outside, and takes the Recording when they stand still.
+"""The observer: watches the ranks of a run from outside, and takes Recordings.
 
 Watching costs the ranks nothing: progress is read from the status vectors of their black boxes in
-shared memory. Only when a rank stands still are the ranks asked on the hotline for their stacks.
+shared memory. The ranks are asked for stacks on the control channel only when one makes no progress.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ddpnb.processes.engines import Engines
 from ddpnb.processes.host import OUTSIDE_S, Sample, py_spy_stacks, sample
 
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
-ANSWER_S = 1.0  # how long a rank may take to answer on the hotline
-_LEAST_S = 0.05  # less is not worth a look from outside
+ANSWER_S = 1.0  # how long a rank may take to answer on the control channel
+_LEAST_S = 0.05  # less is too short for stacks from outside
 _SOURCE_LIMIT = 1 << 20
 _ENDING_LIMIT = 16 << 20
 _HISTORY = 1024  # calls of a rank that a Recording taken live goes back
@@ -69,7 +69,7 @@ class Observer:
         self._follower = Follower(folder, outcomes, run, partial(_string, self._seen))
         self._books = Books(run)
         self._began = time.monotonic()
-        self._lock = threading.RLock()  # the watcher of a run looks, and so may its user at the same time
+        self._lock = threading.RLock()  # the watchdog and the user may look at the same time
 
     # -- cheap looks
 
@@ -85,7 +85,7 @@ class Observer:
         self._books.look(readers, ended, now=now)
 
     def account(self, now_ns: int) -> Account:
-        """Where the ranks' time went, up to this moment."""
+        """The time account up to this moment."""
         with self._lock:
             self._keep_books(now=True)
             return self._books.account(now_ns)
@@ -143,7 +143,7 @@ class Observer:
             return None
 
     def look(self) -> dict[int, str]:
-        """What the ranks that still run are doing, as the host sees it."""
+        """What the running ranks are doing, as the host sees it."""
         running = [rank for rank in self._seen if self.ending(rank) is None]
         samples = sample(self._engines.pid(rank) for rank in running)
         with self._lock:
@@ -171,7 +171,7 @@ class Observer:
         follow: bool = True,
         outside_s: float = math.inf,
     ) -> Recording:
-        """A Recording of this moment. Ranks that do not answer are looked at from outside.
+        """A Recording of this moment. Stacks of ranks that do not answer are read from outside.
 
         Args:
             ask: ask the ranks for their stacks.
@@ -179,7 +179,7 @@ class Observer:
             values: also for what tells two tensors of one shape apart.
             history: how many calls of each rank it goes back.
             follow: read the digests of the replicas and the time account too.
-            outside_s: seconds that looks from outside may take in all; ranks that are left then have no stacks.
+            outside_s: total time limit for reading stacks from outside; ranks left after it have no stacks.
         """
         end = time.monotonic() + outside_s
         running = [rank for rank in self._seen if self.ending(rank) is None]
@@ -225,7 +225,7 @@ class Observer:
         calls = seen.reader.calls(history) if seen.reader is not None and current else ()
         process = seen.process(answer, device) if ending is None else Process("gone")
         if not current and process.activity == "idle" and time.monotonic() - self._began < _BEGIN_S:
-            process = replace(process, activity="unknown")  # the order is on its way: that says nothing of the rank
+            process = replace(process, activity="unknown")  # the request has not arrived yet
         phases = (seen.reader.phases() if seen.reader is not None and current else ()) + self._of_children(rank)
         return RankRecord(
             rank=rank,
@@ -248,7 +248,7 @@ class Observer:
         )
 
     def _of_children(self, rank: int) -> tuple[Phase, ...]:
-        """What a forked child has left behind: it used the group of its parent."""
+        """Events of a forked child that used the process group of its parent."""
         try:
             with open(os.path.join(self._folder, f"rank{rank}.box.child{self._run}")) as file:
                 told = json.loads(file.read(4096))

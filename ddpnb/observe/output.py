@@ -1,4 +1,4 @@
-"""The ranks' output: kept whole in one file per rank, streamed with a prefix as it comes."""
+"""The ranks' output: complete in one file per rank, streamed with a prefix."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Stream:
         self._logs = logs
         self._target = target
         self._left = limit
-        #: leave out what torch's C++ says of connections that were shut on purpose
+        #: leave out messages of torch's C++ about connections that were closed on purpose
         self.quiet = False
         self._tails = {rank: _Tail() for rank in logs}
         colour = target is not None and wants_colour(target)
         self._prefix = {rank: _prefix(rank, max(logs, default=0), colour) for rank in logs}
 
     def pump(self, last: bool = False) -> None:
-        """Copy what has come since. ``last``: end unfinished lines too."""
+        """Copy new output. ``last``: end unfinished lines too."""
         for rank, tail in self._tails.items():
             while self._target is not None and (block := self._read(rank, tail)):
                 lines = (tail.rest + block).split(b"\n")
@@ -59,7 +59,7 @@ class Stream:
                 tail.rest = b""
 
     def say(self, text: str) -> None:
-        """A line of our own, after all that has come."""
+        """Write a line of our own."""
         if self._target is not None:
             with contextlib.suppress(OSError, ValueError):
                 self._target.write(f"ddpnb: {printable(text)}\n")
@@ -93,7 +93,7 @@ class Stream:
         try:
             target.write(text.encode(encoding, "backslashreplace").decode(encoding))
             target.flush()
-        except (OSError, ValueError):  # the reader has gone (a closed pipe): the files stay
+        except (OSError, ValueError):  # the reader closed the pipe: the files remain
             self._target = None
 
 

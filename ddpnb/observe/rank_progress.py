@@ -1,4 +1,4 @@
-"""One rank as it was seen last, and what follows of it when it is seen again: for how long it stands, sleeps, waits."""
+"""State of one rank between two observations: how long it has been blocked, sleeping or waiting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddpnb.model.stacks import Stack
 from ddpnb.processes import gpus
 from ddpnb.processes.host import Watch, children, sample
 
-# A rank that stands still in here may wait for a process of its own: then those are looked at too.
+# A rank that is idle in these files may wait for its own child process: then the children are examined too.
 _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
 _CHILDREN_AGAIN_S = 2.0
 

@@ -1,4 +1,4 @@
-"""Follows the samples of the ranks while they train: what agrees is let go, what differs is kept.
+"""Follows the samples of the ranks while they train: drops what agrees, keeps what differs.
 
 Reading is incremental and costs the ranks nothing. Of each kind of sample the first disagreements
 stay, with what came just before, however long the run goes on.
@@ -80,7 +80,7 @@ class Follower:
         self._kept: dict[tuple[int, str], _Kept] = {}
 
     def take(self) -> None:
-        """Read what has come since."""
+        """Read new samples."""
         for rank in self._ranks:
             reader = self._open(rank)
             if reader is None:

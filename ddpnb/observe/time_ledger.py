@@ -1,4 +1,4 @@
-"""Keeps the time account of a run while it is watched: new records only, every now and then."""
+"""Keeps the time account of a run up to date from new records."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, News
 from ddpnb.timing.account import Ledger
 
-_PAUSE = 10  # from one look to the next, at least, in times of what the look took
+_PAUSE = 10  # pause after an update, as a multiple of its duration
 
 
 class Books:
-    """The ledger of one run, fed from the black boxes. Any thread may look or ask.
+    """The ledger of one run, fed from the black boxes. Any thread may use it.
 
-    It is no part of the verdict: when it fails it is closed, says so in the account, and the run is
-    watched on.
+    It is not part of the diagnosis: if it fails, the account says so and the run is still watched.
     """
 
     def __init__(self, run: int) -> None:
@@ -31,15 +30,14 @@ class Books:
         self._not_before = 0.0
 
     def look(self, readers: Mapping[int, BoxReader], ended_ns: Mapping[int, int], *, now: bool = False) -> None:
-        """Book what is new in these boxes.
+        """Take new records from these boxes.
 
-        It takes a tenth of a core at most: where that is not enough the account says how much it
-        covers.
+        It uses a tenth of a core at most: if that is not enough, the account says how much it covers.
 
         Args:
             readers: the box of each rank, as far as there is one.
             ended_ns: when the script ended on a rank.
-            now: even if it has just taken its time.
+            now: do not pause.
         """
         with self._lock:
             began = time.monotonic()
@@ -74,7 +72,7 @@ class Books:
 
 
 def _queued(pid: int) -> tuple[int, int] | None:
-    """For how long the main thread of a process has waited for a core, as Linux's scheduler tells."""
+    """How long the main thread of a process has waited for a core, from Linux's scheduler."""
     try:
         with open(f"/proc/{pid}/schedstat", "rb") as file:
             return time.monotonic_ns(), int(file.read(200).split()[1])

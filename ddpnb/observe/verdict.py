@@ -1,4 +1,4 @@
-"""The diagnosis as it is shown: rich in a notebook, plain in a terminal, JSON in a file."""
+"""The diagnosis with its displays: HTML in a notebook, text in a terminal, JSON in a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ddpnb.render import html, text
 
 
 class Verdict(Diagnosis):
-    """A diagnosis that knows how to show itself."""
+    """A diagnosis that can display itself."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class Verdict(Diagnosis):
 
 
 def diagnose(recording: Recording, patience: float = analysis.PATIENCE) -> Verdict:
-    """What is wrong in this Recording: see ``analysis.diagnosis.diagnose``.
+    """Diagnose a Recording: see ``ddpnb.diagnosis.diagnose``.
 
     Raises:
         UsageError: it is no Recording, or that is no number of seconds.

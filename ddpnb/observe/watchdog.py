@@ -1,6 +1,6 @@
-"""When the outcome of a run is known: it has ended, or it is proven that it never will.
+"""Watchdog: detects when the outcome of a run is known, because it has ended or provably hangs.
 
-What moves is read from the black boxes, which costs the ranks nothing; they are asked when they stand still.
+Progress is read from the black boxes, which costs the ranks nothing; ranks are asked only when they make none.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ddpnb.processes.engines import Engines
 
 _TICK_S = 0.05
 _FOLLOW_S = 0.25  # between two looks at the digests of the replicas
-_STILL_S = 0.12  # unchanged for this long: look closer
-_SETTLE_S = 0.6  # that ranks which are just coming to stand still may take to be told of too
-_SETTLE_AT_MOST_S = 2.0  # and that they may take where they still compute
-_LOOK_AT_MOST_S = 1.0  # between two close looks at ranks that stand still
+_STILL_S = 0.12  # without progress for this long: examine the ranks
+_SETTLE_S = 0.6  # time for further ranks to block, so that the diagnosis covers them too
+_SETTLE_AT_MOST_S = 2.0  # the same for ranks that still compute
+_LOOK_AT_MOST_S = 1.0  # between two examinations of blocked ranks
 
 
 class Settling:
@@ -31,10 +31,10 @@ class Settling:
         engines: their processes.
         observer: looks at them.
         ranks: those that are in the run.
-        answers: what came of their orders, as far as they have been sent.
-        stream: shows their output meanwhile.
-        stopping: set when nobody wants to know any more.
-        patience: seconds that a rank may be blocked outside of collectives.
+        answers: results of the run requests that were sent.
+        stream: shows their output.
+        stopping: set to stop watching.
+        patience: seconds that a rank may be blocked outside any collective.
         leave_after_crash: wait no longer than that for the others once a rank has failed.
     """
 
@@ -51,7 +51,7 @@ class Settling:
         leave_after_crash: bool,
     ) -> None:
         self._engines = engines
-        self._stopped_at: float | None = None  # since when the controller is, while all ranks stand still
+        self._stopped_at: float | None = None  # when the controller was stopped, while no rank makes progress
         self._observer = observer
         self._ranks = ranks
         self._answers = answers
@@ -61,10 +61,10 @@ class Settling:
         self._leave_after_crash = leave_after_crash
 
     def watch(self) -> Recording | None:
-        """The Recording on which the verdict is to stand; None if it was told to stop before.
+        """The Recording for the diagnosis; None if ``stopping`` was set before.
 
         Raises:
-            WorldError: the controller has died, or is stopped while the ranks stand still: nothing can be proven.
+            WorldError: the controller has died, or is stopped while no rank makes progress: nothing can be proven.
         """
         statuses = self._observer.statuses()
         changed = dict.fromkeys(self._ranks, time.monotonic())
@@ -114,10 +114,10 @@ class Settling:
         return None
 
     def _reachable(self, all_still: bool) -> bool:
-        """Whether ranks can be asked at all. Where not, that they do not answer says nothing of them.
+        """Whether ranks can be asked at all. If not, a missing answer says nothing about them.
 
         Raises:
-            WorldError: the controller has died, or has been stopped for ``patience`` seconds while all stand still.
+            WorldError: the controller has died, or has been stopped for ``patience`` seconds while no rank makes progress.
         """
         state = self._engines.controller_state
         if state == "died" and any(self._observer.ending(rank) is None for rank in self._ranks):
@@ -131,10 +131,10 @@ class Settling:
         return False
 
     def _prove(self) -> Recording | None:
-        """A Recording that shows that the run can never go on; None if it may.
+        """A Recording that proves that the run cannot continue; None if it may.
 
-        It must hold twice, with nothing having moved on the ranks concerned in between: a look at
-        several processes is not one moment.
+        It must hold twice, without progress on the ranks concerned in between: several processes cannot
+        be read at one moment.
         """
         before = self._observer.statuses()
         first = diagnose(self._observer.record(), self._patience)
@@ -150,17 +150,17 @@ class Settling:
         if any(before[rank] != after[rank] for rank in concerned if rank in before):
             return None
         if not self._reachable(False):
-            return None  # it died or was stopped meanwhile: they were not heard
+            return None  # the controller died or was stopped meanwhile: no rank could answer
         named = [[(f.code, f.culprits, f.sides) for f in found.errors] for found in (first, second)]
         return recording if named[0] == named[1] else None
 
     def _untold(self, recording: Recording, running: Mapping[int, str]) -> set[int]:
-        """The ranks that still run and of which the findings tell nothing."""
+        """The running ranks that no finding mentions."""
         errors = diagnose(recording, self._patience).errors
         return set(running) - {rank for finding in errors for rank in finding.concerned}
 
     def _check_orders(self, activities: Mapping[int, str]) -> None:
-        """An order that is over, where the rank did not write how the script ended, is an error of ours or of the host."""
+        """Raise if a run request ended without a record of how the script ended: a bug of ddpnb, or of the host."""
         for rank in activities:
             answer = self._answers.get(rank)
             # Asked in this order: a rank writes the ending first.

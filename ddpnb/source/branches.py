@@ -26,7 +26,7 @@ def tree(source: str) -> ast.Module | None:
 
 
 def trouble(source: str) -> tuple[int, str] | None:
-    """Why a file has no syntax tree: a line (0 if none is known) and the reason in words."""
+    """Why a file has no syntax tree: a line (0 if unknown) and the reason."""
     try:
         _parsed(source)
     except SyntaxError as error:
@@ -182,7 +182,7 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
 
 
 def decisions(source: str, line: int) -> list[str]:
-    """What can keep a rank from ``line``, in words."""
+    """Conditions that can keep a rank from ``line``, as sentences."""
     guards = guards_of(source, line)[:1]
     if guards:
         return [f"Guarded by `if {condition}` at line {at}." for at, condition in guards]
@@ -194,7 +194,7 @@ def decisions(source: str, line: int) -> list[str]:
 def candidates(source: str, line: int, ended: bool = False) -> list[tuple[int, str]]:
     """The statements of the function that can keep a rank from ``line``: its line, and the statement in short.
 
-    ``ended``: the rank has left the script, so going on with the next iteration is no explanation.
+    ``ended``: the rank has ended, so continuing with the next iteration is no explanation.
     """
     ways = [way for way in ways_around(source, line) if not (ended and way[1] == "continue")]
     guards = [(at, condition) for at, condition in guards_of(source, line) if "__name__" not in condition]

@@ -1,4 +1,4 @@
-"""How a call was reached: the user's frames above it, and where two ranks' paths part."""
+"""Call paths: the user's frames above a call, and where two ranks' paths diverge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _candidates(record: RankRecord) -> list[tuple[Site, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Where two paths part: the two lines, in the file that both are in, and how these stand."""
+    """Where two paths diverge: the two lines, in one file, and their relation."""
 
     one: Site
     other: Site

@@ -1,4 +1,4 @@
-"""The time account: where the time of every rank went, and for whom the others waited.
+"""The time account: where the time of every rank went, and which ranks the others waited for.
 
 What is measured how. Every collective leaves the moment at which it was entered, and when it was
 done as far as Python saw it; marks tell when backward passes and optimizer steps ended, and the CPU
@@ -30,13 +30,13 @@ from ddpnb.timing.notes import model_notes, notes, start_notes
 from ddpnb.timing.stragglers import name_stragglers
 from ddpnb.timing.timeline import COMMUNICATION, Key, Spent, Timeline
 
-_MEETINGS = 20_000  # that have not been seen from all sides; the oldest are let go
-_OPEN = 8192  # calls of a rank whose end was not seen
-_CLOCKS_NS = 1_000_000  # completed so long before the last rank came: the clocks are not the same
+_MEETINGS = 20_000  # incomplete ones kept; the oldest are dropped
+_OPEN = 8192  # calls of a rank without a recorded end
+_CLOCKS_NS = 1_000_000  # completed this long before the last arrival: the clocks differ
 
 
 class _Open:
-    """A call of which more is to be learned."""
+    """A call that is not complete yet."""
 
     __slots__ = ("call", "meeting", "next_ns")
 
@@ -56,9 +56,9 @@ class _Rank:
         self.counts: dict[int, int] = {}  # highest sequence number per group
         self.seen = 0
         self.lost = 0
-        self.unknown = 0  # calls of which it was never learned who else came
+        self.unknown = 0  # calls whose other ranks were never recorded
         self.on_gpu = 0
-        self.late: Counter[Key] = Counter()  # who came later than this rank's host, which was not held up
+        self.late: Counter[Key] = Counter()  # ranks that arrived later than this rank's host, which was not blocked
         self.ended_ns = 0
 
 
@@ -66,7 +66,7 @@ Timelines = Mapping[int, Timeline]
 
 
 class Ledger:
-    """Takes what the ranks did, piece by piece, and says where the time went. Never raises on odd input.
+    """Takes calls and marks of the ranks incrementally and computes the account. Never raises on invalid input.
 
     Calls may come again when more is known of them. Memory is bounded, however long the run is.
     """
@@ -88,7 +88,7 @@ class Ledger:
         ended_ns: int = 0,
         queued: tuple[int, int] | None = None,
     ) -> None:
-        """Add calls and marks of one rank, each in the order in which they came.
+        """Add calls and marks of one rank, each in the order of their recording.
 
         Args:
             rank: whose they are.
@@ -115,7 +115,7 @@ class Ledger:
         while len(self._meetings) > _MEETINGS:
             self._give_up(next(iter(self._meetings)))
 
-    # -- calls come
+    # -- new calls
 
     def _register(self, rank: int, call: Call) -> _Open | None:
         known, timeline = self._ranks[rank], self._timelines[rank]
@@ -176,7 +176,7 @@ class Ledger:
                 self._ranks[host.rank].late[rank, host.site] += max(0, last - host.at) // len(late)
         meeting.hosts = []
 
-    # -- calls end
+    # -- ended calls
 
     def _settle(self, rank: int, one: _Open) -> None:
         self._ranks[rank].open.pop(one.call.number, None)
@@ -193,7 +193,7 @@ class Ledger:
                 self._meetings.pop(meeting.key, None)
 
     def _claim(self, rank: int, one: _Open, now: int = 0) -> Claim | None:
-        """For how long this call held up the main thread, as far as that is known."""
+        """How long this call blocked the main thread, as far as known."""
         call, timeline = one.call, self._timelines[rank]
         if call.thread != timeline.main or not blocks_host(call):
             return None
@@ -212,7 +212,7 @@ class Ledger:
         return claim if claim.end > begin and not overlapped else None
 
     def _divide(self, meeting: Meeting, claim: Claim, timelines: Timelines) -> bool:
-        """Divide what a rank claims into waiting and communication; False: it is not known yet."""
+        """Divide what a rank claims into waiting and communication; False if that is not known yet."""
         if not meeting.ready(claim.rank):
             return False
         last, late = meeting.last(claim.rank)
@@ -223,7 +223,7 @@ class Ledger:
         return True
 
     def _give_up(self, key: Hashable) -> None:
-        """Nobody will come any more of whom this is known: the calls count as communication."""
+        """No further arrivals will be known: the calls count as communication."""
         for claim in self._meetings.pop(key).claims:
             self._ranks[claim.rank].unknown += 1
             _book(self._timelines[claim.rank], claim)
@@ -259,7 +259,7 @@ class Ledger:
         return replace(found, notes=(*start_notes(found, [one.start for one in spent.values()]), *told))
 
     def _pending(self, now: int) -> list[tuple[Meeting | None, Claim]]:
-        """What calls claim that are not over, or to which not all have come."""
+        """Claims of calls that have not ended, or at which ranks are missing."""
         found: list[tuple[Meeting | None, Claim]] = [
             (meeting, claim) for meeting in self._meetings.values() for claim in meeting.claims
         ]
@@ -271,7 +271,7 @@ class Ledger:
         return found
 
     def _still_missing(self, meeting: Meeting, rank: int) -> tuple[int, ...]:
-        """For whom this rank waits, if that is sure: a call that was lost looks as if it had never been made."""
+        """The ranks that this rank waits for, if certain: a lost call looks like one that was never issued."""
         missing = meeting.missing(rank)
         for other in missing:
             known = self._ranks.get(other)

@@ -1,4 +1,4 @@
-"""Meetings: one collective (or one message) on all the ranks that take part in it, and who came last."""
+"""Meetings: one collective (or message) on all its ranks, and which rank arrived last."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ddpnb.model.calls import Call, CallState, Site
 
 _FROM_ROOT = frozenset({"broadcast", "scatter"})
 _TO_ROOT = frozenset({"gather", "reduce"})
-_TOGETHER = 0.1  # of the time from the first to the last: who came within it of the last came last too
-MOST_BLAMED = 4  # ranks at most among which one wait is divided
+_TOGETHER = 0.1  # of the time from the first arrival to the last: arrivals within it of the last count as last too
+MOST_BLAMED = 4  # ranks that share the blame for one wait, at most
 
 
 class Claim(NamedTuple):
@@ -30,7 +30,7 @@ class Claim(NamedTuple):
 
 
 class Meeting:
-    """Who takes part, who has come when, and what is to be told of it once all have come.
+    """The members, their arrivals, and the claims to settle once all have arrived.
 
     In a broadcast the others wait for the root alone, in a reduction to a root the root alone waits,
     and a receive waits for its send; in all other collectives everybody waits for everybody.
@@ -46,10 +46,10 @@ class Meeting:
         self.needs: Literal["all", "root", "at root"] = "all"
         self.root: int | None = None
         self.arrived: dict[int, int] = {}
-        self.claims: list[Claim] = []  # that cannot be divided before others have come
-        self.hosts: list[Claim] = []  # of calls that blocked no host: only who came late is known
+        self.claims: list[Claim] = []  # cannot be divided before the others arrive
+        self.hosts: list[Claim] = []  # of calls that blocked no host: only late arrivals are known
         self.ended = 0
-        self.latest: tuple[int, tuple[int, ...]] | None = None  # when the last came and who came with it, once known
+        self.latest: tuple[int, tuple[int, ...]] | None = None  # when the last ranks arrived, and which, once known
         root = call.signature.root
         if call.is_p2p and isinstance(key, tuple):
             self.members, self.needs, self.root = (key[1], key[2]), "root", key[1]
@@ -58,7 +58,7 @@ class Meeting:
 
     @staticmethod
     def key_of(call: Call, rank: int, group: int) -> Hashable | None:
-        """What the calls of one meeting have in common, their group being known by a number; None: nobody can tell."""
+        """What the calls of one meeting have in common; groups are known by numbers. None if it cannot be known."""
         if call.seq and not call.is_p2p:
             return (group, call.seq) if rank in call.group.ranks else None
         if call.peer < 0 or not call.turn or call.op == "recv_any_source":
@@ -72,17 +72,17 @@ class Meeting:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will be told of it."""
+        """Whether it is settled."""
         return self.complete and self.ended >= len(self.members)
 
     def ready(self, rank: int) -> bool:
-        """Whether all have come for whom this rank waits."""
+        """Whether all ranks that this rank waits for have arrived."""
         if self.needs == "root" and self.root is not None:
             return rank == self.root or self.root in self.arrived
         return self.complete or (self.needs == "at root" and rank != self.root)
 
     def missing(self, rank: int) -> tuple[int, ...]:
-        """For whom this rank still waits."""
+        """The ranks that this rank still waits for."""
         if self.ready(rank):
             return ()
         if self.needs == "root" and self.root is not None:
@@ -90,7 +90,7 @@ class Meeting:
         return tuple(member for member in self.members if member not in self.arrived)
 
     def last(self, rank: int) -> tuple[int, tuple[int, ...]]:
-        """When the last came for whom this rank waits, and who that was; (0, ()) if it waits for nobody.
+        """When the last awaited rank arrived, and which one; (0, ()) if this rank waits for none.
 
         To be asked when it is ready.
         """
@@ -105,7 +105,7 @@ class Meeting:
         at, late = self.latest
         if self.arrived.get(rank, 0) >= at:
             return 0, ()
-        if rank in late:  # it came with the last: only those after it made it wait
+        if rank in late:  # it arrived among the last: only later arrivals made it wait
             late = tuple(one for one in late if self.arrived[one] == at)
         return at, late[:MOST_BLAMED]
 
@@ -113,7 +113,7 @@ class Meeting:
         self.arrived[rank], self.latest = at, None
 
     def withdraw(self, rank: int) -> None:
-        """No peer has seen the call: it never came."""
+        """The call never reached its peers."""
         self.arrived.pop(rank, None)
         self.latest = None
 
@@ -124,7 +124,7 @@ class Meeting:
 
 
 def blocks_host(call: Call) -> bool:
-    """Whether a wait for this call holds up the Python thread: on a GPU it only orders streams."""
+    """Whether waiting for this call blocks the Python thread: on a GPU it only orders streams."""
     return call.signature.device == "cpu"
 
 

@@ -1,4 +1,4 @@
-"""Notes on a time account: what it cannot know, and settings that cost time. Never more than notes."""
+"""Notes on a time account: what it cannot know, and settings that cost time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ddpnb.timing.quantities import percent, span
 from ddpnb.timing.timeline import COMMUNICATION, Key
 
 _COVERED = 0.99
-_COPY_BYTES = 10 << 20  # gradients smaller than this are copied in no time
+_COPY_BYTES = 10 << 20  # copying smaller gradients costs nothing measurable
 _SIZES = {"float64": 8, "complex64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
-# What DDP writes itself, once, when it has looked for unused parameters in vain.
+# DDP writes this once if it searched for unused parameters and found none.
 _NONE_UNUSED = "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters"
 
 
@@ -46,7 +46,7 @@ def notes(account: Account, *, clocks_differ: int = 0, cores: int = 0) -> tuple[
 
 
 def start_notes(account: Account, waits: Iterable[Counter[Key]]) -> tuple[str, ...]:
-    """Whether the ranks waited for one another before the training had begun."""
+    """A note if the ranks waited for each other before training began."""
     found: Counter[Key] = Counter()
     for counter in waits:
         found.update(counter)

@@ -1,4 +1,4 @@
-"""Lengths of time and shares as a person would say them."""
+"""Durations and shares as text."""
 
 from __future__ import annotations
 

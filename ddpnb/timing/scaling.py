@@ -1,4 +1,4 @@
-"""Scaling: the same script on more and more ranks, compared with the fewest."""
+"""Scaling: the same script on increasing numbers of ranks, compared with the smallest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Scaled:
 
 
 def compare(runs: Sequence[tuple[int, Account, Outcome, float]]) -> tuple[Scaled, ...]:
-    """Put these runs (size, account, outcome, seconds) in order and compare each with the smallest that ended well."""
+    """Put these runs (size, account, outcome, seconds) in order and compare each with the smallest that completed."""
     order = sorted(runs, key=lambda run: run[0])
     base = next((a.steps_per_s for _, a, outcome, _ in order if outcome == "ok" and a.steps_per_s), None)
     found: list[Scaled] = []

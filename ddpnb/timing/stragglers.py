@@ -1,4 +1,4 @@
-"""Stragglers: for which ranks the others waited, where, and what these do longer than the others."""
+"""Stragglers: which ranks the others waited for, where, and what takes those longer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ddpnb.model.calls import Site
 from ddpnb.timing.quantities import span
 from ddpnb.timing.timeline import COMMUNICATION, Key
 
-_ALWAYS = 0.6  # of all waiting, for one rank: it is always the same
+_ALWAYS = 0.6  # of all waiting, for one rank: the straggler is always the same
 _MOST = 0.8  # of all waiting: the ranks that make it up together
 _NAMED = 16  # stragglers at most
 _LONGER = 1.1  # than the others, to be said

@@ -149,7 +149,7 @@ class Timeline:
             self._first_cpu, self._last_cpu = self._first_cpu or mark, mark
 
     def queued(self, at: int, length: int) -> None:
-        """Up to this moment the main thread stood so long in the queue for a core (both only grow)."""
+        """Time that the main thread has spent in the run queue up to this moment (both only grow)."""
         moments, lengths = self._queue
         if moments and (at <= moments[-1] or length < lengths[-1]):
             return
@@ -166,7 +166,7 @@ class Timeline:
         return interval.claims(self._queued_until(interval.ended) - self._queued_until(interval.began))
 
     def _queued_until(self, at: int) -> float:
-        """Between two looks it is taken to have grown evenly."""
+        """Between two readings, linear growth is assumed."""
         moments, lengths = self._queue
         place = bisect_right(moments, at)
         if place == 0:
@@ -177,7 +177,7 @@ class Timeline:
         return lengths[place - 1] + share * (lengths[place] - lengths[place - 1])
 
     def saw(self, at: int) -> None:
-        """Something of the training happened at this moment."""
+        """Training was active at this moment."""
         self.first = at if self.first is None else min(self.first, at)
         self.last = at if self.last is None else max(self.last, at)
 
@@ -204,7 +204,7 @@ class Timeline:
             claims[key] = claims.get(key, 0) + length
 
     def fold(self) -> None:
-        """Let the oldest intervals go once there are too many; their sums stay."""
+        """Drop the oldest intervals once there are too many; their sums stay."""
         if len(self._intervals) <= _KEPT:
             return
         least, most = len(self._intervals) - _KEPT // 2, len(self._intervals) - 1

@@ -1,4 +1,4 @@
-"""Arrivals: when the last rank came to each collective, for many thousand calls at once.
+"""Arrivals: when the last rank arrived at each collective, for many thousand calls at once.
 
 A *place* is one collective of one group (or one message), known by a small number. From the arrival of
 a rank at a place to the arrival of the last one it waits; from then on the collective is under way.
@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-NOBODY = 0  # the place of calls that wait for nobody, as a leaf's part in a reduction
-NEVER = 1  # the place of calls of which it will never be known for whom they wait
+NOBODY = 0  # the place of calls that wait for no rank, e.g. a non-root rank in a reduce
+NEVER = 1  # the place of calls whose peers will never be known
 _FIRST = 2
-EVERYBODY = -1  # all members of a place must come; otherwise the rank that alone must
+EVERYBODY = -1  # all members of a place must arrive; otherwise the only rank that must
 
 Numbers = NDArray[Any]
 
 
 class Arrivals:
-    """Who has come to which place. Taking a call again changes nothing."""
+    """Which ranks have arrived at which place. Taking a call again changes nothing."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -44,7 +44,7 @@ class Arrivals:
         return self._size
 
     def places(self, keys: Sequence[Hashable]) -> list[int | None]:
-        """The places with these keys; None where there is none yet."""
+        """The places with these keys; None for unknown keys."""
         get = self._numbers.get
         return [get(key) for key in keys]
 
@@ -57,7 +57,7 @@ class Arrivals:
         seq: int = 0,
         agreed: int = 0,
     ) -> int:
-        """The place with this key, made if need be.
+        """The place with this key, created if needed.
 
         Args:
             key: what all calls of it have in common.
@@ -83,7 +83,7 @@ class Arrivals:
         return place
 
     def come(self, rank: int, places: Numbers, at: Numbers, here: Numbers) -> NDArray[np.int64]:
-        """Calls of a rank; the places of which more is known now.
+        """Take calls of a rank; returns the places that changed.
 
         Args:
             rank: whose calls they are.
@@ -115,7 +115,7 @@ class Arrivals:
         return np.concatenate((changed, implied)).astype(np.int64)
 
     def _imply(self, known: Numbers) -> NDArray[np.int64]:
-        """Whoever has come to a collective of a group has come to all before it, recorded or not."""
+        """A rank that arrived at a collective of a group has arrived at all earlier ones, recorded or not."""
         found: list[int] = []
         for place in known.tolist():
             self._open.get(int(self._line[place]), set()).discard(place)
@@ -133,15 +133,15 @@ class Arrivals:
         return np.array(found, np.int64)
 
     def agreed(self, places: Numbers) -> NDArray[np.int64]:
-        """What all ranks must give alike at these places."""
+        """What all ranks must agree on at these places."""
         return self._agreed[places]
 
     def met(self, places: Numbers | slice = slice(None)) -> NDArray[np.float64]:
-        """When the last came for whom the others waited, in seconds; NaN while that is not known."""
+        """When the last awaited rank arrived, in seconds; NaN while unknown."""
         return np.where(self._known[: self._size][places], self._latest[: self._size][places], np.nan)
 
     def missing(self, place: int) -> tuple[int, ...]:
-        """The ranks that have not come yet."""
+        """The missing ranks."""
         if place < _FIRST or self._known[place]:
             return ()
         members = self._members[place] if self._decides[place] == EVERYBODY else (int(self._decides[place]),)
@@ -150,7 +150,7 @@ class Arrivals:
         )
 
     def forget(self, keep: Numbers) -> NDArray[np.int64]:
-        """Let go of all places but these and those that are open; the new number of every old one."""
+        """Drop all places except these and the open ones; returns the new number of each old one."""
         stay = np.zeros(self._size, bool)
         stay[:_FIRST] = True
         stay[keep] = True

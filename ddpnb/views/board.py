@@ -1,4 +1,4 @@
-"""The board: what every rank does at this moment, and ranks that do the same taken together where there are many."""
+"""The board: what every rank is doing now; of many ranks, those with the same state share a tile."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Process, Recording
 
-SINGLE = 64  # ranks up to which each has a tile of its own
-_TOLD = 16  # things that ranks do at once, in a sentence
-_SHOWN = 200  # tiles at most, the last of them for all the others
+SINGLE = 64  # up to this many ranks, each has its own tile
+_TOLD = 16  # states listed in a sentence
+_SHOWN = 200  # tiles at most; the last stands for all the others
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One rank, or several that do the same.
+    """One rank, or several in the same state.
 
     ``state`` is a word of ``Kind`` or ``idle``; ``doing`` names the call or phase; ``since_s``: for how long
     it stands there (None: it moves); ``finding``: the code of the finding whose culprit it is; ``undecided``: of the
@@ -42,7 +42,7 @@ class Tile:
 
 
 def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile, ...]:
-    """The ranks of a Recording in rank order; beyond ``SINGLE`` of them those that are alike as one tile.
+    """The ranks of a Recording in rank order; beyond ``SINGLE`` ranks, equal ones share a tile.
 
     Args:
         recording: of any moment.
@@ -67,7 +67,7 @@ def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile,
 
 
 def _missing(recording: Recording, standing: dict[int, Standing]) -> dict[int, frozenset[int]]:
-    """Whom each rank waits for. All in one collective wait for the same ranks, so one of them is looked at."""
+    """The ranks that each rank waits for. All in one collective wait for the same ranks: one of them is examined."""
     alike: dict[object, list[int]] = {}
     for rank, one in standing.items():
         call = one.call if one.call is not None and not one.call.is_p2p else None
@@ -124,7 +124,7 @@ def _since(recording: Recording, one: Standing) -> float | None:
 
 
 def _together(found: list[Tile]) -> tuple[Tile, ...]:
-    """Ranks that do the same as one tile, those that differ from the most first."""
+    """Ranks in the same state as one tile, the rarest states first."""
     alike: dict[tuple[object, ...], list[Tile]] = {}
     for tile in found:
         alike.setdefault((tile.state, tile.doing, tile.site, tile.finding, tile.undecided, tile.well), []).append(tile)
@@ -147,7 +147,7 @@ def _together(found: list[Tile]) -> tuple[Tile, ...]:
 
 
 def summary(found: Iterable[Tile]) -> str:
-    """All of it in a sentence: ``ranks 0, 2 and 3 waiting in all_reduce #57 of default_pg; rank 1 ended``."""
+    """The board in a sentence: ``ranks 0, 2 and 3 waiting in all_reduce #57 of default_pg; rank 1 ended``."""
     alike: dict[str, list[int]] = {}
     for tile in found:
         inside = f" in {tile.doing}" if tile.state in ("waiting", "starting", "creating a group") and tile.doing else ""

@@ -1,4 +1,4 @@
-"""Calls into columns: numbers in numpy arrays, and the few texts that they refer to."""
+"""Calls as columns: numbers in numpy arrays, and the texts they refer to."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Shown(IntEnum):
     """How a call is drawn."""
 
     DONE = 0
-    OPEN = 1  # the rank stands in it
-    LEFT = 2  # begun, and the rank went on: it takes part in the shadow of other things
+    OPEN = 1  # the rank is in it
+    LEFT = 2  # asynchronous: begun, and the rank continued
     FAILED = 3
     HELD = 4
 
@@ -101,7 +101,7 @@ class Reader:
         events["kind"] = found
         agreed = np.array(self._agreed())[signature]
         places = self._places(rank, calls, group, events["seq"], p2p, agreed)
-        # For a root that collects nobody else waits.
+        # No other rank waits for a root that collects.
         collects = np.array([one.op in _TO_ROOT for one in self._signatures.known])[signature]
         leaf = [at for at in np.flatnonzero(collects).tolist() if _root(calls[at]) not in (rank, EVERYBODY)]
         events["place"] = places
@@ -135,7 +135,7 @@ class Reader:
         return number
 
     def _agreed(self) -> list[int]:
-        """For each signature a number of that which all ranks must give alike."""
+        """For each signature, a number of what all ranks must agree on."""
         for one in self._signatures.known[len(self._agreed_of) :]:
             self._agreed_of.append(self._agreements.setdefault(one.agreed or one.op, len(self._agreements)))
         return self._agreed_of
@@ -157,7 +157,7 @@ class Reader:
         for at in [at for at, place in enumerate(found) if place is None]:
             found[at] = self._place(keys[at], calls[at], int(group[at]), int(agreed[at]))
         places = np.array(found, np.int64)
-        # Who calls something else does not come to where the others are.
+        # A rank that calls something else does not arrive at the place of the others.
         other = self._arrivals.agreed(places) != agreed
         for at in np.flatnonzero(other & (places > NEVER) & ~p2p).tolist():
             places[at] = self._place((keys[at], int(agreed[at])), calls[at], int(group[at]), int(agreed[at]))
@@ -175,7 +175,7 @@ class Reader:
 
 
 class _Numbering(Generic[Thing]):
-    """Numbers for things that are alike. What was seen before is known by its identity: that is fast."""
+    """Numbers for equal things. Known objects are looked up by identity, which is fast."""
 
     def __init__(self) -> None:
         self.known: list[Thing] = []
@@ -214,7 +214,7 @@ def _times(values: list[int]) -> NDArray[np.float64]:
 
 
 def _filled(begin: NDArray[np.float64], before: float) -> NDArray[np.float64]:
-    """Moments that are not known are taken to be those of the calls before."""
+    """Replace unknown times with those of the preceding calls."""
     unknown = np.isnan(begin)
     if not unknown.any():
         return begin
@@ -231,6 +231,6 @@ def _whole(values: list[int]) -> NDArray[np.uint32]:
 
 
 def _root(call: Call) -> int:
-    """The rank of the root; everybody if that makes no sense."""
+    """The rank of the root; ``EVERYBODY`` if that is invalid."""
     root = call.signature.root
     return call.group.ranks[root] if root is not None and 0 <= root < len(call.group.ranks) else EVERYBODY

@@ -1,4 +1,4 @@
-"""Norms of the gradients of every rank, step by step, as the replica watch has seen them."""
+"""Gradient norms of every rank, step by step, as recorded by the replica watch."""
 
 from __future__ import annotations
 

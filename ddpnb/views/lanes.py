@@ -22,10 +22,10 @@ from ddpnb.views.columns import EVENT, Events, Kind, Reader, Shown
 from ddpnb.views.marks import Doing, Mark, begin_of, doings, few, marks, representatives
 
 MOST = 64  # lanes
-KEEP = 10_000  # calls of a rank; when there are twice as many the older half is let go
-_CLOCKS_S = 0.001  # a collective that was over so long before the last came: the clocks are not the same
-# For a call that nobody in Python waits for the door looks when the next one comes: then it is called done. One that
-# ended so shortly before the next, after so long, was most likely left: as all calls of DDP's reducer are.
+KEEP = 10_000  # calls of a rank; at twice as many, the older half is dropped
+_CLOCKS_S = 0.001  # a collective that ended this long before the last arrival: the clocks differ
+# The end of a call that no Python code waits for is recorded at the next call. A long call that ended so shortly
+# before the next one was most likely asynchronous, as all calls of DDP's reducer are.
 _NEXT_S, _LONG_S = 200e-6, 2e-3
 
 
@@ -83,8 +83,8 @@ class _Calls:
     place: int
     events: Events = field(default_factory=lambda: np.zeros(256, EVENT))
     count: int = 0
-    told: int = 0  # so many have been given out
-    again: set[int] = field(default_factory=set[int])  # of these more is known since
+    told: int = 0  # number already given out
+    again: set[int] = field(default_factory=set[int])  # changed since then
     highest: int = -1
     ordered: bool = True
 
@@ -150,12 +150,12 @@ class Lanes:
         self._about: dict[int, Lane] = {}
         self._changed: list[NDArray[np.int64]] = []  # places
         self._told = (0, 0)  # texts and kinds
-        self._anew = True  # all is to be given out
+        self._anew = True  # give out everything again
         for rank in ranks:
             self._calls_of(rank)
 
     def add(self, rank: int, calls: Iterable[Call]) -> None:
-        """More calls of a rank, or calls of which more is known now, in the order of their numbers."""
+        """New or updated calls of a rank, in the order of their numbers."""
         made = tuple(calls)
         if not made:
             return
@@ -172,14 +172,14 @@ class Lanes:
                 self._forget()
 
     def _moved(self, rank: int) -> None:
-        """What was said of a rank before its last calls holds no longer."""
+        """Drop what was known of a rank before its last calls."""
         about = self._about.get(rank)
         if about is not None:
             mark = about.mark if about.mark is not None and about.mark.kind == "mismatch" else None
             self._about[rank] = Lane(rank, about.begin, mark=mark, since=about.since)
 
     def mark(self, recording: Recording, diagnosis: Diagnosis | None = None) -> None:
-        """What the ranks are doing by this Recording, and who is to blame."""
+        """Take the states of the ranks and the culprits from this Recording."""
         said, marked = doings(recording), marks(recording, diagnosis)
         seconds = self._reader.seconds
         for rank in self._calls:
@@ -242,12 +242,12 @@ class Lanes:
         return sum(lane.count for lane in self._calls.values())
 
     def columns(self) -> Columns:
-        """All of it; ``news`` goes on from here."""
+        """Everything; ``news`` continues from here."""
         self._anew = True
         return self.news()
 
     def news(self) -> Columns:
-        """What has come since the last time; all of it if the old numbers hold no longer."""
+        """Changes since the last time; everything if the old numbers are no longer valid."""
         whole, self._anew = self._anew, False
         fresh = [lane.news(whole=whole) for lane in self._calls.values()]
         places = np.arange(len(self._arrivals)) if whole else np.unique(np.concatenate([*self._changed, _NONE]))
@@ -263,7 +263,7 @@ class Lanes:
         )
 
     def doing(self, rank: int) -> str:
-        """What a rank stands in and for whom it waits, by its calls alone."""
+        """The call a rank is in, and the ranks it waits for, from its calls alone."""
         lane = self._calls.get(rank)
         if lane is None:
             return ""
@@ -284,7 +284,7 @@ class Lanes:
         long = end - np.fmax(begin, np.where(met <= end, met, begin)) > _LONG_S
         late = (state == Shown.DONE) & (following <= end + _NEXT_S) & ((following < end) | long)
         state = np.where(late, np.uint8(Shown.LEFT), state)
-        # Of what was begun and left nobody saw the end: it was not before all had come.
+        # The end of an asynchronous call was not recorded: it was not before all ranks arrived.
         unseen = (state == Shown.LEFT) & (met <= end + _CLOCKS_S)
         end = np.fmax(begin, np.where(unseen, met, np.where(np.isinf(end), self.now, end)))
         met = np.where(met > end + _CLOCKS_S, begin, met)
@@ -308,7 +308,7 @@ def _last(end: NDArray[np.float64]) -> float:
 
 
 def lanes(recording: Recording, diagnosis: Diagnosis | None = None, most: int = MOST) -> Lanes:
-    """The lanes of a Recording; with more ranks than ``most`` those that tell the most."""
+    """The lanes of a Recording; with more ranks than ``most``, the most relevant ones."""
     shown = representatives(recording, diagnosis, most)
     firsts = [
         call.entered_ns for record in recording.ranks.values() for call in record.calls[:1] if call.entered_ns > 0

@@ -1,4 +1,4 @@
-"""What is written into a lane: what its rank is doing, the call that does not fit, and where one is absent."""
+"""Labels of the lanes: what the rank is doing, a mismatched call, or a missing one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import RankRecord, Recording
 
 _LONGEST = 80  # characters
-_EACH_IN_ANOTHER = ("DDP306", "DDP307", "DDP309")  # the culprits stand in calls, each in another one
+_EACH_IN_ANOTHER = ("DDP306", "DDP307", "DDP309")  # each culprit is in a different call
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Mark:
 
 
 def representatives(recording: Recording, diagnosis: Diagnosis | None, most: int) -> list[int]:
-    """The ranks that tell the most, in rank order: culprits, then those that wait, then others."""
+    """The most relevant ranks, in rank order: culprits first, then waiting ranks, then others."""
     ranks = sorted(recording.ranks)
     if len(ranks) <= most:
         return ranks
@@ -77,7 +77,7 @@ def _ceased(one: Standing, taken_ns: int) -> int:
     if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
         return idle_since
     if one.call is not None and one.call.state is CallState.ISSUED:
-        last = one.record.calls[-1]  # it was here still
+        last = one.record.calls[-1]  # its last known position
         return max(idle_since, last.entered_ns, last.issued_ns, last.done_ns)
     return 0
 
@@ -100,7 +100,7 @@ def marks(recording: Recording, diagnosis: Diagnosis | None) -> dict[int, Mark]:
 
 
 def begin_of(record: RankRecord) -> int:
-    """When the rank began to train, as far as that is known: its process group was there."""
+    """When the rank began to train, if known: the end of ``init_process_group``."""
     joined = [phase.ended_ns for phase in record.phases if phase.name == "init_process_group"]
     return joined[-1] if joined else 0
 
@@ -135,7 +135,7 @@ def _call_of(record: RankRecord, collective: Call) -> Call | None:
 
 
 def _since(recording: Recording, finding: Finding, collective: Call) -> int:
-    """When the first of those who wait came to the collective."""
+    """When the first waiting rank arrived at the collective."""
     records = [recording.ranks[rank] for rank in finding.waiting if rank in recording.ranks]
     calls = [call for record in records if (call := _call_of(record, collective)) is not None]
     return min((call.entered_ns for call in calls if call.entered_ns), default=collective.entered_ns)

@@ -1,4 +1,4 @@
-"""Stacks of all ranks merged into one tree, with the ranks on the branches: where paths part, ranks part.
+"""Stacks of all ranks merged into one tree, with the ranks on its branches.
 
 The idea is STAT's (Arnold et al., "Stack Trace Analysis for Large Scale Debugging", IPDPS 2007).
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import Frame
 
-_OUTERMOST, _INNERMOST = 40, 20  # of a deeper stack: how the rank came there, and where it stands
+_OUTERMOST, _INNERMOST = 40, 20  # frames kept of a deeper stack
 
 
 @dataclass(frozen=True, slots=True)

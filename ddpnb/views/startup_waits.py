@@ -32,7 +32,7 @@ def _came(state: StartupState, rank: int, step: str) -> bool:
 
 
 def _elsewhere(state: StartupState, mine: int, rank: int, step: str) -> bool:
-    """Whether the other has come to another store than mine: what it does there helps nobody here."""
+    """Whether the other rank uses a different store: its progress there does not help."""
     if step != "store":
         return False
     here, there = (state.at(one, "environment").facts.get("address") for one in (mine, rank))
@@ -64,7 +64,7 @@ def sentence(state: StartupState, rank: int) -> str:
 
 
 def _why(state: StartupState, rank: int, step: str) -> str:
-    """Why this rank has not come, as an addition to a sentence."""
+    """Why this rank is missing, as a suffix of a sentence."""
     if rank in state.dead:
         return " (dead)"
     failed = next((s for s in STEPS if state.at(rank, s).state == "failed"), None)
@@ -76,7 +76,7 @@ def _why(state: StartupState, rank: int, step: str) -> str:
 
 
 def odd_facts(state: StartupState, step: str) -> Mapping[str, Mapping[int, Any]]:
-    """Facts of a step that are not the same on the ranks which have done it, rank's own ones left out."""
+    """Facts of a step that differ between the ranks that have done it, except rank-specific ones."""
     done = {rank: state.at(rank, step).facts for rank in range(state.world_size) if state.at(rank, step).facts}
     names = dict.fromkeys(name for facts in done.values() for name in facts)
     return {
@@ -86,7 +86,7 @@ def odd_facts(state: StartupState, step: str) -> Mapping[str, Mapping[int, Any]]
     }
 
 
-#: facts that each rank has its own of
+#: rank-specific facts
 _OWN = frozenset(
     (
         "RANK",

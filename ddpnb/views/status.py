@@ -13,7 +13,7 @@ from ddpnb.model.recording import Recording
 
 @dataclass(frozen=True, slots=True)
 class RankStatus:
-    """One rank. ``state`` is a word of ``Kind``, or ``idle`` where nothing runs; ``doing`` says it in full."""
+    """One rank. ``state`` is a word of ``Kind``, or ``idle`` if nothing runs; ``doing`` is a full description."""
 
     rank: int
     state: str
