@@ -1,1 +1,1 @@
-"""What the user's source says, read as a syntax tree and never run."""
+"""Static analysis of the user's source: it is parsed, never run."""

@@ -1,4 +1,4 @@
-"""What statements bind, collect, return and raise, as a walk comes by."""
+"""The values that statements bind, collect, return and raise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddpnb.source.expressions import bare, dotted, last_name, shown, whole_text
 
 
 class Binds(Calling):
-    """What the statements of one function do to its values."""
+    """The effect of one function's statements on its values."""
 
     def _simple(self, node: ast.stmt) -> None:
         for child in ast.iter_child_nodes(node):
@@ -41,7 +41,7 @@ class Binds(Calling):
             self._leave(kind)
 
     def _told(self, value: Value, target: ast.expr, node: ast.stmt) -> Value:
-        """The value, with the line from which the reader can follow it."""
+        """The value, with the line of its assignment in its words."""
         name = dotted(target)
         if name is None or value.cause != "rank" or value.expr is None:
             return value
@@ -74,7 +74,7 @@ class Binds(Calling):
         self._returned.append(replace(value, follows=value.follows | (follows if value.plain else frozenset())))
 
     def _raises(self, expr: ast.expr) -> None:
-        """An exception of the project: can one rank be alone in raising it?"""
+        """A raised exception: whether one rank alone may raise it."""
         project = self._knowledge.project
         found = project.resolve(self.scope, expr.func if isinstance(expr, ast.Call) else expr)
         if found is not None and found.path and found.name in project.modules[found.path].classes:
@@ -82,7 +82,7 @@ class Binds(Calling):
             self._found.raised.setdefault(last_name(expr), []).append(alone)
 
     def _targets(self, node: ast.For | ast.AsyncFor) -> None:
-        """What a loop binds: a batch is a rank's own, a number is the same on all."""
+        """Bind a loop's target: batches are rank-specific, numbers are equal on all ranks."""
         self._target(node.target, node.iter, node.lineno)
 
     def _target(self, target: ast.expr, source: ast.expr, line: int) -> None:
@@ -111,12 +111,12 @@ class Binds(Calling):
 
 
 def _right_side(node: ast.stmt) -> ast.expr | None:
-    """What an assignment assigns."""
+    """The right side of an assignment."""
     return node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
 
 
 def is_none(expr: ast.expr | None) -> bool:
-    """Whether nothing stands there, or None."""
+    """Whether the expression is missing or None."""
     return expr is None or (isinstance(expr, ast.Constant) and expr.value is None)
 
 

@@ -1,4 +1,4 @@
-"""The calls of one function: which collective each makes, and what must hold for it to be made."""
+"""The calls of one function: the collective each one issues, and the conditions around it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Event:
 
 
 class Knowledge(Protocol):
-    """What the walk asks of whoever reads the whole project."""
+    """What the walk needs to know about the whole project."""
 
     project: Project
     facts: Facts
@@ -43,7 +43,7 @@ class Knowledge(Protocol):
 
 
 class Calling:
-    """Where a walk through a function stands, and the calls that it has met."""
+    """The position of a walk through a function, and the calls found so far."""
 
     def __init__(self, knowledge: Knowledge, scope: Scope, found: Facts, *, last: bool = True) -> None:
         self._knowledge = knowledge
@@ -99,7 +99,7 @@ class Calling:
         return tuple(sorted(found, key=lambda one: one.line))
 
     def _leave(self, kind: str) -> None:
-        """A ``return``, ``continue``, ``break`` or ``raise`` stands here: what follows is not for all."""
+        """A ``return``, ``continue``, ``break`` or ``raise``: some ranks may not run what follows."""
         if self._dead:
             return
         frames = self._frames
@@ -124,7 +124,7 @@ class Calling:
     # -- calls
 
     def _calls(self, expr: ast.expr) -> None:
-        """Note the calls of an expression, each under what must hold for it to be made."""
+        """Record the calls of an expression, each with its conditions."""
         if not self._knowledge.makes_calls(expr):
             return
         if isinstance(expr, ast.BoolOp):
@@ -212,7 +212,7 @@ class Calling:
                 self.values.agree(one)
 
     def _hand_on(self, call: ast.Call, one: ast.Name | ast.Attribute) -> None:
-        """A function of the project is given away: it may be called from there."""
+        """A function of the project is passed as an argument: the callee may call it."""
         project = self._knowledge.project
         found = project.resolve(self.scope, one)
         if found is None or not found.path or found.instance or found.name in project.modules[found.path].classes:
@@ -266,7 +266,7 @@ class Calling:
     # -- meeting
 
     def _matched(self, node: ast.If) -> bool:
-        """Whether the ranks on either side of this test make the same calls after all."""
+        """Whether both branches of this test issue the same calls."""
         if not self._last or not self._knowledge.all_of(self.scope):
             return False
         if id(node) not in self._settled:
@@ -297,7 +297,7 @@ class Calling:
         return self._across_context(node)
 
     def _partners(self, statements: list[ast.stmt], index: int) -> list[ast.stmt]:
-        """Statements beside one that could make up for it, the next ones first; each makes up for one alone."""
+        """Sibling statements that may balance this one, nearest first; each balances one statement only."""
         own = statements[index]
         beside = [*statements[index + 1 : index + 20], *reversed(statements[max(0, index - 20) : index])]
         return [
@@ -309,7 +309,7 @@ class Calling:
         ]
 
     def _across_context(self, node: ast.If) -> bool:
-        """__enter__ and __exit__ of one class belong together."""
+        """``__enter__`` and ``__exit__`` of one class are balanced."""
         _, _, name = self.scope.name.rpartition(".")
         other = {"__enter__": "__exit__", "__exit__": "__enter__"}.get(name)
         module = self._knowledge.project.modules[self.scope.path]
@@ -322,7 +322,7 @@ class Calling:
     # -- groups
 
     def _for_members(self, call: ast.Call) -> tuple[Condition, ...]:
-        """The conditions of a collective; one of a group of its own is for the members alone."""
+        """The conditions of a collective; only the members call one of a sub-group."""
         conditions = self._conditions()
         group = group_of(call)
         asked = [guard for guard in self._standing() if guard.condition.doubt == "strong"]
@@ -351,7 +351,7 @@ class Calling:
         return set(range(count)) if isinstance(count, int) and 0 < count < 10_000 else None
 
     def _members(self, group: ast.expr) -> set[int] | None:
-        """The ranks of a group, if they are written where it is made."""
+        """The ranks of a group, if they are literals where it is created."""
         made = self.values.of(group).expr
         if not isinstance(made, ast.Call) or self._knowledge.operation(self.scope, made) != "new_group":
             return None

@@ -1,4 +1,4 @@
-"""What decides whether a rank comes to a statement."""
+"""The conditions under which a rank reaches a statement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Doubt = Literal["strong", "weak", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One decision on the way to a statement.
+    """One condition on the way to a statement.
 
     ``kind`` ``return``, ``continue``, ``break`` and ``raise`` are ways around the statement: when
     ``text`` holds, the rank leaves before it. ``matched``: the ranks that decide otherwise make the
@@ -37,13 +37,13 @@ class Condition:
 
     @property
     def doubt(self) -> Doubt:
-        """How sure it is that only some ranks pass: ``strong`` if the rank itself decides."""
+        """How likely it is that only some ranks pass: ``strong`` if the condition is the rank itself."""
         if not self.depends_on_rank or self.matched:
             return "none"
         return "strong" if self.cause == "rank" or self.kind == "except" else "weak"
 
     def __str__(self) -> str:
-        """The decision as a reader would say it."""
+        """The condition as text."""
         if self.kind in ("return", "continue", "break", "raise"):
             word = "in" if self.text.startswith(("except", "for ", "while ")) else "if"
             return f"{self.kind} {word} {self.text}"
@@ -54,7 +54,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition with the test behind it, and the way in which that comes out for who passes."""
+    """A condition with its test, and the result of the test on ranks that pass."""
 
     condition: Condition
     test: ast.expr | None = None
@@ -63,7 +63,7 @@ class Guard:
 
 @dataclass(slots=True)
 class Frame:
-    """A function, loop or ``try`` that can be left early: the decisions that have left it so far."""
+    """A function, loop or ``try`` that can be left early, with the conditions that left it so far."""
 
     kind: Literal["function", "loop", "try"]
     base: int  # how many guards stand around it
@@ -78,13 +78,13 @@ class Frame:
 
 
 def surest(guards: Iterable[Guard]) -> Guard | None:
-    """The guard whose condition differs most certainly between the ranks; None if none does."""
+    """The guard most certain to differ between ranks; None if none does."""
     found = [guard for guard in guards if guard.condition.depends_on_rank]
     return min(found, key=lambda guard: (guard.condition.matched, CAUSES.index(guard.condition.cause)), default=None)
 
 
 def leaving(kind: Kind, guards: list[Guard]) -> Guard | None:
-    """What a ``return``, ``continue``, ``break`` or ``raise`` under these guards means for what comes after it."""
+    """The guard that a ``return``, ``continue``, ``break`` or ``raise`` under these guards puts on what follows."""
     guard = surest(guards)
     if guard is None:
         return None
@@ -136,7 +136,7 @@ def caught(handler: ast.ExceptHandler, raised: Mapping[str, list[bool]]) -> tupl
 
 
 def swallows(handlers: list[ast.ExceptHandler], raised: Mapping[str, list[bool]]) -> ast.ExceptHandler | None:
-    """The first handler after which a rank goes on although it failed where others need not have."""
+    """The first handler after which a rank continues although it failed where others may not have."""
     return next((one for one in handlers if caught(one, raised)[1] and not _goes_down(one.body)), None)
 
 

@@ -1,4 +1,4 @@
-"""Which values differ from rank to rank, by what the source says, and why."""
+"""Which values differ between ranks according to the source, and why."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AGREEING = {
 
 
 class Values(Names):
-    """The values of one function's expressions, as a walk through it goes along."""
+    """The values of one function's expressions during a walk."""
 
     def of(self, expr: ast.expr | None) -> Value:
         """What is known of an expression's value at this point of the walk."""
@@ -72,7 +72,7 @@ class Values(Names):
         return join(*(self.of(part) for part in parts))
 
     def chosen(self, test: Value, arms: tuple[Value, Value], expr: ast.expr | None) -> Value:
-        """One of two values by a test that differs from rank to rank. Two calls of the same kind say nothing."""
+        """One of two values, chosen by a test that differs between ranks. Two calls of the same kind tell nothing."""
         if not (arms[0].plain or arms[1].plain):
             return join(*arms)
         return Value(test.cause, test.words, expr, join(*arms).plain, join(test, *arms).follows)
@@ -181,7 +181,7 @@ class Values(Names):
         return Value(result.cause, f"{said} may differ between ranks: {result.words}", expr, False, follows, True)
 
     def arguments(self, expr: ast.Call, called: Scope) -> list[tuple[str, ast.expr]]:
-        """The parameters that a call gives a value to, each with what is written there."""
+        """The parameters that a call passes, each with its argument."""
         parameters = [one.arg for one in called.parameters]
         plain = called.node.decorator_list if not isinstance(called.node, ast.Module) else []
         if called.owner and parameters and not any(last_name(one) == "staticmethod" for one in plain):
@@ -194,7 +194,7 @@ class Values(Names):
         return found + [(one.arg, one.value) for one in expr.keywords if one.arg in parameters and one.arg]
 
     def bound(self, expr: ast.Call, called: Scope) -> list[tuple[str, Value]]:
-        """The parameters that a call gives a value to, and what is known of it."""
+        """The parameters that a call passes, each with what is known of its value."""
         return [(name, self.of(one)) for name, one in self.arguments(expr, called)]
 
     def _iterable_dataset(self, func: ast.expr) -> bool:
@@ -211,7 +211,7 @@ def _own_part(expr: ast.expr) -> Value:
 
 
 def _of_range(given: list[Value], expr: ast.expr) -> Value:
-    """range(rank, n, world): a part of its own for each rank."""
+    """``range(rank, n, world)``: a shard per rank."""
     found = join(*given)
     return _own_part(expr) if found.cause == "rank" else found
 

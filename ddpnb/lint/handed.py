@@ -1,4 +1,4 @@
-"""Functions that begin an asynchronous call and hand its work back, with or without the tensors that it fills."""
+"""Functions that start an asynchronous call and return its work, with or without its output tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Handed:
 
 
 def handed_back(scope: Scope, is_asynchronous: Callable[[ast.Call], bool]) -> Handed | None:
-    """What a function of straight lines hands back, if one asynchronous call of its own is all that it begins."""
+    """What a function without branches returns, if it starts exactly one asynchronous call."""
     node = scope.node
     body = node.body if not isinstance(node, ast.Module) else []
     last = body[-1] if body else None

@@ -51,7 +51,7 @@ def loosely(*values: Value) -> Value:
 
 @dataclass(slots=True)
 class Facts:
-    """What is known of the project's functions and attributes so far; it grows from round to round."""
+    """What is known of the project's functions and attributes so far; it grows with each pass."""
 
     returns: dict[tuple[str, str], Value] = field(default_factory=dict[tuple[str, str], Value])
     # Parameters that are the same on all ranks after the call: the function reduces them in place.
@@ -66,7 +66,7 @@ class Facts:
     handed_on: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])  # called from who knows where
 
     def settled(self, before: Facts) -> bool:
-        """Whether a round has learnt nothing that the one before did not know."""
+        """Whether a pass learned nothing new."""
 
         def causes(of: Facts) -> tuple[object, ...]:
             returned = {key: (value.cause, value.follows) for key, value in of.returns.items()}

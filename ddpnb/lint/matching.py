@@ -25,7 +25,7 @@ _MOST_TRIES = 6000  # ranks times guesses, for one function: beyond that nothing
 
 
 class _Opaque(Exception):
-    """The value cannot be worked out."""
+    """The value cannot be evaluated."""
 
 
 class _Ask(Exception):
@@ -38,7 +38,7 @@ class _Ask(Exception):
 
 @dataclass(slots=True)
 class _Try:
-    """One rank, in a world of this size, with guesses for what the source does not tell."""
+    """One rank, in a world of this size, with guesses for unknown values."""
 
     rank: int
     world: int
@@ -46,7 +46,7 @@ class _Try:
 
 
 def ranks_to_try(*nodes: ast.AST) -> list[int]:
-    """Ranks that the constants of these tests tell apart."""
+    """Ranks that the constants of these tests distinguish."""
     found = {0, 1, 2, 3}
     for node in nodes:
         for part in ast.walk(node):
@@ -59,7 +59,7 @@ def ranks_to_try(*nodes: ast.AST) -> list[int]:
 
 
 class Matching:
-    """Works out tests and calls within one function."""
+    """Evaluates tests and calls within one function."""
 
     def __init__(self, values: Values, calls: Callable[[ast.Call], Sequence[Token]]) -> None:
         self._values = values
@@ -281,7 +281,7 @@ class Matching:
         return tokens + more, last or end
 
     def _matters(self, node: ast.If) -> bool:
-        """Whether an arm makes a call or leaves: other tests need not be worked out."""
+        """Whether a branch issues a call or leaves: other tests need no evaluation."""
         if id(node) not in self._mattering:
             self._mattering[id(node)] = self._in_an_arm(node)
         return self._mattering[id(node)]
@@ -315,7 +315,7 @@ class Matching:
 
 
 def leaves(node: ast.stmt) -> str:
-    """How a statement leaves where it stands: return, continue, break, raise; empty if it does not."""
+    """How a statement leaves its block: return, continue, break, raise; empty if it does not."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         called = whole_text(node.value.func) if isinstance(node.value.func, (ast.Name, ast.Attribute)) else ""
         if called in ("sys.exit", "exit", "quit", "os._exit"):

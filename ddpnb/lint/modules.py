@@ -1,4 +1,4 @@
-"""A project as its source tells it: its modules, and what a name in one of them stands for."""
+"""A project's modules, and what the names in them refer to."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Project:
     # -- names
 
     def resolve(self, scope: Scope, expr: ast.expr, depth: int = 0) -> Ref | None:
-        """What an expression of the source names; None if the source does not tell."""
+        """What an expression refers to; None if unknown."""
         if depth > _DEEPEST:
             return None
         if depth:

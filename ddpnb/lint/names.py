@@ -1,4 +1,4 @@
-"""What the names that a function sees are bound to: its own, those around it, those of other modules."""
+"""What the names visible in a function are bound to: local, enclosing, and of other modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddpnb.source.expressions import dotted, last_name, variable_behind
 
 
 class Names:
-    """The values of one function's names, as a walk through it goes along."""
+    """The values of one function's names during a walk."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Names:
         raise NotImplementedError
 
     def assign(self, target: ast.expr, value: Value) -> None:
-        """Bind a target; what is in it before is forgotten."""
+        """Bind a target; its old value is dropped."""
         if isinstance(target, (ast.Tuple, ast.List)):
             parts = value.expr.elts if isinstance(value.expr, (ast.Tuple, ast.List)) else []
             for index, one in enumerate(target.elts):

@@ -1,4 +1,4 @@
-"""Which collective a call makes: by any alias, as a method of a process group, or deep in a function of the project."""
+"""Which collective a call issues: through an alias, a method of a process group, or a function of the project."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Operations:
         }
 
     def operation(self, scope: Scope, call: ast.Call) -> str | None:
-        """The collective that a call makes; None for every other call."""
+        """The collective that a call issues; None for every other call."""
         if id(call) not in self._known:
             self._known[id(call)] = self._operation(scope, call)
         return self._known[id(call)]

@@ -1,4 +1,4 @@
-"""A whole project read: every function walked through until what is known of one has reached the others."""
+"""The analysis of a whole project: every function is walked until no pass learns anything new."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _beyond(walk: Walk, event: Event, walks: Mapping[tuple[str, str], Walk]) -> 
 def _for_members(
     event: Event, conditions: tuple[Condition, ...], given: Mapping[str, ast.expr]
 ) -> tuple[Condition, ...]:
-    """A collective of a group that it is given: who calls it decides by membership, as far as one can tell."""
+    """A collective of a group passed as an argument: presumably only its members call it."""
     group = group_of(event.node)
     if group is None or (isinstance(group, ast.Name) and group.id in given):  # barrier(group=None)
         return conditions
@@ -151,7 +151,7 @@ def _for_members(
 
 @lru_cache(maxsize=16)
 def _alone(source: str) -> tuple[Reading, dict[tuple[str, str], tuple[Condition, ...]]]:
-    """One file read, and for each function by which conditions only some ranks call it."""
+    """One parsed file, and for each function the conditions under which only some ranks call it."""
     reading = Reading(Project({"<source>": source}, ["<source>"]), whole=True)
     calls: dict[tuple[str, str], list[tuple[tuple[str, str], tuple[Condition, ...]]]] = {}
     for walk in reading.walks:
@@ -188,7 +188,7 @@ def rank_conditions(source: str, line: int) -> tuple[Condition, ...]:
 
 
 def rank_dependent_lines(source: str, first: int, last: int) -> list[tuple[int, str]]:
-    """The statements from line ``first`` to ``last`` that run only on some ranks, since the rank decides."""
+    """The statements from line ``first`` to ``last`` that run only on some ranks because of a rank-dependent condition."""
     lines = source.splitlines()
     found: dict[int, str] = {}
     reading, called = _alone(source)

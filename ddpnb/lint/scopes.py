@@ -1,4 +1,4 @@
-"""One module as its source tells it: functions and classes, and the names that each scope binds."""
+"""One module: its functions and classes, and the names that each scope binds."""
 
 from __future__ import annotations
 

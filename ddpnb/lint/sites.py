@@ -1,4 +1,4 @@
-"""What a scan gives: the collectives of a project, each with what decides whether a rank comes to it."""
+"""The result of a scan: the collectives of a project, each with its conditions."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class CollectiveSite:
 
     @property
     def decision(self) -> Condition | None:
-        """The condition that is surest to let only some ranks pass."""
+        """The condition most likely to let only some ranks pass."""
         found = [one for one in self.conditions if self._doubt_of(one) != "none"]
         return min(found, key=lambda one: (DOUBTS.index(self._doubt_of(one)), -one.line), default=None)
 
     @property
     def decisions(self) -> tuple[Condition, ...]:
-        """All the conditions that are as sure as the surest one, in the order of the lines."""
+        """All conditions as likely as ``decision``, in line order."""
         doubt = self.doubt
         return tuple(one for one in self.conditions if doubt != "none" and self._doubt_of(one) == doubt)
 
     @property
     def doubt(self) -> Doubt:
-        """``strong``: by the source only some ranks come here; ``weak``: it may happen; ``none``."""
+        """``strong``: according to the source only some ranks get here; ``weak``: possible; ``none``."""
         found = self.decision
         return self._doubt_of(found) if found is not None else "none"
 
@@ -65,7 +65,7 @@ class CollectiveSite:
 
     @property
     def reason(self) -> str:
-        """Why it is marked, in plain words."""
+        """Why it is marked."""
         found = self.decision
         return found.reason if found is not None else ""
 
@@ -76,7 +76,7 @@ class CollectiveSite:
         return self.advice_on(found) if found is not None else ""
 
     def advice_on(self, one: Condition) -> str:
-        """What to do about one of the decisions."""
+        """What to do about one of the conditions."""
         if self.both_arms and one.doubt == "strong":
             return f"Issue the same collectives in the same order in both branches of line {one.line}."
         return _advice(one, bool(self.via))

@@ -1,4 +1,4 @@
-"""How often each rank made each collective of a scan, by a run's Recording."""
+"""How often each rank called each collective of a scan, according to a run's Recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Place = Site | tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How often each rank made the calls of one place."""
+    """How often each rank called one call site."""
 
     file: str
     line: int

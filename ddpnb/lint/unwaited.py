@@ -23,7 +23,7 @@ from ddpnb.source.branches import FUNCTIONS
 
 @dataclass(frozen=True, slots=True)
 class Unwaited:
-    """An asynchronous call whose tensor is used too early, or for which nobody waits at all."""
+    """An asynchronous call whose tensor is used too early, or whose work is never waited for."""
 
     line: int  # of the call
     use_line: int | None  # where the tensor is read or changed; None: nowhere in this function
@@ -35,7 +35,7 @@ class Unwaited:
 
     @property
     def reason(self) -> str:
-        """What is wrong, in plain words."""
+        """What is wrong."""
         done = "changed" if self.changed else "used"
         if self.use_line is None:
             dropped = ", and the transfer may be dropped with it" if self.op in ALWAYS_ASYNC else ""
@@ -80,7 +80,7 @@ def _found(source: str) -> tuple[Unwaited, ...]:
 
 
 def unwaited(source: str) -> list[Unwaited]:
-    """The asynchronous calls of one file whose tensors are used before anybody waited for them."""
+    """The asynchronous calls of one file whose tensors are used before wait()."""
     return list(_found(source))
 
 

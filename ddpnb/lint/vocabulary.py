@@ -131,7 +131,7 @@ def is_last(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def tells_rank(name: str) -> bool:
-    """Whether, by its name, this differs from rank to rank."""
+    """Whether the name suggests a value that differs between ranks."""
     return is_rank(name) or is_first(name) or is_last(name)
 
 
@@ -197,7 +197,7 @@ _BY_CALL = {name: (cause, words) for cause, (words, names) in _OWN.items() for n
 
 
 def own_finding(name: str) -> tuple[str, str] | None:
-    """The cause and the words for a call whose answer each rank finds for itself."""
+    """The cause and the explanation of a call whose result is rank-specific."""
     return _BY_CALL.get(name)
 
 
@@ -205,5 +205,5 @@ _DATA = re.compile(r"(?:\w{0,40}_)?(?:data|ds|dl|dataset|batches|samples|stream|
 
 
 def is_data(name: str) -> bool:
-    """Whether, by its name, this yields the batches of a rank."""
+    """Whether the name suggests a source of a rank's batches."""
     return bool(_DATA.fullmatch(name.lower()[:80]))

@@ -22,7 +22,7 @@ class Walk(Binds):
     """One function (or the statements of a module), gone through once."""
 
     def run(self) -> None:
-        """Go through it, and leave what was learnt about the function in the facts."""
+        """Walk through it, and store what was learned in the facts."""
         node = self.scope.node
         if not isinstance(node, ast.Module):
             for decorator in node.decorator_list:
@@ -209,7 +209,7 @@ class Walk(Binds):
         self._sharded_state -= sharded
 
     def _guarded(self, body: list[ast.stmt], line: int, text: str) -> None:
-        """Statements whose exceptions are swallowed: whatever comes after the first can be skipped."""
+        """Statements whose exceptions are swallowed: everything after the first may be skipped."""
         self._frames.append(Frame("try", len(self._guards)))
         reason = f"line {line} swallows an exception raised before it, and the rank continues without it"
         failing = self._guard(line, text, "try", Value("failure", reason))
@@ -222,7 +222,7 @@ class Walk(Binds):
         self._frames.pop()
 
     def _only_collective(self, node: ast.stmt) -> bool:
-        """Whether a statement does nothing but make one collective: nothing before it can fail."""
+        """Whether a statement only issues one collective, so that nothing before it can fail."""
         calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
         made = [call for call in calls if self._knowledge.operation(self.scope, call)]
         return isinstance(node, (ast.Expr, ast.Assign)) and len(made) == 1 and len(calls) <= 2

@@ -1,4 +1,4 @@
-"""The works of one function: calls that come back before they are done, and the tensors that belong to them."""
+"""The works of one function: asynchronous calls and their tensors."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Works:
         return Work(call, op, handle if handle != "_" else "", fills, reads - fills, "never-waited", names_shown)
 
     def _is_bound_here(self, name: str) -> bool:
-        """Whether a list belongs to this function alone: nobody else can wait for what is in it."""
+        """Whether a list is local to this function, so that no other code can wait for its entries."""
         node = self._scope.node
         return not isinstance(node, ast.Module) and any(
             isinstance(part, ast.Assign)
@@ -197,7 +197,7 @@ def header(statement: ast.stmt) -> list[ast.AST]:
 
 
 def waits(node: ast.AST, *, only_header: bool = False) -> bool:
-    """Whether something in here waits, for whatever it is: then nothing is sure any more."""
+    """Whether something in here waits for anything: then nothing is certain."""
     parts = header(node) if only_header and isinstance(node, ast.stmt) else [node]
     return any(
         isinstance(part, ast.Call) and last_name(part.func) in _WAITING for one in parts for part in ast.walk(one)

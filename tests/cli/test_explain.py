@@ -96,7 +96,7 @@ def test_a_file(explain, tmp_path):
     log.write_text("step 1\nstep 2\n")
     status, out, _ = explain("--file", log)
     assert status == 1
-    assert "No error of distributed training" in out
+    assert "No distributed-training error" in out
 
 
 @pytest.mark.parametrize("args", [["-"], ["--file", "-"]])
