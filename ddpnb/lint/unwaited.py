@@ -1,4 +1,4 @@
-"""Works that nobody waits for in time (DDP316), by the syntax tree.
+"""Asynchronous collectives not waited for in time (DDP316), from the syntax tree.
 
 ``dist.all_reduce(x, async_op=True)`` comes back before the numbers are there: until ``wait()``, ``x``
 may be neither read nor changed. Followed is straight-line code alone, and a work that is put into a

@@ -1,4 +1,4 @@
-"""What names mean in distributed code: collectives, ranks, clocks, the other things ranks need not share.
+"""The meaning of names in distributed code: collectives, ranks, clocks, other rank-specific values.
 
 Names are all that a scan has: it imports nothing and runs nothing.
 """
