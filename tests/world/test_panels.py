@@ -251,11 +251,11 @@ def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
 def test_start_up_step_by_step(desk):
     shown = desk.dashboard
     desk.does("begin")
-    desk.sees(shown.startup, "may go on to environment")
+    desk.sees(shown.startup, "ready for environment")
     desk.is_done()
     for step in ("device", "store"):
         desk.does("step these", ranks="0")
-        desk.sees(shown.startup, f"rank 0: may go on to {step}")
+        desk.sees(shown.startup, f"rank 0: ready for {step}")
         desk.is_done()
     desk.does("step these", ranks="0")
     desk.sees(shown.startup, "waits in the store for 1 of 2 ranks: 1")
@@ -266,7 +266,7 @@ def test_start_up_step_by_step(desk):
     desk.reads("is back")
     desk.is_done()
     desk.does("step all")
-    desk.sees(shown.startup, "rank 1: may go on to device")
+    desk.sees(shown.startup, "rank 1: ready for device")
 
 
 # -- wrong input

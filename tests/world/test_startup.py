@@ -100,7 +100,7 @@ def test_a_rank_that_is_replaced_while_the_others_wait_joins_them(world):
     startup.step(ranks=[0, 1, 3])
     assert startup.busy() == [0]  # it holds the store, and waits for rank 2
     world.restart(2)
-    assert startup.sentences()[2] == "may go on to environment" and startup.busy() == [0]
+    assert startup.sentences()[2] == "ready for environment" and startup.busy() == [0]
     startup.step(ranks=2).step(ranks=2).step(ranks=2)
     assert startup.run("first all-reduce").facts("first all-reduce")[2]["sum"] == 10.0, str(startup)
 
