@@ -25,7 +25,9 @@ _CHAIN = re.compile(r"The above exception was the direct cause|During handling o
 _STOP = re.compile(
     r"\s{0,2}(?:=====|-----|Exception raised from |frame #\d|\[[WEIF]\d|\[[WEI] |[EWI]\d{4} |During handling|The above exception|terminate called|Fatal Python error)"
 )
-_OWN = re.compile(r"site-packages/|dist-packages/|/lib/python3|<frozen |/ddpnb/(?:recorder|processes)/|^<string>$|/torch/")
+_OWN = re.compile(
+    r"site-packages/|dist-packages/|/lib/python3|<frozen |/ddpnb/(?:recorder|processes)/|^<string>$|/torch/"
+)
 _LONGEST_MESSAGE = 2_000  # lines
 _LONGEST_LINE = 200_000
 _MOST_FRAMES = 256
