@@ -20,7 +20,7 @@ class DdpnbError(Exception):
         return f"{self.what}\n  {self.hint}" if self.hint else self.what
 
     def _render_traceback_(self) -> list[str]:
-        """IPython's hook: wrong use is answered with the message, not with our frames."""
+        """IPython's hook: show the message, not the frames of ddpnb."""
         return [f"{type(self).__name__}: {self}"]
 
 

@@ -24,7 +24,7 @@ _LOST = re.compile(
     r"Connection (?:closed|reset) by peer|Broken pipe|ncclRemoteError|remote process exited|Connection was likely closed"
 )
 _ERROR = re.compile(r"Error|Exception|Traceback|:\s")
-_FENCE = re.compile(r"the ranks disagree on collective #\d{1,12} of [^\n]{1,2000}")
+_FENCE = re.compile(r"collective mismatch at seq \d{1,12}, group [^\n]{1,2000}")
 _CALLED = re.compile(r"rank \d{1,9} called (\w{1,60})\(([^)\n]{0,500})\)")
 _TENSOR = re.compile(r"(\w{1,20}) (\[[\d, ]{0,200}\])")
 

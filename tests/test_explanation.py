@@ -107,7 +107,7 @@ def fence(*signatures: Signature) -> CollectiveMismatch:
     """As the door raises it."""
     calls = "; ".join(f"rank {rank} called {one} at train.py:{rank}" for rank, one in enumerate(signatures))
     return CollectiveMismatch(
-        f"the ranks disagree on collective #7 of [0, 1]: {calls}", "All ranks must make the same call."
+        f"collective mismatch at seq 7, group [0, 1]: {calls}", "All ranks must make the same call."
     )
 
 
@@ -123,7 +123,7 @@ def fence(*signatures: Signature) -> CollectiveMismatch:
 def test_a_stop_of_the_fence(other, code):
     told = ddpnb.explain(raised(fence(Signature("all_reduce", ((4,),), ("float32",), "sum"), other)))
     assert told.codes == (code,)
-    assert "collective #7" in told.findings[0].summary
+    assert "mismatch at seq 7" in told.findings[0].summary
 
 
 # -- texts

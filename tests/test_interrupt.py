@@ -62,6 +62,6 @@ def test_interrupt(kernel):
         pass
     assert time.monotonic() - began < 10
     assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "Interrupted")
-    assert "Ranks 0 and 1 are back" in reply["content"]["evalue"]
+    assert "Ranks 0 and 1 are released" in reply["content"]["evalue"]
     status, told = results(client, "world.run(ends, stream=None).wait(30).results, world.pids() == pids")
     assert status == "ok" and "([7, 7], True)" in told

@@ -108,7 +108,7 @@ class Holds(Ranks):
         arguments.seconds("wait", wait, least=0)
         if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < 2**31:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(
-                f"a rank can make 1 collective or more, not {arguments.short(n)}.", "world.resume() lets it go on."
+                f"n must be at least 1 collective, not {arguments.short(n)}.", "world.resume() lets it continue."
             )
         with self._lock:
             self._check_open()

@@ -79,10 +79,10 @@ class Comparison:
         if not self.compared:
             head = "no replicas to compare"
         elif self.equal:
-            head = f"the replicas are the same: {self.compared} tensors"
+            head = f"replicas are identical: {self.compared} tensors"
         else:
             head = f"{len(self.differences)} of {self.compared} tensors differ"
-        lines = [head + ("" if self.exact or not self.compared else " (by the last samples of the run)")]
+        lines = [head + ("" if self.exact or not self.compared else " (according to the last samples of the run)")]
         lines += [f"  {one}" for one in self.differences[:12]]
         if len(self.differences) > 12:
             lines.append(f"  and {len(self.differences) - 12} more")
@@ -119,7 +119,7 @@ def compare(engines: Engines, ranks: Sequence[int], trace: bool = False, moving:
         module, more = next((one for one in traced if one[0]), traced[-1])
         notes += more
     elif trace and models:
-        notes.append("no forward was made by all ranks in time: tracing needs a run that goes on.")
+        notes.append("not all ranks ran a forward in time: tracing needs a run in progress.")
     found: list[TensorDifference] = []
     compared, steps = 0, {}
     for number, held in sorted(models.items()):
@@ -127,13 +127,15 @@ def compare(engines: Engines, ranks: Sequence[int], trace: bool = False, moving:
             continue
         steps = {rank: int(told["step"]) for rank, told in held.items()}
         if len(set(steps.values())) > 1:
-            notes.append("the ranks have made different numbers of optimizer steps: they are not at the same place.")
+            notes.append(
+                "the ranks have made different numbers of optimizer steps, so they are at different points of the run."
+            )
         differences, count = _differences(engines, number, held, values=not moving)
         found += differences
         compared += count
         buffers = {str(name) for told in held.values() for name in told.get("buffers", ())}
         if number not in aligned and any(one.name in buffers for one in differences):
-            notes.append("buffers are each rank's own until the wrapper makes them the same, at the next forward.")
+            notes.append("buffers may differ until DDP broadcasts them at the next forward.")
     return Comparison(tuple(found), compared, True, steps, module, tuple(notes))
 
 
@@ -225,7 +227,8 @@ def _ask(engines: Engines, ranks: Sequence[int], content: dict[str, Any]) -> dic
     silent = [rank for rank in ranks if rank not in answers]
     if silent:
         raise WorldError(
-            f"{phrases.ranks(silent)} did not answer.", "Look at world.snapshot(): a frozen rank cannot be compared."
+            f"{phrases.ranks(silent)} did not answer.",
+            "Check world.snapshot(): an unresponsive rank cannot be compared.",
         )
     return answers
 
@@ -248,6 +251,8 @@ def _first_module(rows: Mapping[int, Sequence[Sequence[Any]]]) -> tuple[str, lis
             for rank, call in zip(rows, calls, strict=True):
                 sides[call[2]].append(rank)
             told = " | ".join(phrases.ranks(side) for side in sorted(sides.values(), key=lambda s: (-len(s), s[0])))
-            note = "with different batches the first module that sees them differs: give all ranks the same batch to find a cause."
+            note = (
+                "with different batches the first module always differs: give all ranks the same batch to find a cause."
+            )
             return f"{calls[0][0]} ({calls[0][1]}): {told}", [note]
     return "", ["no module's output differed."]

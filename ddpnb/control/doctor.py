@@ -55,7 +55,7 @@ class Checkup:
 
     @property
     def exit_status(self) -> int:
-        """0: every step was made; 1: one failed; 3: ranks wait for ever."""
+        """0: every step succeeded; 1: a step failed; 3: ranks are blocked."""
         return {"ok": 0, "crash": 1, "hang": 3}[self.outcome]
 
     @property
@@ -63,17 +63,17 @@ class Checkup:
         size = self.state.world_size
         step = self.state.stopped_at
         if step is None:
-            return f"well: all {len(STEPS)} steps of start-up were made on {size} rank{'s' * (size > 1)}"
+            return f"OK: all {len(STEPS)} start-up steps succeeded on {size} rank{'s' * (size > 1)}"
         at = {rank: self.state.at(rank, step).state for rank in range(size)}
         failed = [rank for rank in at if at[rank] == "failed" or rank in self.state.dead]
         stopped = failed or [rank for rank in at if at[rank] == "running"]
         place = STEPS.index(step)
         if place < STEPS.index("store"):
-            where = "before init: look at the variables and the device"
+            where = "before init: check the environment variables and the device"
         elif place <= STEPS.index("process group"):
-            where = "during init: look at addresses, interfaces and who is missing"
+            where = "during init: check addresses, network interfaces and missing ranks"
         else:
-            where = "after init: look at the backend and the devices"
+            where = "after init: check the backend and the devices"
         return f"stopped at {step} on {phrases.ranks(stopped)} ({where})"
 
     def __str__(self) -> str:
@@ -184,11 +184,11 @@ def _of_waits(state: StartupState) -> list[Finding]:
     return [
         Finding(
             "DDP102",
-            f"{phrases.ranks(absent, True)} did not come to {state.running_of(waiting[0])}; {phrases.ranks(waiting)} "
-            f"{phrases.verb(waiting, 'waits', 'wait')} there.",
+            f"{phrases.ranks(absent, True)} did not reach {state.running_of(waiting[0])}; {phrases.ranks(waiting)} "
+            f"{phrases.verb(waiting, 'is', 'are')} blocked in it.",
             tuple(absent),
             tuple(waiting),
             evidence=tuple(f"Rank {rank} {startup_waits.sentence(state, rank)}." for rank in [*absent, *waiting][:8]),
-            remedy="Look at why these ranks stopped: their lines above say it.",
+            remedy="Find out why these ranks stopped: see their lines above.",
         )
     ]

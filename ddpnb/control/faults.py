@@ -49,7 +49,7 @@ class Injection:
         self.world.heal(self)
 
     def __str__(self) -> str:
-        return f"fault {self.fault} on {phrases.ranks(self.ranks)}: must give {self.finding}"
+        return f"fault {self.fault} on {phrases.ranks(self.ranks)}: expected finding {self.finding}"
 
     __repr__ = __str__
 
@@ -84,7 +84,7 @@ class Faulty(Ranks):
                 f"a fault is a name or a Fault, not {arguments.short(fault)}.", f"There are: {', '.join(KINDS)}."
             )
         if given and not isinstance(fault, str):
-            raise UsageError(f"a Fault has its conditions already: {', '.join(given)} cannot be given beside it.")
+            raise UsageError(f"a Fault carries its own conditions: {', '.join(given)} cannot be given with it.")
         described = fault_of(fault, **given) if isinstance(fault, str) else fault
         with self._lock:
             self._check_open()

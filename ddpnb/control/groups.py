@@ -80,8 +80,8 @@ class Starts(Holds, Faulty):
                 os.makedirs(folder, exist_ok=True)
             except OSError as error:
                 raise CannotWrite(
-                    f"the start-up cannot begin: cannot make the folder of its logs, {folder}: {error.strerror}.",
-                    "Make room in TMPDIR.",
+                    f"the start-up cannot begin: cannot create its log folder {folder}: {error.strerror}.",
+                    "Free some space in TMPDIR.",
                 ) from None
             order = {"run": number, "fence": self.fence, "backend": self.plan.backend, "timeout": timeout}
             armed = self._armed(range(self.size))
@@ -163,11 +163,9 @@ class Starts(Holds, Faulty):
             hint = (
                 f"world.restart({lost[0] if len(lost) == 1 else lost}), then world.rebuild()."
                 if lost
-                else (
-                    "world.release(), then world.rebuild() tries again; world.restart() replaces the ranks that wait."
-                )
+                else ("Call world.release(), then world.rebuild() again; world.restart() replaces the ranks that wait.")
             )
-            raise WorldError(f"no process group was made: {why}.", hint)
+            raise WorldError(f"failed to create the process group: {why}.", hint)
         return startup
 
     def release(self, timeout: float = 10.0) -> Freed:

@@ -127,11 +127,11 @@ class Looks(Ranks):
             stopped = host.stopped({rank: pids[rank] for rank in silent})  # it takes a moment to stop all threads
             frozen = [rank for rank in silent if any(stack.holds_lock for stack in host.py_spy_stacks(pids[rank]))]
         if deaf := stopped or frozen:
-            why = "stopped" if stopped else "blocked in native code that holds the interpreter lock"
+            why = "stopped" if stopped else "blocked in native code that holds the GIL"
             hint = f"world.restart({deaf[0]}) replaces it."
             raise WorldError(
                 f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'is', 'are')} {why}: the replicas cannot be compared.",
-                f"kill -CONT {pids[deaf[0]]} lets it go on; {hint}" if stopped else hint,
+                f"kill -CONT {pids[deaf[0]]} lets it continue; {hint}" if stopped else hint,
             )
 
     def observer(self) -> Observer:

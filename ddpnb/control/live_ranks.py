@@ -90,12 +90,12 @@ class Ranks:
             stopped = host.stopped({rank: self._engines.pid(rank) for rank in deaf})
             why = f" ({phrases.ranks(stopped)} {phrases.verb(stopped, 'is', 'are')} stopped)" if stopped else ""
             raise WorldError(
-                f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'does', 'do')} not answer{why}.",
+                f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'is', 'are')} unresponsive{why}.",
                 f"world.restart({deaf[0]}) replaces it.",
             )
         refused = next((one["error"] for one in answers.values() if one.get("status") == "error"), None)
         if refused is not None:
-            raise WorldError(f"a rank could not do this: {refused}.")
+            raise WorldError(f"a rank refused the request: {refused}.")
 
     def _tell_all(self, content: dict[str, Any]) -> None:
         """Tell all who hear it."""

@@ -31,11 +31,13 @@ class Freed:
         if not self.ranks and not self.left:
             return "nothing to release: no rank is in a run."
         told = (
-            [f"{phrases.ranks(self.ranks, True)} {phrases.verb(self.ranks, 'is', 'are')} back, {self.seconds:.2f} s."]
+            [
+                f"{phrases.ranks(self.ranks, True)} {phrases.verb(self.ranks, 'is', 'are')} released ({self.seconds:.2f} s)."
+            ]
             if self.ranks
             else []
         )
-        told += [f"Rank {rank} is not: {why}" for rank, why in self.left.items()]
+        told += [f"Rank {rank} is not released: {why}" for rank, why in self.left.items()]
         return "\n".join(told)
 
     __repr__ = __str__
@@ -93,5 +95,5 @@ def _why_not(engines: Engines, rank: int, silent: bool) -> str:
     if kernel_status(engines.pid(rank)) in STOPPED:
         return f"its process is stopped (kill -CONT {engines.pid(rank)}); world.restart({rank}) replaces it."
     if silent:
-        return f"it does not answer; world.restart({rank}) replaces it."
-    return f"it goes on; it may have caught the exception. world.restart({rank}) replaces it."
+        return f"it is unresponsive; world.restart({rank}) replaces it."
+    return f"it is still running; it may have caught the exception. world.restart({rank}) replaces it."

@@ -53,7 +53,7 @@ class FrameDiff:
 
     def __str__(self) -> str:
         if self.found is None:
-            return "no rank is in the user's code."
+            return "no rank is in user code."
         return "\n".join([shown.table(shown.side_by_side_rows(self.found)), *shown.side_by_side_notes(self.found)])
 
     __repr__ = __str__
@@ -92,7 +92,7 @@ class Evaluations(dict[int, Evaluation]):
         for rank in ranks:
             told = answers.get(rank)
             if told is None:
-                found[rank] = Evaluation(error="the rank does not answer")
+                found[rank] = Evaluation(error="the rank is unresponsive")
             else:
                 error = str(told.get("error", ""))
                 found[rank] = Evaluation(

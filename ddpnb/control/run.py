@@ -99,7 +99,7 @@ class Run:
             except OSError as error:
                 raise CannotWrite(
                     f"run {self.number} cannot begin: cannot write to {self._outcomes[rank]}: {error.strerror}.",
-                    "Make room in TMPDIR.",
+                    "Free some space in TMPDIR.",
                 ) from None
         for rank, order in orders.items():
             own = {**order, "run": self.number, "log": self._logs[rank], "outcome": self._outcomes[rank]}
@@ -123,7 +123,7 @@ class Run:
             hint = getattr(self._failure, "hint", "")
             folder = self._kept_logs()
             logs_at = f"The output of the ranks is in {folder}." if folder else ""
-            raise WorldError(f"the outcome of run {self.number} cannot be known: {what}", f"{hint} {logs_at}".strip())
+            raise WorldError(f"monitoring of run {self.number} failed: {what}", f"{hint} {logs_at}".strip())
         return self
 
     def await_outcome(self, timeout: float | None = None) -> None:
@@ -237,7 +237,7 @@ class Run:
                     told = str(phase.facts.get("fault", "")), str(phase.facts.get("why", ""))
                     found.setdefault(told, []).append(rank)
         return [
-            f"the fault {fault!r} never struck on {phrases.ranks(ranks)}: {why or 'nothing fits it'}."
+            f"the fault {fault!r} was never triggered on {phrases.ranks(ranks)}: {why or 'no call matched it'}."
             for (fault, why), ranks in found.items()
         ]
 

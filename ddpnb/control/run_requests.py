@@ -58,7 +58,7 @@ def of_function(function: Callable[..., Any], given: tuple[Any, ...], folder: st
     except Exception as error:
         raise UsageError(
             f"{getattr(function, '__name__', function)!r} cannot be sent to the ranks: {error}.",
-            "Open files, locks and process groups must be made inside the function.",
+            "Create open files, locks and process groups inside the function.",
         ) from None
 
 
@@ -109,20 +109,20 @@ def of_cell(code: str, folder: str, name: str) -> dict[str, Any]:
     """
     arguments.text("code", code)
     if not _NAME.fullmatch(arguments.text("name", name)):
-        raise UsageError(f"{name!r} cannot be the name of a cell.", "Use cell and a number, or In and a number: In[3].")
+        raise UsageError(f"{name!r} is not a valid cell name.", "Use cell and a number, or In and a number: In[3].")
     try:
         compile(code, "cell", "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise UsageError(f"this is no Python: {getattr(error, 'msg', None) or error}{line}.") from None
+        raise UsageError(f"invalid Python syntax: {getattr(error, 'msg', None) or error}{line}.") from None
     path = os.path.join(folder, f"{name}.py")
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(code)
     except OSError as error:
         raise WorldError(
-            f"the lines cannot be written to {path}: {error.strerror}.",
-            "Free some space there, or launch another world with TMPDIR set to a folder that has some.",
+            f"cannot write the cell to {path}: {error.strerror}.",
+            "Free some space there, or launch a new World with TMPDIR set to another folder.",
         ) from None
     return {"cell": path}
 
@@ -134,9 +134,9 @@ def check_script(path: str | os.PathLike[str]) -> None:
         ScriptNotFound: it does not exist, is a folder, or cannot be read.
     """
     name = os.fsdecode(path)
-    hint = f"It was looked for from {os.getcwd()}."
+    hint = f"The current directory is {os.getcwd()}."
     if "\0" in name:
-        raise ScriptNotFound(f"the script {name!r} cannot be: its name holds a null character.", hint)
+        raise ScriptNotFound(f"invalid script name {name!r}: it contains a null character.", hint)
     if not os.path.isfile(name):
         what = "is a folder" if os.path.isdir(name) else "does not exist"
         raise ScriptNotFound(f"the script {name!r} {what}.", hint)

@@ -166,7 +166,7 @@ class Startup:
             if rank in self._going:
                 raise WorldError(
                     f"rank {rank} {startup_waits.sentence(state, rank)}.",
-                    "Step the ranks that it waits for, or free it with world.release().",
+                    "Step the ranks that it waits for, or release it with world.release().",
                 )
             name = state.next_of(rank)
             if name is not None:
@@ -273,5 +273,5 @@ def _of_several(sentence: str) -> str:
 
 def _known(step: str) -> str:
     if not isinstance(step, str) or step not in STEPS:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"there is no step {arguments.short(step)}.", f"The steps are: {', '.join(STEPS)}.")
+        raise UsageError(f"unknown step {arguments.short(step)}.", f"The steps are: {', '.join(STEPS)}.")
     return step

@@ -41,10 +41,10 @@ def ranks(text: str) -> list[int]:
     for part in re.split(r"\s*,\s*|\s+", text.strip().strip("[]()")):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
         if match is None:
-            raise argparse.ArgumentTypeError(f"{text!r} names no ranks: write 0,2 or 0-3")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a list of ranks: write 0,2 or 0-3")
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < first + 100_000:
-            raise argparse.ArgumentTypeError(f"{part!r} names no ranks: write the lower one first")
+            raise argparse.ArgumentTypeError(f"{part!r} is not a range of ranks: write the lower one first")
         found += range(first, last + 1)
     return found
 
@@ -52,7 +52,7 @@ def ranks(text: str) -> list[int]:
 def variable(text: str) -> str:
     """A name that a variable can have."""
     if not text.isidentifier():
-        raise argparse.ArgumentTypeError(f"{text!r} can be no variable's name")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid variable name")
     return text
 
 
@@ -60,7 +60,7 @@ def call(words: Sequence[str]) -> tuple[list[str], int | None]:
     """``all_reduce #5`` as findings name a call: the operations, and the number if there is one."""
     numbers = [word for word in words if re.fullmatch(r"#\d+", word)]
     if len(numbers) > 1:
-        raise UsageError(f"a hold has one number, not {' and '.join(numbers)}.", "Arm two holds.")
+        raise UsageError(f"give only one sequence number, not {' and '.join(numbers)}.", "Use one hold for each.")
     names = [name for word in words if word not in numbers for name in word.split(",") if name]
     return names, int(numbers[0][1:]) if numbers else None
 
@@ -75,7 +75,7 @@ def fault(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
     values = [word for word in words if "=" in word]
     if not kind or [*kind, *values] != list(words):
         raise UsageError(
-            f"%ddp_inject: {' '.join(words)!r} is no fault.",
+            f"%ddp_inject: {' '.join(words)!r} is not a fault.",
             "Write the kind, then its values: %ddp_inject delay seconds=3",
         )
     return " ".join(kind), given(values)
@@ -93,7 +93,7 @@ def given(words: Iterable[str]) -> dict[str, Any]:
         if name in _OPTIONS:
             raise UsageError(f"{name} is an option.", f"Write --{name}{' ' + value if name == 'ranks' else ''}.")
         if not name.isidentifier() or name == "fault":
-            raise UsageError(f"{word!r} gives no value.", "Write name=value, as in seq=3.")
+            raise UsageError(f"{word!r} has no value.", "Write name=value, as in seq=3.")
         try:
             found[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

@@ -35,11 +35,11 @@ WORDS = {"%ddp_hold": OPERATIONS, "%ddp_inject": tuple(kind.replace(" ", "_") fo
 _RANKS: dict[str, Any] = {"type": arguments.ranks, "default": None, "metavar": "0,2"}
 _NO_WAIT: dict[str, Any] = {
     "action": "store_true",
-    "help": "return at once; the output below this cell goes on to be updated",
+    "help": "return immediately; the output below this cell is still updated",
 }
 _KEEP_GOING: dict[str, Any] = {
     "action": "store_true",
-    "help": "show what went wrong, but do not stop the notebook ('Run all') there",
+    "help": "show an error, but do not stop the notebook ('Run all')",
 }
 
 
@@ -59,12 +59,14 @@ class DdpMagics(Magics):
     @magic_arguments()
     @argument("n", nargs="?", type=int, default=None, metavar="N", help="ranks (default: one per GPU, else 2)")
     @argument("--backend", metavar="B", help="nccl or gloo (default: DDP_BACKEND, else nccl with GPUs)")
-    @argument("--fence", choices=FENCES, default="raise", help="on mismatching calls (default: raise)")
+    @argument("--fence", choices=FENCES, default="raise", help="what to do on mismatched collectives (default: raise)")
     @argument("--patience", type=float, default=10.0, metavar="S",
-              help="seconds that a rank may be blocked outside of collectives (default: 10)")  # fmt: skip
+              help="seconds that a rank may be blocked outside any collective before this is reported (default: 10)")  # fmt: skip
     @argument("--devices", type=arguments.ranks, metavar="0,1", help="CUDA devices to use, in rank order")
-    @argument("--debug", action="store_true", help="set the debugging variables that are safe")
-    @argument("--name", type=arguments.variable, default="world", help="the variable for the World (default: world)")
+    @argument("--debug", action="store_true", help="set the debugging variables of torch and NCCL that are safe")
+    @argument(
+        "--name", type=arguments.variable, default="world", help="name of the variable for the World (default: world)"
+    )
     def ddp_launch(self, line: str) -> None:
         """Launch ranks, for %%ddp and all other magics, and bind their World to the variable ``world``.
 
@@ -113,14 +115,14 @@ class DdpMagics(Magics):
         if len(there) == 1:
             return there[0]
         if there:
-            raise UsageError(f"there are {len(there)} worlds.", "Bind the one that is meant to the variable world.")
-        raise UsageError("there is no world.", "Launch one: %ddp_launch 4, or world = ddpnb.launch(4).")
+            raise UsageError(f"there are {len(there)} Worlds.", "Assign the one to use to the variable world.")
+        raise UsageError("no World is running.", "Launch one: %ddp_launch 4, or world = ddpnb.launch(4).")
 
     # -- cells
 
     @cell_magic
     @magic_arguments()
-    @argument("--ranks", **_RANKS, help="on these ranks alone; a collective waits for the others")
+    @argument("--ranks", **_RANKS, help="run on these ranks only; collectives wait for the others")
     @argument("--no-wait", **_NO_WAIT)
     @argument("--keep-going", **_KEEP_GOING)
     def ddp(self, line: str, cell: str) -> None:
@@ -181,7 +183,7 @@ class DdpMagics(Magics):
     @line_magic
     @magic_arguments()
     @argument("frame", nargs="?", type=int, default=0, metavar="FRAME",
-              help="0 for the innermost function in which most ranks are, 1 for the one around it ...")  # fmt: skip
+              help="0: the innermost function that most ranks are in, 1: its caller, ...")  # fmt: skip
     def ddp_diff(self, line: str) -> FrameDiff:
         """The variables of one function on all ranks, side by side, and which differ."""
         return self._world().diff(parse(self.ddp_diff, line).frame)
@@ -190,12 +192,19 @@ class DdpMagics(Magics):
 
     @line_magic
     @magic_arguments()
-    @argument("call", nargs="*", metavar="OP", help="operations, and a number as findings write it: all_reduce #5")
+    @argument(
+        "call",
+        nargs="*",
+        metavar="OP",
+        help="operations, and optionally a sequence number as in findings: all_reduce #5",
+    )
     @argument("--ranks", **_RANKS, help="which ranks (default: all)")
-    @argument("--seq", type=int, metavar="N", help="number of the call in its group, from 1")
+    @argument("--seq", type=int, metavar="N", help="sequence number of the call in its group, from 1")
     @argument("--site", default="", metavar="S", help="train.py, train.py:91, or the name of a function")
     @argument("--group", default="", metavar="G", help="label, name or members (0,2) of a process group")
-    @argument("--when", default="", metavar="EXPR", help="evaluated where the call is made: --when 'step == 5'")
+    @argument(
+        "--when", default="", metavar="EXPR", help="condition, evaluated in the caller's frame: --when 'step == 5'"
+    )
     @argument("--keep", action="store_true", help="stay armed for later runs too")
     def ddp_hold(self, line: str) -> Holding:
         """Stop ranks before a collective: the next one, or the next that fits all that is given.
@@ -205,7 +214,7 @@ class DdpMagics(Magics):
         asked = parse(self.ddp_hold, line)
         ops, number = arguments.call(asked.call)
         if number is not None and asked.seq is not None:
-            raise UsageError(f"a hold has one number, not #{number} and --seq {asked.seq}.", "Leave one out.")
+            raise UsageError(f"give the sequence number once, not both #{number} and --seq {asked.seq}.", "Remove one.")
         return self._world().hold(
             ops,
             ranks=asked.ranks,
@@ -218,7 +227,7 @@ class DdpMagics(Magics):
 
     @line_magic
     @magic_arguments()
-    @argument("n", nargs="?", type=int, default=1, metavar="N", help="collectives that each makes (default: 1)")
+    @argument("n", nargs="?", type=int, default=1, metavar="N", help="collectives per rank (default: 1)")
     @argument("--ranks", **_RANKS, help="which ranks (default: all that are held)")
     def ddp_step(self, line: str) -> WorldStatus:
         """Let held ranks make collectives, and stop them before the one after."""
@@ -240,7 +249,7 @@ class DdpMagics(Magics):
 
     @line_magic
     @magic_arguments()
-    @argument("--rebuild", action="store_true", help="then give all ranks a fresh process group: models are kept")
+    @argument("--rebuild", action="store_true", help="then create a new process group on all ranks; models are kept")
     def ddp_release(self, line: str) -> Freed:
         """Give ranks that hang, wait, are held or compute back to the prompt. Processes and variables live on."""
         asked = parse(self.ddp_release, line)
@@ -252,7 +261,7 @@ class DdpMagics(Magics):
 
     @line_magic
     @magic_arguments()
-    @argument("ranks", nargs="?", **_RANKS, help="which ranks (default: all that are dead, hang, or failed)")
+    @argument("ranks", nargs="?", **_RANKS, help="which ranks (default: all that are dead, hanging or failed)")
     def ddp_restart(self, line: str) -> WorldStatus:
         """Give ranks fresh processes; the others are not touched."""
         asked = parse(self.ddp_restart, line)
@@ -266,7 +275,7 @@ class DdpMagics(Magics):
     @line_magic
     @magic_arguments()
     @argument("words", nargs="*", metavar="KIND [NAME=VALUE]",
-              help="the kind of fault, then when it strikes (op=, seq=, site=, group=, step=, probability=, times=) and its "
+              help="the kind of fault, then its conditions (op=, seq=, site=, group=, step=, probability=, times=) and its "
               "parameters: delay seq=3 seconds=2")  # fmt: skip
     @argument("--ranks", **_RANKS, help="which ranks (default: all)")
     @argument("--keep", action="store_true", help="stay armed for later runs too")
@@ -274,7 +283,7 @@ class DdpMagics(Magics):
         """Arm a fault on ranks, for the cell that goes on or else for the next one; alone: show the kinds there are."""
         asked = parse(self.ddp_inject, line)
         if not asked.words:
-            rows = [["fault", "where", "what", "gives", "takes"]]
+            rows = [["fault", "where", "what", "finding", "parameters"]]
             rows += [
                 [kind.name, kind.place, kind.what, kind.finding, ", ".join(one.name for one in kind.parameters)]
                 for kind in KINDS.values()

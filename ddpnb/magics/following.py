@@ -160,8 +160,8 @@ class Cell:
             stuck = [rank for rank, ending in self.run.endings.items() if ending is None]
             if stuck:
                 notes = [
-                    f"{phrases.ranks(stuck, True)} {phrases.verb(stuck, 'stands', 'stand')} there still: %ddp_status "
-                    "and %ddp_diff look closer, %ddp_release --rebuild ends it and makes a fresh process group."
+                    f"{phrases.ranks(stuck, True)} {phrases.verb(stuck, 'is', 'are')} still blocked: inspect with %ddp_status "
+                    "and %ddp_diff; %ddp_release --rebuild releases the ranks and creates a new process group."
                 ]
                 plain.append(cells.text((), notes))
                 rich.append(cells.html((), notes))
@@ -185,7 +185,7 @@ class Cell:
         if any(one.state == "held" for one in self._status):
             return [
                 *_told(self._status),
-                "%ddp_step and %ddp_resume let them go on, %ddp_diff looks into their frames.",
+                "%ddp_step and %ddp_resume let them continue; %ddp_diff compares their variables.",
             ]
         now = time.monotonic()
         if now - self._began >= _NAMED_S and now - self._asked >= _ASK_S:

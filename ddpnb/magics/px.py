@@ -38,7 +38,7 @@ class Px:
         self._world, self._magics = world, ParallelMagics(self._shell, self._view, suffix)
         self._shell.register_magics(self._magics)
         if suffix:
-            print(f"ddpnb: %px stays with the cluster for which it was activated; on the ranks it is %px{suffix}.")
+            print(f"ddpnb: %px is already in use by another cluster; for the ranks use %px{suffix}.")
         self._say_who_is_who()
 
     def deactivate(self) -> None:
@@ -83,7 +83,7 @@ class Px:
         """ipyparallel names engines by the order in which they came: that is not always the ranks'."""
         if self._engines != list(range(len(self._engines))):
             told = ", ".join(f"{engine} is rank {rank}" for rank, engine in enumerate(self._engines[:16]))
-            print(f"ddpnb: in what %px shows, engine {told}{' ...' if len(self._engines) > 16 else ''}.")
+            print(f"ddpnb: in the output of %px, engine {told}{' ...' if len(self._engines) > 16 else ''}.")
 
 
 def _engines_of(world: World) -> list[int]:

@@ -49,7 +49,7 @@ class Actions:
             "restart": ("restarting ranks", self._restart),
             "evaluate": ("evaluating", self._evaluate),
             "inject": ("arming a fault", self._inject),
-            "heal": ("healing", self._heal),
+            "heal": ("removing faults", self._heal),
             "run": ("starting the script", self._run),
             "pitfall": ("starting the pitfall", self._pitfall),
             "begin": ("beginning start-up", lambda _: self._begin()),
@@ -121,7 +121,7 @@ class Actions:
     def _hold(self) -> str:
         until = self._end()
         self._add(self._holds, self.world.hold(), until)
-        return "Every rank stops before its next collective."
+        return "Armed: every rank stops before its next collective."
 
     def _hold_at(self, values: Values) -> str:
         until = self._end()
@@ -147,14 +147,14 @@ class Actions:
 
     def _evaluate(self, values: Values) -> str:
         if not values.get("expression", "").strip():
-            raise UsageError("there is no expression.", "Write one, as loss.item().")
+            raise UsageError("no expression given.", "Enter one, such as loss.item().")
         return str(self.world.evaluate(values["expression"].strip()))
 
     def _restart(self, values: Values) -> str:
         before = self.world.pids()
         self.world.restart(asked.ranks(values))
         fresh = [rank for rank, pid in enumerate(self.world.pids()) if pid != before[rank]]
-        return f"Fresh processes: {', '.join(map(str, fresh))}." if fresh else "No rank needs another process."
+        return f"Restarted ranks: {', '.join(map(str, fresh))}." if fresh else "No rank needs a new process."
 
     # -- faults
 
@@ -180,11 +180,11 @@ class Actions:
     def _run(self, values: Values) -> None:
         script = values.get("script", "").strip()
         if not script:
-            raise UsageError("no script was named.", "Write its path, as train.py.")
+            raise UsageError("no script given.", "Enter its path, such as train.py.")
         try:
             arguments = shlex.split(values.get("arguments", ""))
         except ValueError as error:
-            raise UsageError(f"these arguments cannot be read: {error}.") from None
+            raise UsageError(f"cannot parse the arguments: {error}.") from None
         self.world.run(script, *arguments, stream=None)
 
     def _pitfall(self, values: Values) -> None:
@@ -201,11 +201,11 @@ class Actions:
 
     def _startup(self) -> Any:
         if self.world.startup is None:
-            raise UsageError("start-up was not begun.", "Press 'begin start-up'.")
+            raise UsageError("start-up has not begun.", "Click 'begin start-up'.")
         return self.world.startup
 
     def _step_these(self, values: Values) -> None:
         ranks = asked.ranks(values)
         if ranks is None:
-            raise UsageError("no rank was chosen.", "Tick the ranks that are to make their next step.")
+            raise UsageError("no rank selected.", "Select the ranks that make their next step.")
         self._startup().step(ranks, wait=_STEP_S)

@@ -25,13 +25,13 @@ def ranks(values: Mapping[str, str]) -> tuple[int, ...] | None:
     if given in ("", "all"):
         return None
     if not _RANKS.fullmatch(given):
-        raise UsageError(f"{given!r} names no ranks.", "Write them as 0,2 or 0-3,8.")
+        raise UsageError(f"{given!r} is not a list of ranks.", "Write them as 0,2 or 0-3,8.")
     found: list[int] = []
     for part in given.split(","):
         first, _, last = part.partition("-")
         more = range(int(first), int(last or first) + 1)
         if not more or len(found) + len(more) > _MOST:
-            raise UsageError(f"{part!r} names {'too many' if more else 'no'} ranks.", "Write them as 0,2 or 0-3,8.")
+            raise UsageError(f"{part!r} contains {'too many' if more else 'no'} ranks.", "Write them as 0,2 or 0-3,8.")
         found += more
     return tuple(dict.fromkeys(found))
 
@@ -58,7 +58,7 @@ def described(values: Mapping[str, str]) -> Fault:
     """
     kind = KINDS.get(values.get("kind", ""))
     if kind is None:
-        raise UsageError("no fault was chosen.")
+        raise UsageError("no fault selected.")
     given: dict[str, Any] = {
         name: value for name in ("seq", "step") if (value := whole(values, name, int(name != "step")))
     }

@@ -53,7 +53,7 @@ class Dashboard(Panel):
         self.runs = self._part("Run", "what to run")
         self.lesson = Fragment(label="lesson", on_action=self._act)
         self.hold = self._part("Hold and step", "hold and step")
-        self.faults = self._part("Break it", "faults")
+        self.faults = self._part("Inject faults", "faults")
         self.startup = self._part("Start-up, step by step", "start-up of the ranks", live=True)
         self.variables = Variables(on_unfolded=self._ask)
         self.stacks = Stacks(on_unfolded=self._ask)
@@ -178,7 +178,7 @@ class Dashboard(Panel):
             title="world",
             description=self.world.plan.description,
             outcome=outcome,
-            detail=f"known after {known:.1f} s" if known is not None else "",
+            detail=f"detected after {known:.1f} s" if known is not None else "",
             alive=not closed,
             in_run=in_run or starting,
             held=held,
@@ -193,7 +193,7 @@ class Dashboard(Panel):
         if self.actions.take(action, values):
             return
         if action == "why":
-            self._work.start("looking at all ranks", self._why)
+            self._work.start("diagnosing", self._why)
         elif action == "kind":
             self.actions.kind = values.get("kind", "")
             self._refresh_controls()
@@ -218,11 +218,11 @@ class Dashboard(Panel):
         taken = self.world.snapshot()
         self.stacks.show_recording(taken, found)
         self.variables.show_recording(taken)
-        return "" if found.findings else "Nothing is wrong so far: " + board.headline(boards.tiles(taken)) + "."
+        return "" if found.findings else "No problems found yet: " + board.headline(boards.tiles(taken)) + "."
 
     def _ask(self) -> None:
         """Ask the ranks for their stacks and variables."""
-        self._work.start("asking the ranks", self._asked, quiet=True)
+        self._work.start("reading stacks and variables", self._asked, quiet=True)
 
     def _asked(self) -> None:
         run = self.world.last_run
@@ -270,7 +270,7 @@ class Dashboard(Panel):
         norms = gradient_norms(run.recording) if run is not None and run.recording is not None else {}
         if norms:
             shown += controls.picture(
-                lines.png(lines.gradients(norms)), "norm of the gradients of each rank, step by step", save=False
+                lines.png(lines.gradients(norms)), "gradient norm of each rank, by step", save=False
             )
         self.replicas.show(shown, str(found))
 

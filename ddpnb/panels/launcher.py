@@ -45,7 +45,7 @@ class Launcher(Panel):
         going = self._going is not None and self._going.is_alive()
         if action == "cancel" and going:
             self._cancelled = True
-            self._show("stopping as soon as the ranks are there")
+            self._show("cancelling as soon as the ranks have started")
         elif action == "launch" and not going:
             self._cancelled = False
             self._going = threading.Thread(target=self._launch, args=(values,), name="ddpnb launch", daemon=True)
@@ -70,7 +70,7 @@ class Launcher(Panel):
             said = f"the launch failed: {type(error).__name__}: {error}"
         if world is not None and self._cancelled:
             world.close()
-            world, said = None, "The launch was cancelled; nothing is left running."
+            world, said = None, "The launch was cancelled; no processes are left."
         if world is None:
             self._show(said=said)
             return

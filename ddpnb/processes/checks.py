@@ -59,20 +59,18 @@ def _cores(facts: dict[str, Any], ranks: int) -> Check:
 
 def _memory(facts: dict[str, Any]) -> Check:
     if "memory_available" not in facts:
-        return Check("memory", "unknown", "this system does not tell")
+        return Check("memory", "unknown", "not available on this system")
     free, total = facts["memory_available"], facts["memory_total"]
     told = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB available"
     kills = facts.get("oom_kills")
     if kills:
-        return Check(
-            "memory", "warning", f"{told}; the kernel has killed {kills} processes here for want of it", "DDP706"
-        )
+        return Check("memory", "warning", f"{told}; the OOM killer has killed {kills} processes here", "DDP706")
     return Check("memory", "ok" if free > _GIB else "warning", told, "" if free > _GIB else "DDP706")
 
 
 def _shared_memory(facts: dict[str, Any]) -> Check:
     if "shm_total" not in facts:
-        return Check("/dev/shm", "unknown", "there is none")
+        return Check("/dev/shm", "unknown", "not present")
     told = f"{facts['shm_free'] / _GIB:.2f} of {facts['shm_total'] / _GIB:.2f} GiB free"
     low = facts["shm_free"] < _SHM
     return Check("/dev/shm", "warning" if low else "ok", told, "DDP506" if low else "")
@@ -84,10 +82,13 @@ def _files() -> Check:
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     except (ImportError, OSError):
-        return Check("open files", "unknown", "this system does not tell")
+        return Check("open files", "unknown", "not available on this system")
     low = soft < _FILES
     return Check(
-        "open files", "warning" if low else "ok", f"{soft} of each process (at most {hard})", "DDP705" if low else ""
+        "open files",
+        "warning" if low else "ok",
+        f"soft limit {soft} per process (hard limit {hard})",
+        "DDP705" if low else "",
     )
 
 
@@ -96,10 +97,8 @@ def _loopback() -> Check:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         with socket.create_connection(listening.getsockname(), timeout=2):
-            return Check("loopback", "ok", "connections to 127.0.0.1 are made")
-    return Check(
-        "loopback", "warning", "no connection to 127.0.0.1 can be made: a firewall, or no network at all", "DDP104"
-    )
+            return Check("loopback", "ok", "connections to 127.0.0.1 work")
+    return Check("loopback", "warning", "cannot connect to 127.0.0.1: a firewall, or no network at all", "DDP104")
 
 
 def _own_name() -> Check:
@@ -107,12 +106,10 @@ def _own_name() -> Check:
     try:
         addresses = sorted({str(one[4][0]) for one in socket.getaddrinfo(name, None)})
     except OSError as error:
-        return Check(
-            "host name", "warning", f"{name} leads nowhere ({error}): gloo and NCCL look there first", "DDP110"
-        )
+        return Check("host name", "warning", f"{name} does not resolve ({error}); gloo and NCCL use it first", "DDP110")
     mine = {str(one.address).split("%")[0] for ones in psutil.net_if_addrs().values() for one in ones}
     known = set(addresses) & mine or all(address.startswith("127.") for address in addresses)
-    told = f"{name} is {', '.join(addresses[:4])}"
+    told = f"{name} resolves to {', '.join(addresses[:4])}"
     if known:
         return Check("host name", "ok", told)
     return Check("host name", "warning", f"{told}: not an address of this machine", "DDP110")
@@ -121,15 +118,15 @@ def _own_name() -> Check:
 def _gpus() -> list[Check]:
     """Not yet run on a machine with GPUs."""
     if shutil.which("nvidia-smi") is None:
-        return [Check("GPUs", "ok", "none: gloo on CPUs")]
+        return [Check("GPUs", "ok", "none; gloo runs on CPUs")]
     lines = _output("nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits").splitlines()
     found = [_gpu(line) for line in lines[:64]]
     links = _output("nvidia-smi", "topo", "-m")
     slow = [line.split()[0] for line in links.splitlines() if line.startswith("GPU") and re.search(r"\bSYS\b", line)]
     if slow:
-        told = f"{', '.join(slow[:16])} reach others across sockets alone (SYS in nvidia-smi topo -m)"
+        told = f"{', '.join(slow[:16])} reach other GPUs only across CPU sockets (SYS in nvidia-smi topo -m)"
         found.append(Check("links", "warning", told, "DDP207"))
-    return found or [Check("GPUs", "unknown", "nvidia-smi says nothing")]
+    return found or [Check("GPUs", "unknown", "no output from nvidia-smi")]
 
 
 def _gpu(line: str) -> Check:
@@ -139,11 +136,9 @@ def _gpu(line: str) -> Check:
     index, name, temperature, ecc, throttle, used, total = fields
     told = f"{name}, {temperature} °C, {used} of {total} MiB used"
     if ecc.isdigit() and int(ecc):
-        return Check(
-            f"GPU {index}", "warning", f"{told}; {ecc} errors of its memory that could not be corrected", "DDP206"
-        )
+        return Check(f"GPU {index}", "warning", f"{told}; {ecc} uncorrected ECC memory errors", "DDP206")
     if throttle and throttle not in _HARMLESS:
-        return Check(f"GPU {index}", "warning", f"{told}; its clock is held down (reasons {throttle})", "DDP206")
+        return Check(f"GPU {index}", "warning", f"{told}; its clock is throttled (reasons {throttle})", "DDP206")
     return Check(f"GPU {index}", "ok", told)
 
 
@@ -155,7 +150,7 @@ def _kernel_log() -> list[Check]:
             if pattern.search(line):
                 found.setdefault(code, []).append(line)
     return [
-        Check("kernel log", "warning", f"{len(lines)} of this kind, the last: {lines[-1][:120]}", code)
+        Check("kernel log", "warning", f"{len(lines)} matching lines, the last: {lines[-1][:120]}", code)
         for code, lines in found.items()
     ]
 

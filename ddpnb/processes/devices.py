@@ -98,11 +98,11 @@ def plan(
     """
     if isinstance(n, bool) or not isinstance(n, int) or n <= 0:
         raise UsageError(
-            f"a world needs at least one rank, not {arguments.short(n)}.", "Give a whole number: ddpnb.launch(4)."
+            f"a World needs at least one rank, not {arguments.short(n)}.", "Give a whole number: ddpnb.launch(4)."
         )
     most, limit = room()
     if n > most:
-        raise UsageError(f"{n} ranks do not fit on this machine: {limit}.", f"At most {most} ranks fit.")
+        raise UsageError(f"{n} ranks do not fit on this machine: {limit}.", f"Use at most {most} ranks.")
     if backend is not None and not isinstance(backend, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"unknown backend {arguments.short(backend)}.", f"Choose one of: {', '.join(BACKENDS)}.")
     if devices is not None:
@@ -117,10 +117,10 @@ def plan(
     found = gpus()
     if found == 0:
         if devices is not None:
-            raise DeviceError("there is no CUDA device on this machine.", 'Leave out devices=, or use backend="gloo".')
+            raise DeviceError("this machine has no CUDA device.", 'Leave out devices=, or use backend="gloo".')
         warnings = ()
         if asked == "nccl":
-            warnings = ("NCCL needs a GPU and there is none here: falling back to gloo on the CPU.",)
+            warnings = ("NCCL needs a GPU and none was found: falling back to gloo on the CPU.",)
         return Plan("gloo", ("cpu",) * n, {}, warnings, chosen=True)  # a script that asks for NCCL falls back
     return _on_gpus(n, asked, devices, found, nccl)
 
@@ -135,7 +135,7 @@ def _on_gpus(n: int, asked: str | None, devices: Sequence[int] | None, found: in
         )
     if n > len(chosen) and asked != "gloo":
         raise DeviceError(
-            f"{n} ranks do not fit on {len(chosen)} GPU{'s' * (len(chosen) != 1)}: NCCL wants one each.",
+            f"{n} ranks do not fit on {len(chosen)} GPU{'s' * (len(chosen) != 1)}: NCCL needs one GPU per rank.",
             f'Use backend="gloo" (ranks then compute on the CPU), or at most {len(chosen)} ranks.',
         )
     warnings: tuple[str, ...] = ()

@@ -126,7 +126,7 @@ class Engines:
             self._do(work).result(timeout=within)
         except TimeoutError:
             raise LaunchError(
-                f"a process of the world was not started, or the one before it did not end, within {within:.0f} s.",
+                f"a process of the World did not start, or the previous one did not end, within {within:.0f} s.",
                 "Is the machine very busy, or a process of a rank blocked in the kernel (state D in ps)?",
             ) from None
         except WorldError:
@@ -157,13 +157,13 @@ class Engines:
         except RuntimeError as error:
             raise cannot_start(error) from None
         while not connecting.done():
-            self._check_alive(environments, deadline, "the controller did not come up")
+            self._check_alive(environments, deadline, "the controller did not start")
             time.sleep(0.02)
         try:
             self.client = connecting.result()
         except Exception as error:
             self._check_alive((), deadline, "")
-            raise LaunchError(f"the controller did not come up: {error}.", tail(self._cluster.controller)) from None
+            raise LaunchError(f"the controller did not start: {error}.", tail(self._cluster.controller)) from None
         self._wait_for(list(environments), deadline)
 
     def _connect(self, deadline: float) -> Future[Client]:
@@ -271,9 +271,9 @@ class Engines:
             raise LaunchError(f"the controller of this world has died: it {how}.", tail(controller))
         if time.monotonic() > deadline:
             late = ", ".join(str(rank) for rank in ranks)
-            hint = "Is the machine very busy? Give it a longer timeout=."
+            hint = "If the machine is busy, use a longer timeout=."
             if self.controller_state == "stopped":
-                hint = "The controller of this world is stopped: it must go on first (kill -CONT)."
+                hint = "The controller of this world is stopped; continue it first (kill -CONT)."
             raise LaunchError(f"rank {late}: {what} in time.", hint)
 
     # -- looks
@@ -305,7 +305,7 @@ class Engines:
             controller: Any = self._cluster.controller
             raise WorldError(
                 "the controller of this world is stopped; its ranks cannot be reached.",
-                f"kill -CONT {controller.pid} lets it go on; or close the world and launch a new one.",
+                f"kill -CONT {controller.pid} lets it continue; or close the world and launch a new one.",
             )
 
     def check_process(self) -> None:
@@ -366,7 +366,7 @@ class Engines:
         self.check_process()  # whoever asks a rank comes here
         engine = self._ids.get(rank)
         if engine is None:
-            raise WorldError(f"rank {rank} has no process that can be reached.", f"world.restart({rank}) replaces it.")
+            raise WorldError(f"the process of rank {rank} cannot be reached.", f"world.restart({rank}) replaces it.")
         return engine
 
     def reachable(self, rank: int) -> bool:

@@ -75,7 +75,7 @@ class ReservedPort:
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         except OSError as error:
             raise LaunchError(
-                f"no port can be reserved: {error.strerror}.", "Look at the limit on open files (ulimit -n)."
+                f"no port can be reserved: {error.strerror}.", "Check the limit on open files (ulimit -n)."
             ) from None
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -84,7 +84,7 @@ class ReservedPort:
                 with socket.socket() as probe:
                     probe.settimeout(0.5)
                     if probe.connect_ex((LOOPBACK, port)) == 0:
-                        raise OSError("something listens there")
+                        raise OSError("it is in use")
         except (OSError, OverflowError) as error:
             self._socket.close()
             raise UsageError(f"port {port} cannot be used: {error}.", "Choose another, or leave it out.") from None

@@ -14,7 +14,7 @@ def cannot_start(error: Exception) -> LaunchError:
     reason = (error.strerror if isinstance(error, OSError) else None) or error
     return LaunchError(
         f"a process of the world could not be started: {reason}.",
-        "Look at the limits on processes (ulimit -u) and open files (ulimit -n), at the memory, and at the room in TMPDIR.",
+        "Check the limits on processes (ulimit -u) and open files (ulimit -n), the free memory, and the free space in TMPDIR.",
     )
 
 

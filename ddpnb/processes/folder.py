@@ -115,9 +115,9 @@ class Folders:
                 return folder.path
         reasons = "; ".join(f"{base}: {trouble}" for base, trouble in troubles.items())
         raise LaunchError(
-            f"there is no place for the shared files of {size} ranks ({size * _PER_RANK >> 20} MB): {reasons}.",
+            f"no folder has enough space for the shared files of {size} ranks ({size * _PER_RANK >> 20} MB): {reasons}.",
             "Give a container more shared memory (docker run --shm-size=2g), or set TMPDIR to a folder of yours with "
-            "that much space.",
+            "enough space.",
         )
 
     @contextlib.contextmanager
@@ -164,8 +164,8 @@ class Folders:
                 adopt = stack.enter_context(self._allocated(ranks))
             except OSError as error:
                 raise LaunchError(
-                    f"there is no room for the shared files of another process in {self.memory}: {_words(error)}.",
-                    f"No rank has been touched. Free {_PER_RANK >> 20} MB there for each rank, and try again.",
+                    f"no space for the shared files of another process in {self.memory}: {_words(error)}.",
+                    f"No rank was changed. Free {_PER_RANK >> 20} MB there for each rank, and try again.",
                 ) from None
             yield adopt
 
@@ -215,7 +215,7 @@ def _shared_place() -> str:
         return _USUAL
     if not os.path.isdir(wanted):
         raise LaunchError(
-            f"{_SHARED}={wanted} is not a folder.", f"Make it, or unset {_SHARED}: then {_USUAL} is used, or TMPDIR."
+            f"{_SHARED}={wanted} is not a folder.", f"Create it, or unset {_SHARED} to use {_USUAL} or TMPDIR."
         )
     return os.path.abspath(wanted)
 

@@ -119,7 +119,7 @@ class Door:
         first = not self.off
         self.off.append(True)
         if first:
-            say_failed(self.box, "the run goes on unwatched on this rank", DETACHED)
+            say_failed(self.box, "instrumentation of collectives", DETACHED)
         with suppress(Exception):  # nobody will see them end
             for entry in list(self.flight.pending.values()):
                 self.flight.finish(entry, _DROPPED)
@@ -224,9 +224,7 @@ class Door:
             self.detach()
             return
         if what:
-            raise CollectiveMismatch(
-                what, "All ranks must make the same call here (set the fence to 'off' to let it through)."
-            )
+            raise CollectiveMismatch(what, "All ranks must make the same call here (fence='off' disables this check).")
 
     def _failed(
         self, error: BaseException, group: KnownGroup, seq: int, entry: tuple[int, int, bool], *, returns_work: bool

@@ -53,7 +53,7 @@ def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, A
     names = namespace
     if frames:
         if depth >= len(frames):
-            return {"error": f"there is no frame {depth}: the rank stands in {len(frames)} of the user's."}
+            return {"error": f"there is no frame {depth}: the rank is in {len(frames)} frames of user code."}
         frame = frames[depth]
         where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         names = names_in(frame)
@@ -73,5 +73,5 @@ def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, A
     thread.start()
     thread.join(timeout)
     if thread.is_alive():
-        return {"where": where, "error": f"no answer within {timeout:g} s; it goes on in a thread of its own."}
+        return {"where": where, "error": f"no answer within {timeout:g} s; it continues in its own thread."}
     return {"where": where, **told}

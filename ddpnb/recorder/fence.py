@@ -91,7 +91,7 @@ def disagreement(memory: mmap.mmap, folder: str, group: KnownGroup, seq: int, nu
         if theirs is not None:
             lines.append(f"rank {rank} called {theirs.signature} at {theirs.site}")
     me = f"rank {dist.get_rank()} called {mine.signature} at {mine.site}" if mine else "this rank"
-    return f"the ranks disagree on collective #{seq} of {list(group.ranks)}: " + "; ".join([me, *lines])
+    return f"collective mismatch at seq {seq}, group {list(group.ranks)}: " + "; ".join([me, *lines])
 
 
 def _peer_call(folder: str, rank: int, key: str, seq: int) -> Call | None:

@@ -105,8 +105,8 @@ class Groups:
         except OSError as error:
             self._box.event("no fence", {"ranks": list(group.ranks), "error": error.strerror})
             print(
-                f"ddpnb: {self._folder}: {error.strerror}. Calls of this rank in the group of ranks "
-                f"{list(group.ranks)} are not compared with those of the others.",
+                f"ddpnb: {self._folder}: {error.strerror}. The fence is off on this rank for the group of ranks "
+                f"{list(group.ranks)}: its calls are not compared with those of the others.",
                 file=sys.stderr,
             )
             return None

@@ -167,7 +167,7 @@ class Hooks:
         self.remove()
         if not self._failed:
             self._failed = True
-            say_failed(self.box, "the run goes on without it on this rank")
+            say_failed(self.box, "a hook")
 
     def event(self, name: str, facts: dict[str, Any] | None = None, *, depth: int = 2) -> None:
         """Record something that happened, with the user's line; the same thing a few times at most. Never raises."""
@@ -193,7 +193,7 @@ class Hooks:
         return Span(self, name, facts)
 
 
-def say_failed(box: BlackBox, consequence: str, event: str = "hooks detached") -> None:
+def say_failed(box: BlackBox, what: str, event: str = "hooks detached") -> None:
     """Record and print the exception that is being handled, which is ours. Never raises.
 
     Each line of the traceback is marked: nobody is to take it for a failure of the script. What broke the hook (a
@@ -206,7 +206,7 @@ def say_failed(box: BlackBox, consequence: str, event: str = "hooks detached") -
         box.event(event, {"error": trace[-2000:]})
     with contextlib.suppress(Exception):
         print(
-            f"ddpnb: a hook failed and has been taken away; {consequence}.\n"
+            f"ddpnb: {what} failed and was disabled on this rank; the run continues.\n"
             + "".join(f"ddpnb:   {line}\n" for line in trace.splitlines()),
             file=sys.stderr,
         )

@@ -46,7 +46,7 @@ class Orphans:
             try:
                 _rebind(model)
             except Exception as error:
-                troubles.append(f"{type(model.module).__name__} must be wrapped anew: {error}"[:300])
+                troubles.append(f"{type(model.module).__name__} must be wrapped again: {error}"[:300])
         self._models.clear()
         return troubles
 

@@ -42,7 +42,7 @@ _KNOCKS_S = 60.0  # torch knocks ever more rarely
 _LOOKS_S = 0.05  # between two looks whether it is still knocked
 _FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
 _telling: set[str] = set()  # names of modules
-_HINT = "The process and its variables live on: world.rebuild() gives it a fresh process group."
+_HINT = "The process and its variables are kept: world.rebuild() creates a new process group."
 
 
 def tells_releases(module: str) -> None:

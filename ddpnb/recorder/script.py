@@ -136,7 +136,7 @@ def _describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, CollectiveMismatch):
         text = f"ddpnb: fence: {error.what}\n"
     elif isinstance(error, Released):
-        place = next((f" It stood at {f['file']}:{f['line']}." for f in reversed(frames) if f["user"]), "")
+        place = next((f" It was at {f['file']}:{f['line']}." for f in reversed(frames) if f["user"]), "")
         text = f"ddpnb: {error.what}{place}\n"
     else:
         text = "".join(told.format())

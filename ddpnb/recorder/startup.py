@@ -105,10 +105,10 @@ class Startup:
             try:
                 self._numbers[name] = int(os.environ[name])
             except ValueError:
-                raise ValueError(f"{name}={os.environ[name]!r} is no number") from None
+                raise ValueError(f"{name}={os.environ[name]!r} is not a number") from None
         rank, size = self._numbers["RANK"], self._numbers["WORLD_SIZE"]
         if not 0 <= rank < size:
-            raise ValueError(f"RANK={rank} does not exist in a world of WORLD_SIZE={size}")
+            raise ValueError(f"RANK={rank} is out of range for WORLD_SIZE={size}")
         address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         return {**environment(), "address": address}
 
@@ -150,7 +150,7 @@ class Startup:
             except OSError as error:
                 why = str(error)
             time.sleep(_KNOCK_S)
-        raise TimeoutError(f"nobody answers at {host}:{port} ({why})")
+        raise TimeoutError(f"no answer from {host}:{port} ({why})")
 
     def _group(self) -> dict[str, Any]:
         rank, size = self._numbers["RANK"], self._numbers["WORLD_SIZE"]

@@ -13,7 +13,7 @@ from ddpnb.render import markup
 _OUTCOMES = {
     "idle": ("idle", "faint", "idle"),
     "running": ("compute", "note", "running"),
-    "ok": ("done", "ok", "completed"),
+    "ok": ("done", "ok", "OK"),
     "hang": ("stop", "error", "hang"),
     "crash": ("gone", "error", "crash"),
     "divergence": ("warning", "error", "divergence"),
@@ -67,7 +67,7 @@ def _buttons(one: Head) -> str:
     free = not one.busy
     why = markup.button("why", "why", image="why", enabled=one.in_run, title="diagnose all ranks now")
     hold = markup.button("hold", "hold", image="hold", enabled=free, title="stop every rank before its next collective")
-    step = markup.button("step 1", "step", image="step", title="let held ranks run one collective")
+    step = markup.button("step 1", "step", image="step", title="let held ranks make one collective")
     resume = markup.button("resume", "resume", image="go", title="let held ranks continue")
     release = markup.button(
         "release",
@@ -75,14 +75,14 @@ def _buttons(one: Head) -> str:
         image="release",
         enabled=one.in_run,
         main=one.in_run,
-        title="interrupt ranks that hang or wait: processes and variables survive",
+        title="interrupt ranks that hang or wait; processes and variables are kept",
     )
     restart = markup.button(
         "restart",
         "restart",
         image="restart",
         enabled=free,
-        title="replace the processes of ranks that died, hang, or are left from a failed run",
+        title="replace the processes of ranks that are dead, hang or failed",
     )
     return "".join((why, *((step, resume) if one.held else (hold,)), release, restart))
 
@@ -172,7 +172,7 @@ def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
     )
     look = (
         '<form class="row" data-action="evaluate" style="margin-top:8px">'
-        + markup.field("expression, in the current frame of each rank", "expression", hint="loss.item()", size=34)
+        + markup.field("expression, in each rank's current frame", "expression", hint="loss.item()", size=34)
         + markup.button("evaluate", "evaluate", image="why", enabled=enabled)
         + "</form>"
     )
@@ -180,7 +180,7 @@ def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
         f"<li>{markup.text(one, 200)} {markup.button('remove', 'unhold', image='gone', number=number)}</li>"
         for number, one in enumerate(armed)
     )
-    return form + step + look + (f'<ul aria-label="holds that are armed">{rows}</ul>' if rows else "")
+    return form + step + look + (f'<ul aria-label="armed holds">{rows}</ul>' if rows else "")
 
 
 def picture(drawn: bytes, words: str, *, save: bool = True) -> str:

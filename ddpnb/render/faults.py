@@ -40,9 +40,7 @@ def faults(chosen: str, size: int, armed: Sequence[tuple[str, str]] = (), *, ena
         for number, (one, struck) in enumerate(armed)
     )
     listed = (
-        f'<ul aria-label="faults that are armed">{rows}</ul>{markup.button("heal all", "heal", image="heal")}'
-        if armed
-        else ""
+        f'<ul aria-label="armed faults">{rows}</ul>{markup.button("heal all", "heal", image="heal")}' if armed else ""
     )
     return form + told + listed
 

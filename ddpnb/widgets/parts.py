@@ -56,7 +56,7 @@ class Stacks(Fragment):
         found: Diagnosis | None = None,
         on_unfolded: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(label="stacks of all ranks", title="Stacks, merged", folds=True, on_unfolded=on_unfolded)
+        super().__init__(label="stacks of all ranks", title="Merged stacks", folds=True, on_unfolded=on_unfolded)
         if recording is not None:
             self.show_recording(recording, found)
 
@@ -72,7 +72,7 @@ class Variables(Fragment):
     """The same frame of all ranks side by side; variables that differ are marked."""
 
     def __init__(self, recording: Recording | None = None, on_unfolded: Callable[[], None] | None = None) -> None:
-        super().__init__(label="variables of all ranks", title="Where they differ", folds=True, on_unfolded=on_unfolded)
+        super().__init__(label="variables of all ranks", title="Variables by rank", folds=True, on_unfolded=on_unfolded)
         if recording is not None:
             self.show_recording(recording)
 

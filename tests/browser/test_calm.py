@@ -50,7 +50,7 @@ def test_one_world_in_two_notebooks_and_a_widget_shown_twice(lab, page, chromium
     )
     lab.open(page, first)
     lab.run_all(page)
-    expect(page.get_by_text("nothing is running").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("idle", exact=True).first).to_be_visible(timeout=60_000)
     heads = page.get_by_role("group", name="world", exact=True)
     expect(heads).to_have_count(2)
     # a second notebook of the same kernel

@@ -18,7 +18,7 @@ def test_a_machine_that_is_well(tmp_path, capsys):
     told, bundle = tmp_path / "doctor.json", tmp_path / "help.zip"
     assert main(["doctor", "-n", "1", "--json", str(told), "--bundle", str(bundle)]) == 0
     shown = capsys.readouterr().out
-    assert "all 11 steps of start-up were made on 1 rank" in shown and "/dev/shm" in shown
+    assert "all 11 start-up steps succeeded on 1 rank" in shown and "/dev/shm" in shown
     found = json.loads(told.read_text())
     assert (found["schema"], found["outcome"], found["world_size"], found["stopped_at"]) == (1, "ok", 1, None)
     assert set(found["steps"]["0"]) == set(STEPS)

@@ -292,7 +292,7 @@ class _NoWorld:
         pass
 
     def run(self, *given, **more):
-        raise WorldError("the outcome of run 1 cannot be known: the controller died.")
+        raise WorldError("monitoring of run 1 failed: the controller died.")
 
 
 def _not_launched(*given, **more):

@@ -22,7 +22,7 @@ def test_ranks(text, ranks):
 
 @pytest.mark.parametrize("text", ["", "a", "0,,2", "2-0", "-1", "0-99999999", "0.5", "1,"])
 def test_no_ranks(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="names no ranks: write"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a .* of ranks: write"):
         arguments.ranks(text)
 
 
@@ -30,7 +30,7 @@ def test_calls_as_findings_name_them():
     assert arguments.call([]) == ([], None)
     assert arguments.call(["all_reduce", "#5"]) == (["all_reduce"], 5)
     assert arguments.call(["all_reduce,broadcast", "barrier"]) == (["all_reduce", "broadcast", "barrier"], None)
-    with pytest.raises(UsageError, match="one number"):
+    with pytest.raises(UsageError, match="only one sequence number"):
         arguments.call(["#1", "#2"])
 
 
@@ -49,8 +49,8 @@ def test_faults():
         (["delay", "seconds=1", "late"], "Write the kind, then its values"),
         (["delay", "ranks=0,1"], "Write --ranks 0,1."),
         (["delay", "keep=True"], "Write --keep."),
-        (["delay", "=3"], "gives no value"),
-        (["delay", "fault=x"], "gives no value"),
+        (["delay", "=3"], "has no value"),
+        (["delay", "fault=x"], "has no value"),
     ],
 )
 def test_no_faults(words, told):
@@ -84,7 +84,7 @@ def test_options_are_split_as_by_a_shell():
         ("ddp_hold", "--foo", "unrecognized arguments: --foo"),
         ("ddp_hold", "--when 'step", "no closing quotation"),
         ("ddp_launch", "--fence maybe", "choose from"),
-        ("ddp_launch", "--name 3d", "can be no variable's name"),
+        ("ddp_launch", "--name 3d", "is not a valid variable name"),
         ("ddp_launch", "four", "invalid int value"),
         ("ddp_rank", "", "required: RANKS"),
         ("ddp_step", "1 2", "unrecognized arguments: 2"),

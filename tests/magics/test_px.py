@@ -72,7 +72,7 @@ def test_a_rank_that_could_not_be_replaced_does_not_disturb_every_cell(worlds):
     mine.activate(world)
 
     def gone(_rank):
-        raise WorldError("rank 1 has no process that can be reached.")
+        raise WorldError("the process of rank 1 cannot be reached.")
 
     world._engines.engine_id = gone
     mine.refresh()
@@ -105,7 +105,7 @@ def test_another_clusters_stays(worlds, capsys):
     mine = Px(shell)
     mine.activate(worlds[0])
     assert shell.view("px").client is client and shell.view("px_ddp").targets == [1, 0]
-    assert "on the ranks it is %px_ddp" in capsys.readouterr().out
+    assert "for the ranks use %px_ddp" in capsys.readouterr().out
     mine.deactivate()
     assert shell.view("px").client is client and "px_ddp" not in shell.magics_manager.magics["line"]
 

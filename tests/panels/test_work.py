@@ -66,8 +66,8 @@ def test_what_goes_on_is_told_in_words_until_it_is_done(desk):
 
 
 def test_a_text_that_comes_of_it_is_said(desk):
-    desk.work.start("releasing", lambda: "Rank 1 is back.")
-    desk.until(lambda seen: seen == ((), "Rank 1 is back.", False))
+    desk.work.start("releasing", lambda: "Rank 1 is released (0.10 s).")
+    desk.until(lambda seen: seen == ((), "Rank 1 is released (0.10 s).", False))
 
 
 @pytest.mark.parametrize("value", [None, 3, object(), b"bytes", ""])

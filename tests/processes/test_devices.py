@@ -70,7 +70,9 @@ def test_gpus_are_counted():
 
 
 def test_more_ranks_than_the_machine_has_room_for_are_refused_before_anything_is_made():
-    with pytest.raises(UsageError, match=r"99999999 ranks do not fit on this machine: 2 cores(.|\n)*At most 64 ranks"):
+    with pytest.raises(
+        UsageError, match=r"99999999 ranks do not fit on this machine: 2 cores(.|\n)*Use at most 64 ranks"
+    ):
         plan(99_999_999, "gloo", room=lambda: (64, "2 cores"), gpus=lambda: 1 / 0)
 
 

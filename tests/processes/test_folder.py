@@ -277,7 +277,7 @@ def no_room():
 
 @pytest.mark.usefixtures("no_room")
 def test_no_room_for_the_ranks(shared, make):
-    with pytest.raises(LaunchError, match=r"no place for the shared files of 4 ranks \(\d+ MB\)") as failed:
+    with pytest.raises(LaunchError, match=r"no folder has enough space for the shared files of 4 ranks \(\d+ MB\)") as failed:
         make(4)
     assert "--shm-size" in failed.value.hint and "TMPDIR" in failed.value.hint
     assert os.listdir(shared / MINE) == []
@@ -288,7 +288,7 @@ def test_no_room_for_another_process(shared, make, request):
     path = f"{folders.memory}/rank0.box"
     before = os.stat(path).st_ino
     request.getfixturevalue("no_room")
-    with pytest.raises(LaunchError, match="no room for the shared files of another process"), folders.reserved([0]):
+    with pytest.raises(LaunchError, match="no space for the shared files of another process"), folders.reserved([0]):
         pass
     assert os.stat(path).st_ino == before
     assert sorted(os.listdir(folders.memory)) == [".ddpnb-world", "rank0.box", "rank0.samples"]
@@ -308,7 +308,7 @@ def test_room_for_some_of_the_files_leaves_all_as_they_are(shared, make, monkeyp
         allocated.append(size)
 
     monkeypatch.setattr(shared_files, "allocate", allocate)
-    with pytest.raises(LaunchError, match="No rank has been touched"), folders.reserved([0, 1]):
+    with pytest.raises(LaunchError, match="No rank was changed"), folders.reserved([0, 1]):
         pass
     assert len(allocated) == room_for
     assert [path.stat().st_ino for path in paths] == before

@@ -143,7 +143,7 @@ def test_taken_away_nothing_is_left(box):
 def test_a_mark_that_fails_takes_the_hooks_away_and_not_the_training(box, steps, capsys):
     box.data_ns = -1
     train()
-    assert "has been taken away" in capsys.readouterr().err
+    assert "was disabled on this rank" in capsys.readouterr().err
     box.data_ns, left = 0, len(marks(box))
     train()
     assert len(marks(box)) == left

@@ -63,9 +63,9 @@ def test_what_cannot_be_done_is_off(state, can):
 
 
 def test_what_goes_on_and_what_came_of_it_is_said():
-    page = head(busy=("holding", "looking at all ranks"), said="Armed.", detail="known after 0.4 s")
-    assert "holding, looking at all ranks …" in page.text and "Armed." in page.text
-    assert "working" in page.labels and "known after 0.4 s" in page.text
+    page = head(busy=("holding", "diagnosing"), said="Armed.", detail="detected after 0.4 s")
+    assert "holding, diagnosing …" in page.text and "Armed." in page.text
+    assert "at work" in page.labels and "detected after 0.4 s" in page.text
     assert [one["role"] for one in page.all("div") if "said" in one["class"]] == ["status"]
     assert [one["role"] for one in head(said="No.", bad=True).all("div") if "said" in one["class"]] == ["alert"]
 
@@ -138,7 +138,7 @@ def test_the_conditions_of_a_hold():
 def test_every_hold_that_is_armed_can_be_removed():
     page = Reading(controls.hold(2, ["hold all_reduce", "hold barrier"], enabled=True))
     assert [values["number"] for action, values in page.actions if action == "unhold"] == ["0", "1"]
-    assert "holds that are armed" in page.labels
+    assert "armed holds" in page.labels
 
 
 def test_in_a_world_that_is_closed_nothing_can_be_held():

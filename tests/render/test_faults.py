@@ -70,7 +70,7 @@ def test_rank_one_is_the_usual_victim_if_there_is_one():
 
 def test_what_is_armed_can_be_healed_one_by_one_or_all():
     page = seen(armed=[("fault skip on rank 1", "struck once"), ("fault nan on rank 0", "")])
-    assert "faults that are armed" in page.labels and "fault skip on rank 1 struck once" in page.text
+    assert "armed faults" in page.labels and "fault skip on rank 1 struck once" in page.text
     healing = [values.get("number") for action, values in page.actions if action == "heal"]
     assert healing == ["0", "1", None]
     assert not [action for action, _ in seen().actions if action == "heal"]

@@ -176,10 +176,10 @@ def test_a_setting_is_put_back_when_it_is_healed(faulty):
 @pytest.mark.parametrize(
     ("kind", "script", "trouble"),
     [
-        ("perturb buffer", "training", "gives rank 0's buffers to all"),
+        ("perturb buffer", "training", "broadcasts rank 0's buffers"),
         ("stalled worker", "training", "has no workers"),
         ("thawed parameter", "training", "no parameter is frozen"),
-        ("converted batchnorm", "own_buffers", "no layer of batch normalisation"),
+        ("converted batchnorm", "own_buffers", "no batch normalisation layer"),
         ("lone forward", "own_buffers", "makes no collective"),
     ],
 )

@@ -164,7 +164,7 @@ def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
         (lambda w: w.hold(ranks=9), UsageError, "no rank 9 in a world of 4"),
         (lambda w: w.hold(when="x ="), UsageError, "is not a valid expression"),
         (lambda w: w.hold(seq=0), UsageError, "from 1"),
-        (lambda w: w.step(0), UsageError, "1 collective or more"),
+        (lambda w: w.step(0), UsageError, "at least 1 collective"),
         (lambda w: w.step(), WorldError, "not held"),
         (lambda w: w.evaluate("a = 1"), UsageError, "world.execute"),
         (lambda w: w.execute("a b"), UsageError, "no Python"),
@@ -174,7 +174,7 @@ def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
         (lambda w: w.inject("other root", op="barrier"), UsageError, "does not apply to barrier"),
         (lambda w: w.inject("delay", seconds="long"), UsageError, "must be a number"),
         (lambda w: w.inject("delay", hours=1), UsageError, "It takes: seconds"),
-        (lambda w: w.inject(ddpnb.Fault("skip"), seq=3), UsageError, "has its conditions already"),
+        (lambda w: w.inject(ddpnb.Fault("skip"), seq=3), UsageError, "carries its own conditions"),
     ],
 )
 def test_wrong_use_says_what_to_do(world, wrong, error, words):
@@ -253,7 +253,7 @@ def test_a_hang_keeps_its_verdict_when_it_is_released(world):
     assert run.outcome == "hang" and run.diagnosis.findings[0].culprits == (1,)
     freed = world.release()
     assert freed.ranks == (0, 2, 3) and run.outcome == "hang"
-    assert run.log(0).startswith("ddpnb: released by world.release(). It stood at ")
+    assert run.log(0).startswith("ddpnb: released by world.release(). It was at ")
 
 
 def test_a_run_that_was_well_is_released(world):
@@ -454,7 +454,7 @@ def test_a_stopped_rank_is_not_released_and_said_to_be_so(world):
     assert world.run(hands.steps, 4, stream=None).wait(30).diagnosis.findings[0].code == "DDP314"
     freed = world.release(2)
     assert list(freed.left) == [2] and "world.restart(2) replaces it" in str(freed)
-    with pytest.raises(WorldError, match="does not answer"):
+    with pytest.raises(WorldError, match="is unresponsive"):
         world.hold(ranks=2)
     world.restart(2)
     assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"

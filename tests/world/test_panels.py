@@ -111,7 +111,7 @@ def test_a_script_that_hangs_is_explained_and_its_ranks_are_released(desk):
     desk.does("select", rank=0, number=0)
     assert "Rank 0: all_reduce #1" in Reading(shown.detail.html).text
     desk.does("release")
-    desk.reads("is back")
+    desk.reads("is released")
     assert desk.world.pids() == pids
 
 
@@ -122,7 +122,7 @@ def test_why_says_what_is_wrong_or_that_nothing_is(desk):
     desk.is_at("held")
     desk.is_done()
     desk.does("why")
-    desk.reads("Nothing is wrong so far: ranks 0 and 1 held before all_reduce #2")
+    desk.reads("No problems found yet: ranks 0 and 1 held before all_reduce #2")
     assert "step" in desk.dashboard.variables.html
 
 
@@ -148,7 +148,7 @@ def test_two_dashboards_show_one_world(desk):
             one.sees(one.dashboard.board, "finished")
             one.sees(one.dashboard.output, "done")
         other.does("hold")
-        other.reads("Every rank stops")
+        other.reads("Armed: every rank stops")
         assert other.dashboard.actions.holds and not desk.dashboard.actions.holds
     finally:
         other.leave()
@@ -160,7 +160,7 @@ def test_two_dashboards_show_one_world(desk):
 def test_hold_step_evaluate_and_resume(desk):
     shown = desk.dashboard
     desk.does("hold")
-    desk.reads("Every rank stops before its next collective.")
+    desk.reads("Armed: every rank stops before its next collective.")
     desk.does("run", script=PACED, arguments="5")
     desk.is_at("held")
     desk.sees(shown.board, "all_reduce #1 of default_pg")
@@ -200,7 +200,7 @@ def test_a_fault_of_the_form_strikes_and_gives_its_finding(desk):
     desk.does("kind", kind="skip")
     assert Reading(shown.faults.html).all("form")[0]["data-key"] == "skip"
     desk.does("inject", kind="block", op="all_reduce", seq=2, ranks="1")
-    desk.reads("Armed: fault block of all_reduce #2 on rank 1: must give DDP313")
+    desk.reads("Armed: fault block of all_reduce #2 on rank 1: expected finding DDP313")
     desk.is_done()
     desk.does("run", script=PACED, arguments="4")
     desk.sees(shown.card, "DDP313")
@@ -238,7 +238,7 @@ def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
     desk.does("release")
     desk.is_done()
     desk.does("restart", ranks="1")
-    desk.reads("Fresh processes: 1.")
+    desk.reads("Restarted ranks: 1.")
     assert desk.world.pids()[1] != before[1] and all(map(alive, desk.world.pids()))
     desk.is_done()
     desk.does("run", script=PACED, arguments="2")
@@ -263,7 +263,7 @@ def test_start_up_step_by_step(desk):
     desk.does("step these", ranks="0")
     desk.reads("rank 0 waits in the store")
     desk.does("release")
-    desk.reads("is back")
+    desk.reads("is released")
     desk.is_done()
     desk.does("step all")
     desk.sees(shown.startup, "rank 1: ready for device")
@@ -278,21 +278,21 @@ def test_start_up_step_by_step(desk):
         ("step", {}, "not held"),
         ("step", {"ranks": "99"}, "there is no rank 99 in a world of 2"),
         ("resume", {"ranks": "0-5"}, "there is no rank 2 in a world of 2"),
-        ("resume", {"ranks": "x"}, "'x' names no ranks"),
+        ("resume", {"ranks": "x"}, "'x' is not a list of ranks"),
         ("restart", {"ranks": "7"}, "there is no rank 7"),
         ("step", {"n": "x"}, "n must be a whole number from 1"),
         ("hold at", {"before": "allreduce"}, "Did you mean 'all_reduce'"),
         ("hold at", {"seq": "x"}, "seq must be a whole number from 1"),
         ("hold at", {"when": "step =="}, "step =="),
-        ("evaluate", {}, "there is no expression"),
+        ("evaluate", {}, "no expression given"),
         ("evaluate", {"expression": "1 +"}, "1 +"),
         ("evaluate", {"expression": "nobody"}, "NameError"),
-        ("inject", {}, "no fault was chosen"),
+        ("inject", {}, "no fault selected"),
         ("inject", {"kind": "skip", "seq": "x"}, "seq must be a whole number from 1"),
         ("inject", {"kind": "skip", "ranks": "99"}, "there is no rank 99"),
-        ("run", {}, "no script was named"),
+        ("run", {}, "no script given"),
         ("run", {"script": "no-such-file.py"}, "no-such-file.py"),
-        ("run", {"script": PACED, "arguments": "'"}, "these arguments cannot be read"),
+        ("run", {"script": PACED, "arguments": "'"}, "cannot parse the arguments"),
         ("pitfall", {"name": "no-such"}, "there is no pitfall 'no-such'"),
         ("story", {"name": "no-such"}, "there is no pitfall 'no-such'"),
         ("release", {}, "nothing to release"),
@@ -310,7 +310,7 @@ def test_wrong_input_is_said_and_nothing_breaks(desk, action, values, words):
 def test_before_start_up_was_begun_there_is_nothing_to_step(desk, action):
     desk.world.run(PACED, 1, stream=None).wait(LONG)
     desk.does(action, ranks="0")
-    desk.reads("start-up was not begun")
+    desk.reads("start-up has not begun")
 
 
 @pytest.mark.parametrize("action", ["", "no such", "rank", "select", "kind", "unhold", "heal"])
@@ -399,7 +399,7 @@ def test_a_launch_that_is_cancelled_leaves_nothing():
     panel._act("cancel", {})
     assert "stopping" in panel.text
     panel._going.join(LONG)
-    assert panel.world is None and "nothing is left running" in panel.text
+    assert panel.world is None and "no processes are left" in panel.text
 
 
 def test_what_was_launched_is_shown(launcher, pair):

@@ -38,7 +38,7 @@ def test_rank_by_rank(world):
         len({facts["parameters"] for facts in startup.facts("optimizer step").values()}) == 1
     )  # the replicas are alike
     assert "✓" in str(startup) and "all steps are done" in str(startup)
-    with pytest.raises(UsageError, match="there is no step 'stores'"):
+    with pytest.raises(UsageError, match="unknown step 'stores'"):
         startup.facts("stores")
     with pytest.raises(UsageError, match="no rank 4"):
         startup.step(ranks=4)
@@ -48,8 +48,8 @@ def test_rank_by_rank(world):
     ("fault", "given", "step", "words"),
     [
         ("missing variable", {"name": "WORLD_SIZE"}, "environment", "the environment has no WORLD_SIZE"),
-        ("variable", {"name": "RANK", "value": "one"}, "environment", "RANK='one' is no number"),
-        ("variable", {"name": "RANK", "value": "9"}, "environment", "RANK=9 does not exist in a world of WORLD_SIZE=4"),
+        ("variable", {"name": "RANK", "value": "one"}, "environment", "RANK='one' is not a number"),
+        ("variable", {"name": "RANK", "value": "9"}, "environment", "RANK=9 is out of range for WORLD_SIZE=4"),
     ],
 )
 def test_a_step_that_fails_is_made_again_when_its_cause_is_repaired(world, fault, given, step, words):

@@ -155,7 +155,7 @@ class AtTheDoor:
     def _other_dtype(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Struck | None:
         dtype = getattr(torch, str(armed.fault.value("dtype")), None)
         if not isinstance(dtype, torch.dtype):
-            return armed.cannot(f"torch has no type {armed.fault.value('dtype')}")
+            return armed.cannot(f"torch has no dtype {armed.fault.value('dtype')}")
         return self._other_tensors(armed, spec, args, lambda t: t.to(dtype))
 
     def _other_layout(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Struck | None:
@@ -190,13 +190,13 @@ class AtTheDoor:
         others = [group for group in self._door.groups.known if group is not mine and group != mine]
         same = [group for group in others if group.size() == mine.size()] or others
         if not same:
-            return armed.cannot("this rank is in one group alone")
+            return armed.cannot("this rank is in only one group")
         return Struck(args=_with(args, spec.group, same[0].boxed()))
 
     def _nan(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> None:
         tensors = [t for t in _tensors(spec, args) if t.is_floating_point() and t.numel()]
         if not tensors:
-            armed.cannot("it needs a tensor of floating-point numbers")
+            armed.cannot("it needs a floating-point tensor")
             return
         with torch.no_grad():
             tensors[0].view(-1)[0] = math.nan

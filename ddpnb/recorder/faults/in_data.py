@@ -47,7 +47,7 @@ class InData(Lasting):
             return
         count = _count(loader)
         if not count:
-            self.unable("shorter shard", "nobody knows how many batches the data loader has")
+            self.unable("shorter shard", "the number of batches of the data loader is unknown")
             return
         for armed in self.due_once("shorter shard", loader):
             fewer = min(max(1, int(armed.fault.value("batches"))), count - 1)
@@ -68,7 +68,7 @@ class InData(Lasting):
 
     def _before_pass(self, sampler: Any) -> None:
         if not sampler.rank:
-            self.unable("same shard", "this rank has rank 0's shard by right")
+            self.unable("same shard", "this rank already has rank 0's shard")
         else:
             for armed in self.due_once("same shard", sampler):
                 own, sampler.rank = sampler.rank, 0
@@ -114,7 +114,7 @@ class InData(Lasting):
         leaves, kind = tree_flatten(batch)
         place = next((i for i, one in enumerate(leaves) if _holds_numbers(one)), None)
         if place is None:
-            self.unable("bad sample", "the batch holds no tensor of floating-point numbers")
+            self.unable("bad sample", "the batch contains no floating-point tensor")
         elif self.due("bad sample"):
             leaves[place] = leaves[place].clone()  # the data set may have given its own
             leaves[place].view(-1)[0] = math.nan

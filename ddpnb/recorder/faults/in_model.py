@@ -70,9 +70,9 @@ class InModel(Lasting):
     def _perturb_buffer(self, ddp: DistributedDataParallel) -> None:
         buffers = [one for one in ddp.module.buffers() if one.is_floating_point() and one.numel()]
         if not buffers:
-            self.unable("perturb buffer", "the model has no buffer of floating-point numbers")
+            self.unable("perturb buffer", "the model has no floating-point buffer")
         elif ddp.will_sync_module_buffers():
-            self.unable("perturb buffer", "the wrapper gives rank 0's buffers to all ranks before each forward")
+            self.unable("perturb buffer", "the wrapper broadcasts rank 0's buffers before each forward")
         else:
             for armed in self.due("perturb buffer"):
                 _add(buffers[0], armed)
@@ -81,7 +81,7 @@ class InModel(Lasting):
         """Let the last parameter of the model train, or not."""
         found = [one for one in ddp.module.parameters() if one.requires_grad is not trains and one.is_floating_point()]
         if len(found) < (1 if trains else 2):
-            self.unable(kind, "no parameter is frozen" if trains else "the model would train no parameter")
+            self.unable(kind, "no parameter is frozen" if trains else "no trainable parameter would be left")
             return
         for armed in self.due_once(kind, ddp):
             found[-1].requires_grad_(trains)
@@ -103,7 +103,7 @@ class InModel(Lasting):
         """Leave the last parameter out of the graph of what is computed inside."""
         found = [one for one in ddp.module.parameters() if one.requires_grad]
         if len(found) < 2:
-            self.unable("unused parameter", "the loss would need no gradient")
+            self.unable("unused parameter", "the loss would not require a gradient")
         struck = found[-1:] if len(found) > 1 and self.due("unused parameter") else []
         for parameter in struck:
             parameter.requires_grad_(False)
@@ -146,7 +146,9 @@ class InModel(Lasting):
     def _alone(self, ddp: DistributedDataParallel, inputs: Any, kwargs: Any) -> None:
         # Here the line is that of the optimizer's step: an own one, as that of an evaluation would be.
         if not ddp.will_sync_module_buffers():
-            self.unable("lone forward", "a forward of this model makes no collective: the others do not miss it")
+            self.unable(
+                "lone forward", "a forward of this model issues no collective: an extra one has no effect on the others"
+            )
             return
         for _ in self.due("lone forward"):
             with torch.no_grad():

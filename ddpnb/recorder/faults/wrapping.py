@@ -23,7 +23,7 @@ def other_order(armed: Armed, model: nn.Module) -> None:
     """Exchange two neighbours of the same shape, of which nothing complains; else any two."""
     found = [pair for held in _registries(model) for pair in _neighbours(held)]
     if not found:
-        armed.cannot("the model has no two parameters or parts whose order could be another")
+        armed.cannot("the model has no two parameters or parts that can be swapped")
         return
     held, one, other, _ = next((pair for pair in found if pair[3]), found[0])
     exchanged = {one: other, other: one}
@@ -37,14 +37,14 @@ def other_precision(armed: Armed, model: nn.Module) -> None:
     if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
         model.to(dtype)
     else:
-        armed.cannot(f"{armed.fault.value('dtype')} is no type of floating-point numbers")
+        armed.cannot(f"{armed.fault.value('dtype')} is not a floating-point dtype")
 
 
 def converted_batchnorm(armed: Armed, model: nn.Module) -> None:
     if any(isinstance(part, _NORMS) for part in model.modules() if part is not model):
         nn.SyncBatchNorm.convert_sync_batchnorm(model)
     else:
-        armed.cannot("the model has no layer of batch normalisation inside")
+        armed.cannot("the model contains no batch normalisation layer")
 
 
 CHANGES = {

@@ -262,8 +262,8 @@ function timesText(state, begin, met, end, open) {
   if (state === HELD) return `held for ${spanText(end - begin)}`;
   if (state === FAILED) return `failed after ${spanText(end - begin)}`;
   const waited = met - begin, within = end - met;
-  if (state === LEFT) return `begun, and the rank went on; ${open ? "not all have come" : "all had come"} after ${spanText(waited)}`;
-  if (open) return within > 0 ? `waited ${spanText(waited)}, in the collective for ${spanText(within)}` : `waits for ${spanText(waited)}`;
+  if (state === LEFT) return `started; the rank continued; ${open ? "not all ranks have joined" : "all ranks had joined"} after ${spanText(waited)}`;
+  if (open) return within > 0 ? `waited ${spanText(waited)}, in the collective for ${spanText(within)}` : `waiting for ${spanText(waited)}`;
   return waited > 0 ? `waited ${spanText(waited)}, then ${spanText(within)} in the collective` : `${spanText(within)} in the collective`;
 }
 

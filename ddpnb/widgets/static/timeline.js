@@ -65,11 +65,11 @@ function render({ model, el }) {
   const note = make("span", { class: "faint" });
   const buttons = {
     in: button(ICONS.in, "zoom in"), out: button(ICONS.out, "zoom out"),
-    fit: button(ICONS.fit, "show all", "all"), follow: button(ICONS.follow, "follow what happens now", "follow"),
+    fit: button(ICONS.fit, "show all", "all"), follow: button(ICONS.follow, "follow the newest calls", "follow"),
   };
   const canvas = make("canvas", {
     tabindex: "0", role: "application",
-    "aria-label": "time line: left and right choose a call, up and down a rank, plus and minus zoom, Enter shows the call",
+    "aria-label": "time line: left and right select a call, up and down a rank, plus and minus zoom, Enter shows the call",
   });
   const tip = make("div", { class: "tip", hidden: "" });
   const spoken = make("div", { class: "unseen", role: "status", "aria-live": "polite" });
@@ -113,7 +113,7 @@ function render({ model, el }) {
     lanes.hidden = buttons.in.hidden = buttons.out.hidden = buttons.fit.hidden = !store.count;
     buttons.follow.hidden = !live() || !store.count;
     buttons.follow.setAttribute("aria-pressed", String(following));
-    const some = store.of > store.rows.length ? `${store.rows.length} of ${store.of} ranks: those that tell the most` : "";
+    const some = store.of > store.rows.length ? `${store.rows.length} of ${store.of} ranks: the most relevant` : "";
     if (note.textContent !== some) note.textContent = some;
     const next = layout(store.rows.length, lanes.clientWidth);
     if (next.width !== place.width || next.lanes !== place.lanes) {

@@ -95,7 +95,7 @@ def test_a_rank_that_runs_has_no_consequence():
 
 
 def test_a_stop_at_the_fence():
-    assert is_fence_stop(Ending("raised", 1, "CollectiveMismatch", "the ranks disagree"))
+    assert is_fence_stop(Ending("raised", 1, "CollectiveMismatch", "collective mismatch"))
     assert not is_fence_stop(Ending("raised", 1, "ValueError", "CollectiveMismatch"))
     assert not is_fence_stop(None)
 
@@ -167,7 +167,7 @@ def test_lost_peers_alone_are_no_root_cause():
 
 
 def test_a_stop_at_the_fence_is_told_by_the_mismatch():
-    assert findings(Rank(0).raises("CollectiveMismatch", "the ranks disagree", line(5))) == []
+    assert findings(Rank(0).raises("CollectiveMismatch", "collective mismatch", line(5))) == []
 
 
 def test_the_same_failure_on_several_ranks_is_one_finding():
