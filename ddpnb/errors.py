@@ -1,10 +1,10 @@
-"""The family of errors that ddpnb raises: each says what happened and what to do next."""
+"""The exceptions of ddpnb: each says what happened and what to do next."""
 
 from __future__ import annotations
 
 
 class DdpnbError(Exception):
-    """Root of the family.
+    """Base class of the exceptions of ddpnb.
 
     Args:
         what: what happened, one sentence.
@@ -25,7 +25,7 @@ class DdpnbError(Exception):
 
 
 class UsageError(DdpnbError, ValueError):
-    """A call that cannot be carried out as it was asked for."""
+    """Invalid arguments, or a call that is not possible now."""
 
 
 class ScriptNotFound(UsageError, FileNotFoundError):
@@ -33,39 +33,39 @@ class ScriptNotFound(UsageError, FileNotFoundError):
 
 
 class DeviceError(UsageError):
-    """The ranks that were asked for do not fit the devices of this machine."""
+    """The requested ranks do not fit the devices of this machine."""
 
 
 class LaunchError(DdpnbError, RuntimeError):
-    """The world did not come up; everything that was started has been stopped."""
+    """The ranks did not start; all processes that were started have been stopped."""
 
 
 class WorldError(DdpnbError, RuntimeError):
-    """The world is not in a state in which it can do this (closed, busy, a rank gone)."""
+    """The World is not in a state that permits this (closed, busy, or a rank is dead)."""
 
 
 class CannotWrite(DdpnbError, OSError):
-    """A file with results could not be written: the disk is full, or its folder has gone."""
+    """A file with results could not be written: the disk is full, or its folder does not exist."""
 
 
 class CollectiveMismatch(DdpnbError, RuntimeError):
-    """Raised by the fence on a rank, in place of a call that its peers did not make alike."""
+    """Raised by the fence on a rank instead of issuing a collective that does not match those of its peers."""
 
 
 class Released(DdpnbError, RuntimeError):
-    """Raised on a rank in place of what it was waiting for, when it is released."""
+    """Raised on a rank by ``release()``, where the rank was waiting or computing."""
 
 
 class InjectedFault(DdpnbError, RuntimeError):
-    """Raised on a rank at the call that was chosen for it: a fault that was asked for."""
+    """Raised on a rank by an injected fault, at the call that the fault selects."""
 
 
 class CellFailed(DdpnbError, RuntimeError):
-    """A cell did not end well on all ranks: the notebook stops here. What there is to say stands in its output."""
+    """A cell failed or hangs on a rank; the notebook stops here. The output of the cell shows the diagnosis."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interrupt of a waiting prompt; the ranks have been released. Its text says which are back."""
+    """A waiting cell was interrupted and its ranks were released; the text says which ranks were."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"Interrupted: {self}"]

@@ -1,4 +1,4 @@
-"""The headless facade: launch a world of ranks, run scripts on them, look at them, end it."""
+"""The API without widgets: launch ranks, run scripts on them, inspect them and end them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ddpnb.processes.folder import Folders
 from ddpnb.progress import Progress
 from ddpnb.recorder import protocol
 
-_LOCK_S = 5.0  # that close() waits for what another thread does with the ranks
+_LOCK_S = 5.0  # how long close() waits for another thread that uses the ranks
 
 
 def launch(
@@ -45,22 +45,22 @@ def launch(
     timeout: float = 60.0,
     quiet: bool = False,
 ) -> World:
-    """Launch ``n`` ranks: engines bound to devices, with the environment that torchrun gives.
+    """Launch ``n`` ranks, each a process with its own device and the environment variables that torchrun sets.
 
     Args:
         n: number of ranks.
         backend: ``nccl`` or ``gloo``; by default DDP_BACKEND, else NCCL where there are GPUs.
         devices: CUDA devices to use, in rank order.
-        fence: what to do with a call that its peers made differently: ``raise``, ``warn``, ``off``.
-        patience: seconds that a rank may be blocked outside of collectives before that is a finding.
+        fence: what to do when ranks issue mismatched collectives: ``raise``, ``warn`` or ``off`` (no check).
+        patience: seconds that a rank may be blocked outside any collective before it is reported as a hang.
         debug: set the debugging variables of torch and NCCL that are safe for the backend.
-        port: MASTER_PORT; by default a free one, another for each run.
-        timeout: seconds for the world to come up.
+        port: MASTER_PORT; by default a free port, chosen for each run.
+        timeout: seconds to wait for all ranks to start.
         quiet: show no progress.
 
     Raises:
-        UsageError, DeviceError: the world that was asked for cannot be; nothing was started.
-        LaunchError: it did not come up; everything that was started has been stopped.
+        UsageError, DeviceError: invalid arguments; nothing was started.
+        LaunchError: a process did not start; all others have been stopped.
     """
     run_requests.check_terms(fence, patience)
     timeout = arguments.seconds("timeout", timeout)
@@ -77,10 +77,10 @@ def launch(
 
 
 def doctor(n: int = 2, *, backend: str | None = None, timeout: float = 60.0, quiet: bool = False) -> Checkup:
-    """The minimal test of a set-up: look at the machine, and make each step of start-up on ``n`` ranks of their own.
+    """Check the distributed setup without training code: the machine, then each start-up step on ``n`` new ranks.
 
     Args:
-        n: number of ranks; 1 tests a process alone.
+        n: number of ranks; 1 checks a single process.
         backend: as for ``launch``.
         timeout: seconds for each step.
         quiet: show no progress.
@@ -94,7 +94,12 @@ def doctor(n: int = 2, *, backend: str | None = None, timeout: float = 60.0, qui
 
 
 class World(Hands):
-    """Live ranks. Use it as a context manager, or call ``close()``."""
+    """A set of live ranks, made by ``launch``. Use it as a context manager, or call ``close()``.
+
+    ``run()`` runs a script or function on all ranks, ``execute()`` code as a notebook cell does. While a run
+    hangs, its ranks can be inspected (``status()``, ``snapshot()``, ``evaluate()``, ``diff()``, ``compare()``),
+    held before collectives (``hold()``, ``step()``, ``resume()``) and interrupted (``release()``).
+    """
 
     def __init__(
         self, plan: device_plan.Plan, *, fence: str, patience: float, debug: bool, port: int | None, quiet: bool
@@ -109,14 +114,14 @@ class World(Hands):
         self._ports: list[ReservedPort] = []
         self._quiet = quiet
         with contextlib.ExitStack() as undo:
-            self._unused = ReservedPort()  # for faults: a rank that looks for the store there finds nobody
+            self._unused = ReservedPort()  # for faults: no store listens on this port
             undo.callback(self._unused.release)
             self._folders = Folders(self.size)
             undo.callback(self._folders.remove)
             self._engines = self._new_engines()
             undo.pop_all()
         self._folder = self._folders.memory
-        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # who drops one frees what is known of it
+        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # dropping a Run frees its files
         self._last: Run | None = None
         self._number = 0
         self._in_run: dict[int, Run] = {}  # the run that each rank's process was last in
@@ -144,7 +149,7 @@ class World(Hands):
                 port = self._new_port()
                 self._engines.start({rank: self._environment(rank, port) for rank in range(self.size)}, timeout)
         except BaseException:
-            with contextlib.suppress(WorldError):  # why it did not come up counts more than what did not end
+            with contextlib.suppress(WorldError):  # the reason why the launch failed is the error to report
                 self.close()
             raise
         self.launch_s = time.monotonic() - began
@@ -171,10 +176,10 @@ class World(Hands):
 
     @put_off()
     def close(self) -> None:
-        """End all ranks and the controller, and remove the world's files. Logs in log_dir= stay.
+        """End all ranks and the controller, and remove the temporary files. Logs in ``log_dir=`` are kept.
 
-        In a forked child of the launcher it does nothing: the world is its parent's. Where another thread is
-        restarting or releasing ranks, that is given a few seconds to end.
+        Does nothing in a forked child of the launcher, which does not own the World. If another thread is
+        restarting or releasing ranks, it has a few seconds to finish.
 
         Raises:
             WorldError: a process did not end.
@@ -213,7 +218,7 @@ class World(Hands):
 
     @property
     def closed(self) -> bool:
-        """Whether its ranks have been ended."""
+        """Whether ``close()`` has been called."""
         return self._closed
 
     def _check_open(self) -> None:
@@ -226,7 +231,7 @@ open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    """In a forked child: nobody is there who would let go of the locks."""
+    """In a forked child: no thread would release the locks."""
     for world in list(open_worlds):
         world._lock = threading.RLock()
 

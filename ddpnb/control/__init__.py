@@ -1,4 +1,4 @@
-"""Hands on live ranks: run scripts on them, hold and step them, look at them, break and heal them, release and replace them."""
+"""Control of live ranks: run code, hold and step, inspect, inject faults, release and restart."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from ddpnb.control.runs import Runs
 
 
 class Hands(Runs, Looks):
-    """What ``World`` can do to ranks that live."""
+    """The methods of ``World`` that control live ranks."""

@@ -1,4 +1,4 @@
-"""Hold, step, resume: stop ranks before a collective, and let them go on, one call at a time or for good."""
+"""Hold, step, resume: stop ranks before a collective, and let them continue, one call at a time or freely."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _STANDING = ("held", "ended", "waiting", "idle")
 
 @dataclass(frozen=True)
 class Holding:
-    """A hold that is armed. ``wait()`` returns once ranks are held; ``remove()`` disarms it."""
+    """An armed hold. ``wait()`` returns when ranks are held; ``remove()`` disarms it."""
 
     world: Holds
     hold: Hold
     ranks: tuple[int, ...]
 
     def wait(self, timeout: float | None = None) -> WorldStatus:
-        """Wait until all of its ranks are held, ended, or wait for one that is.
+        """Wait until each of its ranks is held, has ended, or waits for a held rank.
 
         Args:
             timeout: seconds at most; None: no limit.
@@ -38,7 +38,7 @@ class Holding:
         return self.world._until_still(self.ranks, timeout)
 
     def remove(self) -> None:
-        """Disarm it. Ranks that are held stay so until ``world.step()`` or ``world.resume()``."""
+        """Disarm it. Held ranks stay held until ``world.step()`` or ``world.resume()``."""
         self.world._remove(self)
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Holding:
 
 
 class Holds(Ranks):
-    """Ranks that can be held."""
+    """The part of ``World`` that holds ranks."""
 
     _held: list[tuple[Holding, bool]]  # holds for the next run, and whether they outlive it
 
@@ -63,24 +63,24 @@ class Holds(Ranks):
         when: str = "",
         keep: bool = False,
     ) -> Holding:
-        """Stop ranks before a collective: the next one, or the next that fits all that is given.
+        """Stop ranks before a collective: the next one, or the next that matches all conditions.
 
-        A held rank answers: its frames can be read and evaluated in. While a hold is armed the groups'
-        time-outs are suspended for calls that are made from then on. A hold ends with the run in which
-        it was armed, or with the next one if none goes on.
+        Variables of a held rank can be read and expressions evaluated in its frames. While a hold is armed, the
+        time-outs of the process groups are suspended for new calls. A hold ends with the current run, or with
+        the next run if none is in progress.
 
         Args:
-            before: operations, as findings name them: ``"all_reduce"``.
+            before: operation or operations, named as in findings: ``"all_reduce"``.
             ranks: which ranks; all by default.
-            seq: number of the call in its group, from 1: ``all_reduce #5`` is ``seq=5``.
+            seq: sequence number of the call in its group, from 1: ``all_reduce #5`` is ``seq=5``.
             site: ``"train.py"``, ``"train.py:91"`` or the name of a function.
             group: label, name or members (``"0,2"``) of a process group.
-            when: an expression, evaluated in the frame that makes the call: ``"step == 5"``.
+            when: an expression, evaluated in the frame that issues the call: ``"step == 5"``.
             keep: stay armed for later runs too.
 
         Raises:
-            UsageError: a rank or an operation that does not exist, or an expression that is none.
-            WorldError: a rank is dead or does not answer.
+            UsageError: an unknown rank or operation, or an invalid expression.
+            WorldError: a rank is dead or unresponsive.
         """
         ops = arguments.texts("before", before)
         hold = Hold(ops, seq, site, group, when)
@@ -95,12 +95,12 @@ class Holds(Ranks):
         return holding
 
     def step(self, n: int = 1, *, ranks: int | Iterable[int] | None = None, wait: float = 5.0) -> WorldStatus:
-        """Let held ranks make ``n`` collectives, and stop them before the one after.
+        """Let held ranks issue ``n`` collectives, and stop them before the next one.
 
         Args:
-            n: how many calls each rank makes.
+            n: number of calls per rank.
             ranks: which ranks; all that are held by default.
-            wait: seconds to wait at most until they stand again: held, ended, or waiting for others.
+            wait: maximum seconds to wait until they are held again, have ended, or wait for other ranks.
 
         Raises:
             WorldError: none of these ranks is held.
@@ -118,7 +118,7 @@ class Holds(Ranks):
         return self._until_still(chosen, wait, waiting)
 
     def resume(self, ranks: int | Iterable[int] | None = None) -> None:
-        """Let held ranks go on until a hold fits again.
+        """Let held ranks continue until a hold matches again.
 
         Args:
             ranks: which ranks; all by default.
@@ -139,11 +139,11 @@ class Holds(Ranks):
             self._hurry()
 
     def _hurry(self, resumed: Sequence[int] = (), deaf: Iterable[int] = ()) -> None:
-        """Once nothing is armed and nobody held, the groups' own time-outs hold again.
+        """Restore the time-outs of the groups when no hold is armed and no rank is held.
 
         Args:
-            resumed: ranks that may look held for a moment longer.
-            deaf: ranks that are known not to answer.
+            resumed: ranks that may still appear held for a moment.
+            deaf: ranks that are known to be unresponsive.
         """
         asked = [rank for rank in range(self.size) if self._alive(rank) and rank not in deaf]
         gates = control_channel.ask(self._engines, asked, {"verb": "gate"}, ANSWER_S)
@@ -166,12 +166,12 @@ class Holds(Ranks):
         return chosen
 
     def _until_still(self, ranks: Sequence[int], timeout: float | None, others: Sequence[int] = ()) -> WorldStatus:
-        """Wait until nothing is new of these ranks any more: held, ended, or waiting for others.
+        """Wait until these ranks no longer progress: they are held, ended, or wait for others.
 
         Args:
-            ranks: whom to wait for.
-            timeout: seconds; None waits on.
-            others: ranks that may go on with them: they are given a moment to come to stand too.
+            ranks: which ranks.
+            timeout: seconds; None: no limit.
+            others: ranks that may continue with them; they get a moment to stop too.
         """
         began = time.monotonic()
         deadline = None if timeout is None else began + arguments.seconds("timeout", timeout, least=0)

@@ -1,4 +1,4 @@
-"""Comparing the replicas on demand: exact, off the process group, also while ranks hang."""
+"""Compare the replicas on demand: exactly, without the process group, also while ranks hang."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _VALUES_OF = 4  # tensors whose values are fetched to say by how much they diffe
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """A tensor that is not the same on all ranks.
+    """A tensor that differs between ranks.
 
-    ``sides``: ranks that hold the same, the largest side first. ``largest``: the largest absolute
-    difference of an element (of the first million), None where it was not looked at. ``norms``: the
-    Euclidean norm on each rank where it is known.
+    ``sides``: groups of ranks with equal values, the largest group first. ``largest``: the largest absolute
+    difference of an element (among the first million), None if not computed. ``norms``: the Euclidean norm
+    on each rank, where known.
     """
 
     model: int
@@ -53,11 +53,11 @@ class TensorDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What ``World.compare`` found.
+    """The result of ``World.compare``.
 
-    ``exact``: every byte of the models that live was digested now; otherwise the last samples of a
-    run that is over were compared. ``steps``: optimizer steps of each rank. ``first_module``: with
-    ``trace=True`` the first module, in order of execution, whose output differed, and on which ranks.
+    ``exact``: every byte of the live models was compared; otherwise the last samples of a completed run were.
+    ``steps``: optimizer steps of each rank. ``first_module``: with ``trace=True`` the first module, in order
+    of execution, whose output differs, and on which ranks.
     """
 
     differences: tuple[TensorDifference, ...] = ()
@@ -69,7 +69,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether all that was compared is the same on all ranks."""
+        """Whether all compared tensors are equal on all ranks."""
         return not self.differences
 
     def __bool__(self) -> bool:

@@ -1,4 +1,4 @@
-"""The doctor: a set-up alone, without any training code: the machine, then each step of start-up on all ranks."""
+"""The doctor checks a setup without training code: the machine, then each start-up step on all ranks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STEP_S = 60.0  # for one step: the first wrap imports a good part of torch
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """What the doctor saw: the machine, and how far each rank came. ``outcome``: ``ok``, ``hang`` or ``crash``."""
+    """The result of ``doctor``: the machine, and how far each rank got. ``outcome``: ``ok``, ``hang`` or ``crash``."""
 
     checks: tuple[Check, ...]
     state: StartupState
@@ -91,7 +91,7 @@ class Checkup:
         return f"<pre>{escape(str(dataclasses.replace(self, findings=())))}</pre>{cards}"
 
     def to_json(self) -> dict[str, Any]:
-        """As a verdict has it, with the steps and the machine."""
+        """The verdict as JSON, with the start-up steps and the checks of the machine."""
         return {
             "schema": 1,
             "outcome": self.outcome,
@@ -105,20 +105,20 @@ class Checkup:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it as JSON, all at once.
+        """Write ``to_json()`` to a file, atomically.
 
         Raises:
-            CannotWrite: the disk is full, or there is no such folder.
+            CannotWrite: the disk is full, or the folder does not exist.
         """
         write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     def bundle(self, path: str | os.PathLike[str]) -> None:
-        """Write what somebody needs who is asked for help: the report, its JSON, and each rank's output.
+        """Write a zip file for bug reports: the report, its JSON, and the output of each rank.
 
-        What looks like a secret is masked in all of them.
+        Text that looks like a secret is masked.
 
         Raises:
-            CannotWrite: the disk is full, or there is no such folder.
+            CannotWrite: the disk is full, or the folder does not exist.
         """
         secrets = Secrets(os.environ)
         content = io.BytesIO()
@@ -134,10 +134,10 @@ _MARKS = {"ok": "✓", "warning": "!", "unknown": "?"}
 
 
 def examine(world: World, timeout: float = STEP_S) -> Checkup:
-    """Make every step of start-up on the ranks of this world, and look at the machine.
+    """Check the machine, and make every start-up step on the ranks of this World.
 
     Args:
-        world: it must be free.
+        world: its ranks must not be in a run.
         timeout: seconds for a step.
     """
     began = time.monotonic()
@@ -157,7 +157,7 @@ def examine(world: World, timeout: float = STEP_S) -> Checkup:
 
 
 def _of_errors(state: StartupState) -> list[Finding]:
-    """The errors of steps, in the user's terms."""
+    """Findings for steps that failed."""
     by_error: dict[str, list[int]] = {}
     for rank in range(state.world_size):
         for step in STEPS:
@@ -176,7 +176,7 @@ def _of_errors(state: StartupState) -> list[Finding]:
 
 
 def _of_waits(state: StartupState) -> list[Finding]:
-    """Ranks that wait for others, in the words of a finding."""
+    """A finding for ranks that wait for others."""
     waiting = [rank for rank in range(state.world_size) if state.running_of(rank) is not None]
     absent = sorted({other for rank in waiting for other in startup_waits.needs(state, rank)})
     if not waiting or not absent:

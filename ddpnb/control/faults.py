@@ -1,4 +1,4 @@
-"""Faults: armed on ranks, and healed."""
+"""Arm faults on ranks, and remove them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ddpnb.processes.environment import ReservedPort
 
 @dataclass(frozen=True)
 class Injection:
-    """A fault that is armed. ``heal()`` disarms it; ``struck`` tells how often it has struck on each rank."""
+    """An armed fault. ``heal()`` disarms it; ``struck`` counts how often it was triggered on each rank."""
 
     world: Faulty
     fault: Fault
@@ -26,17 +26,17 @@ class Injection:
 
     @property
     def finding(self) -> str:
-        """The code that it must give."""
+        """The code of the expected finding."""
         return self.fault.finding
 
     @property
     def struck(self) -> dict[int, int]:
-        """How often it has struck, while it is armed: rank -> count."""
+        """How often it was triggered while armed: rank -> count."""
         return {rank: told["struck"] for rank, told in self._told().items()}
 
     @property
     def troubles(self) -> dict[int, list[str]]:
-        """Why it could not strike where it should have: rank -> reasons."""
+        """Why it could not be triggered: rank -> reasons."""
         return {rank: list(told["troubles"]) for rank, told in self._told().items() if told["troubles"]}
 
     def _told(self) -> dict[int, dict[str, Any]]:
@@ -55,7 +55,7 @@ class Injection:
 
 
 class Faulty(Ranks):
-    """Ranks into which faults can be injected."""
+    """The part of ``World`` that injects faults."""
 
     _unused: ReservedPort  # on which nobody listens
     _injected: list[tuple[Injection, bool, frozenset[int]]]  # whether it outlives a run, and where it is armed already
@@ -63,21 +63,21 @@ class Faulty(Ranks):
     def inject(
         self, fault: str | Fault, *, ranks: int | Iterable[int] | None = None, keep: bool = False, **given: Any
     ) -> Injection:
-        """Arm a fault on ranks: at the door, in the environment, in the data or in the model.
+        """Arm a fault on ranks: at a collective, in the environment, in the data or in the model.
 
-        It strikes in the run that goes on, or else in the next one, and ends with it. One of the environment
-        strikes at the next start-up: of a script, of ``init()``, or a step of it that is made again.
+        It applies to the current run, or else to the next one, and ends with it. A fault of the environment
+        applies to the next start-up: of a script, of ``init()``, or of a repeated step of it.
 
         Args:
-            fault: name of a kind (``ddpnb.model.faults.KINDS`` has them all), or a ``Fault``.
+            fault: name of a kind (``ddpnb.model.faults.KINDS`` lists them), or a ``Fault``.
             ranks: which ranks; all by default.
             keep: stay armed for later runs too.
-            given: when it strikes (``op``, ``seq``, ``site``, ``group``, ``step``, ``probability``, ``seed``,
-                ``times``), and the parameters of its kind.
+            given: its conditions (``op``, ``seq``, ``site``, ``group``, ``step``, ``probability``, ``seed``,
+                ``times``), and parameters of its kind.
 
         Raises:
-            UsageError: there is no such kind, condition, parameter, operation or rank.
-            WorldError: a rank is dead or does not answer.
+            UsageError: unknown kind, condition, parameter, operation or rank.
+            WorldError: a rank is dead or unresponsive.
         """
         if not isinstance(fault, (str, Fault)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(
@@ -97,9 +97,9 @@ class Faulty(Ranks):
         return injection
 
     def heal(self, injection: Injection | None = None) -> None:
-        """Disarm one fault, or all of them. What a fault has done is done: a parameter stays as it was made.
+        """Disarm one fault, or all. Effects that already happened stay: a changed parameter is not restored.
 
-        Ranks that do not answer any more keep theirs until they are replaced.
+        Unresponsive ranks keep their faults until they are restarted.
         """
         if injection is not None and not isinstance(injection, Injection):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"heal() takes what inject() returned, not {arguments.short(injection)}.")
@@ -110,7 +110,7 @@ class Faulty(Ranks):
             self._tell_all({"verb": "heal", "faults": faults})
 
     def _variables(self, rank: int) -> dict[str, str | None]:
-        """What the faults of the environment change for this rank."""
+        """The environment variables that armed faults change on this rank."""
         found: dict[str, str | None] = {}
         for injection, _, _ in self._injected:
             if rank in injection.ranks:

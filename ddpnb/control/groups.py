@@ -1,4 +1,4 @@
-"""Start-up in steps, release, and the fresh group after it."""
+"""Start-up in steps, release, and the new process group after it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLEAN_S = 5.0  # that a rank may take to end what a failed run has left; then i
 
 
 class Starts(Holds, Faulty):
-    """Ranks that can be given a process group, and taken out of one."""
+    """The part of ``World`` that creates process groups and releases ranks."""
 
     fence: str
     plan: Plan
@@ -49,16 +49,16 @@ class Starts(Holds, Faulty):
         raise NotImplementedError
 
     def init(self, timeout: float = 1800.0) -> Startup:
-        """Begin a start-up in steps, from the environment to the first step of an optimizer, each when you want it.
+        """Begin a start-up in steps, from the environment to the first optimizer step; you decide when each runs.
 
-        The process group that comes of it serves functions and cells; a script makes its own.
+        Functions and cells use the resulting process group; a script creates its own.
 
         Args:
-            timeout: seconds, the time-out of the store and of the group.
+            timeout: time-out of the store and of the process group, in seconds.
 
         Raises:
             WorldError: the world is closed, or a rank is dead or in a run.
-            CannotWrite: there is no room for the logs.
+            CannotWrite: no space for the logs.
         """
         arguments.seconds("timeout", timeout)
         with self._lock:
@@ -106,10 +106,10 @@ class Starts(Holds, Faulty):
             return self._startup
 
     def _wait_begun(self, begun: Sequence[Any]) -> None:
-        """Wait until each rank has heard that a start-up begins.
+        """Wait until each rank has begun the start-up.
 
         Raises:
-            WorldError: one does not take it.
+            WorldError: a rank did not begin it.
         """
         deadline = time.monotonic() + _CLEAN_S * 4
         for rank, answer in enumerate(begun):
@@ -131,27 +131,27 @@ class Starts(Holds, Faulty):
 
     @property
     def startup(self) -> Startup | None:
-        """The start-up that was begun last, if no script has begun anew since."""
+        """The last start-up in steps; None if there was none, or a script has run since."""
         return self._startup
 
     def startup_recording(self) -> Recording:
-        """What the ranks have recorded during the start-up in steps."""
+        """The Recording of the start-up in steps."""
         with self._lock:
             self._check_open()
             outcomes = dict.fromkeys(range(self.size), "")
             return Observer(self._engines, self._folder, outcomes, self._started_as).record(ask=False)
 
     def rebuild(self, timeout: float = 30.0) -> Startup:
-        """Give the ranks a fresh process group, after a release or at any other time, in the same processes.
+        """Create a new process group in the same processes, after a release or at any other time.
 
-        Models of cells that are wrapped in ``DistributedDataParallel`` around the default group are given
-        the new one. Groups of ``new_group()`` must be made anew.
+        Models of cells that are wrapped in ``DistributedDataParallel`` on the default group use the new one.
+        Create groups of ``new_group()`` again.
 
         Args:
-            timeout: seconds that it may take.
+            timeout: seconds to wait at most.
 
         Raises:
-            WorldError: a rank is dead or in a run, or the group did not come to be.
+            WorldError: a rank is dead or in a run, or the group could not be created.
         """
         arguments.seconds("timeout", timeout)
         startup = self.init().run("first barrier", timeout)
@@ -169,12 +169,12 @@ class Starts(Holds, Faulty):
         return startup
 
     def release(self, timeout: float = 10.0) -> Freed:
-        """Give ranks that hang, wait, are held or compute back to you: the exception ``Released`` ends what they run.
+        """Interrupt ranks that hang, wait, are held or compute: the exception ``Released`` ends what they run.
 
-        Their processes, variables and models live on. ``rebuild()`` gives them a fresh process group.
+        Their processes, variables and models are kept. ``rebuild()`` creates a new process group.
 
         Args:
-            timeout: seconds; who is not back by then is told of in the answer.
+            timeout: seconds to wait; the result names the ranks that were not released by then.
         """
         arguments.seconds("timeout", timeout, least=0)
         with self._lock:
@@ -197,7 +197,7 @@ class Starts(Holds, Faulty):
 
     @contextmanager
     def _runs_released(self) -> Iterator[None]:
-        """Around a release: the verdict is fixed before, and what comes after is shown."""
+        """Around a release: fix the verdict before it, show the output after it."""
         runs = {self._in_run[rank] for rank in self._busy() if rank in self._in_run}
         for run in runs:
             run.settle(released=True)
@@ -214,7 +214,7 @@ class Starts(Holds, Faulty):
         return {rank: sentences[rank] for rank in self._startup.busy()}
 
     def _not_cleaned(self, ranks: Iterable[int]) -> list[int]:
-        """End what a failed run has left on these ranks; those on which that did not work."""
+        """Clean up what a failed run left on these ranks; returns the ranks on which this failed."""
         alive = [rank for rank in ranks if self._alive(rank) and rank not in self._busy()]
         between = connections.between([self._engines.pid(rank) for rank in range(self.size) if self._alive(rank)])
         contents = {r: {"verb": "cut", "connections": between.get(self._engines.pid(r), [])} for r in alive}
@@ -229,7 +229,7 @@ class Starts(Holds, Faulty):
         return [rank for rank in ranks if rank not in cleaned]
 
     def _armed(self, ranks: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """The holds and faults that each of these ranks is to be told of with its next order; then they are there."""
+        """The holds and faults to send to each of these ranks with its next order."""
         told: dict[int, dict[str, Any]] = {
             rank: {
                 "holds": [(one.hold.to_json(), keep) for one, keep in self._held if rank in one.ranks],

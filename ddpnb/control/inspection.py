@@ -1,4 +1,4 @@
-"""What every rank does, what its variables are, and whether its replica is like the others."""
+"""What every rank does, its variables, and whether its replica equals the others."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ddpnb.views.status import RankStatus
 
 
 class Looks(Ranks):
-    """Ranks that can be looked at."""
+    """The part of ``World`` that inspects ranks."""
 
     def _starting(self) -> dict[int, str]:
-        """Ranks that are in a step of start-up, and what they do there."""
+        """Ranks that are in a start-up step, and what they do in it."""
         raise NotImplementedError
 
     def snapshot(self) -> Recording:
-        """A Recording of this moment: phases, calls in flight, stacks with the locals of user frames."""
+        """A Recording of this moment: phases, calls in flight, and stacks with the locals of user frames."""
         return self._asked(values=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -47,7 +47,7 @@ class Looks(Ranks):
         self.snapshot().save(path)
 
     def status(self) -> WorldStatus:
-        """What every rank is doing, in a line each."""
+        """What every rank is doing, one line per rank."""
         with self._lock:
             self._check_open()
             starting = self._starting()
@@ -59,16 +59,16 @@ class Looks(Ranks):
     def evaluate(
         self, expression: str, *, ranks: int | Iterable[int] | None = None, frame: int = 0, timeout: float = 5.0
     ) -> Evaluations:
-        """Evaluate an expression where ranks stand: in the user's frame, or at the prompt among the variables of cells.
+        """Evaluate an expression on ranks: in the current user frame, or on idle ranks with the variables of cells.
 
         Args:
             expression: Python; it runs on the rank, with all its side effects.
-            ranks: which ranks; all that live by default.
-            frame: 0 for the innermost frame of the user's code, 1 for its caller ...
-            timeout: seconds that it may take; what waits longer goes on in a thread of its own.
+            ranks: which ranks; by default all that are alive.
+            frame: 0 for the innermost user frame, 1 for its caller, ...
+            timeout: seconds to wait for the result; after that the evaluation continues in its own thread.
 
         Raises:
-            UsageError: this is no expression.
+            UsageError: not a valid expression.
         """
         check_expression(expression)
         arguments.whole("frame", frame, 0)
@@ -81,10 +81,10 @@ class Looks(Ranks):
         return Evaluations.of(expression, chosen, answers)
 
     def diff(self, frame: int = 0) -> FrameDiff:
-        """The same frame of all ranks side by side, and which variables differ.
+        """The variables of the same frame on all ranks, side by side, and which differ.
 
         Args:
-            frame: 0 for the innermost function in which most ranks are, 1 for the one around it ...
+            frame: 0 for the innermost function that most ranks are in, 1 for its caller, ...
         """
         arguments.whole("frame", frame, 0)
         return FrameDiff(frame_variables.side_by_side(self._asked(values=True), frame))
@@ -92,15 +92,15 @@ class Looks(Ranks):
     def compare(self, trace: bool = False) -> Comparison:
         """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.
 
-        Works while ranks train, wait or hang. After a run whose models are gone, its last samples are
-        compared instead (``Comparison.exact`` is False then).
+        Works while ranks train, wait or hang. If the models no longer exist, the last samples of the run are
+        compared (``Comparison.exact`` is then False).
 
         Args:
-            trace: also follow one forward that all ranks are about to make, module by module, and say
-                where it first differs. Needs a run that goes on.
+            trace: also trace the next forward of all ranks, module by module, and report where it first
+                differs. Needs a run in progress.
 
         Raises:
-            WorldError: the world is closed, or a rank does not answer.
+            WorldError: the World is closed, or a rank is unresponsive.
         """
         with self._lock:
             self._check_open()
@@ -113,10 +113,10 @@ class Looks(Ranks):
         return comparison.of_recording(run.recording or run.observer.record(ask=False))
 
     def _check_hearing(self, ranks: Sequence[int]) -> None:
-        """Say it at once where a rank cannot answer; the digests of a large model may take long.
+        """Fail early if a rank cannot answer; the digests of a large model may take long.
 
         Raises:
-            WorldError: one is stopped, or native code holds its interpreter lock.
+            WorldError: a rank is stopped, or native code holds its GIL.
         """
         pids = {rank: self._engines.pid(rank) for rank in ranks}
         stopped, frozen = host.stopped(pids), []
@@ -135,7 +135,7 @@ class Looks(Ranks):
             )
 
     def observer(self) -> Observer:
-        """A look of one's own at the ranks, from outside and without asking them: it disturbs nobody."""
+        """A new Observer of the ranks: it reads their shared memory and never sends them a request."""
         run = self._last if self._in_run else None
         if run is not None:
             return run.another_observer()
@@ -161,9 +161,9 @@ class Looks(Ranks):
 
     @property
     def processes(self) -> dict[int, tuple[int, bool]]:
-        """rank -> its process, and whether that was in the last run: one that was replaced since knows nothing of it."""
+        """rank -> (process, whether this process took part in the last run). A replaced process did not."""
         return {rank: (self._engines.pid(rank), rank in self._in_run) for rank in range(self.size)}
 
     def pids(self) -> list[int]:
-        """The process of each rank, in rank order."""
+        """The process ID of each rank, in rank order."""
         return [self._engines.pid(rank) for rank in range(self.size)]

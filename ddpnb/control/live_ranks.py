@@ -1,4 +1,4 @@
-"""The ranks of a world, as those need them who lay hands on them: who lives, who is busy, and how they are told."""
+"""The ranks of a World: which are alive, which are busy, and how to send them requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWER_S = 2.0  # that a rank may take to answer on the hotline
 
 
 class Ranks:
-    """What ``World`` has and its hands need. The lock guards all that a user calls."""
+    """The attributes of ``World`` that its parts share. The lock guards all public methods."""
 
     size: int
     _engines: Engines
@@ -37,7 +37,7 @@ class Ranks:
         raise NotImplementedError
 
     def _busy(self) -> list[int]:
-        """The ranks that are in a run or in a step of start-up."""
+        """The ranks that are in a run or in a start-up step."""
         raise NotImplementedError
 
     def _look(self, *, ask: bool = False) -> Recording:
@@ -45,7 +45,7 @@ class Ranks:
         raise NotImplementedError
 
     def _asked(self, *, values: bool) -> Recording:
-        """A Recording of this moment; ``values``: with what tells two tensors of one shape apart."""
+        """A Recording of this moment; ``values``: with the norms of tensors, to tell those of one shape apart."""
         raise NotImplementedError
 
     def _states(self) -> tuple[RankStatus, ...]:
@@ -63,11 +63,11 @@ class Ranks:
         return host.kernel_status(self._engines.pid(rank)) in host.STOPPED
 
     def _chosen(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
-        """These ranks, or all that live.
+        """These ranks, or all that are alive.
 
         Raises:
-            UsageError: there is no such rank.
-            WorldError: one of those that were named is dead.
+            UsageError: unknown rank.
+            WorldError: one of these ranks is dead.
         """
         if ranks is None:
             return tuple(rank for rank in range(self.size) if self._alive(rank))
@@ -78,10 +78,10 @@ class Ranks:
         return wanted
 
     def _tell(self, ranks: Sequence[int], content: dict[str, Any]) -> None:
-        """Tell ranks something that they must have heard. Ranks that have yet to begin their run obey when they do.
+        """Send a request to ranks and wait for their answers. Ranks that have not begun their run apply it then.
 
         Raises:
-            WorldError: one does not answer.
+            WorldError: a rank is unresponsive.
         """
         answers = control_channel.ask_each(self._engines, self._in_their_runs(ranks, content), ANSWER_S)
         deaf = [rank for rank in ranks if rank not in answers]
@@ -98,11 +98,11 @@ class Ranks:
             raise WorldError(f"a rank refused the request: {refused}.")
 
     def _tell_all(self, content: dict[str, Any]) -> None:
-        """Tell all who hear it."""
+        """Send a request to all ranks that are alive; ignore missing answers."""
         alive = [rank for rank in range(self.size) if self._alive(rank)]
         control_channel.ask_each(self._engines, self._in_their_runs(alive, content), ANSWER_S)
 
     def _in_their_runs(self, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:
-        """This request to each rank, with the number of the run that it is in or is about to begin."""
+        """The request for each rank, with the number of the run that it is in or about to begin."""
         runs = {rank: self._in_run.get(rank) for rank in ranks}
         return {rank: {**content, "run": run.number if run and run.is_in(rank) else 0} for rank, run in runs.items()}

@@ -1,4 +1,4 @@
-"""Release: give ranks that wait back to their user, and say which came back."""
+"""Release: interrupt ranks, and report which are idle again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BOTH_WAYS_S = 2.0  # from then on writes are ended too
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What came of a release: the ranks that are back at their prompt, and why others are not."""
+    """The result of a release: the ranks that are idle again, and why others are not."""
 
     ranks: tuple[int, ...] = ()
     left: dict[int, str] = field(default_factory=dict[int, str])
@@ -46,14 +46,14 @@ class Freed:
 def release(
     engines: Engines, everybody: Sequence[int], busy: Callable[[], list[int]], why: str, timeout: float
 ) -> Freed:
-    """Free the ranks that are busy, and wait until they are back.
+    """Release the busy ranks, and wait until they are idle.
 
     Args:
         engines: the processes.
-        everybody: all ranks that live: the connections between them are what gloo waits on.
-        busy: which ranks are not back yet.
-        why: told in the exception.
-        timeout: seconds; who is not back by then is told of.
+        everybody: all ranks that are alive: gloo waits on the connections between them.
+        busy: returns the ranks that are still busy.
+        why: text of the exception.
+        timeout: seconds; the result names the ranks that are still busy then.
 
     Raises:
         WorldError: the controller has died or is stopped.

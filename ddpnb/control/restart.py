@@ -1,4 +1,4 @@
-"""Room for the next run: who is still in one, who cannot serve another as it is, and a fresh process in its place."""
+"""Before a run: find ranks that are busy or unusable, and replace their processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddpnb.progress import Progress
 
 
 class Replaces(Starts):
-    """Ranks whose processes can be replaced."""
+    """The part of ``World`` that replaces processes."""
 
     _quiet: bool
 
@@ -22,7 +22,7 @@ class Replaces(Starts):
         return sorted({*in_run, *(self._startup.busy() if self._startup is not None else [])})
 
     def _make_room(self, ranks: Sequence[int], *, cell: bool = False) -> None:
-        """Before a run: no rank may be in an earlier one; dead ones are replaced, and what a failed run left is ended."""
+        """Before a run: refuse if ranks are still in an earlier one, replace dead ranks, clean up after a failed run."""
         self._check_free(ranks)
         for run in {self._in_run[rank] for rank in ranks if rank in self._in_run}:
             run.await_outcome(10)  # that it cannot be known is said to whoever waits for it
@@ -52,9 +52,9 @@ class Replaces(Starts):
         )
 
     def _spoilt(self) -> list[int]:
-        """Ranks that cannot serve another run as they are: dead, stopped, still in one, or left over from one that failed.
+        """Ranks that cannot take part in another run: dead, stopped, still busy, or left from a failed run.
 
-        A call that never completed would block the end of its process group.
+        A call that never completes would block the destruction of its process group.
         """
         return [
             rank
@@ -70,16 +70,16 @@ class Replaces(Starts):
     def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = 60.0) -> None:
         """Replace the processes of these ranks.
 
-        By default of all that are dead, stopped, hang, or are left from a failed run; where there are none of
-        these, of those that wait in a step of start-up.
+        By default of all that are dead, stopped, hanging, or left from a failed run; if there are none, of
+        those that wait in a start-up step.
 
-        A rank keeps its number, and gets a fresh process; the others are not touched. If the world has a group
-        of its own (``init()``, ``rebuild()``), and no rank is in a run, it is rebuilt. Ranks that still wait
-        for the one that is replaced must be released first for that.
+        A rank keeps its number and gets a new process; the other ranks are not touched. If the World has its own
+        process group (``init()``, ``rebuild()``) and no rank is in a run, the group is rebuilt. Release ranks
+        that still wait for a replaced rank first.
 
         Raises:
-            UsageError: there is no such rank.
-            LaunchError: a new process did not come up; the others live on.
+            UsageError: unknown rank.
+            LaunchError: a new process did not start; the other ranks are not affected.
         """
         arguments.seconds("timeout", timeout)
         with self._lock:
@@ -110,7 +110,7 @@ class Replaces(Starts):
                 self._startup = None
 
     def _has_group(self) -> bool:
-        """Whether the ranks have been given a process group that functions and cells find."""
+        """Whether the ranks have a process group for functions and cells."""
         return self._startup is not None and all(
             self._startup.state.at(rank, "process group").state == "done" for rank in range(self.size)
         )

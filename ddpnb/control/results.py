@@ -1,4 +1,4 @@
-"""What one sees of live ranks, as it is shown: rich in a notebook, plain in a terminal."""
+"""Results of inspecting live ranks: HTML in a notebook, plain text in a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WorldStatus:
 
     @property
     def held(self) -> tuple[int, ...]:
-        """The ranks that are held before a call."""
+        """The ranks that are held before a collective."""
         return tuple(one.rank for one in self.ranks if one.state == "held")
 
     def __getitem__(self, rank: int) -> RankStatus:
@@ -38,13 +38,13 @@ class WorldStatus:
 
 @dataclass(frozen=True, slots=True)
 class FrameDiff:
-    """The variables of one function on all ranks, side by side; ``differing`` are those that do."""
+    """The variables of one function on all ranks, side by side; ``differing``: those that differ."""
 
     found: SideBySide | None
 
     @property
     def differing(self) -> dict[str, dict[int, str]]:
-        """Variable -> rank -> its text, of variables that are not the same everywhere."""
+        """Variable -> rank -> its value as text, for variables that differ between ranks."""
         return {row.name: dict(row.values) for row in self._rows if row.differs}
 
     @property
@@ -68,7 +68,7 @@ class FrameDiff:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """An expression on one rank: its text, its value where that is a plain one, or the error."""
+    """An expression on one rank: its text, its value if that is a plain Python object, or the error."""
 
     text: str = ""
     value: Any = None
@@ -86,7 +86,7 @@ class Evaluations(dict[int, Evaluation]):
 
     @classmethod
     def of(cls, expression: str, ranks: Iterable[int], answers: Mapping[int, Mapping[str, Any]]) -> Evaluations:
-        """What the ranks answered; whoever did not is said not to have."""
+        """The answers of the ranks; a missing answer becomes an error."""
         found = cls()
         found.expression = expression
         for rank in ranks:
@@ -102,7 +102,7 @@ class Evaluations(dict[int, Evaluation]):
 
     @property
     def values_by_rank(self) -> dict[int, Any]:
-        """rank -> the plain value, else its text; ranks with an error are left out."""
+        """rank -> the value, or its text; ranks with an error are left out."""
         return {r: one.text if one.value is None else one.value for r, one in self.items() if not one.error}
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A run: one script or function on all ranks, watched until it ends or it is known that it never will."""
+"""A run: one script or function on all ranks, monitored until it ends or is known never to end."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ _LAST_LOOK_S = 3.0  # that a run which was interrupted may spend on ranks that d
 class Run:
     """One script or function on all ranks. Made by ``World.run``.
 
-    ``wait()`` returns when the run has ended or it is known that it never will; ``outcome`` is then
-    ``ok``, ``hang``, ``crash`` or ``divergence``. A hang stays in the live world: its ranks can be
-    looked at (``World.snapshot``).
+    ``wait()`` returns when the run has ended or is known never to end; ``outcome`` is then ``ok``, ``hang``,
+    ``crash`` or ``divergence``. The ranks of a hang stay alive and can be inspected (``World.snapshot``).
     """
 
     def __init__(
@@ -87,10 +86,10 @@ class Run:
         self._thread = threading.Thread(target=self._follow, name=f"ddpnb run {number}", daemon=True)
 
     def start(self, orders: Mapping[int, Mapping[str, Any]], payload: bytes | None, entry: Callable[..., Any]) -> None:
-        """Send each rank its order and begin to watch.
+        """Start the run on each rank, and begin to monitor it.
 
         Raises:
-            CannotWrite: there is no room for the files of this run; no rank has been sent anything.
+            CannotWrite: no space for the files of this run; no rank has begun it.
         """
         for rank in self._outcomes.keys() - orders.keys():  # it is not asked for anything: it has ended
             try:
@@ -109,13 +108,13 @@ class Run:
     # -- what a user asks
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait until the run has ended or it is known that it never will.
+        """Wait until the run has ended or is known never to end.
 
         Args:
-            timeout: seconds to wait at most; None: no limit. ``done`` tells whether it was enough.
+            timeout: seconds to wait at most; None: no limit. ``done`` says whether the outcome is known.
 
         Raises:
-            WorldError: it cannot be known: a rank could not start, or the watcher failed.
+            WorldError: a rank could not start the run, or monitoring failed.
         """
         self.await_outcome(timeout)
         if self._failure is not None:
@@ -141,13 +140,13 @@ class Run:
             raise Interrupted(str(self._interrupt())) from None
 
     def _kept_logs(self) -> str:
-        """A folder with the logs of the ranks, which outlives the world."""
+        """A folder with the logs of the ranks that is kept after the World is closed."""
         if self._kept is None:
             self._kept = logs.keep(self._logs.values())
         return self._kept
 
     def another_observer(self) -> Observer:
-        """A look at the same ranks that shares nothing with the watcher's."""
+        """A new Observer of the same ranks, independent of the one that monitors the run."""
         return Observer(self._engines, self._folder, self._outcomes, self.number, self._logs)
 
     @property
@@ -157,15 +156,15 @@ class Run:
 
     @property
     def diagnosis(self) -> Verdict:
-        """The findings; of this moment, as long as the run goes on."""
+        """The findings; while the run is in progress, those of this moment."""
         if self._verdict is not None:
             return self._verdict
         return self._timed(diagnose(self.observer.record(), self.patience))
 
     def interrupted(self) -> Verdict:
-        """The findings of this moment as what there is to say of a run that is about to be stopped.
+        """The findings of this moment, for a run that is about to be stopped.
 
-        It takes a few seconds at most, however many ranks do not answer: signals are put off meanwhile.
+        Takes at most a few seconds, also if ranks are unresponsive; signals are deferred meanwhile.
         """
         verdict = self._verdict
         if verdict is None:
@@ -176,14 +175,14 @@ class Run:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The diagnosis once the outcome is known; None before, and where it could not be known."""
+        """The diagnosis when the outcome is known; None before, and if monitoring failed."""
         return self._verdict
 
     @property
     def outcome(self) -> str:
-        """``running``, ``ok``, ``hang``, ``crash``, ``divergence``, or ``released`` where that came before any of them.
+        """``running``, ``ok``, ``hang``, ``crash``, ``divergence``, or ``released`` if the ranks were released first.
 
-        ``unknown`` where it cannot be known: ``wait()`` says why.
+        ``unknown`` if monitoring failed: ``wait()`` says why.
         """
         if self._released:
             return "released"
@@ -193,32 +192,31 @@ class Run:
 
     @property
     def recording(self) -> Recording | None:
-        """The Recording on which the verdict stands; None while the run goes on."""
+        """The Recording that the verdict is based on; None while the run is in progress."""
         return self._recording
 
     @property
     def account(self) -> TimeAccount:
-        """Where the time of each rank went, and for whom the others waited; of this moment while it runs."""
+        """Where the time of each rank went, and which ranks the others waited for; also while it runs."""
         recording = self._recording
         found = self.observer.account(recording.taken_ns if recording is not None else time.monotonic_ns())
         return TimeAccount.of(found, model_notes(recording) if recording is not None else ())
 
     def is_in(self, rank: int) -> bool:
-        """Whether this rank's process is in the run: it has not ended it, nor refused to begin."""
+        """Whether this rank's process is still in the run."""
         answer = self._answers.get(arguments.member("rank", rank, self._outcomes))
         return self.observer.ending(rank) is None and not (answer is not None and answer.ready())
 
     @property
     def endings(self) -> dict[int, Ending | None]:
-        """How the script ended on each rank; None where it has not."""
+        """How the script ended on each rank; None if it has not."""
         return {rank: self.observer.ending(rank) for rank in self._ranks}
 
     @property
     def results(self) -> list[Any]:
-        """What the function returned on each rank, in rank order; None where it did not return.
+        """What the function returned on each rank, in rank order; None if it did not return.
 
-        Results come from the ranks as pickles, which are loaded when this is read, and not before: loading
-        runs whatever code a rank has put into them.
+        The ranks send pickles. They are loaded only when this is read, since unpickling can run code.
         """
         found: list[Any] = []
         for rank in self._ranks:
@@ -229,7 +227,7 @@ class Run:
 
     @property
     def missed(self) -> list[str]:
-        """The faults that were armed for this run and never struck, in words."""
+        """The faults that were armed for this run and never triggered, as text."""
         found: dict[tuple[str, str], list[int]] = {}
         for rank, record in self._recording.ranks.items() if self._recording is not None else ():
             for phase in record.phases:
@@ -237,7 +235,7 @@ class Run:
                     told = str(phase.facts.get("fault", "")), str(phase.facts.get("why", ""))
                     found.setdefault(told, []).append(rank)
         return [
-            f"the fault {fault!r} was never triggered on {phrases.ranks(ranks)}: {why or 'no call matched it'}."
+            f"the fault {fault!r} was never triggered on {phrases.ranks(ranks)}: {why or 'nothing matched its conditions'}."
             for (fault, why), ranks in found.items()
         ]
 
@@ -250,7 +248,7 @@ class Run:
         )
 
     def log(self, rank: int) -> str:
-        """All that this rank has written, standard output and error, as it came."""
+        """The complete standard output and error of this rank."""
         return logs.whole(self._logs[arguments.member("rank", rank, self._logs)])
 
     @property
@@ -274,19 +272,19 @@ class Run:
     # -- the watcher's thread
 
     def settle(self, *, released: bool = False) -> None:
-        """Fix the verdict as it is now: ranks of this run are about to be replaced, or released."""
+        """Fix the verdict now: ranks of this run are about to be restarted or released."""
         self.stop_watching()
         if self._verdict is None:
             self._conclude(self.observer.record())
             self._released = released and not self.diagnosis.errors
 
     def show_rest(self) -> None:
-        """Show what released ranks wrote on their way out, without what torch says of the connections."""
+        """Show the last output of released ranks, without the messages of torch about closed connections."""
         self._stream.quiet = True
         self._stream.pump(last=True)
 
     def stop_watching(self) -> None:
-        """End the watcher; the ranks are not touched."""
+        """Stop monitoring; the ranks are not touched."""
         self._stopping.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout=10)

@@ -1,4 +1,4 @@
-"""What the ranks are told to run: a script, a function, or a cell."""
+"""Orders for the ranks: run a script, a function, or a cell."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NAME = re.compile(r"cell\d{1,9}|In\[\d{1,9}\]")  # what is shown without the wo
 
 
 def check_terms(fence: str, patience: float) -> None:
-    """Whether a run may be fenced and watched so.
+    """Check the fence and the patience of a run.
 
     Raises:
-        UsageError: there is no such fence, or that is no number of seconds.
+        UsageError: unknown fence, or an invalid number of seconds.
     """
     if not isinstance(fence, str) or fence not in FENCES:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"unknown fence {arguments.short(fence)}.", f"Choose one of: {', '.join(FENCES)}.")
@@ -36,7 +36,7 @@ def of_script(path: str | os.PathLike[str], given: tuple[Any, ...]) -> dict[str,
     """The order to run a script.
 
     Raises:
-        ScriptNotFound: there is none that could be run.
+        ScriptNotFound: the script does not exist or cannot be read.
     """
     check_script(path)
     return {"script": os.fsdecode(path), "arguments": [str(argument) for argument in given]}
@@ -45,11 +45,11 @@ def of_script(path: str | os.PathLike[str], given: tuple[Any, ...]) -> dict[str,
 def of_function(function: Callable[..., Any], given: tuple[Any, ...], folder: str) -> tuple[dict[str, Any], bytes]:
     """The order to call a function, and what is to be sent with it.
 
-    The lines of a notebook's cells are in no file that a rank could read: they are written to ``folder``, and
-    the ranks know the cell by the name that the notebook shows (``In[3]``).
+    Ranks cannot read the source of notebook cells: it is written to ``folder``, and the ranks use the name
+    that the notebook shows (``In[3]``).
 
     Raises:
-        UsageError: it is none, or cannot be sent.
+        UsageError: not a function, or one that cannot be pickled.
     """
     if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
         raise UsageError(f"run() takes the path of a script or a function, not {type(function).__name__}.")
@@ -104,8 +104,8 @@ def of_cell(code: str, folder: str, name: str) -> dict[str, Any]:
     """The order to run lines of code, which are kept in ``folder`` so that they can be shown and read.
 
     Raises:
-        UsageError: they are no Python, or that is no name.
-        WorldError: there is no room for them.
+        UsageError: invalid Python syntax, or an invalid name.
+        WorldError: no space for the file.
     """
     arguments.text("code", code)
     if not _NAME.fullmatch(arguments.text("name", name)):

@@ -21,12 +21,12 @@ _NOTEBOOK_OUTPUT = 1 << 20  # bytes of output that a run shows in a notebook; th
 
 
 class Runs(Replaces):
-    """Ranks on which something can be run."""
+    """The part of ``World`` that runs code."""
 
     launch_s: float
     fence: str
     patience: float
-    _runs: weakref.WeakSet[Run]  # who drops one frees what is known of it
+    _runs: weakref.WeakSet[Run]  # dropping a Run frees its files
 
     def run(
         self,
@@ -43,20 +43,20 @@ class Runs(Replaces):
         Args:
             target: path of a script, or a function.
             args: the script's arguments (taken as text), or the function's.
-            log_dir: where each rank's output is kept whole (``rank0.log`` ...); by default in a folder of the
-                world below TMPDIR, for as long as the world is open and you keep the ``Run``. Logs that are there
-                already are kept as ``rank0.log.1`` ...
-            stream: where to show the output, each line with its rank: True for standard output,
-                False or None for nowhere.
-            leave_after_crash: once a rank has failed, give the others no longer than ``patience``
-                before the outcome is settled, as a launcher would that is about to end them.
-            fence: as for ``launch()``, of this run alone; by default the world's.
-            patience: as for ``launch()``, of this run alone; by default the world's.
+            log_dir: folder for the complete output of each rank (``rank0.log`` ...); by default a temporary
+                folder that exists as long as the World is open and you keep the ``Run``. Existing logs are
+                renamed to ``rank0.log.1`` ...
+            stream: where to print the output, each line with its rank: True for standard output,
+                False or None for no output.
+            leave_after_crash: when a rank has failed, wait no longer than ``patience`` for the others
+                before the outcome is fixed.
+            fence: as for ``launch()``, for this run only; by default that of the World.
+            patience: as for ``launch()``, for this run only; by default that of the World.
 
         Raises:
-            ScriptNotFound: there is no such script.
-            UsageError: there is no such fence, or that is no number of seconds.
-            WorldError: the world is closed, or ranks are still in an earlier run.
+            ScriptNotFound: the script does not exist.
+            UsageError: unknown fence, or an invalid number of seconds.
+            WorldError: the World is closed, or ranks are still in an earlier run.
         """
         script = isinstance(target, (str, os.PathLike))
         terms = self.fence if fence is None else fence, self.patience if patience is None else patience
@@ -83,21 +83,21 @@ class Runs(Replaces):
         stream: TextIO | bool | None = True,
         name: str | None = None,
     ) -> Run:
-        """Run lines of Python on ranks, among variables that live on from one call to the next; returns at once.
+        """Run Python code on ranks as a notebook cell; variables are kept between calls. Returns immediately.
 
-        It is what a notebook's cell is: a last expression is shown, the process group that earlier lines
-        (or ``rebuild()``) have made is there, and so are the models.
+        The value of a last expression is printed. The process group and the models of earlier code (or of
+        ``rebuild()``) are available.
 
         Args:
-            code: the lines.
-            ranks: which ranks; all by default. The others are not in this run: a collective waits for them.
+            code: Python source.
+            ranks: which ranks; all by default. The others are not in this run: collectives wait for them.
             stream: as in ``run()``.
-            name: what tracebacks and findings call these lines, such as ``In[3]``; by default ``cell3.py``,
-                with the number of the run.
+            name: file name in tracebacks and findings, such as ``In[3]``; by default ``cell3.py``, with the
+                number of the run.
 
         Raises:
-            UsageError: these lines are no Python, or that cannot be a name.
-            WorldError: the world is closed, or one of these ranks is dead or still in an earlier run.
+            UsageError: invalid Python syntax, or an invalid name.
+            WorldError: the World is closed, or one of these ranks is dead or still in an earlier run.
         """
         with self._lock:
             self._check_open()
@@ -165,7 +165,7 @@ class Runs(Replaces):
 
     @property
     def last_run(self) -> Run | None:
-        """The run that was started last, if any."""
+        """The last run that was started, or None."""
         return self._last
 
 

@@ -1,4 +1,4 @@
-"""Start-up, step by step: each rank when you want it, with what it waits for, and again after a failure."""
+"""Start-up, step by step: on each rank when you choose, with what it waits for; failed steps can be repeated."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ddpnb.render.text import printable
 from ddpnb.views import startup_waits
 
 _TICK_S = 0.005
-_STILL_S = 0.3  # a step that waits for ranks which were not asked to come is waited for no longer
+_STILL_S = 0.3  # how long to wait for a step that waits for ranks which are not in one
 
 
 class Startup:
-    """The start-up of a world. Made by ``World.init``.
+    """The start-up of the ranks in steps. Made by ``World.init``.
 
-    ``step()`` makes the next step on ranks, ``run()`` all that are left. A step that waits for ranks
-    which have not come goes on waiting, and is shown so, until they come or ``World.release()`` ends it;
-    one that failed is made again by the next ``step()``, after its cause was repaired.
+    ``step()`` makes the next step on ranks, ``run()`` all remaining steps. A step that waits for missing ranks
+    keeps waiting until they join or ``World.release()`` ends it. After a failure, fix the cause and call
+    ``step()`` to repeat the step.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Startup:
 
     @property
     def state(self) -> StartupState:
-        """All steps of all ranks, now."""
+        """The current state of all steps on all ranks."""
         with self._lock:
             self._take()
             ranks: dict[int, dict[str, StepState]] = {rank: dict(steps) for rank, steps in self._ended.items()}
@@ -63,7 +63,7 @@ class Startup:
 
     @property
     def done(self) -> bool:
-        """Whether all ranks have made all steps."""
+        """Whether all steps are done on all ranks."""
         return self.state.done
 
     def busy(self) -> list[int]:
@@ -73,16 +73,16 @@ class Startup:
             return sorted(rank for rank in self._going if self._alive(rank))
 
     def facts(self, step: str) -> dict[int, dict[str, Any]]:
-        """What is known of a step: rank -> name -> value.
+        """The facts that a step recorded: rank -> name -> value.
 
         Raises:
-            UsageError: there is no such step.
+            UsageError: unknown step.
         """
         state = self.state
         return {rank: dict(state.at(rank, _known(step)).facts) for rank in range(self._size)}
 
     def cut(self) -> None:
-        """The connections were shut: what was done from the store on is to be done again."""
+        """The connections were closed: steps from the store on must be repeated."""
         with self._lock:
             self._take()
             for steps in self._ended.values():
@@ -91,14 +91,14 @@ class Startup:
                         del steps[step]
 
     def replaced(self, rank: int) -> None:
-        """The rank has a fresh process: it begins anew, and may be stepped to where the others wait for it."""
+        """The rank has a new process: it starts again at the first step."""
         with self._lock:
             self._going.pop(rank, None)
             self._ended[rank] = {}
         self._begin(rank)
 
     def log(self, rank: int) -> str:
-        """All that this rank has written meanwhile."""
+        """The output of this rank during the start-up."""
         return logs.whole(self._logs[arguments.member("rank", rank, self._logs)])
 
     # -- what one does with it
@@ -108,12 +108,12 @@ class Startup:
 
         Args:
             ranks: which ranks; by default all that are furthest behind.
-            wait: seconds to wait at most. It returns as soon as these ranks have ended the step, or it is
-                known that they wait for ranks which were not asked.
+            wait: seconds to wait at most. Returns as soon as these ranks have ended the step, or they are
+                known to wait for ranks that are not in it.
 
         Raises:
-            UsageError: there is no such rank.
-            WorldError: one of those that were named is dead, or still in a step.
+            UsageError: unknown rank.
+            WorldError: one of these ranks is dead, or still in a step.
         """
         arguments.seconds("wait", wait, least=0)
         self._start(ranks)
@@ -121,14 +121,14 @@ class Startup:
         return self
 
     def run(self, upto: str = STEPS[-1], timeout: float = 60.0) -> Startup:
-        """Make all steps up to this one, on all ranks; stops where a rank fails or can not go on.
+        """Make all steps up to this one on all ranks; stops if a rank fails or is blocked.
 
         Args:
             upto: name of the last step.
             timeout: seconds for all of it.
 
         Raises:
-            UsageError: there is no such step.
+            UsageError: unknown step.
         """
         arguments.seconds("timeout", timeout)
         last = STEPS.index(_known(upto))
@@ -174,7 +174,7 @@ class Startup:
         return found
 
     def _settle(self, wait: float) -> None:
-        """Wait until no step goes on, but those that wait for ranks which are not in one."""
+        """Wait until no step is running, except those that wait for ranks which are not in a step."""
         deadline = time.monotonic() + wait
         still: float | None = None
         while time.monotonic() < deadline:
@@ -197,7 +197,7 @@ class Startup:
             time.sleep(_TICK_S)
 
     def _take(self) -> None:
-        """Take the answers that have come."""
+        """Collect the answers that have arrived."""
         for rank, (step, answer, began) in list(self._going.items()):
             if not answer.ready():
                 continue
@@ -216,7 +216,7 @@ class Startup:
     # -- how it is shown
 
     def sentences(self) -> dict[int, str]:
-        """What each rank does, in words."""
+        """What each rank does, as text."""
         state = self.state
         return {
             rank: "is stopped (SIGSTOP)"
@@ -231,7 +231,7 @@ class Startup:
         return [head, *([step, *(_cell(state.at(rank, step)) for rank in range(self._size))] for step in STEPS)]
 
     def notes(self) -> list[str]:
-        """What the ranks do, in words, and in which facts they differ."""
+        """What the ranks do, and in which facts they differ, as text."""
         state = self.state
         by_sentence: dict[str, list[int]] = {}
         for rank, sentence in self.sentences().items():

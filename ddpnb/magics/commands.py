@@ -166,7 +166,7 @@ class DdpMagics(Magics):
     @line_magic
     @magic_arguments()
     def ddp_status(self, line: str) -> WorldStatus:
-        """What every rank is doing, in a line each."""
+        """What every rank is doing, one line per rank."""
         parse(self.ddp_status, line)
         return self._world().status()
 
@@ -207,7 +207,7 @@ class DdpMagics(Magics):
     )
     @argument("--keep", action="store_true", help="stay armed for later runs too")
     def ddp_hold(self, line: str) -> Holding:
-        """Stop ranks before a collective: the next one, or the next that fits all that is given.
+        """Stop ranks before a collective: the next one, or the next that matches all conditions.
 
         It is armed for the cell that goes on, or else for the next one.
         """

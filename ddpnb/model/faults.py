@@ -176,7 +176,7 @@ class Fault:
         return self.description.finding
 
     def value(self, name: str) -> Any:
-        """A parameter, or its default."""
+        """The value of a parameter, or its default."""
         defaults = {one.name: one.default for one in self.description.parameters}
         return self.values.get(name, defaults[name])
 
@@ -196,7 +196,7 @@ class Fault:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Fault:
-        """What ``to_json`` gave.
+        """The inverse of ``to_json``.
 
         Raises:
             UsageError: it is not a known fault.
@@ -263,7 +263,7 @@ def _check(kind: Kind, conditions: Mapping[str, Any]) -> None:
 def variables(fault: Fault, unused_port: int, size: int) -> dict[str, str | None]:
     """The variables that a fault of the environment sets; None: removes. Empty for other faults.
 
-    ``unused_port``: one on which nobody listens. The number after the right one may be that of another job's store.
+    ``unused_port``: a port on which no process listens (another job may use the port after MASTER_PORT).
     """
     if fault.kind == "variable":
         return {str(fault.value("name")): str(fault.value("value"))}

@@ -277,7 +277,9 @@ def no_room():
 
 @pytest.mark.usefixtures("no_room")
 def test_no_room_for_the_ranks(shared, make):
-    with pytest.raises(LaunchError, match=r"no folder has enough space for the shared files of 4 ranks \(\d+ MB\)") as failed:
+    with pytest.raises(
+        LaunchError, match=r"no folder has enough space for the shared files of 4 ranks \(\d+ MB\)"
+    ) as failed:
         make(4)
     assert "--shm-size" in failed.value.hint and "TMPDIR" in failed.value.hint
     assert os.listdir(shared / MINE) == []

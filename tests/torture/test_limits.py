@@ -25,7 +25,7 @@ def limit_files(size):
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-NO_PLACE = "there is no place for the shared files of 2 ranks"
+NO_PLACE = "no folder has enough space for the shared files of 2 ranks"
 
 
 @pytest.mark.parametrize(("size", "status", "says"), [
