@@ -1,4 +1,4 @@
-"""The magics: ``%load_ext ddpnb`` brings them. Doors to the methods of ``World``, a few lines each.
+"""The magics, registered by ``%load_ext ddpnb``. Each calls a method of ``World``.
 
 ``arguments``: what is written behind a magic, as values. ``commands``: the magics. ``following``: a cell
 that is shown while it runs. ``px``: ipyparallel's own magics on the ranks.
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def load(shell: Any) -> None:
-    """Register the magics with this shell of IPython."""
+    """Register the magics with this IPython shell."""
     from ddpnb.magics.commands import WORDS, DdpMagics
 
     magics = DdpMagics(shell)

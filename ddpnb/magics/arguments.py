@@ -1,4 +1,4 @@
-"""What is written behind a magic, as values. Wrong use is answered with what to write instead."""
+"""Parse the arguments of magics. A usage error says what to write instead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parse(magic: Callable[..., Any], line: str) -> argparse.Namespace:
     """The arguments of a magic that has a parser, split as a shell does: ``--when "step == 5"`` is one value.
 
     Raises:
-        UsageError: they do not fit.
+        UsageError: invalid arguments.
     """
     name = ("%%" if "cell" in inspect.signature(magic).parameters else "%") + magic.__name__
     help_ = f"{name}? shows what it takes."
@@ -50,14 +50,14 @@ def ranks(text: str) -> list[int]:
 
 
 def variable(text: str) -> str:
-    """A name that a variable can have."""
+    """A valid variable name."""
     if not text.isidentifier():
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid variable name")
     return text
 
 
 def call(words: Sequence[str]) -> tuple[list[str], int | None]:
-    """``all_reduce #5`` as findings name a call: the operations, and the number if there is one."""
+    """``all_reduce #5``, as in findings: the operations, and the sequence number if given."""
     numbers = [word for word in words if re.fullmatch(r"#\d+", word)]
     if len(numbers) > 1:
         raise UsageError(f"give only one sequence number, not {' and '.join(numbers)}.", "Use one hold for each.")
@@ -66,10 +66,10 @@ def call(words: Sequence[str]) -> tuple[list[str], int | None]:
 
 
 def fault(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """``other shape seq=3`` as a kind and what is given with it.
+    """``other shape seq=3``: the kind of fault, and its conditions and parameters.
 
     Raises:
-        UsageError: there is no kind, or a word behind the values.
+        UsageError: the kind is missing, or a word follows the values.
     """
     kind = [word for word in words if "=" not in word]
     values = [word for word in words if "=" in word]
@@ -82,10 +82,10 @@ def fault(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
 
 
 def given(words: Iterable[str]) -> dict[str, Any]:
-    """``name=value``: a literal of Python, else text.
+    """``name=value``: a Python literal, else a string.
 
     Raises:
-        UsageError: a name is none, or is that of an option.
+        UsageError: a name is not valid, or is that of an option.
     """
     found: dict[str, Any] = {}
     for word in words:

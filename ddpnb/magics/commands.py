@@ -1,4 +1,4 @@
-"""The magics. Each is a door to a method of ``World``; what it takes stands in its help: ``%ddp_hold?``."""
+"""The magics. Each calls a method of ``World``; ``%ddp_hold?`` shows its arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ddpnb.render import status as shown
 from ddpnb.render.text import printable, relative
 from ddpnb.world import World, launch, open_worlds
 
-_LET_GO_S = 2.0  # that %ddp_resume waits to show what came of it
+_LET_GO_S = 2.0  # how long %ddp_resume waits before it shows the ranks
 
 #: what is completed behind a magic
 WORDS = {"%ddp_hold": OPERATIONS, "%ddp_inject": tuple(kind.replace(" ", "_") for kind in KINDS)}
@@ -68,9 +68,9 @@ class DdpMagics(Magics):
         "--name", type=arguments.variable, default="world", help="name of the variable for the World (default: world)"
     )
     def ddp_launch(self, line: str) -> None:
-        """Launch ranks, for %%ddp and all other magics, and bind their World to the variable ``world``.
+        """Launch ranks for %%ddp and all other magics, and assign their World to the variable ``world``.
 
-        A world that was launched under the same name before is closed. %px and %%px address the ranks too.
+        Closes an earlier World of the same name. %px and %%px run on these ranks too.
         """
         asked = parse(self.ddp_launch, line)
         if asked.name in self._launched:
@@ -91,7 +91,7 @@ class DdpMagics(Magics):
     @line_magic
     @magic_arguments()
     def ddp_close(self, line: str) -> None:
-        """End the ranks of the world."""
+        """Close the World: end all ranks."""
         parse(self.ddp_close, line)
         self._close(self._world())
 
@@ -105,7 +105,7 @@ class DdpMagics(Magics):
         return self.shell
 
     def _world(self) -> World:
-        """The world that was launched by magic last, else the variable ``world``, else the only one there is."""
+        """The World that %ddp_launch launched last, else the variable ``world``, else the only open World."""
         if self._current is not None and not self._current.closed:
             return self._current
         named = self._shell.user_ns.get("world")
@@ -126,10 +126,10 @@ class DdpMagics(Magics):
     @argument("--no-wait", **_NO_WAIT)
     @argument("--keep-going", **_KEEP_GOING)
     def ddp(self, line: str, cell: str) -> None:
-        """Run the cell on all ranks, and show what each wrote; ranks that wrote the same share a block.
+        """Run the cell on all ranks, and show their output; equal output of several ranks is shown once.
 
-        Variables live on from one cell to the next. It returns when all ranks have ended the cell, when it is
-        known that they never will (then it says why), or when ranks are held (%ddp_hold). Interrupting it
+        Variables are kept between cells. The cell returns when all ranks have ended it, when they are known
+        never to end it (it then shows the diagnosis), or when ranks are held (%ddp_hold). Interrupting the cell
         releases the ranks. The Run is in the variable ``_ddp``.
         """
         asked = parse(self.ddp, line)
@@ -141,7 +141,7 @@ class DdpMagics(Magics):
     @argument("--no-wait", **_NO_WAIT)
     @argument("--keep-going", **_KEEP_GOING)
     def ddp_rank(self, line: str, cell: str) -> None:
-        """Run the cell on these ranks alone: %%ddp_rank 0,2. The others are not in it: a collective waits for them."""
+        """Run the cell on these ranks only: %%ddp_rank 0,2. Collectives wait for the other ranks."""
         asked = parse(self.ddp_rank, line)
         self._run(cell, asked.ranks, wait=not asked.no_wait, keep_going=asked.keep_going)
 
@@ -173,7 +173,7 @@ class DdpMagics(Magics):
     @line_magic
     @magic_arguments()
     def ddp_why(self, line: str) -> Verdict:
-        """Diagnose now: what is wrong in the last run, or with the ranks as they stand if there was none."""
+        """Diagnose the last run, or the current state of the ranks if there was none."""
         parse(self.ddp_why, line)
         world = self._world()
         if world.last_run is not None and any(in_run for _, in_run in world.processes.values()):
@@ -185,7 +185,7 @@ class DdpMagics(Magics):
     @argument("frame", nargs="?", type=int, default=0, metavar="FRAME",
               help="0: the innermost function that most ranks are in, 1: its caller, ...")  # fmt: skip
     def ddp_diff(self, line: str) -> FrameDiff:
-        """The variables of one function on all ranks, side by side, and which differ."""
+        """Show the variables of one function on all ranks, side by side, and which differ."""
         return self._world().diff(parse(self.ddp_diff, line).frame)
 
     # -- hold and step
@@ -209,7 +209,7 @@ class DdpMagics(Magics):
     def ddp_hold(self, line: str) -> Holding:
         """Stop ranks before a collective: the next one, or the next that matches all conditions.
 
-        It is armed for the cell that goes on, or else for the next one.
+        It applies to the current cell, or else to the next one.
         """
         asked = parse(self.ddp_hold, line)
         ops, number = arguments.call(asked.call)
@@ -230,7 +230,7 @@ class DdpMagics(Magics):
     @argument("n", nargs="?", type=int, default=1, metavar="N", help="collectives per rank (default: 1)")
     @argument("--ranks", **_RANKS, help="which ranks (default: all that are held)")
     def ddp_step(self, line: str) -> WorldStatus:
-        """Let held ranks make collectives, and stop them before the one after."""
+        """Let held ranks issue collectives, and stop them before the next one."""
         asked = parse(self.ddp_step, line)
         return self._world().step(asked.n, ranks=asked.ranks)
 
@@ -238,7 +238,7 @@ class DdpMagics(Magics):
     @magic_arguments()
     @argument("--ranks", **_RANKS, help="which ranks (default: all)")
     def ddp_resume(self, line: str) -> WorldStatus:
-        """Let held ranks go on until a hold fits again; shows where they are when they ended, or after two seconds."""
+        """Let held ranks continue until a hold matches again; shows their state when they end, or after two seconds."""
         world = self._world()
         world.resume(parse(self.ddp_resume, line).ranks)
         if world.last_run is not None:
@@ -251,7 +251,7 @@ class DdpMagics(Magics):
     @magic_arguments()
     @argument("--rebuild", action="store_true", help="then create a new process group on all ranks; models are kept")
     def ddp_release(self, line: str) -> Freed:
-        """Give ranks that hang, wait, are held or compute back to the prompt. Processes and variables live on."""
+        """Interrupt ranks that hang, wait, are held or compute. Processes and variables are kept."""
         asked = parse(self.ddp_release, line)
         world = self._world()
         freed = world.release()
@@ -263,7 +263,7 @@ class DdpMagics(Magics):
     @magic_arguments()
     @argument("ranks", nargs="?", **_RANKS, help="which ranks (default: all that are dead, hanging or failed)")
     def ddp_restart(self, line: str) -> WorldStatus:
-        """Give ranks fresh processes; the others are not touched."""
+        """Restart ranks in new processes; the other ranks are not touched."""
         asked = parse(self.ddp_restart, line)
         world = self._world()
         world.restart(asked.ranks)
@@ -280,7 +280,7 @@ class DdpMagics(Magics):
     @argument("--ranks", **_RANKS, help="which ranks (default: all)")
     @argument("--keep", action="store_true", help="stay armed for later runs too")
     def ddp_inject(self, line: str) -> Injection | None:
-        """Arm a fault on ranks, for the cell that goes on or else for the next one; alone: show the kinds there are."""
+        """Arm a fault on ranks, for the current cell or else for the next one; without arguments: list all faults."""
         asked = parse(self.ddp_inject, line)
         if not asked.words:
             rows = [["fault", "where", "what", "finding", "parameters"]]
@@ -296,7 +296,7 @@ class DdpMagics(Magics):
     @line_magic
     @magic_arguments()
     def ddp_heal(self, line: str) -> None:
-        """Disarm all faults. What they have done is done."""
+        """Disarm all faults. Effects that already happened stay."""
         parse(self.ddp_heal, line)
         self._world().heal()
         print("no fault is armed.")

@@ -1,4 +1,4 @@
-"""A cell on the ranks, shown while it runs: one display, updated in place, until it is known how it ends."""
+"""Show a cell while it runs on the ranks: one display, updated in place, until its outcome is known."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Log:
         self._digest = 0
 
     def read(self) -> cells.Output:
-        """What has come so far. A file that is gone with its world leaves what was read."""
+        """The output so far. If the file was removed with its World, what was read before."""
         with suppress(OSError), Path(self._path).open("rb") as file:
             file.seek(self._size)
             while block := file.read(1 << 20):
@@ -54,12 +54,12 @@ class Log:
 
 
 class Cell:
-    """A run that is shown. ``wait()`` follows it; ``follow()`` does so in the background.
+    """A run that is shown. ``wait()`` follows it until the outcome is known; ``follow()`` does so in the background.
 
     Args:
         world: where it runs.
         run: the run.
-        live: whether a display can be updated; else it is shown once, when all is known.
+        live: whether a display can be updated; else the run is shown once, at the end.
     """
 
     def __init__(self, world: World, run: Run, *, live: bool) -> None:
@@ -80,7 +80,7 @@ class Cell:
     # -- following
 
     def wait(self) -> None:
-        """Return when the outcome is known, or when ranks are held and the others wait; then it is followed on.
+        """Return when the outcome is known, or when ranks are held and the others wait (``follow()`` then continues).
 
         Raises:
             Interrupted: the ranks have been released.
@@ -102,7 +102,7 @@ class Cell:
             raise Interrupted(str(freed)) from None
 
     def follow(self) -> None:
-        """Go on showing it, in the background."""
+        """Continue to show it in the background."""
         threading.Thread(target=self._follow, name=f"ddpnb cell {self.run.number}", daemon=True).start()
 
     def _follow(self) -> None:
@@ -120,7 +120,7 @@ class Cell:
         return self._status
 
     def _held(self) -> bool:
-        """Whether nothing moves since ranks are held: the prompt is needed to step them."""
+        """Whether no rank progresses because ranks are held: the cell must return so that they can be stepped."""
         before, now = self._status, self._look()
         return (
             now is not before
@@ -168,7 +168,7 @@ class Cell:
         return "\n\n".join(plain), "".join(rich)
 
     def _without_tracebacks(self, outputs: dict[int, cells.Output]) -> dict[int, cells.Output]:
-        """Take each rank's traceback from the end of its output, so that both are folded for themselves."""
+        """Cut each rank's traceback from the end of its output, so that both are folded separately."""
         found: dict[int, cells.Output] = {}
         for rank, ending in self.run.endings.items():
             if ending is None or not ending.traceback:
@@ -181,7 +181,7 @@ class Cell:
         return found
 
     def _doing(self) -> list[str]:
-        """What the ranks do that still run, once that takes long or one is held."""
+        """What running ranks do, if that takes long or a rank is held."""
         if any(one.state == "held" for one in self._status):
             return [
                 *_told(self._status),
@@ -195,7 +195,7 @@ class Cell:
 
 
 def _told(ranks: Iterable[RankStatus]) -> list[str]:
-    """What ranks do, in words; those that do the same together, those that have ended left out."""
+    """What ranks do, as text; ranks that do the same are grouped, ended ranks left out."""
     doing: dict[str, list[int]] = {}
     for one in ranks:
         if one.state != "ended":

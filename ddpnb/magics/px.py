@@ -1,4 +1,4 @@
-"""ipyparallel's own magics (``%px``, ``%%px`` ...) on the ranks of a world: in rank order, among the cells' variables."""
+"""ipyparallel's own magics (``%px``, ``%%px`` ...) on the ranks of a world: in rank order, with the variables of the cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SUFFIX = "_ddp"  # %px_ddp, where %px is another cluster's
 
 
 class Px:
-    """Keeps ``%px`` on the ranks of one world, whatever processes they have.
+    """Keeps ``%px`` on the ranks of one World, also after restarts.
 
     Args:
         shell: IPython's shell.
@@ -28,7 +28,7 @@ class Px:
         self._engines: list[int] = []  # the engine of each rank, as the view has them
 
     def activate(self, world: World) -> None:
-        """Give ``%px`` to this world. One that was activated for another cluster stays; ours is ``%px_ddp`` then."""
+        """Register ``%px`` for this World; as ``%px_ddp`` if ``%px`` is in use by another cluster."""
         self.deactivate()
         client: Any = world._engines.client
         self._engines = _engines_of(world)
@@ -42,7 +42,7 @@ class Px:
         self._say_who_is_who()
 
     def deactivate(self) -> None:
-        """Take our magics away: their world is closed."""
+        """Unregister the magics: their World is closed."""
         if self._magics is not None:
             for kind, own in self._magics.magics.items():
                 registered = self._shell.magics_manager.magics[kind]
@@ -52,7 +52,7 @@ class Px:
         self._world = self._magics = self._view = None
 
     def refresh(self, *_: Any) -> None:
-        """Before a cell: a rank that was replaced has another engine, and a world may have been closed."""
+        """Before a cell: a restarted rank has a new engine, and the World may have been closed."""
         world = self._world
         if world is None:
             return
@@ -68,10 +68,10 @@ class Px:
             self._say_who_is_who()
 
     def _is_anothers(self) -> bool:
-        """Whether %px is the user's, for a cluster that lives.
+        """Whether %px belongs to another cluster of the user that is running.
 
-        The first client of ipyparallel takes %px for all of its engines, and so does that of a world. It must not
-        stay so: an engine that was replaced is among them, and would be waited for without end.
+        The first client of ipyparallel, also that of a World, registers %px for all of its engines. That must be
+        replaced: it includes engines of restarted ranks, and would wait for them forever.
         """
         owner = getattr(self._shell.magics_manager.magics["line"].get("px"), "__self__", None)
         view = getattr(owner, "view", None)
@@ -80,7 +80,7 @@ class Px:
         return all(view.client is not world._engines.client for world in open_worlds)
 
     def _say_who_is_who(self) -> None:
-        """ipyparallel names engines by the order in which they came: that is not always the ranks'."""
+        """ipyparallel numbers engines in order of registration, which may differ from the ranks."""
         if self._engines != list(range(len(self._engines))):
             told = ", ".join(f"{engine} is rank {rank}" for rank, engine in enumerate(self._engines[:16]))
             print(f"ddpnb: in the output of %px, engine {told}{' ...' if len(self._engines) > 16 else ''}.")

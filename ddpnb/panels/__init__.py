@@ -1,4 +1,4 @@
-"""Panels wire a World to widgets: the only place where what is shown meets what is done."""
+"""Panels connect a World to widgets: they show its state, and call its methods on clicks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def show(what: World | Run | Recording | None = None) -> Panel:
-    """Show it as a dashboard.
+    """Show a dashboard in the notebook.
 
     Args:
-        what: a World: live, with hands on it. A Run or a Recording: what it was at that moment.
-            Nothing: a form that launches a world, and then its dashboard.
+        what: a World: its live ranks, with buttons to control them. A Run or a Recording: its state at that
+            time. None: a form that launches a World, and then its dashboard.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: any other object.
     """
     from ddpnb.panels.dashboard import Dashboard
     from ddpnb.panels.launcher import Launcher

@@ -1,4 +1,4 @@
-"""What somebody does to a world by a button or a form. Every one is a method of World; here they meet their forms."""
+"""The actions of buttons and forms. Each calls a method of World with the values of its form."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _STEP_S = 5.0
 
 
 class Actions:
-    """The hands of a dashboard. ``take`` starts work and returns.
+    """The actions of a dashboard. ``take`` starts an action in the background.
 
     Args:
-        world: to lay hands on.
-        work: where it is done.
-        looked: called by what changes what is to be seen, when it is done.
+        world: the World to control.
+        work: runs the actions.
+        looked: called after an action, to refresh the dashboard.
     """
 
     def __init__(self, world: World, work: Work, looked: Callable[[], None]) -> None:
@@ -59,7 +59,7 @@ class Actions:
         }
 
     def take(self, action: str, values: Values) -> bool:
-        """Do this; False if it is nothing that is done to a world."""
+        """Start this action; False if it is not an action on a World."""
         if action not in self._does:
             return False
         what, does = self._does[action]
@@ -100,9 +100,9 @@ class Actions:
             armed[:] = [other for other in armed if other[0] is not one]
 
     def _end(self) -> Callable[[], bool]:
-        """Whether the run is over with which what is armed now ends: the one that ranks are in, or else the next.
+        """A function that says whether the run is over with which new holds and faults end: the current or the next.
 
-        That an outcome is known is not the end: ranks that hang are in their run until they are released.
+        A known outcome is not the end: hanging ranks are in their run until they are released.
         """
         at = self.world.last_run
         going = at is not None and self._goes_on(at)

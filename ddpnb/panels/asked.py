@@ -1,4 +1,4 @@
-"""What somebody has put into a form, as World's methods take it."""
+"""Parse the values of forms into arguments of the methods of World."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MOST = 100_000
 
 
 def ranks(values: Mapping[str, str]) -> tuple[int, ...] | None:
-    """``"0,2"`` or ``"0-3,8"``; None where none is named: all.
+    """``"0,2"`` or ``"0-3,8"``; None (all ranks) if empty.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: not a list of ranks.
     """
     given = values.get("ranks", "").replace(" ", "")
     if given in ("", "all"):
@@ -37,10 +37,10 @@ def ranks(values: Mapping[str, str]) -> tuple[int, ...] | None:
 
 
 def whole(values: Mapping[str, str], name: str, least: int = 1) -> int | None:
-    """A whole number; None where nothing was given.
+    """A whole number; None if empty.
 
     Raises:
-        UsageError: it is none, or below the least.
+        UsageError: not a whole number, or too small.
     """
     given = values.get(name, "").strip()
     if not given:
@@ -51,10 +51,10 @@ def whole(values: Mapping[str, str], name: str, least: int = 1) -> int | None:
 
 
 def described(values: Mapping[str, str]) -> Fault:
-    """The fault that was picked, with its conditions and parameters.
+    """The selected fault, with its conditions and parameters.
 
     Raises:
-        UsageError: it cannot be.
+        UsageError: an invalid fault.
     """
     kind = KINDS.get(values.get("kind", ""))
     if kind is None:

@@ -1,4 +1,4 @@
-"""The dashboard: what is wrong in one sentence, the evidence, the mend; the ranks, the time line, and hands on them."""
+"""The dashboard: the diagnosis, the ranks, the time line, and the controls."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _LOOKED_AT = ("held", "waiting", "blocked elsewhere")
 
 
 class Dashboard(Panel):
-    """A live World. Buttons start work and return; what is shown follows the ranks by itself.
+    """The dashboard of a live World. It updates itself; each button calls a method of World in the background.
 
-    ``text`` says the same in words; every button is a method of World.
+    ``text`` is the content as plain text.
     """
 
     def __init__(self, world: World) -> None:
@@ -78,7 +78,7 @@ class Dashboard(Panel):
     # -- what is shown
 
     def stop(self) -> None:
-        """Follow the ranks no more; what is shown stays."""
+        """Stop updating; the content stays."""
         self._live.stop()
 
     def _beat(self) -> None:
@@ -89,7 +89,7 @@ class Dashboard(Panel):
             one.beat()
 
     def _show(self, picture: Picture) -> None:
-        """A new picture, from the thread that looks."""
+        """Show a new picture; called on the polling thread."""
         self._picture = picture
         run, recording = picture.run, picture.recording
         verdict = run.verdict if run is not None else None
@@ -118,7 +118,7 @@ class Dashboard(Panel):
         self._refresh_controls()
 
     def _known(self, verdict: Verdict | None) -> None:
-        """The outcome of a run has come to be known."""
+        """Called when the outcome of a run is known."""
         self.card.show_diagnosis(verdict)
         taken = self.world.last_run.recording if self.world.last_run is not None else None
         if verdict is not None and taken is not None:
@@ -129,7 +129,7 @@ class Dashboard(Panel):
         self._show_output()
 
     def _look_closer(self, recording: Recording) -> None:
-        """Held ranks that have come to stand somewhere else: their variables are what one wants to see."""
+        """Held ranks that stopped at another place: read their variables."""
         tiles = boards.tiles(recording)
         stands = tuple((one.ranks, one.doing) for one in tiles if one.state in _LOOKED_AT)
         if any(one.state == "held" for one in tiles) and stands != self._stood:
@@ -137,7 +137,7 @@ class Dashboard(Panel):
         self._stood = stands
 
     def _refresh_controls(self) -> None:
-        """What can be done, and what came of the last thing; called from the thread that looks, and from those that work."""
+        """Update the controls and the result of the last action; called on the polling and the worker threads."""
         with self._drawing:
             starting = None if self.world.closed else self.world.startup
             state = starting.state if starting is not None else None
@@ -221,7 +221,7 @@ class Dashboard(Panel):
         return "" if found.findings else "No problems found yet: " + board.headline(boards.tiles(taken)) + "."
 
     def _ask(self) -> None:
-        """Ask the ranks for their stacks and variables."""
+        """Read the stacks and variables of the ranks."""
         self._work.start("reading stacks and variables", self._asked, quiet=True)
 
     def _asked(self) -> None:
@@ -231,14 +231,14 @@ class Dashboard(Panel):
         self.variables.show_recording(taken)
 
     def _choose(self, rank: int) -> None:
-        """Somebody wants to see more of a rank, or no more."""
+        """Show or hide the details of a rank."""
         self.board.chosen = None if self.board.chosen == rank else rank
         if self._picture is not None:
             self.detail.show(board.detail(self._picture.recording, self.board.chosen))
             self._look()
 
     def _select(self, values: Mapping[str, str]) -> None:
-        """A call was chosen in the time line: where it was made."""
+        """A call was selected in the time line: show its line."""
         rank, number = values.get("rank", ""), values.get("number", "")
         if rank.isdecimal() and number.isdecimal():
             reader = self.world.observer().reader(int(rank)) if int(rank) < self.world.size else None

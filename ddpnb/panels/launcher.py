@@ -1,4 +1,4 @@
-"""Before there is a world: how many ranks, and launch. Then it is the dashboard of that world."""
+"""A form that launches a World, and is then replaced by its dashboard."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BACKENDS = ("gloo", "nccl")
 
 
 class Launcher(Panel):
-    """A form that launches a world; the world is called ``world`` in the notebook then.
+    """A form that launches a World and assigns it to a variable of the notebook.
 
     Args:
-        name: what the world is to be called.
+        name: of the variable.
     """
 
     def __init__(self, name: str = "world") -> None:
@@ -87,7 +87,7 @@ class Launcher(Panel):
 
 
 def _name(name: str, world: World) -> None:
-    """Call the world so in the notebook, if there is one."""
+    """Assign the World to a variable of this name in the notebook, if there is one."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is not None:

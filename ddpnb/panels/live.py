@@ -1,8 +1,8 @@
-"""The live picture: a thread that looks at the ranks from outside, and tells panels what is new.
+"""A thread that polls the ranks from outside and passes changes to panels.
 
-Looking costs the ranks nothing: it reads their boxes in shared memory and what the host says of their
-processes, and does nothing while nothing has changed. Only ranks that stand still are asked, once, for
-their stacks: where one waits inside of torch's own threads its box cannot tell.
+Polling costs the ranks nothing: it reads their black boxes in shared memory and the state of their processes
+from the host. Only ranks that do not progress are asked, once, for their stacks, since the black box does not
+show a wait inside the threads of torch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HISTORY = 16  # calls of each rank in a picture: enough to say where it stands
 
 
 class Source(Protocol):
-    """What can be looked at: a world, or one run."""
+    """What can be observed: a World, or one run."""
 
     @property
     def size(self) -> int: ...
@@ -47,7 +47,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One look. ``calls``: what is new at the door since the picture before; ``fresh``: another run has begun."""
+    """The state at one moment. ``calls``: new calls since the last picture; ``fresh``: a new run has begun."""
 
     recording: Recording
     run: Run | None
@@ -56,7 +56,7 @@ class Picture:
 
 
 class _Look:
-    """All that is kept between two looks at one run."""
+    """What is kept between two polls of one run."""
 
     def __init__(self, source: Source, *, fresh: bool) -> None:
         self._fresh = fresh  # another run has begun, and nothing of it was shown yet
@@ -73,12 +73,12 @@ class _Look:
         self._stacks: dict[int, tuple[Status, tuple[Stack, ...]]] = {}  # and the status of the rank when it was asked
 
     def new(self, *, due: bool, allowed: bool, hurried: bool) -> Picture | None:
-        """A picture, if there is anything new.
+        """A picture, if anything has changed.
 
         Args:
-            due: it is time for another one.
-            allowed: it is not, but a rank that has come to stand may be shown at once.
-            hurried: somebody did something to the ranks.
+            due: the time for the next regular picture has come.
+            allowed: it has not, but a rank that stopped may be shown immediately.
+            hurried: the user did something to the ranks.
         """
         now = time.monotonic()
         statuses = self._observer.statuses()
@@ -105,7 +105,7 @@ class _Look:
         return Picture(replace(recording, ranks=ranks), self.run, self._calls(), fresh)
 
     def _known(self, one: RankRecord) -> RankRecord:
-        """A rank with the stacks that it told; one that was replaced since without what its number did before."""
+        """A rank with its stacks; without the old record if it was restarted since."""
         if self.run is not None and not self.processes[one.rank][1]:
             return RankRecord(one.rank, one.pid, device=one.device)
         if one.ending is not None:
@@ -119,7 +119,7 @@ class _Look:
         return rank in self._stacks and self._stacks[rank][0] == self._statuses[rank]
 
     def _ask(self, running: Sequence[int]) -> None:
-        """Ask ranks that stand, and have not been asked there, for their stacks."""
+        """Request the stacks of ranks that stopped and have not been asked at this place."""
         if self.run is None or all(self._still(rank) for rank in running):
             return
         taken = self._observer.record(ask=True, with_locals=False, history=_HISTORY, follow=False)
@@ -137,12 +137,12 @@ class _Look:
 
 
 class Live:
-    """Looks at a source until it is closed or nobody wants to know any more.
+    """Polls a source until it is closed or ``stop()`` is called.
 
     Args:
         source: a world or a run.
-        show: called with each picture, from the thread of this.
-        beat: called now and then: somebody still looks.
+        show: called with each picture, on the polling thread.
+        beat: called regularly while polling.
     """
 
     def __init__(self, source: Source, show: Callable[[Picture], None], beat: Callable[[], None]) -> None:
@@ -157,14 +157,14 @@ class Live:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._stopping.set()
         self._look_now.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(2)
 
     def hurry(self) -> None:
-        """Something was done to the ranks: look at once."""
+        """The user did something to the ranks: poll immediately."""
         self._look_now.set()
 
     def _follow(self) -> None:

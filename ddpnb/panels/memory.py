@@ -1,4 +1,4 @@
-"""Memory over time: what the ranks' processes, and their GPUs, have had since one looks."""
+"""Memory over time: of the processes of the ranks and their GPUs, since the dashboard was opened."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Memory:
         self._every = _EVERY_S
 
     def take(self, recording: Recording) -> None:
-        """Remember what this picture says, if the last one is old enough."""
+        """Add the values of this picture, if the last ones are old enough."""
         now = time.monotonic() - self._began
         if self._rows and now - self._rows[-1][0] < self._every:
             return

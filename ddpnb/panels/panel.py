@@ -1,4 +1,4 @@
-"""What all panels are: a column of widgets, and the same in words."""
+"""The base class of panels: a column of widgets, and its content as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import ipywidgets
 class Panel:
     """A column of widgets.
 
-    ``box`` is the ipywidgets container, to be laid out with others.
+    ``box`` is the ipywidgets container.
     """
 
     def __init__(self, parts: Sequence[ipywidgets.Widget]) -> None:
@@ -19,7 +19,7 @@ class Panel:
 
     @property
     def text(self) -> str:
-        """What is shown, in words."""
+        """The content as plain text."""
         return "\n\n".join(text for one in self.box.children if (text := getattr(one, "text", "")))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A Recording as a dashboard: what was, without hands."""
+"""The dashboard of a Recording, without controls."""
 
 from __future__ import annotations
 

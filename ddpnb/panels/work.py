@@ -1,4 +1,4 @@
-"""Work that a widget has started: done in threads, so that nobody waits for it; what comes of it is said."""
+"""Actions of a panel: they run in threads; their result or error is shown."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ddpnb.errors import DdpnbError
 
 
 class Work:
-    """What goes on for one panel.
+    """The actions of one panel.
 
     Args:
-        changed: called from any thread when ``busy`` or ``said`` is another.
+        changed: called on any thread when ``busy`` or ``said`` changes.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -25,18 +25,18 @@ class Work:
 
     @property
     def busy(self) -> tuple[str, ...]:
-        """What goes on, in words."""
+        """The actions in progress, as text."""
         with self._lock:
             return tuple(self._going)
 
     def start(self, what: str, work: Callable[[], Any], *, again: bool = False, quiet: bool = False) -> None:
-        """Do this in a thread of its own; a text that it returns is said.
+        """Run ``work`` in a new thread; show the text that it returns.
 
         Args:
-            what: in words, shown while it lasts.
-            work: may raise; errors of ours are said as they are.
-            quiet: nobody has asked for it: what was said stays.
-            again: do it even if the same goes on already. Otherwise a second click does nothing.
+            what: the name of the action, shown while it runs.
+            work: may raise; exceptions of ddpnb are shown as they are.
+            quiet: the user did not start it: keep the last message.
+            again: start it even if the same action is in progress. Otherwise a second click does nothing.
         """
         with self._lock:
             if what in self._going and not again:

@@ -1,4 +1,4 @@
-"""The controls of a world: the head of the dashboard, what to run, what to hold before."""
+"""The controls of a World: the head of the dashboard, and the forms for runs and holds."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Content of the dashboard's head. ``busy``: running actions; ``said``: the result of the last one."""
+    """The content of the head. ``busy``: actions in progress; ``said``: the result of the last one."""
 
     title: str
     description: str
     outcome: str
     detail: str = ""
-    alive: bool = True  # there are live ranks to control
+    alive: bool = True  # the World is open
     in_run: bool = False
     held: bool = False
     busy: tuple[str, ...] = ()
@@ -88,12 +88,12 @@ def _buttons(one: Head) -> str:
 
 
 def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = "") -> str:
-    """The form shown before there is a world.
+    """The form that launches a World.
 
     Args:
-        most: the largest number of ranks offered.
+        most: the largest number of ranks to choose.
         backends: to choose from.
-        busy: the running launch, with its progress.
+        busy: the progress of a launch, as text.
         said: why the last launch failed.
     """
     form = (
@@ -122,8 +122,8 @@ def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled
 
     Args:
         pitfalls: name and label of each.
-        scripts: files to suggest.
-        enabled: the ranks are free.
+        scripts: files to choose from.
+        enabled: the ranks are idle.
         going: a run is in progress.
     """
     listed = "".join(f"<option{markup.attributes({'value': path})}></option>" for path in scripts)
@@ -151,7 +151,7 @@ def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled
 
 
 def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
-    """The form of a hold, and the armed holds."""
+    """The forms for holds, steps and expressions, and the armed holds."""
     form = (
         '<form class="row" data-action="hold at">'
         + markup.choice("before", "before", [("", "any call"), *((op, op) for op in OPERATIONS)])

@@ -1,4 +1,4 @@
-"""The fault picker, built from the descriptions of the faults."""
+"""The form for faults, made from their descriptions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PLACES = {
 
 
 def faults(chosen: str, size: int, armed: Sequence[tuple[str, str]] = (), *, enabled: bool = True) -> str:
-    """The form of one kind of fault, and what is armed.
+    """The form of one kind of fault, and the armed faults.
 
     Args:
-        chosen: the kind whose form is shown.
-        size: of the world.
-        armed: armed faults in words, and how often each was triggered.
-        enabled: whether a fault can be armed.
+        chosen: the selected kind.
+        size: number of ranks.
+        armed: each armed fault as text, and how often it was triggered.
+        enabled: whether one can be armed.
     """
     kind = KINDS.get(chosen) or next(iter(KINDS.values()))
     also = f" (or {', '.join(kind.also)})" if kind.also else ""
@@ -58,7 +58,7 @@ def _kinds(chosen: Kind) -> str:
 
 
 def _fields(kind: Kind) -> str:
-    """The fields of a kind: its own parameters, then when it is triggered."""
+    """The fields of the kind: its parameters, then its conditions."""
     parts = [
         (markup.number if isinstance(one.default, (int, float)) else markup.field)(
             f"{one.name}: {one.what}", f"value:{one.name}", one.default

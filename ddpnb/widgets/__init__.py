@@ -1,1 +1,1 @@
-"""How it feels: widgets of a page. They know no World: traits in, messages out."""
+"""Widgets. They know no World: they show traits and send messages."""

@@ -1,4 +1,4 @@
-"""A part of a page that Python renders and the browser patches: what it shows is a function of what we know."""
+"""A widget whose HTML Python renders; the browser patches the page in place."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ddpnb.widgets.view import Action, View, module, styles
 
 
 class Fragment(View):
-    """HTML that changes in place: focus, scrolling, open parts and what somebody types stay.
+    """HTML that is updated in place: focus, scroll position, open parts and typed text are kept.
 
     Elements that carry ``data-action`` send that action when they are clicked (a form: when it is sent;
     with ``data-change``: when a field changes), with their ``data-`` values and the fields of their form.
 
     Args:
-        html: rendered by ``ddpnb.render``, which escapes all that comes from ranks. Scripts and handlers
-            in it are not run.
-        text: the same in words.
-        label: what a screen reader calls it.
+        html: rendered by ``ddpnb.render``, which escapes all data of ranks. Scripts and event handlers in it
+            are not executed.
+        text: the content as plain text.
+        label: name for screen readers.
         title: a heading above it.
         folds: whether it opens and closes by its title; it is closed until ``unfold()`` or a click opens it,
             which calls ``on_unfolded``.
@@ -69,7 +69,7 @@ class Fragment(View):
         self.unfolded = -abs(self.unfolded)
 
     def show(self, html: str, text: str = "") -> None:
-        """Show this from now on."""
+        """Replace the content."""
         self._text = text
         if html != self.html:
             self.html = html

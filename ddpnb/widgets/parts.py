@@ -1,4 +1,4 @@
-"""The parts of a page that show a Recording: the findings, the ranks, the time line, where they differ, the stacks."""
+"""Widgets that show a Recording: findings, ranks, time line, variables, stacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddpnb.widgets.view import Action
 
 
 class Card(Fragment):
-    """The diagnosis: what happened, who, where, why we are sure, what to change."""
+    """The diagnosis: what happened, on which ranks, where, the evidence, and the fix."""
 
     def __init__(
         self, found: Diagnosis | None = None, on_action: Action | None = None, *, headline: bool = True
@@ -32,7 +32,7 @@ class Card(Fragment):
 
 
 class Board(Fragment):
-    """A tile per rank: what it does now, since when, where, and what it uses. Many ranks that do the same share one."""
+    """A tile per rank: what it does, since when, where, and its resource use. Ranks that do the same can share a tile."""
 
     def __init__(
         self, recording: Recording | None = None, found: Diagnosis | None = None, on_action: Action | None = None
@@ -82,7 +82,7 @@ class Variables(Fragment):
 
 
 def parts(recording: Recording, found: Diagnosis) -> Sequence[Fragment | Timeline]:
-    """What one shows of a Recording that does not change any more."""
+    """The widgets that show a completed Recording."""
     timeline = Timeline()
     timeline.show(recording, found)
     return (

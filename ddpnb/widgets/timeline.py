@@ -1,4 +1,4 @@
-"""The time line: a lane for every rank, in it the calls as they came; live, or of a Recording."""
+"""The time line: one lane per rank with its calls; live, or of a Recording."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ _WANT = "want"  # what a page sends that has missed something
 class Timeline(View):
     """Swim lanes of the calls of all ranks.
 
-    Somebody who clicks a call, or presses Enter on it, causes the action ``select`` with its ``rank`` and
-    its ``number``.
+    A click or Enter on a call sends the action ``select`` with its ``rank`` and ``number``.
 
-    ``columns`` is all there is, for a page that opens it later; what is new is sent as messages that cost
-    as much as there is news. ``version`` tells a page that has missed some.
+    ``columns`` holds all calls, for pages that are opened later; new calls are sent as messages. ``version``
+    tells a page whether it missed a message.
     """
 
     _esm = module("keys.js", "columns.js", "lanes.js", "painting.js", "timeline.js")
@@ -48,11 +47,11 @@ class Timeline(View):
 
     @property
     def lanes(self) -> Lanes:
-        """What is shown."""
+        """The lanes that are shown."""
         return self._lanes
 
     def show(self, recording: Recording, diagnosis: Diagnosis | None = None) -> None:
-        """Show this Recording, and nothing of what was shown before."""
+        """Show this Recording instead of the current content."""
         self._lanes = analysis.lanes(recording, diagnosis)
         self._send_all()
 
@@ -66,10 +65,10 @@ class Timeline(View):
         """Show more calls.
 
         Args:
-            calls: of each rank the new ones, and those of which more is known now.
-            recording: says what the ranks are doing; its calls are not added.
-            diagnosis: of it, for the marks.
-            now_ns: the moment that this is, by the clock of the ranks; by default when the last thing happened.
+            calls: new and changed calls of each rank.
+            recording: the state of the ranks; its calls are not added.
+            diagnosis: of the recording, for the marks.
+            now_ns: the current time on the clock of the ranks; by default that of the last event.
         """
         for rank, made in calls.items():
             self._lanes.add(rank, made)
@@ -105,7 +104,7 @@ class Timeline(View):
         return printable(f"rank {lane.rank}: {', '.join([*last[-_NAMED:], *([doing] if doing else [])])}")
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
-        """The state for a page; the columns are laid out when somebody wants them."""
+        """The state for a page; the columns are encoded only when requested."""
         state = super().get_state(key, drop_defaults)
         if "columns" in state:
             columns = self._lanes.columns()

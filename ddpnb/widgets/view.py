@@ -1,4 +1,4 @@
-"""What all widgets are: traits in, messages out; a plain text for whoever shows no widgets."""
+"""The base class of widgets: traits in, messages out, and plain text where widgets cannot be shown."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def styles() -> str:
 
 
 def module(*names: str) -> str:
-    """The script of a widget: its own file, after those of which it is made.
+    """The script of a widget: its file, preceded by the files that it imports.
 
-    A widget's script is one module without a path, so it can import nothing that lies beside it: the
-    files are laid one after the other, and their imports of one another are left out.
+    A widget's script is one module without a path, so it cannot import other files: the files are
+    concatenated, and their imports of each other removed.
     """
     texts = [(STATIC / name).read_text(encoding="utf-8").splitlines() for name in names]
     return "\n".join(line for text in texts for line in text if not line.startswith("import "))
 
 
 class View(anywidget.AnyWidget):
-    """A widget. What it shows is in its traits; what somebody does with it goes to ``on_action``.
+    """A widget. Its traits hold the content; actions of the user go to ``on_action``.
 
     Args:
-        on_action: called with the name of the action and its values, as texts. It must start work and return.
+        on_action: called with the name of the action and its values, as strings. It must return quickly.
     """
 
     live = traitlets.Bool(False, help="something feeds it: when that stops, it says so").tag(sync=True)
@@ -54,11 +54,11 @@ class View(anywidget.AnyWidget):
 
     @property
     def text(self) -> str:
-        """What it shows, in words."""
+        """The content as plain text."""
         return ""
 
     def beat(self) -> None:
-        """Tell the page that whoever feeds this widget still does."""
+        """Tell the page that this widget is still updated."""
         self.send({"kind": "beat"})
 
     def _take(self, _widget: object, content: Any, _buffers: object) -> None:
@@ -80,11 +80,11 @@ class View(anywidget.AnyWidget):
 
 
 def _hear_beside_cells(comm: Any) -> None:
-    """Let what the page says be heard in the thread that the page has chosen.
+    """Handle messages of the page in the thread that the page has chosen.
 
-    JupyterLab sends what widgets say to a subshell, so that it is heard while a cell runs. ipykernel
-    (7.4) sends it on to whatever has spoken to the page last, and that is the thread that runs the cell.
-    A private name of ipykernel: a contract test tells when it has moved.
+    JupyterLab sends messages of widgets to a subshell, so that they are handled while a cell runs. ipykernel
+    (7.4) forwards them to the thread that last sent to the page, which is the one that runs the cell.
+    Uses a private name of ipykernel; a contract test checks it.
     """
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = None
