@@ -1,4 +1,4 @@
-# Two commands: `make lab` and `make test`. Both create the environment first if it is not there.
+# The two main targets are `make lab` and `make test`. Both create the environment first if it is missing.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,15 +9,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 lab: $(VENV)/.installed
 	$(BIN)/ddpnb lab
 
-# Three lanes that take equally long. Tests on live ranks mostly wait: two worlds share the machine; the rest runs beside
-# them, when there is a core to spare. What fails in a lane of `make test` runs once more, alone, and is printed as FLAKY
-# if it passes then: tests.again decides from the report and the exit status that each lane leaves in $(REPORTS).
+# Three lanes of about equal duration run in parallel. Tests on live ranks mostly wait, so two lanes of them share the
+# machine; the lane `rest` has a lower priority. `make test` runs a failed test once more, alone, and prints FLAKY if it
+# then passes: tests.again decides from the report and the exit status of each lane in $(REPORTS).
 STORIES := $(foreach name,pitfalls victims healthy,tests/world/test_$(name).py) tests/test_notebooks.py tests/cli/test_run.py
 OTHERS := $(addprefix --ignore=,$(STORIES))
 
 REPORTS := artifacts/lanes
 LANE = $(BIN)/python -m pytest $(if $(LANES_TOGETHER),-p tests.again --report $(REPORTS)/$@.json)
-# The report is written before pytest ends, and what is found after that (warnings as errors) shows in its status alone.
+# pytest writes the report before it ends; errors after that (warnings as errors) show only in its exit status.
 STATUS = $(if $(LANES_TOGETHER),; echo $$? >$(REPORTS)/$@.status)
 
 test: $(VENV)/.tested browser
@@ -41,15 +41,15 @@ check: $(VENV)/.tested
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 	$(BIN)/pyright
 
-# The browser of the tests: Debian's package where we may install it, otherwise Playwright's own.
+# The browser for the tests: the Debian package if we may install it, otherwise that of Playwright.
 browser: $(VENV)/.tested
 	@command -v chromium >/dev/null || \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
 	else $(BIN)/playwright install chromium; fi
 
-# Signals, hostile programs, full disks, many ranks: each case must end in time and leave nothing behind. Two lanes, since
-# most of it is waiting; a few cheap cases of it are among the tests.
+# Stress tests: signals, hostile programs, full disks, many ranks. Each case must end in time and leave nothing behind. Two
+# parallel lanes, since most of the time is waiting; a few cheap cases also run in `make test`.
 torture: $(VENV)/.tested
 	timeout --signal=INT --kill-after=30 1200 $(MAKE) --no-print-directory -j2 --output-sync=target torture-signals torture-others
 
@@ -59,7 +59,7 @@ torture-signals torture-others: $(VENV)/.tested
 TORTURE_torture-signals := tests/torture/test_signals.py
 TORTURE_torture-others := tests/torture --ignore=tests/torture/test_signals.py
 
-# The pictures of the README, taken from the tour in JupyterLab.
+# The screenshots of the README, taken from the tour in JupyterLab.
 pictures: $(VENV)/.tested browser
 	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_tour.py
 
