@@ -207,7 +207,7 @@ def test_a_fault_of_the_form_strikes_and_gives_its_finding(desk):
     # Ranks that hang are still in their run. (A mismatch that both ranks see at the same moment ends it on both.)
     assert len(shown.actions.injections) == 1
     desk.does("release")
-    desk.reads("back")
+    desk.reads("are released")
     desk.until(lambda: not shown.actions.injections)
 
 
