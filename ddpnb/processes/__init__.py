@@ -1,1 +1,1 @@
-"""Where it runs: devices, the environment of the ranks, engines in rank order, looks from the host."""
+"""The processes of the ranks: devices, environment variables, engines, and their state seen from the host."""

@@ -1,4 +1,4 @@
-"""What a person checks on a machine before training on it: limits, memory, network, GPUs, kernel log."""
+"""Checks of a machine before training: limits, memory, network, GPUs, kernel log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HARMLESS = {"0x0000000000000000", "0x0000000000000001", "Not Active"}  # none, 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. ``code``: the finding that it leads to."""
+    """The result of one check. ``code``: the finding that it can cause."""
 
     name: str
     state: Literal["ok", "warning", "unknown"]
@@ -33,7 +33,7 @@ class Check:
 
 
 def host(ranks: int) -> list[Check]:
-    """Look at this machine, for so many ranks. Nothing is started on it but nvidia-smi and dmesg, where there are such."""
+    """Check this machine for this number of ranks. Runs only nvidia-smi and dmesg, if available."""
     facts = machine.facts()
     return [
         _cores(facts, ranks),

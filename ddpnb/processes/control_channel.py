@@ -1,4 +1,4 @@
-"""The client end of the hotline."""
+"""The client end of the control channel."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ddpnb.recorder.protocol import REQUEST
 
 
 def ask(engines: Engines, ranks: Sequence[int], content: dict[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
-    """Ask these ranks the same on their control channels; the answers of those that answered in time.
+    """Send a request to these ranks on their control channels; returns the answers that came in time.
 
-    The control channel is served by a thread of its own, so a rank that hangs answers too.
+    A separate thread serves the control channel, so a rank that hangs answers too.
     """
     return ask_each(engines, dict.fromkeys(ranks, content), timeout)
 
 
 def ask_each(engines: Engines, contents: Mapping[int, dict[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
-    """Ask each rank what is meant for it; the answers in the order of the questions."""
+    """Send each rank its own request; the answers are in the order of the requests."""
     client = engines.client
     if client is None or not engines.controller_alive:
         return {}

@@ -117,7 +117,7 @@ class Engines:
         return self._environments.get(rank, {}).get(DEVICE, "")
 
     def _launch(self, work: Coroutine[Any, Any, Any], within: float = _END_S) -> None:
-        """Start a process, in so many seconds.
+        """Start a process within ``within`` seconds.
 
         Raises:
             LaunchError: the system refuses, or it takes longer.
@@ -146,7 +146,7 @@ class Engines:
         """Start controller and engines, and wait until every rank is there.
 
         Raises:
-            LaunchError: a process died, or did not come up within ``timeout`` seconds.
+            LaunchError: a process died, or did not start within ``timeout`` seconds.
         """
         deadline = time.monotonic() + timeout
         self._launch(self._start_controller(), timeout)
@@ -290,7 +290,7 @@ class Engines:
         return self.controller_state != "died"
 
     def check_controller(self) -> None:
-        """Say so where no rank can be reached, whatever the ranks do.
+        """Raise an exception if no rank can be reached.
 
         Raises:
             WorldError: the controller has died or is stopped, or this is a forked child of the launcher.
@@ -414,7 +414,7 @@ class Engines:
             prepare: called when the old processes have been killed, and before new ones are started.
 
         Raises:
-            LaunchError: a process could not be ended or started, or did not come up; these ranks are dead then.
+            LaunchError: a process could not be ended or started; these ranks are then dead.
         """
         for rank in environments:
             self.kill(rank)

@@ -1,4 +1,4 @@
-"""What the host tells of a rank's process from outside: does it compute, is it stopped, where is it?
+"""The state of a rank's process as the host sees it: does it compute, is it stopped, where is it?
 
 Nothing here asks the rank: /proc (through psutil) and py-spy, from this process.
 """

@@ -1,4 +1,4 @@
-"""What the machine that the ranks share has: cores, memory, shared memory, and whom the kernel killed.
+"""Resources of the machine: cores, memory, shared memory, and processes killed by the OOM killer.
 
 Limits of control groups count, since they are what a container has. A fact that the system does not
 tell is left out. One call reads a dozen small files.
@@ -34,7 +34,7 @@ def cores() -> float:
 
 
 def oom_kills() -> dict[str, int]:
-    """How many processes the kernel has killed for want of memory.
+    """How many processes the OOM killer has killed.
 
     ``oom_kills``: in this process's control group. ``oom_kills_anywhere``: on the machine, since a
     rank may be in a group of its own.

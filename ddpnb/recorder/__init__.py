@@ -1,1 +1,1 @@
-"""What runs on a rank: the door, the black box, the fence, the hotline. Needs torch alone."""
+"""What runs on a rank: door, black box, fence, control channel. Needs only torch."""

@@ -1,7 +1,7 @@
-"""The gate: at the door a rank is stopped before a collective, and let go on, one call at a time or for good.
+"""Holds: stop a rank at the door before a collective, and let it continue, one call at a time or freely.
 
 A thread that is held waits in Python, so that the rank still answers: its frames can be read, and an
-expression evaluated in them. What nobody has armed costs the door one look at an empty list.
+expression evaluated in them. Without holds the cost is one check of an empty list per call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TICK_S = 0.5  # a thread in a wait without end is deaf to signals on some syste
 
 @dataclass
 class AtDoor:
-    """A call that stands at the door: what rules are compared with."""
+    """A call at the door, as holds match it."""
 
     op: str
     seq: int  # 0 for sends and receives
@@ -33,10 +33,10 @@ class AtDoor:
     opened: int = -1  # how often everybody had been let go when it came to the gate
 
     def fits(self, hold: Hold) -> bool:
-        """Whether a hold means this call.
+        """Whether a hold matches this call.
 
         Raises:
-            Exception: whatever the expression of the hold raises.
+            Exception: raised by the expression of the hold.
         """
         if hold.before and self.op not in hold.before:
             return False
@@ -67,10 +67,10 @@ class AtDoor:
 
 
 class Gate:
-    """What stops the calls of this rank.
+    """The holds of this rank, and its held threads.
 
     Args:
-        release: whoever is released is let through, with an exception.
+        release: raises the exception in held threads.
     """
 
     def __init__(self, release: Release) -> None:
@@ -99,7 +99,7 @@ class Gate:
             self._settle()
 
     def remove(self, hold: Hold) -> None:
-        """Take a hold away; who is held stays so until stepped or resumed."""
+        """Remove a hold; held threads stay held until stepped or resumed."""
         with self._condition:
             self._holds = {number: one for number, one in self._holds.items() if one[0] != hold}
             if hold.anything:
@@ -113,14 +113,14 @@ class Gate:
             self._settle()
 
     def resume(self) -> None:
-        """Let everybody go on until a hold fits again."""
+        """Let all threads continue until a hold matches again."""
         with self._condition:
             self._pause, self._allowed = False, 0
             self._opened += 1
             self._settle()
 
     def end_of_run(self) -> None:
-        """What was not meant to outlive the run is gone."""
+        """Remove holds that end with the run."""
         with self._condition:
             self._holds = {number: one for number, one in self._holds.items() if one[1]}
             self._pause, self._allowed = False, 0
@@ -128,7 +128,7 @@ class Gate:
             self._settle()
 
     def released(self) -> None:
-        """A release was asked for: held calls raise it, and so does every call that comes to the door from now on."""
+        """A release was requested: held calls raise it, and so do all new calls at the door."""
         with self._condition:
             self._settle()
 
@@ -137,7 +137,7 @@ class Gate:
         self._condition.notify_all()
 
     def state(self) -> dict[str, Any]:
-        """What is armed and who is held, as JSON."""
+        """The armed holds and the held calls, as JSON."""
         with self._condition:
             now = time.monotonic()
             held = [{**told, "for_s": now - told["since"]} for told in self._held.values()]
@@ -147,7 +147,7 @@ class Gate:
     # -- from the door
 
     def stops(self, call: AtDoor) -> bool:
-        """Whether the calling thread is to stop before this call; one that is not has used up a step."""
+        """Whether the calling thread must stop before this call; otherwise the call uses one step."""
         with self._condition:
             call.opened = self._opened
             if self._release.wanted:
@@ -160,10 +160,10 @@ class Gate:
         return any(self._fits(call, hold) for hold in holds)  # runs the user's expressions: without the lock
 
     def wait(self, call: AtDoor) -> None:
-        """Hold the calling thread until it is stepped, resumed or released, be it since ``stops`` was asked.
+        """Hold the calling thread until it is stepped, resumed or released (also if that was since ``stops``).
 
         Raises:
-            Released: it was released meanwhile.
+            Released: it was released.
         """
         with self._condition:
             self._held[get_ident()] = {"since": time.monotonic(), **call.told()}

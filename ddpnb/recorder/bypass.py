@@ -1,4 +1,4 @@
-"""A wrapped model that is called without its wrapper: DDP synchronises nothing then, and nobody complains."""
+"""Detect a wrapped model that is called without its wrapper: DDP then does not synchronise, without a warning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddpnb.recorder.tracked_models import Followed
 
 
 class Bypass:
-    """A hook on all modules, for as long as it takes to see one that is called behind its wrapper's back.
+    """A hook on all modules, until one is called without its wrapper.
 
     Args:
         box: tells when this process is no rank any more.
@@ -32,12 +32,12 @@ class Bypass:
         self.hook: Any = None
 
     def begin(self) -> None:
-        """Until the wrapper is used: who calls the module behind its back?"""
+        """Watch for direct calls of the module, until the wrapper is used."""
         if self.hook is None:
             self.hook = nn_module.register_module_forward_pre_hook(self._on_any_forward)
 
     def end(self) -> None:
-        """It was seen, or the wrapper is used: who calls a module is nobody's business any more."""
+        """A direct call was seen, or the wrapper is used: stop watching."""
         if self.hook is not None:
             self.hook.remove()
             self.hook = None

@@ -1,6 +1,6 @@
-"""The hotline: answers on the engine's control channel while the main thread hangs.
+"""Answers requests on the control channel of the engine while the main thread hangs.
 
-ipykernel serves the control channel from a thread of its own, so a rank that is deaf in a
+ipykernel serves the control channel from a thread of its own, so a rank that is blocked in a
 collective still answers here, within milliseconds.
 """
 
@@ -68,7 +68,7 @@ def encodable(value: Any, levels: int = _DEEP) -> Any:
 
 
 class Hotline:
-    """The verbs that a rank obeys. Content in and out is plain JSON."""
+    """The requests that a rank serves. Requests and answers are plain JSON."""
 
     def __init__(self, door: Door, replicas: Replicas, faults: Faults) -> None:
         self._door = door
@@ -102,9 +102,9 @@ class Hotline:
         }
 
     def answer(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one request; an error of ours becomes part of the answer.
+        """Serve one request; an internal error becomes part of the answer.
 
-        What is armed, or disarmed, for a run that this rank was ordered and has not begun waits until it does.
+        Holds and faults for a run that has not begun on this rank are applied when it begins.
         """
         with self._beginning:
             if content.get("verb") in _OF_A_RUN and int(content.get("run", 0)) > self._run:
@@ -113,7 +113,7 @@ class Hotline:
         return self._obey(content)
 
     def begun(self, run: int) -> None:
-        """A run has begun, and what its order arms is armed: now comes what was asked for since it was ordered."""
+        """A run has begun with the holds and faults of its order: apply the requests that came since."""
         with self._beginning:
             early, self._early, self._run = self._early, [], run
             for content in early:

@@ -1,10 +1,10 @@
-"""The door: one Python kernel on every ``c10d::`` operator, where each collective of a process passes.
+"""The door: a Python kernel on every ``c10d::`` operator, which each collective of a process passes.
 
 Registered at the dispatch key ``BackendSelect``, which ``inference_mode`` does not bypass; user
 calls, DDP's C++ reducer, FSDP, functional collectives, compiled code and point-to-point all come
-through. At the door a call is recorded and fenced, then goes on to the backend unchanged.
+through. The door records a call, checks it with the fence, and passes it unchanged to the backend.
 
-The user's training comes first: an error of the door itself takes the door away and is said once.
+The user's training comes first: an error of the door itself disables the door and is reported once.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Door:
         Work.wait = watched(Work.wait, self)  # type: ignore[method-assign]
 
     def close(self) -> None:
-        """Take the hooks away; calls go down as if we had never been here."""
+        """Remove the hooks; from now on calls go directly to the backend."""
         if self._wait is not None:
             Work.wait = self._wait  # type: ignore[method-assign]
             self._wait = None
@@ -101,7 +101,7 @@ class Door:
             self._library = None
 
     def new_run(self, run: int, fence: str, *, keep: bool = False) -> None:
-        """Forget the calls of the run before, and its groups unless they live on (their calls are counted on)."""
+        """Forget the calls of the last run, and its groups unless they are kept (their sequence numbers continue)."""
         self._run = run
         self.groups.new_run(run, fence, keep=keep)
         self.flight.pending.clear()
@@ -115,7 +115,7 @@ class Door:
         self.groups.renumber()
 
     def detach(self) -> None:
-        """Our own hook failed: say so once and get out of the way of the training. Never raises."""
+        """The door itself failed: report it once and disable the door. Never raises."""
         first = not self.off
         self.off.append(True)
         if first:
@@ -129,10 +129,10 @@ class Door:
     # -- calls
 
     def _kernel(self, op: Any, spec: OpSpec) -> Callable[..., Any]:
-        """The kernel of one operator: record, fence, go on.
+        """The kernel of one operator: record the call, check it, call the backend.
 
-        Every collective of the training pays for what stands here, so it is flat and looks
-        nothing up twice: what does not change during the life of the door is a local name.
+        This is on the hot path of every collective: it is one flat function, and values that do not change
+        are local names.
         """
         redispatch = op.redispatch
         pair = len(op._schema.returns) == 2  # (tensors, Work); otherwise the Work itself
@@ -216,7 +216,7 @@ class Door:
         return kernel
 
     def _compare(self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], agreed: int) -> None:
-        """The fence: announce the call, and stop or warn where a peer has announced another one in its place."""
+        """The fence: announce the call; raise or warn if a peer announced a different one."""
         try:
             disagreeing = group.board.announce(seq, agreed)  # type: ignore[union-attr]
             what = self._mismatch(group, seq, entry, disagreeing) if disagreeing else ""
@@ -244,7 +244,7 @@ class Door:
         return told
 
     def _tell_of_child(self) -> None:
-        """A forked child uses a group: say so in a file of its own, since the box is its parent's."""
+        """A forked child uses a group: record that in a separate file, since the box belongs to its parent."""
         if self._told:
             return
         self._told = True
@@ -256,7 +256,7 @@ class Door:
             return
 
     def _p2p(self, spec: OpSpec, group: KnownGroup, args: tuple[Any, ...]) -> tuple[int, int, int, int]:
-        """Peer (as a rank of the world, -1 for any), tag, turn in this channel, and no sequence number."""
+        """Peer (global rank, -1 for any), tag, ordinal in this channel, and sequence number 0."""
         tag = args[spec.tag] & 0x7FFFFFFF  # type: ignore[index]
         place = args[spec.peer] if spec.peer is not None else -1
         peer = group.ranks[place] if 0 <= place < len(group.ranks) else -1
@@ -265,9 +265,9 @@ class Door:
         return peer, tag, turn, 0
 
     def _stop(self, entry: tuple[int, int, bool], group: KnownGroup, spec: OpSpec, seq: int, frame: Any) -> None:
-        """Hold the call for as long as somebody wants that; its time begins when it is let go on.
+        """Hold the call until it is resumed; its duration is counted from then on.
 
-        Whatever is raised while it is held goes to the user: a release, an interrupt, a signal handler of theirs.
+        Exceptions while it is held go to the user: a release, an interrupt, or from a signal handler.
         """
         at, memory = entry[0], self.box.memory
         call = AtDoor(spec.name, seq, group.identity, frame)
@@ -295,7 +295,7 @@ class Door:
         memory[at + _STATE_AT] = _ENTERED
 
     def site_of(self, frame: Any) -> int:
-        """The number of the string that says where this frame of the user's is."""
+        """The string number of the site (file, line) of this user frame."""
         caller = frame.f_back
         known = self._sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
         return self._new_site(frame) if known is None else known[0]
@@ -313,10 +313,10 @@ class Door:
         return site
 
     def _mismatch(self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]) -> str:
-        """Record that peers announced another call for the same place in the sequence.
+        """Record that peers announced a different call with the same sequence number.
 
         Returns:
-            what differs, if the call must not be made; empty where a warning is enough.
+            the mismatch as text if the call must not be made; empty if it was only a warning.
         """
         number = entry[1]
         peers = [group.ranks[place] for place in places]

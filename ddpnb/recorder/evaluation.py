@@ -1,4 +1,4 @@
-"""An expression, evaluated in a frame of the user's while the rank is held or hangs there."""
+"""Evaluate an expression in a user frame while the rank is held or hangs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def sentence(error: BaseException) -> str:
-    """An exception in words, also where its own ``__str__`` fails."""
+    """An exception as text, also if its own ``__str__`` fails."""
     try:
         text = str(error)[:500]
     except Exception as another:
@@ -38,10 +38,9 @@ def names_in(frame: Any) -> dict[str, Any]:
 
 
 def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, Any]) -> dict[str, Any]:
-    """Evaluate in the ``depth``-th user frame of the main thread, from the innermost; at the prompt, in ``namespace``.
+    """Evaluate in the ``depth``-th user frame of the main thread, from the innermost; on an idle rank, in ``namespace``.
 
-    It runs in a thread of its own: what waits for a hung device or for a lock must not take the
-    hotline with it.
+    It runs in its own thread: an expression that blocks on a device or a lock must not block the control channel.
 
     Returns:
         ``text`` (its repr, or a description of a tensor), ``value`` where it is plain, ``where``; or ``error``.

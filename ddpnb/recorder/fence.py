@@ -1,4 +1,4 @@
-"""The fence: compares a call with what the peers on this host have announced, before it goes down.
+"""The fence compares a call with those that peers on this host announced, before the backend gets it.
 
 Per group there is one shared file with a row of words for each of the last ``ROWS`` collectives; a
 rank writes its word (number and hash of the signature), then reads the row. Of any two ranks that
@@ -31,12 +31,12 @@ class Board:
     """The announcements of one group.
 
     Args:
-        path: the file that the members share; made by whoever comes first.
+        path: the file that the members share; the first one creates it.
         size: number of members.
-        me: this rank's place among them.
+        me: index of this rank in the group.
 
     Raises:
-        OSError: there is no room for the file.
+        OSError: no space for the file.
     """
 
     def __init__(self, path: str, size: int, me: int) -> None:
@@ -51,7 +51,7 @@ class Board:
         self._me = me
 
     def announce(self, seq: int, agreed: int) -> list[int]:
-        """Announce collective ``seq``; the places of the members that announced another one."""
+        """Announce collective ``seq``; returns the indices of members that announced a different one."""
         start = seq % ROWS * self._size
         seq &= _SEQ
         word = seq << 32 | agreed
@@ -65,7 +65,7 @@ class Board:
         return [place for place, other in enumerate(row) if other >> 32 == seq and other != word]
 
     def withdraw(self, seq: int) -> None:
-        """Take the announcement of ``seq`` back: the call was never made."""
+        """Withdraw the announcement of ``seq``: the call was not made."""
         self._words[seq % ROWS * self._size + self._me] = 0
 
 
@@ -75,14 +75,14 @@ def board_path(folder: str, run: int, key: str) -> str:
 
 
 def disagreement(memory: mmap.mmap, folder: str, group: KnownGroup, seq: int, number: int, peers: list[int]) -> str:
-    """What this rank and its peers have called at one place of a group's sequence, in words.
+    """The calls of this rank and of its peers at one sequence number of a group, as text.
 
     Args:
         memory: this rank's box, in which the call has ``number``.
         folder: where the peers' boxes lie.
         group: the group.
-        seq: the place.
-        peers: the ranks that announced another call.
+        seq: the sequence number.
+        peers: the ranks that announced a different call.
     """
     mine = next((c for c in BoxReader(memory).calls(64) if c.number == number), None)
     lines = []

@@ -1,4 +1,4 @@
-"""The process groups of this rank, as the door knows them: who is in them, and how many calls they have seen."""
+"""The process groups of this rank: their members, and how many calls each has seen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class KnownGroup:
 
 
 class Groups:
-    """All of them. Their order of appearance is part of their identity, so it must be the same on all ranks."""
+    """All groups. The order of creation is part of their identity, so it must be the same on all ranks."""
 
     def __init__(self, box: BlackBox, folder: str, fence: str) -> None:
         self._box = box
@@ -52,18 +52,18 @@ class Groups:
         self._lock = threading.RLock()
 
     def new_run(self, run: int, fence: str, *, keep: bool) -> None:
-        """Forget the groups of the run before, unless they live on: then their calls are counted on."""
+        """Forget the groups of the last run, unless they are kept: then their sequence numbers continue."""
         self._run, self.fence = run, fence
         if not keep:
             self.begin_anew()
 
     def begin_anew(self) -> None:
-        """There is no group: the next is the first."""
+        """No group is left: start to count again."""
         self.known.clear()
         self._made.clear()
 
     def get(self, group: Any) -> KnownGroup:
-        """What is known of this process group; its identity is settled at its first sight."""
+        """The entry of this process group; its identity is fixed when it is first seen."""
         known = self.known.get(group)
         if known is None:
             with self._lock:
@@ -99,7 +99,7 @@ class Groups:
         )
 
     def _board(self, group: Group, me: int) -> Board | None:
-        """Where the members announce their calls; None when there is no room for it, and no fence then."""
+        """The shared file for the fence; None if there is no space for it (the fence is then off)."""
         try:
             return Board(board_path(self._folder, self._run, group.key), len(group.ranks), me)
         except OSError as error:
@@ -124,9 +124,9 @@ class Groups:
             self.known.pop(group, None)
 
     def unhurried(self, wanted: bool) -> None:
-        """Suspend the groups' time-outs while somebody looks at a held rank, or put them back.
+        """Suspend the time-outs of the groups while ranks are held, or restore them.
 
-        Calls that are in flight already keep theirs.
+        Calls already in flight keep theirs.
         """
         self._unhurried = wanted
         for group, known in list(self.known.items()):

@@ -1,7 +1,7 @@
-"""Watching functions of torch while they are called: what all of our hooks outside of the door share.
+"""Hooks on functions of torch: what all hooks except the door share.
 
-A wrapper forwards arguments, results and exceptions untouched. When something of ours fails, the
-whole set of hooks takes itself away and says so once: the training goes on as if it had never been.
+A wrapper forwards arguments, results and exceptions untouched. When a hook itself fails, its
+set of hooks is removed and the error reported once; the training continues unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALIKE = 4  # how often the same event is recorded: what happens in every step m
 
 
 class Hooks:
-    """A set of hooks that stand or fall together; sub-classes install theirs in ``install``."""
+    """A set of hooks that are installed and removed together; sub-classes install theirs in ``install``."""
 
     def __init__(self, box: BlackBox) -> None:
         self.box = box
@@ -51,7 +51,7 @@ class Hooks:
                 self._undo.pop()()
 
     def new_run(self) -> None:
-        """Forget what was seen in the run before."""
+        """Forget the last run."""
         self._seen.clear()
         for name in self._missing:
             self.box.event(NOT_FOUND, {"function": name})
@@ -60,10 +60,7 @@ class Hooks:
         self._undo.append(undo)
 
     def replace(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Put ``make(original)`` in the place of ``owner.name``, a row of ``patched.REPLACED``.
-
-        Where this version of torch has no such name nothing is done, and each run's Recording says so.
-        """
+        """Replace ``owner.name`` by ``make(original)``; does nothing if there is no such name."""
         alive, compiling = self._alive, torch.compiler.is_compiling
 
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,7 +146,7 @@ class Hooks:
         self._undo.append(lambda: _take_away(owner, name, hook))
 
     def guarded(self, look: Callable[..., None]) -> Callable[..., None]:
-        """``look``, which may fail without anybody being the worse for it."""
+        """``look``, with its exceptions caught."""
         alive, silent, compiling = self._alive, self.box.silent, torch.compiler.is_compiling
 
         def guarded(*args: Any, **kwargs: Any) -> None:
@@ -163,14 +160,14 @@ class Hooks:
         return hide(guarded, below=True)
 
     def fail(self) -> None:
-        """Something of ours failed: take the hooks away and say so, once."""
+        """A hook failed: remove the hooks and report it, once."""
         self.remove()
         if not self._failed:
             self._failed = True
             say_failed(self.box, "a hook")
 
     def event(self, name: str, facts: dict[str, Any] | None = None, *, depth: int = 2) -> None:
-        """Record something that happened, with the user's line; the same thing a few times at most. Never raises."""
+        """Record an event with the user's line; equal events only a few times. Never raises."""
         try:
             told = {**(facts or {}), **place(depth + 1)}
             key = f"{name} {told}"
@@ -182,7 +179,7 @@ class Hooks:
             self.fail()
 
     def facts(self, gather: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What ``gather`` returns; nothing when it raises. For hooks that stand in the place of the user's call."""
+        """What ``gather`` returns; empty if it raises. For hooks that replace the user's call."""
         try:
             return gather()
         except Exception:
@@ -194,10 +191,15 @@ class Hooks:
 
 
 def say_failed(box: BlackBox, what: str, event: str = "hooks detached") -> None:
-    """Record and print the exception that is being handled, which is ours. Never raises.
+    """Record and print the current exception of ddpnb itself. Never raises.
 
-    Each line of the traceback is marked: nobody is to take it for a failure of the script. What broke the hook (a
+    Each line of the traceback is marked, so that it does not look like a failure of the script. What broke the hook (a
     script may have replaced ``len``) can break each part of this too.
+
+    Args:
+        box: records the event.
+        what: what failed, for the message.
+        event: name of the event.
     """
     trace = type(sys.exc_info()[1]).__name__
     with contextlib.suppress(Exception):
@@ -217,7 +219,7 @@ _OF_HOOKS: weakref.WeakKeyDictionary[Any, tuple[list[bool], Any, bool]] = weakre
 
 
 def _take_away(owner: Any, name: str, hook: Any) -> None:
-    """Put back what ``hook`` stands for, unless it lies below another one: that one takes it along when it goes."""
+    """Restore the original of ``hook``, unless another wrapper is above it."""
     if getattr(owner, name, None) is not hook:
         return
     below, own = hook, True
@@ -230,7 +232,7 @@ def _take_away(owner: Any, name: str, hook: Any) -> None:
 
 
 def hide(function: Any, *, below: bool = False) -> Any:
-    """Keep the compiler of torch from looking into this function, and what it calls: it would warn that it cannot.
+    """Exclude this function and what it calls from torch.compile, which would warn that it cannot trace it.
 
     Where the compiler inlines it all the same, ``is_compiling()`` is true.
     """
@@ -243,9 +245,9 @@ def hide(function: Any, *, below: bool = False) -> Any:
 
 
 def step_over(wrapper: Any) -> None:
-    """Let torch's warnings name the line that called what is wrapped, as they do without us, and filters by module fit it.
+    """Make warnings of torch name the caller of the wrapped function, as without the hook, and match filters by module.
 
-    CPython counts the levels of a warning without the frames of its import system, which it knows by their file's name.
+    CPython skips frames of its import system, recognised by file name, when it counts stack levels of a warning.
     """
     code = wrapper.__code__
     folder, name = os.path.split(code.co_filename)
@@ -262,7 +264,7 @@ def place(depth: int = 1) -> dict[str, Any]:
 
 
 class Span:
-    """One phase from begin to end. Failing to record must not keep the user's call from being made."""
+    """One phase from begin to end. A failure to record must not prevent the user's call."""
 
     def __init__(self, hooks: Hooks, name: str, facts: dict[str, Any]) -> None:
         self._hooks, self._name, self._facts = hooks, name, facts

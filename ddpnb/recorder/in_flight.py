@@ -1,4 +1,4 @@
-"""Calls in flight: which Work belongs to which record, and when each is over."""
+"""Calls in flight: which Work belongs to which record, and when each completes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _get_time = struct.Struct("<Q").unpack_from
 
 
 class Flight:
-    """The calls of this process that have gone down and were not seen to end."""
+    """The calls of this process that were issued and are not known to be complete."""
 
     def __init__(self, box: BlackBox) -> None:
         self._box = box
@@ -32,7 +32,7 @@ class Flight:
         self.p2p: weakref.WeakKeyDictionary[Any, tuple[int, int, bool]] = weakref.WeakKeyDictionary()
 
     def finish(self, entry: tuple[int, int, bool], state: int) -> None:
-        """The call is over: its state and the time, unless that was said or its record used again."""
+        """Record the state and end time of a call, unless recorded before or its record was reused."""
         at, number, _ = entry
         memory = self._box.memory
         if not self._box.silent and _get_time(memory, at)[0] == number + 1 and memory[at + _STATE_AT] < _COMPLETED:
@@ -42,7 +42,7 @@ class Flight:
             _put_time(memory, _PROGRESS_AT + 8, now)
 
     def loosen(self) -> None:
-        """Let go of sends and receives: from now on their callers alone hold them."""
+        """Drop the strong references to sends and receives: only their callers hold them."""
         while self.fresh:
             try:
                 work, entry = self.fresh.pop()
@@ -52,9 +52,9 @@ class Flight:
             weakref.finalize(work, self.finish, entry, _DROPPED).atexit = False
 
     def poll(self, most: int = layout.CALLS) -> None:
-        """Mark pending calls that are over, oldest first; no more than the box holds.
+        """Mark completed calls, oldest first; at most as many as the box holds.
 
-        A short poll (at the door) stops at the first that is still in flight.
+        A short poll (at the door) stops at the first call that is still in flight.
         """
         self.loosen()
         pending = self.pending
@@ -70,11 +70,11 @@ class Flight:
 
     @property
     def outstanding(self) -> int:
-        """Calls that nobody has waited for and that were not seen complete."""
+        """Calls that were not waited for and are not known to be complete."""
         return len(self.pending)
 
     def drain(self, seconds: float) -> None:
-        """Poll until nothing is in flight: gloo wakes who waits a moment before it says "complete"."""
+        """Poll until no call is in flight: gloo wakes a waiting thread slightly before the call is marked complete."""
         deadline = monotonic() + seconds
         self.poll()
         while self.pending and monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Phase events: what happens on a rank without passing the door.
+"""Phases: events of a rank other than collectives.
 
 The store, ``init_process_group``, ``new_group``, the wrapping of a model, optimizer steps and
 ``destroy_process_group`` are Python functions of torch; they are wrapped so that a phase opens
@@ -113,7 +113,7 @@ class Phases(Hooks):
         return init_process_group
 
     def _make_room(self) -> None:
-        """A script that makes its own group gets it: the one that the launcher has made gives way."""
+        """Destroy the group of the launcher if the script creates its own."""
         self._door.release.settle()
         if self.lent and dist.is_initialized():
             self.lent = False
@@ -182,7 +182,7 @@ class Phases(Hooks):
         return destroy_process_group
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """DDP waits for its collectives in here, in C++: a release that ends that wait is told as one."""
+        """DDP waits for its collectives here, in C++: a release that ends this wait is reported as a release."""
         told = self._door.release.told
 
         def backward(*args: Any, **kwargs: Any) -> Any:
@@ -206,7 +206,7 @@ class Phases(Hooks):
 
 
 def end_groups() -> None:
-    """End all process groups; what a start-up that failed has left would make the next one wait for ever.
+    """Destroy all process groups; remains of a failed start-up would block the next one forever.
 
     Torch names groups by counting them, and takes that back only when it destroys a group that came to be.
     """
@@ -237,7 +237,7 @@ def _seconds(timeout: Any) -> float | None:
 
 
 def _with_chosen_backend(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with the backend that was chosen at launch, said once when it is another."""
+    """The arguments with the backend chosen at launch; a different one is reported once."""
     chosen = os.environ.get(BACKEND)
     asked = args[0] if args else kwargs.get("backend")
     if not chosen or str(asked).lower() not in ("nccl", "gloo") or str(asked).lower() == chosen:
@@ -250,7 +250,7 @@ def _with_chosen_backend(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
 
 
 def _address(method: str) -> str:
-    """Where the ranks are to meet, when that can be told."""
+    """The rendezvous address, if known."""
     if method.startswith("env://"):
         return f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     return method.split("?", maxsplit=1)[0]

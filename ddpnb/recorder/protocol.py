@@ -14,21 +14,21 @@ BACKEND = "DDPNB_BACKEND"  # the backend that a script gets, whichever it asks f
 
 
 def run(order: dict[str, Any], payload: bytes | None = None) -> Any:
-    """What a launcher calls on an engine: see ``engine.rank.Rank.run``."""
+    """What a launcher calls on an engine: see ``recorder.rank.Rank.run``."""
     from ddpnb.recorder import rank
 
     return rank.run(order, payload)
 
 
 def clean() -> None:
-    """What a launcher calls on an engine whose last run failed: see ``engine.rank.Rank.clean``."""
+    """What a launcher calls on an engine whose last run failed: see ``recorder.rank.Rank.clean``."""
     from ddpnb.recorder import rank
 
     rank.clean()
 
 
 def start_up(order: dict[str, Any]) -> dict[str, Any]:
-    """What a launcher calls on an engine for each step of start-up: see ``engine.rank.Rank.start_up``."""
+    """What a launcher calls on an engine for each step of start-up: see ``recorder.rank.Rank.start_up``."""
     from ddpnb.recorder import rank
 
     return rank.start_up(order)

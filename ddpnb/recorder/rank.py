@@ -1,4 +1,4 @@
-"""This process as a rank: its door, black box and hotline, and the runs that it is asked for."""
+"""This process as a rank: its door, black box and control channel, and its runs."""
 
 from __future__ import annotations
 
@@ -75,8 +75,7 @@ class Rank:
         on which its modules are found. A script begins without a process group, a function with the one
         that the launcher has made, if it has; a cell finds what the last one has left.
 
-        How it ended is written to the outcome file before the box says that the run is over, so whoever
-        sees the second finds the first.
+        The ending is written to the outcome file before the box says that the run is over.
         """
         cell = "cell" in order
         kept = dist.is_initialized() and not self._left and (cell or (payload is not None and self.phases.lent))
@@ -135,7 +134,7 @@ class Rank:
         return ended.result
 
     def start_up(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Begin a start-up in steps, or make one of them; see ``engine.startup``.
+        """Begin a start-up in steps, or make one of them; see ``recorder.startup``.
 
         ``order``: run (number), fence, log, and step (name) with what it needs, or none to begin.
         """
@@ -156,7 +155,7 @@ class Rank:
         return told
 
     def _arm(self, order: dict[str, Any]) -> None:
-        """Arm what the launcher wants for this run; what was armed for a start-up before it is gone."""
+        """Arm the holds and faults of the order; remove those of an earlier start-up."""
         self.door.gate.end_of_run()
         self.faults.forget()
         for hold, keep in order["holds"]:
@@ -166,7 +165,7 @@ class Rank:
         self.hotline.begun(order["run"])
 
     def clean(self) -> None:
-        """End the process group, and let go of what the run before has left. Models of cells live on."""
+        """Destroy the process group and clean up after the last run. Models of cells are kept."""
         self._left = False
         self.phases.lent = False
         self.startup.begin()
@@ -202,7 +201,7 @@ def start() -> Rank:
 
 
 def attach() -> None:
-    """Called in the engine's kernel once it exists: from here on the hotline answers."""
+    """Called in the engine's kernel once it exists: from now on the control channel answers."""
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()

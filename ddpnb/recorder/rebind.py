@@ -1,7 +1,7 @@
-"""Models that were wrapped around a process group that is gone, given the new one.
+"""Move wrapped models from a destroyed process group to the new one.
 
-``DistributedDataParallel`` can be pickled, and makes itself anew around the default group when it is
-read back (``__setstate__``): its parameters, settings and hooks stay. That is done here in place.
+``DistributedDataParallel`` can be pickled, and rebuilds itself on the default group when it is
+unpickled (``__setstate__``): its parameters, settings and hooks stay. That is done here in place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Orphans:
         self._models.clear()
 
     def adopt(self) -> list[str]:
-        """Give those that still live to the new default group; what could not be done, in words."""
+        """Move all live models to the new default group; returns the failures as text."""
         troubles: list[str] = []
         for reference in self._models:
             model = reference()

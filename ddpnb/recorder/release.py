@@ -1,8 +1,8 @@
-"""Release: a rank that waits for others is given back to its user, with an exception in the user's frame.
+"""Release: interrupt a rank that waits for others, with an exception in the user's frame.
 
 Nothing in torch frees a thread from a wait of gloo or of the store (2.13: signals, ``abort()`` and
 ``shutdown()`` do not). What does is to shut the connections down on which it waits; the call then
-fails within milliseconds, and its error is told as what it is: a release. A rank that waits for
+fails within milliseconds, and its error is reported as a release. A rank that waits for
 something else (a lock, a queue, a sleep) gets the exception from a signal.
 
 Gloo (as in torch 2.13) wakes a wait only for an operation that it has not begun to send or to receive. An

@@ -1,10 +1,10 @@
-"""The replica watch: digests of every wrapped model as training goes on, for comparison off the ranks.
+"""The replica watch: digests of every wrapped model during training, compared in the launcher.
 
 At each forward of a DDP module: its parameters and buffers as the forward sees them, and its inputs;
 before each optimizer step: gradients and hyper-parameters; after it: parameters. Nothing is
-communicated: each rank writes its digests to shared memory and the launcher compares. What that costs
-decides which steps are looked at (``engine.pace``); of the others no more than their number is known, and
-a loss that is not finite.
+communicated: each rank writes its digests to shared memory and the launcher compares. The cost decides
+which steps are sampled (``recorder.sampling``); of other steps only the number is recorded, and whether
+the loss was not finite.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ class Replicas(Hooks):
         self.models.new_run()
 
     def begin(self, run: int) -> None:
-        """Digests belong to this run from here on."""
+        """Assign digests to this run from now on."""
         self.models.begin(run)
         self._file.new_run(run)
 
     # -- models
 
     def _wrapping(self, _ddp: Any, module: Any = None, *args: Any, **kwargs: Any) -> None:
-        """A model is about to be wrapped: what it is made of, also if the ranks will not agree on it."""
+        """A model is about to be wrapped: record its tensors, also if they differ between ranks."""
         if not isinstance(module, torch.nn.Module):
             return
         group = kwargs.get("process_group") or (args[5] if len(args) > 5 else None) or dist.group.WORLD
@@ -139,7 +139,7 @@ class Replicas(Hooks):
         return _pre_forward
 
     def _failed_forward(self, watched: Watched) -> None:
-        """Parameters that no longer require a gradient: DDP goes on to wait for theirs, and raises in the next forward."""
+        """Parameters that no longer require a gradient: DDP still waits for their gradients, and raises in the next forward."""
         known = zip(watched.names, watched.parameters, watched.trained, strict=False)
         frozen = [name for name, parameter, trained in known if trained and not parameter.requires_grad]
         if frozen:
@@ -171,7 +171,7 @@ class Replicas(Hooks):
             self._samples.digest(watched, "forward", [*watched.parameters, *watched.buffers], names, values)
 
     def _look_output(self, result: Any, ddp: Any, *_: Any) -> None:
-        """Is the gradient that comes back to the output finite? Once it is averaged nobody can tell whose was not."""
+        """Check that the gradient of the output is finite: after averaging the rank is not known."""
         last = self.models.last  # it has just run forward
         if last is None or not last.pace.looking or not torch.is_grad_enabled() or self._watched.get(ddp) is not last:
             return

@@ -1,4 +1,4 @@
-"""Which steps are looked at, so that all looks together cost no more than they may.
+"""Which steps are sampled, so that the total cost stays within its limit.
 
 What a look costs is mostly fixed (after a matrix product nothing of Python's is in the cache any more), so
 in the long run most steps are let pass and some are looked at in full: every ``2 ** stride``-th, the same

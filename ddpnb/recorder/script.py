@@ -1,4 +1,4 @@
-"""Runs a script, or lines of one, as ``python`` would run it, and tells how it ended."""
+"""Run a script or a cell as ``python`` would, and describe how it ended."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _text(value: object) -> str:
 
 
 def _leave_child(status: int, failure: BaseException | None) -> None:
-    """A process that the script forked has come to its end: it must not go on as a rank."""
+    """A process that the script forked has ended the script: it must not continue as a rank."""
     if failure is not None:
         traceback.print_exception(failure)
     for stream in (sys.stdout, sys.stderr):
@@ -117,14 +117,14 @@ def _leave_child(status: int, failure: BaseException | None) -> None:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """A fence stop that came while another exception was on its way out tells of that one."""
+    """If the fence raised while another exception was handled, describe that one."""
     while isinstance(error, CollectiveMismatch) and error.__context__ is not None:
         error = error.__context__
     return error
 
 
 def _describe(error: BaseException) -> dict[str, Any]:
-    """The exception with the user's frames; ours, which called the script, are left out."""
+    """The exception with the user's frames, without those of ddpnb."""
     trace = _skip_own(error.__traceback__)
     frames = _frames(trace)
     if isinstance(error, SyntaxError) and error.filename:

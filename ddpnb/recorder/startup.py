@@ -1,4 +1,4 @@
-"""The steps of start-up, made one by one on a rank, and again after they failed.
+"""The start-up steps of a rank, one by one; failed steps can be repeated.
 
 Each is what a training script does, by the same functions of torch; nothing here is a stand-in. The
 store and the process group are made apart, so that a rank can be seen waiting in each.
@@ -138,7 +138,7 @@ class Startup:
         return {"address": f"{host}:{port}", "role": "holds it" if rank == 0 else "uses it", "peers": peers}
 
     def _knock(self, host: str, port: int) -> None:
-        """Wait until somebody listens there: torch's own client could not be freed from its tries."""
+        """Wait until the port accepts connections: the retries of torch's own client cannot be interrupted."""
         deadline = time.monotonic() + self._timeout.total_seconds()
         why = ""
         while time.monotonic() < deadline:

@@ -1,7 +1,7 @@
-"""What a training script does to its model and its state outside of the collectives, as events.
+"""Events of a training script outside of collectives.
 
-Checkpoints, communication hooks, conversions, unused parameters: rare things of which the line and
-the ranks that did them explain a divergence that is seen later.
+Checkpoints, communication hooks, conversions, unused parameters: their lines and ranks explain a later
+divergence.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Training(Hooks):
         self.event("checkpoint read", {"path": _path(file), "keys": _keys(value), "numbers": _numbers(value)})
 
     def _not_loaded(self, error: Exception, *_: Any, **__: Any) -> None:
-        """The script may swallow it, and go on with what it has."""
+        """A load failed; the script may catch the exception and continue."""
         self.event("load failed", {"error": f"{type(error).__name__}: {error}"[:300]})
 
 

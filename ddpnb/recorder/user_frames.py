@@ -1,4 +1,4 @@
-"""Where in the user's code are we? Frames of libraries, torch and ddpnb do not count."""
+"""Find the current line of user code, skipping frames of libraries, torch and ddpnb."""
 
 from __future__ import annotations
 

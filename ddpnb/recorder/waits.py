@@ -1,4 +1,4 @@
-"""``Work.wait`` while it is watched: a call that is waited for says so in its record, and when the wait is over."""
+"""A wrapper of ``Work.wait`` that records when a call is waited for, and when the wait ends."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Faults, realised on a rank."""
+"""Faults, implemented on a rank."""

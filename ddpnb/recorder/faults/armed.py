@@ -1,4 +1,4 @@
-"""A fault that is armed on this rank: when it strikes, and how often it has."""
+"""A fault that is armed on this rank: when it is triggered, and how often it was."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Armed:
 
     Args:
         fault: what and when.
-        rank: decides, with the fault's seed, how the die falls here.
+        rank: seeds the random numbers, with the fault's seed.
         keep: whether it outlives the run.
     """
 
@@ -30,7 +30,7 @@ class Armed:
         self._lock = threading.Lock()
 
     def strikes(self, steps: int) -> bool:
-        """Whether it strikes at an occasion that fits it; counts those."""
+        """Whether it is triggered at a matching occasion; counts them."""
         fault = self.fault
         with self._lock:
             if fault.times is not None and self.struck >= fault.times:
@@ -43,7 +43,7 @@ class Armed:
         return True
 
     def cannot(self, why: str) -> None:
-        """It could not be done here: said to whoever asks, and nothing happened."""
+        """Note why it could not be triggered here."""
         self.struck -= 1
         if len(self.troubles) < MAX_TROUBLES and why not in self.troubles:
             self.troubles.append(why)

@@ -1,4 +1,4 @@
-"""Faults at the door: a call of this rank is skipped, changed, made late, or does not come back."""
+"""Faults at the door: a call of this rank is skipped, changed, delayed, or does not return."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class AtTheDoor:
         self._postponed: tuple[Args, int, Make] | None = None  # of a swap: the call that is to come later
 
     def strike(self, spec: OpSpec, args: Args, make: Make) -> Struck | None:
-        """Let the faults that fit have this call; None: it is made as it is."""
+        """Apply matching faults to this call; None: make it unchanged."""
         if getattr(self._busy, "now", False):
             return None
         self._busy.now = True

@@ -34,13 +34,13 @@ class Faults:
             self._settle()
 
     def heal(self, faults: Sequence[Fault] | None = None) -> None:
-        """Disarm these faults, or all. What they have done is done."""
+        """Disarm these faults, or all. Effects that already happened stay."""
         for place in self._places.values():
             place[:] = [one for one in place if faults is not None and one.fault not in faults]
         self._settle()
 
     def end_of_run(self) -> None:
-        """What was not meant to outlive the run is gone; what never struck is told."""
+        """Remove faults that end with the run; record those that were never triggered."""
         for place in self._places.values():
             for one in place:
                 if not one.struck:

@@ -1,4 +1,4 @@
-"""Faults that are settings: they last until they are healed, and are put back then."""
+"""Faults that are settings: they last until healed, and are then restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults in a model that is about to be wrapped: it is made otherwise than on the other ranks."""
+"""Faults in a model that is about to be wrapped: it differs from those of the other ranks."""
 
 from __future__ import annotations
 
