@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ddpnb.processes.engines import Engines
     from ddpnb.processes.folder import Folders
 
-ANSWER_S = 2.0  # that a rank may take to answer on the hotline
+ANSWER_S = 2.0  # how long a rank may take to answer on the control channel
 
 
 class Ranks:

@@ -316,7 +316,7 @@ def _fresh_randomness() -> None:
 
 
 def _forget_user_modules() -> None:
-    """Modules of the user's own project are imported anew: they may have been edited since."""
+    """Modules of the user's own project are imported again: they may have been edited."""
     # A package without an __init__.py has no file, and asks its parent for its path: all are looked at first.
     paths = {
         name: getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)

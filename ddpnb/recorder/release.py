@@ -96,7 +96,7 @@ class Release:
         return count
 
     def _stand_in(self, address: str) -> None:
-        """Be the store for whoever knocks where none is: torch's client goes on knocking, but once it is in it can be freed.
+        """Open a store where none listens: torch's client retries uninterruptibly, but can be released once connected.
 
         Again at every asking: the store that stands there may be another rank's, which goes with its release.
         """
@@ -144,7 +144,7 @@ class Release:
         self.let_go()
 
     def settle(self) -> None:
-        """A new group is about to be made: whoever has had the exception and goes on is free again."""
+        """A new group is about to be created: a rank that caught the exception and continues is no longer released."""
         if self._raised:
             self.wanted.clear()
 

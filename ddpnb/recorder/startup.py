@@ -36,7 +36,7 @@ class Startup:
 
     Args:
         phases: told when a group of ours comes to be.
-        release: whoever is released while it knocks in vain stops.
+        release: interrupts the retries to connect.
     """
 
     def __init__(self, phases: Phases, release: Release) -> None:

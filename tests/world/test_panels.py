@@ -397,7 +397,7 @@ def test_a_launch_that_is_cancelled_leaves_nothing():
     panel = ddpnb.show()
     panel._act("launch", {"n": "2"})
     panel._act("cancel", {})
-    assert "stopping" in panel.text
+    assert "cancelling" in panel.text
     panel._going.join(LONG)
     assert panel.world is None and "no processes are left" in panel.text
 

@@ -46,7 +46,7 @@ class Lasting(Strikes):
         return [one for one in self._of(kind) if one.struck]
 
     def unable(self, kind: str, why: str) -> None:
-        """Faults of this kind cannot strike here: said to whoever asks."""
+        """Note that faults of this kind cannot be triggered here."""
         for one in self._of(kind):
             if why not in one.troubles and len(one.troubles) < MAX_TROUBLES:
                 one.troubles.append(why)

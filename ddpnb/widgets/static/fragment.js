@@ -2,7 +2,7 @@
 import { keepKeys } from "./keys.js";
 import { parse, patch } from "./patch.js";
 
-const LOST_MS = 8000; // without a word from whoever feeds it
+const LOST_MS = 8000; // without an update
 const TICK_MS = 200;
 
 /** @param {number} seconds */

@@ -4,7 +4,7 @@ import { keepKeys } from "./keys.js";
 import { describe, hit, moved, nearest, recentView, wholeView, zoomed } from "./lanes.js";
 import { coloursOf, laneAt, layout, momentAt, painterOf, placeOf, topOf } from "./painting.js";
 
-const LOST_MS = 8000; // without a word from whoever feeds it
+const LOST_MS = 8000; // without an update
 const ASK_MS = 2000; // before one asks again
 const FRAME_MS = 66; // while time passes by itself
 const CALM_MS = 1000; // the same for those who want little motion
