@@ -254,7 +254,7 @@ def test_inject_and_heal(notebook):
         ("%ddp_resume --ranks 7", "no rank 7"),
         ("%ddp_restart 9", "no rank 9"),
         ("%%ddp --ranks 0,x\n1", "is not a list of ranks"),
-        ("%%ddp\na b", "no Python"),
+        ("%%ddp\na b", "invalid Python syntax"),
         ("%%ddp_rank\n1", "required: RANKS"),
         ("%ddp_launch --fence no", "choose from"),
     ],

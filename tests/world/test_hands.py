@@ -167,7 +167,7 @@ def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
         (lambda w: w.step(0), UsageError, "at least 1 collective"),
         (lambda w: w.step(), WorldError, "not held"),
         (lambda w: w.evaluate("a = 1"), UsageError, "world.execute"),
-        (lambda w: w.execute("a b"), UsageError, "no Python"),
+        (lambda w: w.execute("a b"), UsageError, "invalid Python syntax"),
         (lambda w: w.inject("skipp"), UsageError, "Did you mean 'skip'"),
         (lambda w: w.inject("skip", ranks=7), UsageError, "no rank 7"),
         (lambda w: w.inject("skip", op="allreduce"), UsageError, "Did you mean 'all_reduce'"),
