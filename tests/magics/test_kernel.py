@@ -95,7 +95,7 @@ def kernel():
         notebook.ok("%%ddp --no-wait\nwhile True:\n    pass")
         closed = notebook.ok("import time; time.sleep(0.5)\n%ddp_close\ntime.sleep(0.6)")
         assert not closed.stream, closed.stream  # whoever followed the cell ends with it, and quietly
-        assert "no world" in notebook.run("%ddp_why").error
+        assert "no World" in notebook.run("%ddp_why").error
         assert "%px` not found" in notebook.run("%px 1").text
     finally:
         client.stop_channels()
@@ -246,7 +246,7 @@ def test_inject_and_heal(notebook):
     ("wrong", "told"),
     [
         ("%ddp_hold allreduce", "Did you mean 'all_reduce'"),
-        ("%ddp_hold #1 --seq 2", "one number"),
+        ("%ddp_hold #1 --seq 2", "give the sequence number once"),
         ("%ddp_inject skipp", "Did you mean 'skip'"),
         ("%ddp_inject delay hours=2", "It takes: seconds"),
         ("%ddp_step", "not held"),
