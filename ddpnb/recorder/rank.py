@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,7 @@ class Rank:
         self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
         self.faults = Faults(self.box, self.door, rank)
         self.hotline = Hotline(self.door, self.replicas, self.faults)
+        self._spare = _Spare(folder)
         self._left = False  # a group that there is was left by a script or a function: nobody else's
         self.startup = Startup(self.phases, self.door.release)
         self.orphans = Orphans()
@@ -129,7 +131,8 @@ class Rank:
             self.door.gate.end_of_run()
             self.faults.end_of_run()
             self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
-            _write(ended.ending, order["outcome"])
+            with self._spare.given_up():
+                _write(ended.ending, order["outcome"])
             self.box.set_run(order["run"], RUN_ENDED)
         return ended.result
 
@@ -173,6 +176,28 @@ class Rank:
         self.replicas.models.forget()
         end_groups()
         gc.collect()  # what is garbage is not to be found by the next run, nor in a fork of it
+
+
+class _Spare:
+    """A file descriptor for the ending of a script that has used up all others."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder  # only we open it
+        self._open()
+
+    def _open(self) -> None:
+        self._number = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+
+    @contextmanager
+    def given_up(self) -> Iterator[None]:
+        with suppress(OSError):  # the script closed it: then there are others
+            if os.path.samestat(os.fstat(self._number), os.stat(self._folder)):
+                os.close(self._number)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                self._open()
 
 
 def _write(ending: dict[str, Any], path: str) -> None:

@@ -67,6 +67,9 @@ PROGRAMS = {
     "collects while it ends": ("import atexit, gc; atexit.register(gc.collect); gc.disable()", "", {0}),
     "raises while it ends": ("import atexit\n@atexit.register\ndef _(): raise ValueError('late')", "", {1}),  # DDP701: exit status 0 all the same
     "uses up memory": ("import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 33, 1 << 33)); x = bytearray(1 << 34)", "", {1}),
+    "uses up descriptors": (
+        "", "import os, resource, sys\nresource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))\nsys.kept = []\nwhile True: sys.kept.append(os.dup(2))", None,
+    ),
     "names with escapes": ("globals()['\\033[31m<b>' * 50] = 1\nraise KeyError('\\033]0;owned\\007<script>')", "", {1}),
     "a syntax error": ("def (", "", {1}),
     "null bytes": ("x = '\0'", "", {1}),

@@ -127,6 +127,24 @@ def test_unseeded_random_numbers_are_fresh(world, tmp_path):
     assert len(seen) == 8
 
 
+def test_the_ending_of_a_script_that_has_used_up_all_file_descriptors(world, tmp_path):
+    script = """
+        import os, resource, sys
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        sys.kept = []  # lives on after the script
+        try:
+            while True:
+                sys.kept.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            print(len(sys.kept) > 50)
+    """
+    try:
+        run = world.run(write(tmp_path / "greedy.py", script), stream=None).wait(30)
+        assert (run.outcome, [run.log(rank) for rank in range(4)]) == ("ok", ["True\n"] * 4), run.diagnosis
+    finally:
+        world.restart(range(4))
+
+
 def test_snapshot_of_hung_ranks(world, victims, tmp_path):
     run = world.run(victims / "missing.py", "early_return", stream=None).wait(30)
     recording = world.snapshot()
