@@ -65,7 +65,7 @@ def test_what_cannot_be_done_is_off(state, can):
 def test_what_goes_on_and_what_came_of_it_is_said():
     page = head(busy=("holding", "diagnosing"), said="Armed.", detail="detected after 0.4 s")
     assert "holding, diagnosing …" in page.text and "Armed." in page.text
-    assert "at work" in page.labels and "detected after 0.4 s" in page.text
+    assert "working" in page.labels and "detected after 0.4 s" in page.text
     assert [one["role"] for one in page.all("div") if "said" in one["class"]] == ["status"]
     assert [one["role"] for one in head(said="No.", bad=True).all("div") if "said" in one["class"]] == ["alert"]
 

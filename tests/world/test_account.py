@@ -95,4 +95,4 @@ def test_a_run_without_collectives_has_an_account(world, victims):
     account = world.run(victims / "alone.py", stream=None).wait(30).account
     assert len(account.ranks) == 4
     assert account.stragglers == ()
-    assert "nothing to account for" in account.headline
+    assert "nothing to report" in account.headline

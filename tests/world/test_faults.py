@@ -180,7 +180,7 @@ def test_a_setting_is_put_back_when_it_is_healed(faulty):
         ("stalled worker", "training", "has no workers"),
         ("thawed parameter", "training", "no parameter is frozen"),
         ("converted batchnorm", "own_buffers", "no batch normalisation layer"),
-        ("lone forward", "own_buffers", "makes no collective"),
+        ("lone forward", "own_buffers", "issues no collective"),
     ],
 )
 def test_where_it_cannot_be_done_it_says_so(faulty, kind, script, trouble):

@@ -92,7 +92,7 @@ def test_a_rank_is_not_touched_where_there_is_no_room_for_its_successor(world):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
     try:
-        with pytest.raises(LaunchError, match="no room") as failed:
+        with pytest.raises(LaunchError, match="no space") as failed:
             world.restart(1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
