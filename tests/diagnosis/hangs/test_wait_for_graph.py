@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ddpnb.diagnosis.hangs.rank_state import standings
@@ -30,6 +32,18 @@ def certain(recording: Recording, rank: int) -> set[int]:
 # -- whether a rank has arrived in a collective
 
 PAIR = group(0, 1)
+
+
+def test_a_call_on_meta_tensors_never_reaches_the_peers():
+    """torch's dispatcher ends it; the rank then fails at what it wants to read from the result."""
+    recording = record(
+        Rank(0).waits("all_gather", group=PAIR), Rank(1).issues("all_gather", group=PAIR).raises("RuntimeError")
+    )
+    assert missing(recording, 0) == set()
+    ended = recording.ranks[1]
+    call = replace(ended.calls[0], signature=replace(ended.calls[0].signature, device="meta"))
+    recording = replace(recording, ranks={**recording.ranks, 1: replace(ended, calls=(call,))})
+    assert missing(recording, 0) == {1} and stuck_in(recording) == {0}
 
 
 def third_call() -> Call:
