@@ -1,4 +1,4 @@
-"""What the time account costs: the rank per step, and whoever watches per call.
+"""What the time account costs: for the rank per step, for the observer per call.
 
 Rounds with and without the hooks alternate in one process, so that a drift of the machine meets both
 alike; what is printed are medians over rounds, and the median of the ratios of neighbouring rounds.
@@ -53,7 +53,7 @@ def per_step(name: str, step, times: int, box: BlackBox) -> None:
     plain, hooked, ratios = [], [], []
     seconds(step, 10 * times)
     for _ in range(ROUNDS):
-        seconds(step, 2)  # what was just put in place or taken away is found anew
+        seconds(step, 2)  # what was just put in place or taken away is found again
         plain.append(seconds(step, times))
         steps = Steps(box)
         steps.install()

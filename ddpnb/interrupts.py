@@ -2,7 +2,7 @@
 
 Python drops an exception that a signal handler raises inside a weak reference's callback or a destructor, and an
 import runs many of these; a bare ``except`` in a library drops it as well. A signal at such a moment would be lost
-and the command would go on: the exception is raised again until the command has begun to stop.
+and the command would continue: the exception is raised again until the command has begun to stop.
 """
 
 from __future__ import annotations

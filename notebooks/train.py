@@ -1,6 +1,6 @@
 """A DDP training script that hangs: run it with torchrun and wait 30 minutes, or with ddpnb and know why.
 
-usage: train.py [--steps N] [--mended]
+usage: train.py [--steps N] [--fixed]
 """
 
 import argparse
@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--mended", action="store_true")
+    parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
 
     dist.init_process_group("gloo")
@@ -30,7 +30,7 @@ def main() -> None:
         loss = model(batch).square().mean()
 
         bad = ~torch.isfinite(loss.detach())
-        if args.mended:
+        if args.fixed:
             flag = bad.float()
             dist.all_reduce(flag, op=dist.ReduceOp.MAX)  # decide together ...
             if flag > 0:

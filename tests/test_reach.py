@@ -24,7 +24,7 @@ def test_the_pitfalls_are_many_and_whole():
     for one in found:
         assert one.finding in NAMES and one.ranks == 2, one.name
         assert one.broken.is_file() and one.fixed.is_file() and one.difference, one.name
-        assert one.why and one.look.startswith("- ") and one.mended and one.title, one.name
+        assert one.why and one.look.startswith("- ") and one.fix and one.title, one.name
         assert one.broken.read_text().startswith('"""'), one.name
         if one.line:
             assert one.line in one.broken.read_text(), one.name

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SCRIPTS = Path(__file__).parent / "scripts"
-UNSEEN = Path(__file__).parent / "unseen"  # re-enacted from public reports, kept from whoever wrote the rules
+UNSEEN = Path(__file__).parent / "unseen"  # re-enacted from public reports, kept from the authors of the rules
 _FIELD = re.compile(r"#\s*(expect|also|ranks|culprits|outcome|plain|options|env|patience|needs)\s*:\s*(.*?)\s*$")
 
 

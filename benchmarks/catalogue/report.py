@@ -75,7 +75,7 @@ def _share(runs: list[dict[str, Any]], name: str) -> str:
 
 
 def _kinds(said: list[str]) -> str:
-    """``2 error, 1 hang, 1 silent``: whether it was told in words, cut off, or not noticed."""
+    """``2 error, 1 hang, 1 silent``: whether it was reported in words, cut off, or not noticed."""
     counts: dict[str, int] = defaultdict(int)
     for text in said:
         word = text.split()[0]

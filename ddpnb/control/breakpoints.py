@@ -87,7 +87,7 @@ class Holds(Ranks):
         with self._lock:
             self._check_open()
             chosen = self._chosen(ranks)
-            self._tell_all({"verb": "hold", "hold": None})  # suspends the time-outs of whoever will wait
+            self._tell_all({"verb": "hold", "hold": None})  # suspends the time-outs of ranks that will wait
             self._tell(chosen, {"verb": "hold", "hold": hold.to_json(), "keep": keep})
             holding = Holding(self, hold, chosen)
             if keep or not set(chosen) <= set(self._busy()):

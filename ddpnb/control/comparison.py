@@ -139,7 +139,7 @@ def compare(engines: Engines, ranks: Sequence[int], trace: bool = False, moving:
     return Comparison(tuple(found), compared, True, steps, module, tuple(notes))
 
 
-Held = dict[int, dict[int, dict[str, Any]]]  # model -> rank -> what the rank told of it
+Held = dict[int, dict[int, dict[str, Any]]]  # model -> rank -> what the rank reported of it
 
 
 def _by_model(told: Mapping[int, Any]) -> Held:

@@ -18,7 +18,7 @@ from ddpnb.processes.environment import ReservedPort
 
 @dataclass(frozen=True)
 class Injection:
-    """An armed fault. ``heal()`` disarms it; ``struck`` counts how often it was triggered on each rank."""
+    """An armed fault. ``heal()`` disarms it."""
 
     world: Faulty
     fault: Fault

@@ -13,7 +13,7 @@ from ddpnb.processes.engines import Engines
 from ddpnb.processes.host import STOPPED, kernel_status
 
 _ANSWER_S = 0.5
-_AGAIN_S = 0.15  # who has not come back by then is asked again: it may have gone on to the next wait
+_AGAIN_S = 0.15  # a rank that is still busy then is interrupted again: it may be in the next wait
 _TICK_S = 0.004
 _TRANSIT_S = 1.0  # that messages between the ranks may take to arrive before the connections are shut
 _BOTH_WAYS_S = 2.0  # from then on writes are ended too

@@ -25,7 +25,7 @@ class Replaces(Starts):
         """Before a run: refuse if ranks are still in an earlier one, replace dead ranks, clean up after a failed run."""
         self._check_free(ranks)
         for run in {self._in_run[rank] for rank in ranks if rank in self._in_run}:
-            run.await_outcome(10)  # that it cannot be known is said to whoever waits for it
+            run.await_outcome(10)  # those who wait for it learn that it cannot be known
         dead = [rank for rank in ranks if not self._alive(rank)]
         if dead and cell:
             raise WorldError(

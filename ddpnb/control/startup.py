@@ -46,7 +46,7 @@ class Startup:
         self._is_stopped = stopped
         self._ended: dict[int, dict[str, StepState]] = {rank: {} for rank in range(size)}
         self._going: dict[int, tuple[str, Any, float]] = {}
-        self._lock = threading.RLock()  # whoever looks takes answers too
+        self._lock = threading.RLock()  # each reader takes answers too
 
     # -- what it is
 

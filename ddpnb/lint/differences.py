@@ -23,7 +23,7 @@ _THROUGH_METHODS = frozenset({
     "bool", "int", "float", "long", "cpu", "cuda", "to", "clone", "detach", "isnan", "isfinite", "tolist",
     "total_seconds",
 })  # fmt: skip
-# Collectives whose result is the same everywhere: it is returned, or stands in these arguments afterwards.
+# Collectives whose result is the same everywhere: it is returned, or in these arguments afterwards.
 AGREEING = {
     "all_reduce": (0, "tensor"), "all_gather": (0, "tensor_list"), "all_gather_into_tensor": (0, "output_tensor"),
     "_all_gather_base": (0, "output_tensor"), "all_gather_object": (0, "object_list"), "broadcast": (0, "tensor"),

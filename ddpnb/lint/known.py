@@ -42,7 +42,7 @@ def join(*values: Value) -> Value:
 def loosely(*values: Value) -> Value:
     """The result of a call that nobody explains: as a batch's results follow the batch, and no further.
 
-    What is only told the rank (a device, a sampler, a file) need not differ in what is asked of it.
+    What only gets the rank (a device, a sampler, a file) need not differ in what is asked of it.
     """
     found = join(*(value for value in values if value.cause in OWN_DATA))
     every = frozenset(f"~{name.removeprefix('~')}" for name in join(*values).follows)

@@ -201,7 +201,7 @@ class Matching:
         """Whether every rank makes the same calls in these statements and leaves them in the same way.
 
         ``closing`` is how the end of the statements is left: ``return`` at the end of a function.
-        ``caught``: a rank that raises goes on; else it is gone, and with it the run.
+        ``caught``: a rank that raises continues; otherwise it ends, and with it the run.
         """
         tests = [part for one in statements for part in ast.walk(one) if isinstance(part, ast.Constant)]
         return self._same(statements, closing, caught, ranks_to_try(*tests), {})

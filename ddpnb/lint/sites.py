@@ -56,7 +56,7 @@ class CollectiveSite:
         if self.op in words.ENDS:
             return "weak" if doubt == "strong" and condition.cause == "rank" else "none"
         if self.op == "init_process_group" and (condition.cause != "rank" or self.via):
-            return "none"  # far away it is made once, by whoever comes first
+            return "none"  # far away it is called once, by the first rank
         return doubt
 
     @property

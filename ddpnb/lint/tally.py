@@ -34,7 +34,7 @@ def joined(
 
     Args:
         sites: of a scan.
-        counts: for each rank, how often it made a call at each place.
+        counts: for each rank, the number of its calls at each place.
         members: the ranks of the groups that were used at a place, where those are not all.
     """
     concerned = {_pair(place): set(ranks) for place, ranks in (members or {}).items()}

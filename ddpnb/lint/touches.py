@@ -1,6 +1,6 @@
 """What a statement does with a tensor: read it, change it, or only look at its shape?
 
-Where it cannot be told (the tensor is kept, handed to somebody, looked at through a view that is
+Where that is unknown (the tensor is kept, handed to somebody, looked at through a view that is
 kept) nothing is said: a false alarm is worse than a miss.
 """
 
@@ -18,7 +18,7 @@ from ddpnb.lint.scopes import Scope
 from ddpnb.source.branches import FUNCTIONS
 from ddpnb.source.expressions import dotted, last_name
 
-# "returned": it leaves the function. "unclear": whoever gets it may wait for it. "rebound": the name is another's now.
+# "returned": it leaves the function. "unclear": its receiver may wait for it. "rebound": the name has another value now.
 What = Literal["read", "changed", "returned", "unclear", "rebound"]
 
 _LOOKS = frozenset({
@@ -95,7 +95,7 @@ class Touches:
         return None
 
     def _step(self, here: ast.AST, parent: ast.AST) -> What | ast.AST | None:
-        """What the tensor ``here`` is used for in ``parent``; a node, if it goes on as a part of that one."""
+        """What the tensor ``here`` is used for in ``parent``; a node if it becomes a part of that one."""
         if isinstance(parent, ast.Attribute):
             return self._attribute(parent)
         if isinstance(parent, ast.Subscript):

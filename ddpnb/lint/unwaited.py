@@ -155,7 +155,7 @@ class _Function:
         if isinstance(statement, (ast.Try, ast.TryStar)) and waiting:
             return "trusted"
         for block in inner:
-            # What an arm binds anew is bound anew in that arm alone.
+            # What one arm binds again is bound in that arm alone.
             branch = Work(work.call, work.op, work.handle, set(work.fills), set(work.reads), work.kind, work.names)
             outcome = self._follow(branch, block)
             if isinstance(outcome, _Use):

@@ -93,7 +93,7 @@ class Walk(Binds):
         self._arms([(yes, node.body, outcome is False), (no, node.orelse, outcome is True)], test, node.test)
 
     def _arms(self, arms: list[tuple[Guard, list[ast.stmt], bool]], test: Value, expr: ast.expr) -> None:
-        """Take each arm from the same start; go on with what they have in common."""
+        """Take each arm from the same start; continue with what they have in common."""
         before = dict(self.values.env)
         exits = [(list(frame.left), list(frame.skipped)) for frame in self._frames]
         ends: list[dict[str, Value]] = []

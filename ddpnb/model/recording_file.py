@@ -1,8 +1,8 @@
 """Recordings in files: two lines of JSON, compressed with gzip. Nothing in a file is executed, and all of it is checked.
 
 The first line names the format, its version, and the fields of each class in their order; the second is the recording.
-A class is written as the list of its fields. Sites, groups and signatures, which thousands of calls share, stand in
-tables once and are referred to by their index. A field that this version does not know is skipped; one that the file
+A class is written as the list of its fields. Sites, groups and signatures, which thousands of calls share, are written
+once, in tables, and are referred to by their index. A field that this version does not know is skipped; one that the file
 does not have gets its default.
 """
 

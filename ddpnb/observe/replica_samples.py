@@ -1,7 +1,7 @@
 """Follows the samples of the ranks while they train: drops what agrees, keeps what differs.
 
 Reading is incremental and costs the ranks nothing. Of each kind of sample the first disagreements
-stay, with what came just before, however long the run goes on.
+stay, with what came just before, however long the run takes.
 """
 
 from __future__ import annotations

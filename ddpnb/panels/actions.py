@@ -35,7 +35,7 @@ class Actions:
         self.world = world
         self.work = work
         self.kind = next(iter(KINDS))  # the fault whose form is shown
-        self._lock = threading.Lock()  # of what is armed: buttons change it, and whoever looks takes out what has ended
+        self._lock = threading.Lock()  # of what is armed: buttons change it, and each reader takes out what has ended
         self._holds: list[tuple[Holding, Callable[[], bool]]] = []
         self._injections: list[tuple[Injection, Callable[[], bool]]] = []
         self._looked = looked
@@ -55,7 +55,7 @@ class Actions:
             "begin": ("beginning start-up", lambda _: self._begin()),
             "step all": ("making a step of start-up", lambda _: self._startup().step(wait=_STEP_S)),
             "step these": ("making a step of start-up", self._step_these),
-            "go on": ("making the steps of start-up", lambda _: self._startup().run()),
+            "run to the end": ("making the steps of start-up", lambda _: self._startup().run()),
         }
 
     def take(self, action: str, values: Values) -> bool:

@@ -249,7 +249,7 @@ class Dashboard(Panel):
         """The lesson card of a pitfall."""
         story = pitfalls.get(name)
         script = story.broken.read_text(encoding="utf-8")
-        shown = lesson.lesson(story.title, script, story.finding, story.why, story.look, story.mended, story.difference)
+        shown = lesson.lesson(story.title, script, story.finding, story.why, story.look, story.fix, story.difference)
         self.lesson.show(shown, f"{story}\n\n{script}")
 
     def _compare_replicas(self) -> None:

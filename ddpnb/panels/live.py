@@ -189,7 +189,7 @@ class Live:
             except Exception:  # the world may be closing, a rank be replaced
                 failed += 1
                 if failed > _TRIES:
-                    return  # and the page says, for want of a beat, that what it shows is not followed any more
+                    return  # the page gets no beat any more, and says that it is not updated
             if now - beaten >= _BEAT_S:
                 beaten = now
                 self._beat()

@@ -59,7 +59,7 @@ class Work:
             said = found if isinstance(found, str) else ""
         except DdpnbError as error:
             said, bad = str(error), True
-        except Exception as error:  # the panel is expendable: what failed is said, and it goes on
+        except Exception as error:  # the panel is expendable: what failed is reported, and it continues
             said, bad = f"{what} failed: {type(error).__name__}: {error}", True
         finally:
             with self._lock:

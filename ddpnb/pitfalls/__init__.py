@@ -36,7 +36,7 @@ class Pitfall:
     outcome: str
     why: str
     look: str
-    mended: str
+    fix: str
     ranks: int = 2
     line: str = ""
     also: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Pitfall:
         return "\n".join(difflib.unified_diff(before, after, "broken.py", "fixed.py", lineterm="", n=2))
 
     def __str__(self) -> str:
-        parts = [f"{self.title}  [{self.finding}]", self.why, f"Look at:\n{self.look}", f"Fix: {self.mended}"]
+        parts = [f"{self.title}  [{self.finding}]", self.why, f"Look at:\n{self.look}", f"Fix: {self.fix}"]
         return "\n\n".join(parts)
 
 
@@ -121,7 +121,7 @@ def _parsed(name: str, text: str) -> Pitfall:
         outcome=facts["outcome"],
         why=told["Why"],
         look=told["Look at"],
-        mended=told["Fix"],
+        fix=told["Fix"],
         ranks=ranks,
         line=facts.get("line", ""),
         also=tuple(facts.get("also", "").split()),

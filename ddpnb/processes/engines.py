@@ -45,7 +45,7 @@ _STOP_S = 30.0  # that all processes of a world may take to be gone after SIGKIL
 _NOTED_S = 1.0  # after which the exit status of a process that has ended is known
 _ENGINE_ARGS = [
     "--IPEngine.enable_nanny=False",
-    # The launcher's own time-out is the only one: it ends what has not come up by then.
+    # The launcher's own time-out is the only one: it ends engines that did not start by then.
     f"--IPEngine.timeout={_NEVER_S}",
     f"--IPEngine.wait_for_url_file={_NEVER_S}",
     "--IPEngine.max_heartbeat_misses=0",  # a rank does not end because its controller is slow or has died
@@ -102,7 +102,7 @@ class Engines:
             shutdown_atexit=False,
             log=log,
         )
-        # One thread starts everything: on Linux a child is told of the death of the *thread* that
+        # One thread starts everything: on Linux a child is notified of the death of the *thread* that
         # started it, so this one lives as long as the world.
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ddpnb cluster", daemon=True)
@@ -363,7 +363,7 @@ class Engines:
         Raises:
             WorldError: its process is being replaced, or was not replaced with success.
         """
-        self.check_process()  # whoever asks a rank comes here
+        self.check_process()  # all requests to a rank pass here
         engine = self._ids.get(rank)
         if engine is None:
             raise WorldError(f"the process of rank {rank} cannot be reached.", f"world.restart({rank}) replaces it.")

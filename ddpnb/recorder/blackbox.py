@@ -36,8 +36,7 @@ class BlackBox:
 
     def __init__(self, path: str, rank: int) -> None:
         self.path = path
-        # The box of a process that was here before under this rank stays as it is for whoever has
-        # it open: a new file takes its name.
+        # A new file takes the name: readers of the box of this rank's former process keep that box.
         fd = shared_files.take(path, layout.BOX_SIZE)
         try:
             self.memory = mmap.mmap(fd, layout.BOX_SIZE)
@@ -57,7 +56,7 @@ class BlackBox:
         self._run_state = layout.RUN_IDLE
         self._steps = self._forwards = 0
         self._next_mark = count().__next__
-        #: time of the main thread inside data loaders, in this run: counted by engine.steps, told by the marks
+        #: time of the main thread inside data loaders, in this run: counted by recorder.steps, written with the marks
         self.data_ns = 0
         self._first = (0, 0)  # call and phase with which the run began
         self.next_call = count().__next__

@@ -43,7 +43,7 @@ _OWN_LENGTH = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRa
 
 
 class Pass:
-    """How often a sampler was iterated, and what it was told."""
+    """How often a sampler was iterated, and the calls of ``set_epoch``."""
 
     def __init__(self) -> None:
         self.turn = self.told = 0

@@ -39,7 +39,7 @@ _NAMES = (
 
 
 class _NotPlainError(Exception):
-    """A value of which nothing can be told without asking it."""
+    """A value of which nothing is known without asking it."""
 
 
 def describe(
@@ -121,7 +121,7 @@ def _of_attributes(held: dict[str, Any], samples: int | None) -> dict[str, Any] 
 
 
 def _fingerprint(columns: Any, most: int = MAX_ROWS) -> dict[str, Any] | None:
-    """Of rows that lie in one or several columns side by side; None where it cannot be told."""
+    """Of rows that lie in one or several columns side by side; None where that is unknown."""
     if type(columns) not in (list, tuple) or not columns:
         return None
     hashes: list[int] = []
@@ -137,7 +137,7 @@ def _fingerprint(columns: Any, most: int = MAX_ROWS) -> dict[str, Any] | None:
     distinct = set(hashes)
     whole = length <= most
     varied = len(distinct) * 2 > len(hashes) > 2
-    # Of rows that occur again and again (labels, small numbers) nothing is told by what is common.
+    # Of rows that occur again and again (labels, small numbers) common ones show nothing.
     telling = varied and len(distinct) > 0.98 * len(hashes)
     return {
         "n": length,

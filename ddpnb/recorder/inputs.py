@@ -48,7 +48,7 @@ def structure(value: Any) -> str:
 
 
 def finite(tensor: torch.Tensor) -> bool:
-    """Whether all of a tensor is finite, as far as that can be told."""
+    """Whether all of a tensor is finite, as far as that is known."""
     numbers = _plain(tensor, anywhere=True)
     with contextlib.suppress(RuntimeError, TypeError, NotImplementedError):
         return numbers is None or bool(torch.isfinite(numbers).all())

@@ -52,7 +52,7 @@ def loss_facts(loss: torch.Tensor) -> tuple[str, list[float]]:
 
 
 def sound(loss: Any) -> bool:
-    """Whether it is finite, as far as that can be told for nothing: every backward asks."""
+    """Whether it is finite, as far as that is known without cost: every backward asks."""
     if type(loss) is not torch.Tensor or not loss.is_cpu or loss.dim():
         return True
     value = loss.item()

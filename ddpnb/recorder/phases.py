@@ -174,7 +174,7 @@ class Phases(Hooks):
                 self._door.detach()
             # Gloo's threads let go of the last call's tensors a moment after it is complete, and need the
             # interpreter for it (torch 2.13). If the group dies before, under the interpreter's lock, both
-            # wait for ever. Seen on a busy machine with us and without (3 of 24 runs of one script).
+            # wait forever. Seen on a busy machine with us and without (3 of 24 runs of one script).
             time.sleep(0.02)
             with self.span("destroy_process_group", {}):
                 return original(*args, **kwargs)
@@ -208,7 +208,7 @@ class Phases(Hooks):
 def end_groups() -> None:
     """Destroy all process groups; remains of a failed start-up would block the next one forever.
 
-    Torch names groups by counting them, and takes that back only when it destroys a group that came to be.
+    Torch names groups by counting them, and takes that back only when it destroys a group that was created.
     """
     if dist.is_initialized():
         dist.destroy_process_group()

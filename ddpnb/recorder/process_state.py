@@ -75,7 +75,7 @@ def like_a_process(
     """Inside, the process looks like one that was just started to run a script.
 
     Args:
-        log: file that takes standard output and error, whoever writes them (children, C++).
+        log: file that takes standard output and error, also those of children and C++.
         directory: working directory.
         environment: variables on top of the engine's own; None takes one away.
         path: folders that come first on the import path.

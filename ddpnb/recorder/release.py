@@ -36,10 +36,10 @@ from torch._C._distributed_c10d import TCPStore
 from ddpnb.errors import Released
 from ddpnb.recorder.user_frames import is_own_file
 
-#: told to the main thread alone; nobody else uses the real-time signals of a training
+#: for the main thread alone; a training uses no real-time signals
 SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
-_KNOCKS_S = 60.0  # torch knocks ever more rarely
-_LOOKS_S = 0.05  # between two looks whether it is still knocked
+_RETRIES_S = 60.0  # torch retries ever more rarely
+_LOOKS_S = 0.05  # between two checks whether it still retries
 _FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
 _telling: set[str] = set()  # names of modules
 _HINT = "The process and its variables are kept: world.rebuild() creates a new process group."
@@ -68,7 +68,7 @@ class Release:
         signal.signal(SIGNAL, self._on_signal)
 
     def ask(self, why: str) -> None:
-        """From here on, what fails is told as a release; the ranks that share connections are all told first.
+        """From here on failures are raised as a release; all ranks that share connections are asked first.
 
         Args:
             why: in words, for the exception.
@@ -112,7 +112,7 @@ class Release:
             store = TCPStore(host, int(port), None, True, timedelta(seconds=1), wait_for_workers=False)
         except (OSError, RuntimeError, ValueError):
             return  # it is another host's address, or somebody is there after all
-        until = time.monotonic() + _KNOCKS_S
+        until = time.monotonic() + _RETRIES_S
         while self._looks_at == address and time.monotonic() < until:
             time.sleep(_LOOKS_S)
         del store
@@ -150,7 +150,7 @@ class Release:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Around something that waits: its failure is told as the release that it is for."""
+        """Around something that waits: raises its failure as a release if one was asked for."""
         try:
             yield
         except BaseException as error:
@@ -174,7 +174,7 @@ class Release:
         """Around the user's code: outside of it nothing is raised out of nothing.
 
         That goes for torch too, whose handler of SIGCHLD raises wherever the main thread is when a data
-        loader's worker has died: it is the user's code that is to be told, or nobody.
+        loader's worker has died: only the user's code is to see that exception.
         """
         signal.signal(signal.SIGCHLD, self._of_children)
         self._inside = True

@@ -50,7 +50,7 @@ class Replicas(Hooks):
         self._groups = door.groups
         self.models = Followed(door.groups, folder, rank, self.event)
         self._watched = self.models.watched
-        # The optimizer whose step goes on, and its models.
+        # The optimizer in its step, and its models.
         self._stepping: tuple[weakref.ref[Any], list[Watched]] | None = None
         self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
         self._samples = Samples(self._file, box)

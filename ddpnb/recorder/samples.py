@@ -28,7 +28,7 @@ class SampleFile:
     """
 
     def __init__(self, path: str) -> None:
-        fd = shared_files.take(path, layout.FILE_SIZE)  # whoever has the file of the process before open keeps it
+        fd = shared_files.take(path, layout.FILE_SIZE)  # readers of the file of the process before keep it
         try:
             self._memory = mmap.mmap(fd, layout.FILE_SIZE)
         finally:

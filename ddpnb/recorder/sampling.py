@@ -28,7 +28,7 @@ class Pace:
     def __init__(self) -> None:
         self.stride = 0
         self.looking = True
-        self.cost = self.spent = 0.0  # of looking at the step that goes on, so far, and in all
+        self.cost = self.spent = 0.0  # of looking at the current step, so far, and in all
         self._usual = self._step_s = 0.0
         self._last: tuple[int, float] | None = None
 

@@ -30,7 +30,7 @@ def allocate(fd: int, size: int) -> None:
 def create(path: str, size: int) -> int:
     """A new file full of zeros in place of what has this name; returns its descriptor.
 
-    Whoever has the file of before open keeps it. When there is no room, that file stays as it is.
+    Readers of the former file keep it. When there is no room, that file stays as it is.
 
     Raises:
         OSError: there is no room, or the folder cannot be written.

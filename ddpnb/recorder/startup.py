@@ -35,7 +35,7 @@ class Startup:
     """The start-up of this rank.
 
     Args:
-        phases: told when a group of ours comes to be.
+        phases: notified when ddpnb creates a group.
         release: interrupts the retries to connect.
     """
 
@@ -124,7 +124,7 @@ class Startup:
         return facts
 
     def _store(self) -> dict[str, Any]:
-        end_groups()  # of a start-up that was released: it begins anew from here
+        end_groups()  # of a start-up that was released: it begins again from here
         self._the_store = None
         host, port = os.environ["MASTER_ADDR"], self._numbers["MASTER_PORT"]
         rank, size = self._numbers["RANK"], self._numbers["WORLD_SIZE"]

@@ -25,8 +25,8 @@ from ddpnb.recorder.hooks import Hooks
 class Steps(Hooks):
     """Marks in the black box at every backward pass and optimizer step.
 
-    A mark after ``backward()`` tells when DDP, which waits for its collectives in C++ at the end of
-    it, went on.
+    DDP waits for its collectives in C++ at the end of ``backward()``: a mark after it says when that wait
+    ended.
     """
 
     def __init__(self, box: BlackBox) -> None:

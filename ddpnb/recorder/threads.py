@@ -53,7 +53,7 @@ _WORDS = {
 def described(
     frames: Iterable[FrameType], with_locals: bool, *, values: bool = False, within: Allowance | None = None
 ) -> list[dict[str, Any]]:
-    """Of frames, innermost first, what is told of them, outermost first; those that lead to the user's script are left out.
+    """What is reported of frames, which come innermost first, outermost first; those that lead to the user's script are left out.
 
     ``within``: what may be spent on variables; none are described when nothing is left.
     """

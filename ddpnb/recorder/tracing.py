@@ -51,7 +51,7 @@ class Tracing(Hooks):
             self._follow(row, module)
 
     def _follow(self, row: dict[str, Any], module: Any) -> None:
-        # The row is kept at hand: whoever asks anew, on another thread, takes it out of ``traced``.
+        # Keeps the row itself: a new request, on another thread, takes it out of ``traced``.
         self._names = {id(part): name or "(model)" for name, part in module.named_modules()}
         found: list[list[Any]] = row["modules"]
 

@@ -116,7 +116,7 @@ class Followed:
             with open(path + ".part", "w") as file:
                 json.dump(told, file, default=str)
             os.replace(path + ".part", path)
-        except OSError as error:  # no room: the rest of the watch goes on
+        except OSError as error:  # no room: the rest of the watch continues
             self._event("model not described", {"number": number, "error": error.strerror})
             print(
                 f"ddpnb: {self._folder}: {error.strerror}. The replicas of {module} are not compared on this rank.",

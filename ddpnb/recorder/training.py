@@ -117,7 +117,7 @@ class Training(Hooks):
         return look
 
     def _killed(self, pid: int, signal: int) -> None:
-        if pid in (0, os.getpid()) and signal:  # by its own hand: no stack will tell afterwards where
+        if pid in (0, os.getpid()) and signal:  # it kills itself: no stack will show afterwards where
             self.event("process ends", {"signal": int(signal)})
 
     def _saved(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:

@@ -184,7 +184,7 @@ def _paint(text: str, colour: bool) -> str:
 
 # -- HTML
 
-# Never colour alone: the parts stand in one order, waiting is hatched, and the numbers stand beside.
+# Never colour alone: the parts have one order, waiting is hatched, and the numbers are beside them.
 _ROLES = {
     "k-compute": "ok",
     "k-waiting": "error",

@@ -59,7 +59,7 @@ def fold(outputs: Mapping[int, Output], *, growing: bool = False) -> list[Block]
 
     Args:
         outputs: rank -> what it wrote.
-        growing: the ranks are still writing: one that has not come as far as another shares its block.
+        growing: the ranks are still writing: one that is behind another shares its block.
     """
     found: list[tuple[Output, list[int]]] = []
     ranks = sorted(outputs)

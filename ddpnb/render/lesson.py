@@ -8,7 +8,7 @@ from ddpnb.model.findings import NAMES
 from ddpnb.render import markup
 
 
-def lesson(title: str, script: str, finding: str, why: str, look: str, mended: str, difference: str) -> str:
+def lesson(title: str, script: str, finding: str, why: str, look: str, fix: str, difference: str) -> str:
     """The card of a pitfall.
 
     Args:
@@ -17,7 +17,7 @@ def lesson(title: str, script: str, finding: str, why: str, look: str, mended: s
         finding: code of its finding.
         why: what goes wrong, in two or three sentences.
         look: what to look at while it runs.
-        mended: what the fix changes, in words.
+        fix: what the fix changes, in words.
         difference: the fix as a unified diff.
     """
     name = f"{finding} {NAMES.get(finding, '')}".strip()
@@ -26,7 +26,7 @@ def lesson(title: str, script: str, finding: str, why: str, look: str, mended: s
         f'<pre tabindex="0" aria-label="the broken script">{markup.text(script)}</pre>'
         f"{_folded('what to look at', f'<p>{markup.text(look)}</p>')}"
         f"{_folded('the answer', f'<p><b>{markup.text(name)}.</b> {markup.text(why)}</p>')}"
-        f"{_folded('the fix', f'<p>{markup.text(mended)}</p><pre>{markup.text(difference)}</pre>')}"
+        f"{_folded('the fix', f'<p>{markup.text(fix)}</p><pre>{markup.text(difference)}</pre>')}"
     )
 
 

@@ -1,6 +1,6 @@
 """What the user's source says about two lines: branches of one decision, or steps of one path?
 
-Two ranks that stand in different calls may have taken different branches (then each call stands
+Two ranks in different calls may have taken different branches (then each call stands
 for the other), or one may have skipped what the other waits in. The syntax tree tells.
 """
 

@@ -43,7 +43,7 @@ def loop_header(sources: Mapping[str, str], path: Sequence[Site]) -> tuple[str, 
 def every_iteration(sources: Mapping[str, str], path: Sequence[Site]) -> bool:
     """Whether every whole iteration of the loops around a path, callers included, comes to its end.
 
-    Not if a line of it stands in a branch, in a ``try`` or ``with`` that may swallow an exception, or after something
+    Not if a line of it is in a branch, in a ``try`` or ``with`` that may swallow an exception, or after something
     that may leave the iteration (``continue``) or the function (``return``). Lines outside of all loops do not count.
 
     Args:

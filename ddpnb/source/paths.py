@@ -44,8 +44,8 @@ class Parting:
 def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]) -> Parting:
     """The first frames at which two ranks' paths differ.
 
-    Same lines all the way are ``same``; a path that goes on into another function or file from the
-    same line was told apart by something else than this program's text: ``exclusive``.
+    Paths with the same lines are ``same``. Paths that enter different functions or files from the same
+    line are ``exclusive``: what decided is not in the text of this program.
     """
     one, other = _aligned(recording, one, other)
     for depth, (a, b) in enumerate(zip(one, other, strict=False)):
@@ -57,7 +57,7 @@ def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]
         return Parting(a, b, "exclusive" if len(one) > 1 and len(other) > 1 else "unknown", *rest)
     if (one[-1].file, one[-1].line) == (other[-1].file, other[-1].line):
         return Parting(one[-1], other[-1], "same")
-    # One path goes on from a line that the other calls from: two calls within one statement.
+    # One path calls from a line that is the end of the other: two calls within one statement.
     return Parting(
         one[-1], other[-1], "sequence" if len(one) != len(other) and min(len(one), len(other)) > 1 else "unknown"
     )

@@ -3,7 +3,7 @@
 What is measured how. Every collective leaves the moment at which it was entered, and when it was
 done as far as Python saw it; marks tell when backward passes and optimizer steps ended, and the CPU
 time of the main thread. From the arrival of a rank to the arrival of the last it *waits*; from then
-until it goes on it *communicates*. That counts only where the main thread stood still:
+until it continues it *communicates*. That counts only where the main thread was blocked:
 
 - a call that Python waits for: from its entry to its end;
 - the last call before the end of a backward pass, whose end nobody in Python saw (DDP waits in C++):

@@ -16,7 +16,7 @@ MOST_BLAMED = 4  # ranks that share the blame for one wait, at most
 class Claim(NamedTuple):
     """The main thread of ``rank`` stood in the call from ``at`` to ``end``.
 
-    ``certain``: it surely went on at ``end``. ``waits_only``: nothing is known of the time after
+    ``certain``: it surely continued at ``end``. ``waits_only``: nothing is known of the time after
     the last rank had come. ``over``: the collective was completed by ``end``.
     """
 

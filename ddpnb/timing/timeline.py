@@ -3,7 +3,7 @@
 A mark is a moment at which the rank read its clocks. Calls claim time in the interval in which they
 began. What they claim together cannot be more than the time in which the main thread neither used a
 CPU nor stood in the queue for one: that is how communication which ran while the rank computed is
-told from communication for which it stood still.
+separated from communication for which it waited.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Interval:
     """The time between two marks. Times are nanoseconds.
 
     ``idle``: how long the main thread used no CPU, None where that is not known.
-    ``certain``: claims that end at a moment at which the rank surely went on; ``uncertain``: claims
+    ``certain``: claims that end at a moment at which the rank surely continued; ``uncertain``: claims
     that may hold time in which it computed.
     """
 

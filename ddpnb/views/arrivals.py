@@ -89,7 +89,7 @@ class Arrivals:
             rank: whose calls they are.
             places: of each call.
             at: seconds at which it was made; NaN when unknown.
-            here: whether a peer will see it: one that is held or was refused has not come.
+            here: whether a peer will see it: not if it is held or was refused.
         """
         came = self._came.get(rank)
         if came is None or len(came) < len(self._count):

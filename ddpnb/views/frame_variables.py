@@ -27,7 +27,7 @@ class Row:
 class SideBySide:
     """The variables of one function on several ranks, those that differ first.
 
-    ``sites``: where each rank stands in it. ``absent``: ranks that are not in this function, and where
+    ``sites``: the line of each rank in it. ``absent``: ranks that are not in this function, and where
     they are instead.
     """
 

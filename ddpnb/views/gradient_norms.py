@@ -13,7 +13,7 @@ def gradient_norms(recording: Recording) -> Mapping[int, tuple[tuple[int, float]
 
     All ranks sample the same tensors in the same step, so the norms of one step can be compared; where
     only a part of the tensors was sampled, norms of different steps cannot. Of several models the one
-    with most samples is told of.
+    with most samples is shown.
     """
     counts: dict[int, int] = {}
     for record in recording.ranks.values():

@@ -33,8 +33,8 @@ _NEXT_S, _LONG_S = 200e-6, 2e-3
 class Lane:
     """What is known of a lane besides its calls. Times are seconds since the origin.
 
-    ``until`` is when the rank ended or ceased to compute without being in a call: infinite while it goes
-    on. ``doing`` says what it is doing now, ``stands_in`` is the call that it had left and has waited for
+    ``until`` is when the rank ended or ceased to compute without being in a call: infinite while it
+    continues. ``doing`` says what it is doing now, ``stands_in`` is the call that it had left and has waited for
     since then; -1: none. ``since`` goes with the mark.
     """
 

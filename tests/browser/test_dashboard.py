@@ -1,4 +1,4 @@
-"""The dashboard in JupyterLab: launch, step, break, understand, release, mend; by mouse, by keyboard, light and dark."""
+"""The dashboard in JupyterLab: launch, step, break, understand, release, fix; by mouse, by keyboard, light and dark."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_launch_step_break_understand_and_mend_by_mouse(lab, page, theme):
     expect(board.get_by_role("button", name="rank 0")).to_contain_text("failed")  # by the exception of the release
     of(page, "world").get_by_role("button", name="restart").click()
     expect(board.get_by_role("button", name="rank 0")).to_contain_text("idle", timeout=LONG_MS)
-    runs.get_by_label("arguments").fill("--mended")
+    runs.get_by_label("arguments").fill("--fixed")
     runs.get_by_role("button", name="run", exact=True).click()
     expect(of(page, "world").get_by_text("OK", exact=True)).to_be_visible(timeout=LONG_MS)
     expect(card).not_to_be_visible()
@@ -147,7 +147,7 @@ def test_while_a_cell_runs(lab, page):
     name = lab.write(
         "busy.ipynb",
         "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\nddpnb.show(world)",
-        "import time\nrun = world.run('train.py', '--mended', '--steps', '100000', stream=None)\ntime.sleep(300)",
+        "import time\nrun = world.run('train.py', '--fixed', '--steps', '100000', stream=None)\ntime.sleep(300)",
     )
     lab.open(page, name)
     lab.run_all(page)

@@ -13,7 +13,7 @@ from tests.render.reading import HOSTILE, Reading, harmless
 def test_of_every_story(name):
     one = pitfalls.get(name)
     script = one.broken.read_text()
-    page = Reading(lesson(one.title, script, one.finding, one.why, one.look, one.mended, one.difference))
+    page = Reading(lesson(one.title, script, one.finding, one.why, one.look, one.fix, one.difference))
     assert len(page.all("details")) == 3 and not any("open" in part for part in page.all("details"))
     assert one.finding in page.text and script.splitlines()[0] in page.text
 

@@ -73,7 +73,7 @@ def test_the_form_steps_the_ranks_that_are_ticked():
     page = seen(after("environment"))
     assert page.all("form")[0]["data-action"] == "step these"
     assert [one["value"] for one in page.all("input")] == ["0", "1", "2", "3"]
-    assert enabled(page) == {"step all", "step these", "go on", "begin"}
+    assert enabled(page) == {"step all", "step these", "run to the end", "begin"}
     assert "step all (device)" in page.text
 
 

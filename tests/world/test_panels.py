@@ -192,7 +192,7 @@ def test_a_hold_can_be_removed_before_anybody_comes_to_it(desk):
     desk.is_at("ok")
 
 
-# -- break and mend
+# -- break and fix
 
 
 def test_a_fault_of_the_form_strikes_and_gives_its_finding(desk):
@@ -306,7 +306,7 @@ def test_wrong_input_is_said_and_nothing_breaks(desk, action, values, words):
     assert not desk.dashboard.actions.holds and not desk.dashboard.actions.injections
 
 
-@pytest.mark.parametrize("action", ["step all", "step these", "go on"])
+@pytest.mark.parametrize("action", ["step all", "step these", "run to the end"])
 def test_before_start_up_was_begun_there_is_nothing_to_step(desk, action):
     desk.world.run(PACED, 1, stream=None).wait(LONG)
     desk.does(action, ranks="0")

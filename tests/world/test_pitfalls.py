@@ -1,4 +1,4 @@
-"""Every pitfall: the broken script gives its finding, the mended one none."""
+"""Every pitfall: the broken script gives its finding, the fixed one none."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_broken_gives_its_finding(run, only_lines_that_ran, name):
 
 
 @pytest.mark.parametrize("name", pitfalls.names())
-def test_mended_gives_none(run, name):
+def test_fixed_gives_none(run, name):
     one = pitfalls.get(name)
     done = run(one, one.fixed)
     assert done.outcome == "ok", told(done)

@@ -1,6 +1,6 @@
 """The same hang or failure under its most specific code.
 
-The wait-for graph proves that a rank never makes a call. The frames, the samples and the facts show whether that
+The wait-for graph proves that a rank never calls a collective. The frames, the samples and the facts show whether that
 is a forgotten call, a model that one rank ran alone, a logger that every rank started or a child that used the group.
 """
 

@@ -30,7 +30,7 @@ PARTS = {
     "Symptom": "symptom",
     "Detection": "recognised",
     "Limitations": "unknown",
-    "How to fix": "mend",
+    "How to fix": "fix",
     "Example": "shows",
     "See also": "see_also",
 }
@@ -49,7 +49,7 @@ class Page:
     symptom: str  # in plain PyTorch, on gloo and on NCCL
     recognised: str  # how ddpnb detects it
     unknown: str  # limitations of the detection
-    mend: str  # how to fix it
+    fix: str  # how to fix it
     shows: str  # the example script
     see_also: tuple[str, ...]
     words: str  # search terms, the most specific first; not shown
@@ -152,7 +152,7 @@ _COMMON = frozenset({
     "when", "where", "which", "why", "will", "with", "you", "your", "after", "before", "all", "one", "some",
 })  # fmt: skip
 # Weight of a word by the part in which it occurs.
-_WEIGHTS = {"name": 12.0, "what": 3.0, "symptom": 2.0, "shows": 2.0, "mend": 1.0, "recognised": 1.0}
+_WEIGHTS = {"name": 12.0, "what": 3.0, "symptom": 2.0, "shows": 2.0, "fix": 1.0, "recognised": 1.0}
 
 
 def search(words: str, limit: int = 8) -> tuple[Page, ...]:

@@ -120,7 +120,7 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(found) for found in re.findall(r"\d{1,9}", text[:_LONGEST])}))
 
 
-def blamed(told: Mapping[int, Explained], world_size: int = 0) -> tuple[int, ...] | None:
+def blamed(explanations: Mapping[int, Explained], world_size: int = 0) -> tuple[int, ...] | None:
     """The ranks that the messages of several ranks blame together.
 
     DDP compares a model's parameters with those of the first rank that differs, so the odd rank blames
@@ -128,14 +128,14 @@ def blamed(told: Mapping[int, Explained], world_size: int = 0) -> tuple[int, ...
     Their sizes are compared with rank 0 alone: if all others complain of themselves, it is rank 0.
 
     Args:
-        told: the explanation of each rank's exception, by the rank that raised it.
+        explanations: the explanation of each rank's exception, by the rank that raised it.
         world_size: 0 if it is not known.
     """
-    named = {rank: one.culprits for rank, one in sorted(told.items()) if one.culprits is not None}
+    named = {rank: one.culprits for rank, one in sorted(explanations.items()) if one.culprits is not None}
     if not named:
         return None
     together = tuple(sorted({rank for culprits in named.values() for rank in culprits}))
-    if any(one.code != "DDP403" for one in told.values()):
+    if any(one.code != "DDP403" for one in explanations.values()):
         return together
     if all(culprits == (rank,) for rank, culprits in named.items()):
         return (0,) if len(named) > 1 and together == tuple(range(1, world_size)) else together

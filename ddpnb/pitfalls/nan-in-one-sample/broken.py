@@ -11,7 +11,7 @@ class Readings(Dataset):
     def __init__(self, rank):
         self.rows = torch.randn(64, 8, generator=torch.Generator().manual_seed(rank))
         if rank == 1:
-            self.rows[37] = 21.5  # a sensor that stands still
+            self.rows[37] = 21.5  # a sensor whose values do not change
 
     def __len__(self):
         return len(self.rows)

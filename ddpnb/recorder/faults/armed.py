@@ -49,7 +49,7 @@ class Armed:
             self.troubles.append(why)
 
     def note(self, box: BlackBox, **facts: Any) -> None:
-        """Write into the box that it struck, before it does: some do not return. Not each time of many."""
+        """Write into the box that it is triggered, before it is: some do not return. Not each time of many."""
         if self.struck <= MAX_NOTES:
             box.event("fault", {"fault": str(self.fault), **facts})
 

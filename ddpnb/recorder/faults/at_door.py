@@ -42,7 +42,7 @@ _REDUCTIONS = {
 
 
 class Struck:
-    """What came of a strike: other arguments to go on with, or the result of a call that is not to be made."""
+    """The effect of a fault: other arguments for the call, or a result in its place."""
 
     __slots__ = ("args", "result")
 

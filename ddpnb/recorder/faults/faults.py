@@ -59,5 +59,5 @@ class Faults:
         self._model.settle()
 
     def told(self) -> list[dict[str, Any]]:
-        """What is armed, and how often each has struck, as JSON."""
+        """What is armed, and how often each was triggered, as JSON."""
         return [one.told() for place in self._places.values() for one in place]

@@ -33,7 +33,7 @@ class Lasting(Strikes):
         return [] if self.box.silent else super().due(*kinds)
 
     def due_once(self, kind: str, thing: object) -> list[Armed]:
-        """As ``due``, of faults that have not struck this thing yet."""
+        """As ``due``, of faults that were not triggered on this thing yet."""
         struck = self._struck.get(thing, [])
         found = self._begin([one for one in self._of(kind) if one not in struck])
         if found:

@@ -139,7 +139,7 @@ export function metOf(store, lane, i) {
   return store.met[lane.place[i]] ?? NaN;
 }
 
-/** Whether a call that is done was begun, and the rank went on. */
+/** Whether a call that is done was begun, and the rank continued. */
 export function wasLeft(lane, i, met) {
   const next = i + 1 < lane.count ? lane.begin[i + 1] : Infinity;
   const end = lane.end[i];

@@ -97,7 +97,7 @@ function render({ model, el }) {
     for (const one of stops) one.tabIndex = one === next ? 0 : -1;
     next.focus();
   };
-  const told = (message) => {
+  const received = (message) => {
     if (message.kind === "beat") heard = performance.now();
   };
   body.addEventListener("click", clicked);
@@ -111,7 +111,7 @@ function render({ model, el }) {
   model.on("change:html", show);
   model.on("change:label", show);
   model.on("change:unfolded", opened);
-  model.on("msg:custom", told);
+  model.on("msg:custom", received);
   const timer = setInterval(tick, TICK_MS);
   show();
   return () => {
@@ -119,7 +119,7 @@ function render({ model, el }) {
     model.off("change:html", show);
     model.off("change:label", show);
     model.off("change:unfolded", opened);
-    model.off("msg:custom", told);
+    model.off("msg:custom", received);
   };
 }
 

@@ -86,13 +86,13 @@ function render({ model, el }) {
   let view = { begin: 0, end: 1 }, length = 0; // 0: as long as it suits what happens
   let shown = false, following = false, version = -1;
   let selected = null, hovered = null; // { lane, number }
-  let heard = performance.now(), told = performance.now(); // by beats too; when `store.now` was the moment
+  let heard = performance.now(), updated = performance.now(); // by beats too; when `store.now` was the moment
   let wanted = 0, timer = 0, asked = -Infinity;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
   const live = () => Boolean(model.get("live"));
   const lost = () => live() && performance.now() - heard > LOST_MS;
-  const now = () => (live() ? store.now + Math.max(0, Math.min(performance.now(), heard + LOST_MS) - told) / 1000 : store.now);
+  const now = () => (live() ? store.now + Math.max(0, Math.min(performance.now(), heard + LOST_MS) - updated) / 1000 : store.now);
 
   // -- drawing
 
@@ -137,7 +137,7 @@ function render({ model, el }) {
   const receive = (head, events, places) => {
     take(store, head, events, places);
     version = head.version;
-    heard = told = performance.now();
+    heard = updated = performance.now();
     if (!shown && store.count) {
       shown = true;
       following = live();
@@ -161,7 +161,7 @@ function render({ model, el }) {
     asked = performance.now();
   };
   const liveChanged = () => {
-    heard = told = performance.now();
+    heard = updated = performance.now();
     following = live() && store.count > 0;
     settle();
   };

@@ -46,7 +46,7 @@ def test_the_symptom_covers_both_backends(one):
 
 @each
 def test_the_remedy_shows_wrong_and_right(one):
-    assert blocks(one.mend), one.code
+    assert blocks(one.fix), one.code
     shown = "\n".join(code(one, "python") + code(one, "sh"))
     assert re.search(r"^\s*# (wrong|stopped)", shown, re.MULTILINE) or one.code == "DDP314"
     assert re.search(r"^\s*# right", shown, re.MULTILINE) or one.code == "DDP314"
