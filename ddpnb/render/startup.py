@@ -74,7 +74,9 @@ def _controls(state: StartupState, size: int, *, busy: bool, enabled: bool) -> s
         )
         + markup.button("step these ranks", "step these", enabled=enabled and behind is not None)
         + markup.rank_boxes(size, legend="ranks")
-        + markup.button("run to the end", "run to the end", image="go", enabled=enabled and not busy and behind is not None)
+        + markup.button(
+            "run to the end", "run to the end", image="go", enabled=enabled and not busy and behind is not None
+        )
         + markup.button("start over", "begin", image="restart", enabled=enabled and not busy)
         + "</form>"
     )
