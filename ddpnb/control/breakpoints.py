@@ -12,13 +12,14 @@ from ddpnb.control.results import WorldStatus
 from ddpnb.errors import UsageError, WorldError
 from ddpnb.model import phrases
 from ddpnb.model.holds import Hold
+from ddpnb.model.rank_state import RankState
 from ddpnb.processes import control_channel
 from ddpnb.views.status import RankStatus
 
 _STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
 _MOMENT_S = 1.0  # that ranks which were waiting for those that are stepped may take to stand again
 _TICK_S, _SLOWEST_TICK_S = 0.01, 0.1
-_STANDING = ("held", "ended", "waiting", "idle")
+_STANDING = (RankState.HELD, RankState.ENDED, RankState.WAITING, RankState.IDLE)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Holds(Ranks):
         with self._lock:
             self._check_open()
             chosen = self._held_ranks(ranks)
-            waiting = [one.rank for one in self._states() if one.state == "waiting" and one.rank not in chosen]
+            waiting = [one.rank for one in self._states() if one.state is RankState.WAITING and one.rank not in chosen]
             self._tell(chosen, {"verb": "step", "count": n})
         return self._until_still(chosen, wait, waiting)
 
@@ -154,7 +155,7 @@ class Holds(Ranks):
 
     def _held_ranks(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
         chosen = self._chosen(ranks)
-        held = {one.rank for one in self._states() if one.state == "held"}
+        held = {one.rank for one in self._states() if one.state is RankState.HELD}
         if ranks is None and held:
             return tuple(rank for rank in chosen if rank in held)
         free = [rank for rank in chosen if rank not in held]
@@ -190,10 +191,10 @@ class Holds(Ranks):
                 for rank in followed
                 if (one := known[rank][0]).state not in _STANDING
                 or (one.state == "idle" and rank in busy)  # it is about to begin
-                or (one.state == "waiting" and now - known[rank][1] < _STILL_S)
+                or (one.state is RankState.WAITING and now - known[rank][1] < _STILL_S)
             ]
-            held = any(one.state == "held" for one in shown.values())
-            if (not moving and (held or all(shown[rank].state == "ended" for rank in ranks))) or (
+            held = any(one.state is RankState.HELD for one in shown.values())
+            if (not moving and (held or all(shown[rank].state is RankState.ENDED for rank in ranks))) or (
                 deadline is not None and now >= deadline
             ):
                 return WorldStatus(tuple(shown.values()))

@@ -15,6 +15,7 @@ from ddpnb.errors import WorldError
 from ddpnb.files import check_writable
 from ddpnb.model import phrases
 from ddpnb.model.holds import check_expression
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.observe.observer import Observer
 from ddpnb.processes import control_channel, host
@@ -53,7 +54,7 @@ class Looks(Ranks):
             starting = self._starting()
             found = self._states()
         return WorldStatus(
-            tuple(RankStatus(o.rank, "starting", starting[o.rank]) if o.rank in starting else o for o in found)
+            tuple(RankStatus(o.rank, RankState.STARTING, starting[o.rank]) if o.rank in starting else o for o in found)
         )
 
     def evaluate(

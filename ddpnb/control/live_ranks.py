@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddpnb import arguments
-from ddpnb.diagnosis.hangs.rank_state import Kind
 from ddpnb.errors import WorldError
 from ddpnb.model import phrases
+from ddpnb.model.rank_state import RankState
 from ddpnb.processes import control_channel, host
 from ddpnb.views.status import RankStatus, status
 
@@ -51,7 +51,7 @@ class Ranks:
     def _states(self) -> tuple[RankStatus, ...]:
         taken = self._look()
         found = status(taken)
-        if any(one.state == Kind.ELSEWHERE.value and taken.ranks[one.rank].in_flight for one in found):
+        if any(one.state is RankState.BLOCKED and taken.ranks[one.rank].in_flight for one in found):
             found = status(self._look(ask=True))  # that it waits in torch for one of its calls its stack alone can tell
         return found
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from ddpnb.model.rank_state import RankState
 from ddpnb.render import status as shown
 from ddpnb.render.text import printable
 from ddpnb.views.frame_variables import Row, SideBySide
@@ -22,7 +23,7 @@ class WorldStatus:
     @property
     def held(self) -> tuple[int, ...]:
         """The ranks that are held before a collective."""
-        return tuple(one.rank for one in self.ranks if one.state == "held")
+        return tuple(one.rank for one in self.ranks if one.state is RankState.HELD)
 
     def __getitem__(self, rank: int) -> RankStatus:
         return next(one for one in self.ranks if one.rank == rank)

@@ -10,11 +10,12 @@ from ddpnb.diagnosis.data import batches as data
 from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, numbers, replicas
 from ddpnb.diagnosis.hangs import blocked, endings, forward_on_one_rank, mismatch, missing_calls, startup, stores
 from ddpnb.diagnosis.hangs.missing_ranks import Coming
-from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, standings
+from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 
 PATIENCE = 10.0
@@ -35,7 +36,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     held = stuck(found_waits, standing, patience)
     findings = [_with_gaps(recording, f) for f in _findings(recording, standing, found_waits, held, patience)]
     unknown = set(range(recording.world_size)) - set(standing)
-    ended = not unknown and all(s.kind is Kind.ENDED for s in standing.values())
+    ended = not unknown and all(s.state is RankState.ENDED for s in standing.values())
     errors = [finding for finding in findings if finding.severity == "error"]
     return Diagnosis(
         outcome=_outcome(recording, errors),
@@ -61,7 +62,9 @@ def _with_gaps(recording: Recording, finding: Finding) -> Finding:
 def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience: float) -> bool:
     """Whether a rank has failed and none of the others can continue."""
     failed = any(s.record.ending is not None and not s.record.ending.well for s in standing.values())
-    return failed and all(s.kind is Kind.ENDED or rank in held or s.expired(patience) for rank, s in standing.items())
+    return failed and all(
+        s.state is RankState.ENDED or rank in held or s.expired(patience) for rank, s in standing.items()
+    )
 
 
 _STANDS_ELSEWHERE = ("DDP313", "DDP314", "DDP507", "DDP505", "DDP702", "DDP109", "DDP104", "DDP110")
@@ -81,7 +84,7 @@ def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float)
 def _stands_before(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
     """Whether a rank is blocked creating a group that the ranks create differently: all may be in that call."""
     making = [standing[r] for r in finding.concerned if r in standing]
-    return any(one.kind in (Kind.START, Kind.NEW_GROUP) and one.idle_s >= patience for one in making)
+    return any(one.state in (RankState.STARTING, RankState.CREATING_GROUP) and one.idle_s >= patience for one in making)
 
 
 def _exit_code(standing: Standing) -> int | None:
@@ -176,12 +179,12 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
         failed = [call for call in record.calls if call.state.name == "FAILED"] or _needed(recording, coming, record)
         phases = [p for p in record.phases if p.state == "failed" and p.name in ("init_process_group", "new_group")]
         if failed:
-            then[rank] = replace(standing[rank], kind=Kind.CALL, call=failed[-1], site=failed[-1].site)
+            then[rank] = replace(standing[rank], state=RankState.WAITING, call=failed[-1], site=failed[-1].site)
         elif phases:
-            kind = Kind.START if phases[-1].name == "init_process_group" else Kind.NEW_GROUP
-            then[rank] = replace(standing[rank], kind=kind, phase=phases[-1])
+            state = RankState.STARTING if phases[-1].name == "init_process_group" else RankState.CREATING_GROUP
+            then[rank] = replace(standing[rank], state=state, phase=phases[-1])
     for rank, one in then.items():  # a rank that was outside when the others timed out is the cause
-        if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
+        if one.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
             process = replace(one.record.process, wakes_in_s=None)
             then[rank] = replace(one, record=replace(one.record, process=process))
     found_waits = waits(recording, then, 0.0)
@@ -203,7 +206,7 @@ def _needed(recording: Recording, coming: Coming, record: RankRecord) -> list[Ca
 
 def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patience: float) -> list[Finding]:
     """Every rank that has not ended is blocked outside any collective, with a group alive."""
-    open_ranks = [rank for rank, s in standing.items() if s.kind is not Kind.ENDED]
+    open_ranks = [rank for rank, s in standing.items() if s.state is not RankState.ENDED]
     if not open_ranks or len(standing) < 2 or found_waits:
         return []
     for rank in open_ranks:
@@ -213,7 +216,7 @@ def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patie
         alive = made > ended or bool(one.record.phases_forgotten and one.record.calls and not ended)
         if not alive or not one.expired(_NOBODY_WAITS * patience):
             return []
-    frozen = [rank for rank in open_ranks if standing[rank].kind is Kind.FROZEN]
+    frozen = [rank for rank in open_ranks if standing[rank].state is RankState.UNRESPONSIVE]
     return [blocked.finding(standing, "DDP314" if frozen else "DDP313", frozen or sorted(open_ranks), [], None)]
 
 
@@ -224,7 +227,7 @@ def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> 
             rank
             for wait in found_waits.values()
             for rank in wait.missing
-            if rank in standing and standing[rank].kind in (Kind.COMPUTING, Kind.ELSEWHERE)
+            if rank in standing and standing[rank].state in (RankState.COMPUTING, RankState.BLOCKED)
         }
     )
     if not late:
@@ -240,7 +243,10 @@ def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> 
             tuple(waiting),
             call,
             tuple((rank, standing[rank].site) for rank in [*late, *waiting]),
-            tuple(f"Rank {rank} is {standing[rank].kind.value}." for rank in late[:8]),
+            tuple(
+                f"Rank {rank} is {'computing' if standing[rank].state is RankState.COMPUTING else 'blocked outside any collective'}."
+                for rank in late[:8]
+            ),
             "This is no error yet: find out what the late rank does that the others do not.",
             severity="note",
         )

@@ -16,6 +16,7 @@ from IPython.display import display
 from ddpnb.control.run import Run
 from ddpnb.errors import Interrupted
 from ddpnb.model import phrases
+from ddpnb.model.rank_state import RankState
 from ddpnb.render import cells
 from ddpnb.render.text import printable, relative
 from ddpnb.views.status import RankStatus, status
@@ -27,7 +28,7 @@ _NAMED_S = 3.0  # from then on it is said what the ranks do that still run
 _ASK_S = 2.0  # and so often they are asked for that
 _KEPT = cells.MOST  # bytes of each rank's output that are kept to be shown
 _MOST_LIVE = 20_000  # characters that are shown of them as long as that changes
-_STILL = ("held", "waiting", "ended", "idle")
+_STILL = (RankState.HELD, RankState.WAITING, RankState.ENDED, RankState.IDLE)
 
 
 class Log:
@@ -125,7 +126,7 @@ class Cell:
         return (
             now is not before
             and [(one.rank, one.state, one.call) for one in before] == [(one.rank, one.state, one.call) for one in now]
-            and any(one.state == "held" for one in now)
+            and any(one.state is RankState.HELD for one in now)
             and all(one.state in _STILL for one in now)
         )
 
@@ -182,7 +183,7 @@ class Cell:
 
     def _doing(self) -> list[str]:
         """What running ranks do, if that takes long or a rank is held."""
-        if any(one.state == "held" for one in self._status):
+        if any(one.state is RankState.HELD for one in self._status):
             return [
                 *_told(self._status),
                 "%ddp_step and %ddp_resume let them continue; %ddp_diff compares their variables.",
@@ -198,6 +199,6 @@ def _told(ranks: Iterable[RankStatus]) -> list[str]:
     """What ranks do, as text; ranks that do the same are grouped, ended ranks left out."""
     doing: dict[str, list[int]] = {}
     for one in ranks:
-        if one.state != "ended":
+        if one.state is not RankState.ENDED:
             doing.setdefault(relative(printable(one.doing)), []).append(one.rank)
     return [f"{phrases.ranks(those)}: {what}" for what, those in doing.items()]

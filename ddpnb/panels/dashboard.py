@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from ddpnb import pitfalls
 from ddpnb.control import comparison
 from ddpnb.model.calls import CallState
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import StartupState
 from ddpnb.observe.verdict import Verdict
@@ -26,7 +27,7 @@ from ddpnb.widgets.timeline import Timeline
 from ddpnb.world import World
 
 _SCRIPTS = 200  # that are offered
-_LOOKED_AT = ("held", "waiting", "blocked elsewhere")
+_LOOKED_AT = (RankState.HELD, RankState.WAITING, RankState.BLOCKED)
 
 
 class Dashboard(Panel):
@@ -132,7 +133,7 @@ class Dashboard(Panel):
         """Held ranks that stopped at another place: read their variables."""
         tiles = boards.tiles(recording)
         stands = tuple((one.ranks, one.doing) for one in tiles if one.state in _LOOKED_AT)
-        if any(one.state == "held" for one in tiles) and stands != self._stood:
+        if any(one.state is RankState.HELD for one in tiles) and stands != self._stood:
             self._ask()
         self._stood = stands
 
@@ -168,7 +169,7 @@ class Dashboard(Panel):
         starting = state is not None and any(state.running_of(rank) for rank in ranks)
         in_run = not closed and run is not None and any(run.is_in(rank) for rank in ranks)
         tiles = boards.tiles(self._picture.recording) if self._picture is not None else ()
-        held = in_run and any(one.state == "held" for one in tiles)
+        held = in_run and any(one.state is RankState.HELD for one in tiles)
         outcome = run.outcome if run is not None else "idle"
         for name, so in (("held", held), ("starting", starting), ("closed", closed)):
             outcome = name if so else outcome

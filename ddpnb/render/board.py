@@ -6,27 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 from ddpnb.render import markup
+from ddpnb.render.rank_states import FAILED, LOOKS, Look
 from ddpnb.render.status import table
 from ddpnb.render.text import printable, relative
-from ddpnb.views.board import Tile, summary
+from ddpnb.views.board import Tile
 
-# state: (icon, role)
-_LOOKS = {
-    "waiting": ("wait", "warning"),
-    "starting": ("wait", "warning"),
-    "creating a group": ("wait", "warning"),
-    "held": ("hold", "note"),
-    "ended": ("done", "ok"),
-    "blocked elsewhere": ("stop", "warning"),
-    "frozen": ("frozen", "error"),
-    "computing": ("compute", "ok"),
-    "idle": ("idle", "faint"),
-    "unknown": ("why", "faint"),
-}
 _MANY = 16  # tiles from which on they are small
 _PATH = 50  # characters of a path
+_LISTED = 16  # states in a sentence
 
 
 def board(tiles: Sequence[Tile], host: Mapping[str, object] | None = None, chosen: int | None = None) -> str:
@@ -45,10 +35,7 @@ def board(tiles: Sequence[Tile], host: Mapping[str, object] | None = None, chose
 
 
 def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: bool) -> str:
-    image, role = _LOOKS.get(one.state, _LOOKS["unknown"])
-    word = word_of(one)
-    if word == "failed":
-        image, role = "gone", "error"
+    words, image, role = look_of(one)
     if one.undecided:
         role = "warning"
     if one.finding:
@@ -68,14 +55,14 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
         if part
     )
     doing = markup.text(one.doing, 80)
-    since = f" · {markup.age(one.since_s)}" if one.since_s is not None else ""
+    since = f"{' · ' if doing else ''}{markup.age(one.since_s)}" if one.since_s is not None else ""
     missing = f" · for {phrases.ranks(one.missing)}" if one.missing else ""
     code = f" · {markup.text(_named(one))}" if _named(one) else ""
     told = attributes_of(one, name, chosen, first=first)
     return (
         f"<button{told}>"
         f'<span class="top"><span>{markup.text(name)}</span><span class="faint">{markup.text(aside)}</span></span>'
-        f'<span class="state {role}">{markup.icon(image)} {markup.text(word)}{code}</span>'
+        f'<span class="state {role}">{markup.icon(image)} {words}{code}</span>'
         f'<span class="line" title="{markup.text(one.doing, 300)}">{doing}{since}</span>'
         f'<span class="line place mono faint">{place}{markup.text(missing)}</span>'
         f"{_meters(one, host)}</button>"
@@ -87,9 +74,8 @@ def _named(one: Tile) -> str:
     return one.finding or (f"{one.undecided}: one of the sides" if one.undecided else "")
 
 
-def word_of(one: Tile) -> str:
-    """The state in a word."""
-    return "failed" if one.state == "ended" and not one.well else one.state
+def look_of(one: Tile) -> Look:
+    return FAILED if one.state is RankState.ENDED and not one.well else LOOKS[one.state]
 
 
 def _end(path: str) -> str:
@@ -110,7 +96,8 @@ def attributes_of(one: Tile, name: str, chosen: int | None, *, first: bool) -> s
             "data-undecided": True if one.undecided else None,
             "tabindex": "0" if first else "-1",
             "aria-pressed": "true" if chosen in one.ranks else "false",
-            "aria-label": f"{name}: {word_of(one)} {one.doing[:300]}" + (f", {_named(one)}" if _named(one) else ""),
+            "aria-label": f"{name}: {look_of(one).words} {one.doing[:300]}"
+            + (f", {_named(one)}" if _named(one) else ""),
         }
     )
 
@@ -183,11 +170,22 @@ def text(tiles: Sequence[Tile]) -> str:
         since = markup.span(one.since_s) if one.since_s is not None else ""
         where = f"{_end(relative(one.site.file))}:{one.site.line}" if one.site != NO_SITE else ""
         name = phrases.ranks(one.ranks).partition(" ")[2]
-        row = [name, word_of(one), one.doing[:60], since, str(one.steps or ""), where, _named(one)]
+        row = [name, look_of(one).words, one.doing[:60], since, str(one.steps or ""), where, _named(one)]
         rows.append([" ".join(cell.split()) for cell in row])
     return printable(table(rows)) if tiles else "no ranks."
 
 
 def headline(tiles: Sequence[Tile]) -> str:
-    """The board in a sentence."""
-    return printable(summary(tiles))
+    """The board in a sentence: ``ranks 0, 2 and 3 waiting in all_reduce #57 of default_pg; rank 1 ended``."""
+    alike: dict[str, list[int]] = {}
+    for tile in tiles:
+        link = _LINKS.get(tile.state, "") if tile.doing else ""
+        alike.setdefault(f"{LOOKS[tile.state].words}{f' {link} {tile.doing}' if link else ''}", []).extend(tile.ranks)
+    states = list(alike.items())
+    rest = sum(len(ranks) for _, ranks in states[_LISTED:])
+    more = f"; {rest} more ranks in {len(states) - _LISTED} other states" if rest else ""
+    return printable("; ".join(f"{phrases.ranks(ranks)} {what}" for what, ranks in states[:_LISTED]) + more)
+
+
+# How the call or phase of a rank follows its state.
+_LINKS = {RankState.WAITING: "in", RankState.STARTING: "in", RankState.CREATING_GROUP: "in", RankState.HELD: "before"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from ddpnb.render.rank_states import LOOKS
 from ddpnb.render.text import printable, relative
 from ddpnb.views.frame_variables import SideBySide
 from ddpnb.views.status import RankStatus
@@ -41,7 +42,7 @@ _MARK = ' style="font-weight:600"'
 
 def status_rows(ranks: Sequence[RankStatus]) -> list[list[str]]:
     """A row per rank, after a head."""
-    rows = [[str(one.rank), one.state, _plain(one.doing), str(one.steps)] for one in ranks]
+    rows = [[str(one.rank), LOOKS[one.state].words, _plain(one.doing), str(one.steps)] for one in ranks]
     return [["rank", "state", "doing", "steps"], *rows]
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, standings
+from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
-from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.findings import Finding
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, Recording
 
 SINGLE = 64  # up to this many ranks, each has its own tile
-_TOLD = 16  # states listed in a sentence
 _SHOWN = 200  # tiles at most; the last stands for all the others
 
 
@@ -21,13 +20,12 @@ _SHOWN = 200  # tiles at most; the last stands for all the others
 class Tile:
     """One rank, or several in the same state.
 
-    ``state`` is a word of ``Kind`` or ``idle``; ``doing`` names the call or phase; ``since_s``: for how long
-    it stands there (None: it moves); ``finding``: the code of the finding whose culprit it is; ``undecided``: of the
+    ``doing`` names the call or phase; ``since_s``: for how long it is there (None: it moves); ``finding``: the code of the finding whose culprit it is; ``undecided``: of the
     finding in which it is on one of the sides, where nothing recorded shows which side is at fault.
     """
 
     ranks: tuple[int, ...]
-    state: str
+    state: RankState
     doing: str = ""
     missing: tuple[int, ...] = ()
     since_s: float | None = None
@@ -78,11 +76,11 @@ def _missing(recording: Recording, standing: dict[int, Standing]) -> dict[int, f
 
 def _tile(recording: Recording, one: Standing, missing: tuple[int, ...], finding: str, undecided: str) -> Tile:
     record = one.record
-    idle = not (record.calls or record.phases or record.ending) and one.kind is not Kind.FROZEN
+    idle = one.shown is RankState.IDLE
     ending = record.ending
     return Tile(
         (one.rank,),
-        "idle" if idle else one.kind.value,
+        one.shown,
         "nothing is running" if idle else _doing(one),
         missing,
         None if idle else _since(recording, one),
@@ -101,12 +99,12 @@ def _doing(one: Standing) -> str:
     call = one.held or one.call
     if call is not None:
         return f"{call.title} of {call.group}"
-    if one.kind in (Kind.START, Kind.NEW_GROUP) and one.phase is not None:
+    if one.state in (RankState.STARTING, RankState.CREATING_GROUP) and one.phase is not None:
         return one.phase.name
     if one.record.ending is not None:
         return str(one.record.ending)
-    if one.kind is Kind.ELSEWHERE:
-        return one.record.process.waits_on or "outside any collective"
+    if one.state is RankState.BLOCKED:
+        return one.record.process.waits_on
     last = one.record.calls[-1] if one.record.calls else None
     return f"after {last.title}" if last is not None else ""
 
@@ -116,9 +114,9 @@ def _since(recording: Recording, one: Standing) -> float | None:
     call: Call | None = one.held or one.call
     if call is not None:
         began = call.entered_ns
-    elif one.kind in (Kind.START, Kind.NEW_GROUP) and one.phase is not None:
+    elif one.state in (RankState.STARTING, RankState.CREATING_GROUP) and one.phase is not None:
         began = one.phase.began_ns
-    elif one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
+    elif one.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
         return one.idle_s
     return (recording.taken_ns - began) * 1e-9 if began and recording.taken_ns > began else None
 
@@ -142,18 +140,5 @@ def _together(found: list[Tile]) -> tuple[Tile, ...]:
     ordered = sorted(grouped, key=lambda tile: (not tile.finding, not tile.undecided, len(tile.ranks), tile.ranks))
     if len(ordered) > _SHOWN:
         rest = [rank for tile in ordered[_SHOWN - 1 :] for rank in tile.ranks]
-        ordered[_SHOWN - 1 :] = [Tile(tuple(sorted(rest)), "unknown", "various")]
+        ordered[_SHOWN - 1 :] = [Tile(tuple(sorted(rest)), RankState.UNKNOWN, "various")]
     return tuple(ordered)
-
-
-def summary(found: Iterable[Tile]) -> str:
-    """The board in a sentence: ``ranks 0, 2 and 3 waiting in all_reduce #57 of default_pg; rank 1 ended``."""
-    alike: dict[str, list[int]] = {}
-    for tile in found:
-        inside = f" in {tile.doing}" if tile.state in ("waiting", "starting", "creating a group") and tile.doing else ""
-        before = f" before {tile.doing}" if tile.state == "held" else ""
-        alike.setdefault(f"{tile.state}{inside}{before}", []).extend(tile.ranks)
-    told = list(alike.items())
-    rest = sum(len(ranks) for _, ranks in told[_TOLD:])
-    more = f"; {rest} more ranks in {len(told) - _TOLD} other states" if rest else ""
-    return "; ".join(f"{phrases.ranks(ranks)} {what}" for what, ranks in told[:_TOLD]) + more

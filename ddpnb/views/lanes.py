@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ddpnb.model.calls import Call
 from ddpnb.model.findings import Diagnosis
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 from ddpnb.views.arrivals import Arrivals
 from ddpnb.views.columns import EVENT, Events, Kind, Reader, Shown
@@ -41,7 +42,7 @@ class Lane:
     rank: int
     begin: float = 0.0
     until: float = np.inf
-    state: str = ""
+    state: RankState = RankState.UNKNOWN
     doing: str = ""
     mark: Mark | None = None
     since: float = 0.0

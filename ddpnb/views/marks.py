@@ -6,10 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, standings
+from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
 from ddpnb.model.calls import Call, CallState
 from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 
 _LONGEST = 80  # characters
@@ -40,14 +41,14 @@ def representatives(recording: Recording, diagnosis: Diagnosis | None, most: int
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What a rank is doing: a word of ``Kind``, the same as it fits into a lane (nothing while it computes).
+    """What a rank is doing, and the same in words that fit into a lane (none while it computes).
 
     ``since_ns`` is when it ceased to compute, if that is not when it made a call; 0 otherwise. ``stands_in``
     is a call that it had begun and left, and waits for now: where nobody in Python does, as at the end of a
     backward pass; -1: there is none.
     """
 
-    state: str = ""
+    state: RankState = RankState.UNKNOWN
     words: str = ""
     since_ns: int = 0
     stands_in: int = -1
@@ -59,7 +60,7 @@ def doings(recording: Recording) -> dict[int, Doing]:
     waiting = waits(recording, standing, 0.0)
     return {
         rank: Doing(
-            one.kind.value,
+            one.state,
             _cut(_doing(one, waiting[rank].missing if rank in waiting else ())),
             _ceased(one, recording.taken_ns),
             one.call.number if one.call is not None and one.call.state is CallState.ISSUED else -1,
@@ -74,7 +75,7 @@ def _ceased(one: Standing, taken_ns: int) -> int:
     if one.phase is not None:
         return one.phase.began_ns
     idle_since = max(0, taken_ns - int(one.idle_s * 1e9)) if 0 <= one.idle_s < 1e9 else 0
-    if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
+    if one.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
         return idle_since
     if one.call is not None and one.call.state is CallState.ISSUED:
         last = one.record.calls[-1]  # its last known position
@@ -120,7 +121,7 @@ def _mark(standing: Standing, finding: Finding, collective: Call, since: int) ->
         return Mark("mismatch", _cut(f"{own.title}: {what}"), own.number)
     if standing.call is not None:
         return Mark("mismatch", _cut(f"{standing.call.title}: not the call of the other ranks"), standing.call.number)
-    why = _doing(standing, ()) or standing.kind.value
+    why = _doing(standing, ()) or ("computing" if standing.state is RankState.COMPUTING else "state unknown")
     return Mark("absent", _cut(f"{why}: never called {collective.title}"), since_ns=since)
 
 
@@ -146,12 +147,13 @@ def _doing(one: Standing, missing: Collection[int]) -> str:
         return f"held before {one.held.title}"
     if one.call is not None:
         return f"{one.call.title} waits for {few(missing)}" if missing else one.call.title
-    if one.kind in (Kind.START, Kind.NEW_GROUP) and one.phase is not None:
+    if one.state in (RankState.STARTING, RankState.CREATING_GROUP) and one.phase is not None:
         return f"{one.phase.name} waits for {few(missing)}" if missing else one.phase.name
-    if one.kind is Kind.ENDED and one.record.ending is not None:
+    if one.state is RankState.ENDED and one.record.ending is not None:
         return str(one.record.ending)
-    if one.kind in (Kind.ELSEWHERE, Kind.FROZEN):
-        return f"{one.kind.value}{f' at {one.site}' if one.site.line else ''}"
+    if one.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
+        what = "blocked" if one.state is RankState.BLOCKED else "unresponsive"
+        return f"{what} at {one.site}" if one.site.line else what
     return ""
 
 

@@ -8,12 +8,14 @@ import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.cycles import knots, waiting_for_themselves
-from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, standings
+from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
 from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import Group
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord, Recording
+from ddpnb.render import board as boards
 from ddpnb.render import text
 from ddpnb.views import board
 from tests.diagnosis.recordings import Rank, group, line, record
@@ -74,9 +76,9 @@ def graphs():
         sets = [frozenset(dice.sample(range(size + 2), dice.randrange(size))) for _ in range(3)]
         found, placed = {}, {}
         for rank in range(size):
-            kind = dice.choice((Kind.CALL, Kind.CALL, Kind.CALL, Kind.COMPUTING, Kind.ENDED))
-            placed[rank] = Standing(rank, kind, RankRecord(rank, process=Process("idle")))
-            if kind is Kind.CALL:
+            state = dice.choice((*[RankState.WAITING] * 3, RankState.COMPUTING, RankState.ENDED))
+            placed[rank] = Standing(rank, state, RankRecord(rank, process=Process("idle")))
+            if state is RankState.WAITING:
                 missing = dice.choice(sets) - {rank}
                 certain = dice.choice((missing, missing, frozenset(), frozenset(list(missing)[:1])))
                 found[rank] = Wait(placed[rank], missing, certain, dice.random() < 0.05)
@@ -84,7 +86,7 @@ def graphs():
 
 
 def plainly_stuck(found, placed):
-    live = {rank for rank, one in placed.items() if one.kind is Kind.COMPUTING}
+    live = {rank for rank, one in placed.items() if one.state is RankState.COMPUTING}
     for _ in placed:
         for rank, wait in found.items():
             possible = wait.missing - wait.certain
@@ -197,7 +199,7 @@ def test_what_is_said_of_many_ranks_can_be_read(taken, code):
     assert len(first.evidence) <= 24
     assert max(map(len, first.evidence), default=0) < 300
     assert text.diagnosis(found, width=100).count("\n") < 200
-    assert len(board.summary(board.tiles(taken, found.findings))) < 2500
+    assert len(boards.headline(board.tiles(taken, found.findings))) < 2500
 
 
 def test_findings_for_which_there_is_no_room_are_named():

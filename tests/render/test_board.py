@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.hangs.rank_state import Kind
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Phase, Process, RankRecord, Recording
 from ddpnb.render import board
+from ddpnb.render.rank_states import LOOKS
 from ddpnb.views.board import Tile, tiles
 from tests.diagnosis.recordings import Rank, line, record
 from tests.render.reading import HOSTILE, Reading, harmless
 
-STATES = [kind.value for kind in Kind] + ["idle"]
-WAITING = Tile((0,), "waiting", "all_reduce #57 of default_pg", (1,), 3.0, line(91), 8, 4711, "cuda:0")
+WAITING = Tile((0,), RankState.WAITING, "all_reduce #57 of default_pg", (1,), 3.0, line(91), 8, 4711, "cuda:0")
 
 
 def shown(*tiles, **more):
@@ -24,7 +24,9 @@ def shown(*tiles, **more):
 
 
 def hostile_tile(text):
-    return Tile((0,), "ended", text, (1,), 1.0, Site(text, 3, text), 3, 17, text[:200], finding="DDP312", well=False)
+    return Tile(
+        (0,), RankState.ENDED, text, (1,), 1.0, Site(text, 3, text), 3, 17, text[:200], finding="DDP312", well=False
+    )
 
 
 def hostile_recording(text):
@@ -37,22 +39,18 @@ def hostile_recording(text):
 # -- states
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", RankState)
 def test_every_state_has_a_symbol_and_a_word(state):
     seen = shown(Tile((0,), state))
     assert len(seen.all("svg")) == 1
-    assert state in seen.text
-    assert seen.labels == {"ranks", f"rank 0: {state} "}
+    assert LOOKS[state].words in seen.text
+    assert seen.labels == {"ranks", f"rank 0: {LOOKS[state].words} "}
 
 
 def test_no_two_states_look_the_same_without_their_words_but_those_that_wait():
-    symbols = {state: re.search(r' d="([^"]*)"', board.board([Tile((0,), state)]))[1] for state in STATES}
-    waiting = {symbols.pop(state) for state in ("waiting", "starting", "creating a group")}
+    symbols = {state: re.search(r' d="([^"]*)"', board.board([Tile((0,), state)]))[1] for state in RankState}
+    waiting = {symbols.pop(state) for state in (RankState.WAITING, RankState.STARTING, RankState.CREATING_GROUP)}
     assert len(waiting) == 1 and len(set(symbols.values())) == len(symbols)
-
-
-def test_a_state_that_nobody_knows_is_shown_as_it_is():
-    assert "on holiday" in shown(Tile((0,), "on holiday")).text
 
 
 def test_a_rank_on_one_of_the_sides_of_a_tie_says_so():
@@ -66,9 +64,9 @@ def test_a_rank_on_one_of_the_sides_of_a_tie_says_so():
 
 
 def test_one_that_ended_with_an_error_has_failed():
-    seen = shown(Tile((0,), "ended", "KeyError: 'x'", well=False))
+    seen = shown(Tile((0,), RankState.ENDED, "KeyError: 'x'", well=False))
     assert "failed" in seen.text and "rank 0: failed KeyError: 'x'" in seen.labels
-    assert "failed" not in shown(Tile((0,), "ended", "finished")).text
+    assert "failed" not in shown(Tile((0,), RankState.ENDED, "finished")).text
 
 
 def test_a_culprit_is_named_by_its_finding():
@@ -94,7 +92,7 @@ def test_of_a_long_path_the_end_and_the_line_stay():
 
 def test_the_meters_say_in_words_what_they_show():
     process = Process("computing", memory=2_500_000_000, cores=1.5, device_memory=10**9, device_total=4 * 10**9, device_busy=0.5)  # fmt: skip
-    seen = shown(Tile((0,), "computing", process=process), host={"memory_total": 10**10, "cores": 4})
+    seen = shown(Tile((0,), RankState.COMPUTING, process=process), host={"memory_total": 10**10, "cores": 4})
     for words in (
         "process memory: 2.5 GB",
         "busy: 1.5 cores",
@@ -108,7 +106,7 @@ def test_the_meters_say_in_words_what_they_show():
 @pytest.mark.parametrize("host", [{}, {"memory_total": 0, "cores": 0}, {"memory_total": "much", "cores": None}])
 def test_meters_of_a_host_that_says_nonsense(host):
     process = Process(memory=10**9, cores=float("nan"), device_memory=9, device_total=3, device_busy=7.0)
-    widths = [one["style"] for one in shown(Tile((0,), "computing", process=process), host=host).all("i")]
+    widths = [one["style"] for one in shown(Tile((0,), RankState.COMPUTING, process=process), host=host).all("i")]
     assert widths == ["width:0%", "width:0%", "width:100%", "width:100%"]
 
 
@@ -116,14 +114,16 @@ def test_meters_of_a_host_that_says_nonsense(host):
 
 
 def test_tiles_are_buttons_that_say_their_rank():
-    seen = shown(Tile((0,), "computing"), Tile((1,), "computing"), chosen=1)
+    seen = shown(Tile((0,), RankState.COMPUTING), Tile((1,), RankState.COMPUTING), chosen=1)
     assert [(action, values["rank"]) for action, values in seen.actions] == [("rank", "0"), ("rank", "1")]
     assert [one["aria-pressed"] for one in seen.all("button")] == ["false", "true"]
     assert [one["tabindex"] for one in seen.all("button")] == ["0", "-1"]
 
 
 def test_ranks_that_do_the_same_share_a_tile_without_a_process():
-    seen = shown(Tile(tuple(range(998)), "waiting", "barrier #1 of default_pg", pid=12, process=Process(memory=10**9)))
+    seen = shown(
+        Tile(tuple(range(998)), RankState.WAITING, "barrier #1 of default_pg", pid=12, process=Process(memory=10**9))
+    )
     assert "ranks 0-997" in seen.text and "998 ranks" in seen.text
     assert "pid" not in seen.text and "memory" not in seen.text
 
@@ -183,7 +183,7 @@ def test_the_board_in_words_has_a_row_per_rank_whatever_they_say(text):
 
 
 def test_the_board_in_words():
-    assert board.text([replace(WAITING, finding="DDP301"), Tile((1,), "ended", "exited with status 1", well=False)]).splitlines() == [
+    assert board.text([replace(WAITING, finding="DDP301"), Tile((1,), RankState.ENDED, "exited with status 1", well=False)]).splitlines() == [
         "ranks  state    doing                         since  step  where                   finding",
         "0      waiting  all_reduce #57 of default_pg  3.0 s  8     /home/user/train.py:91  DDP301",
         "1      failed   exited with status 1",
@@ -191,4 +191,24 @@ def test_the_board_in_words():
 
 
 def test_the_board_in_a_sentence_has_no_control_characters():
-    assert board.headline([Tile((0,), "waiting", "all\x1b[31m")]) == "rank 0 waiting in all�[31m"
+    assert board.headline([Tile((0,), RankState.WAITING, "all\x1b[31m")]) == "rank 0 waiting in all�[31m"
+
+
+def test_the_board_in_a_sentence():
+    found = record(
+        Rank(0).waits("all_reduce"),
+        Rank(1).finishes(),
+        Rank(2).waits("all_reduce"),
+        Rank(3).calls("barrier", state=CallState.HELD),
+        Rank(4).idles(3.0),
+    )
+    assert board.headline(tiles(found)) == (
+        "ranks 0 and 2 waiting in all_reduce #1 of default_pg; rank 1 ended; "
+        "rank 3 held before barrier #1 of default_pg; rank 4 blocked outside any collective"
+    )
+    assert board.headline(()) == ""
+
+
+def test_a_tile_is_complete_with_ranks_and_a_state():
+    both = [Tile((0,), RankState.COMPUTING), Tile((1,), RankState.WAITING)]
+    assert board.headline(both) == "rank 0 computing; rank 1 waiting"

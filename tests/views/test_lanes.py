@@ -10,6 +10,7 @@ import pytest
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.views import lanes as analysis
@@ -246,7 +247,7 @@ def test_words_go_when_the_rank_moves_on():
 
 def test_computing_ends_where_a_rank_stands_elsewhere():
     shown = lanes(recorded([call(0, 0, 5)], taken=1000, process=Process("idle", 0.8)))
-    assert shown.lanes[0].until == pytest.approx(0.2) and shown.lanes[0].state == "blocked elsewhere"
+    assert shown.lanes[0].until == pytest.approx(0.2) and shown.lanes[0].state is RankState.BLOCKED
 
 
 def test_a_rank_may_come_to_wait_for_what_it_had_left():
@@ -327,5 +328,5 @@ def test_a_rank_that_starts_ended_or_is_gone():
         3: RankRecord(3, process=Process("stopped", float("inf"))),
     }
     shown = lanes(Recording(4, records, taken_ns=BEGAN + 9 * MS))
-    assert [lane.state for lane in shown.lanes] == ["starting", "ended", "unknown", "frozen"]
+    assert [lane.state for lane in shown.lanes] == ["starting", "ended", "unknown", "unresponsive"]
     assert "waits for" in shown.lanes[0].doing and shown.lanes[1].doing == "killed (SIGKILL)"

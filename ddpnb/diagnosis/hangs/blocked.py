@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, where
+from ddpnb.diagnosis.hangs.rank_state import Standing, where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call
 from ddpnb.model.findings import Finding
+from ddpnb.model.rank_state import RankState
 
 
 def explain(standings: dict[int, Standing], waiting: list[int], away: list[int]) -> Finding:
-    frozen = [rank for rank in away if standings[rank].kind is Kind.FROZEN]
+    frozen = [rank for rank in away if standings[rank].state is RankState.UNRESPONSIVE]
     if frozen:
         return finding(standings, "DDP314", frozen, waiting, standings[waiting[0]].call)
     return finding(standings, "DDP313", away, waiting, standings[waiting[0]].call)
@@ -50,7 +51,7 @@ def finding(
         evidence.append(f"Rank {rank} has been inactive for {standing.idle_s:.0f} s{place}.")
         if standing.record.process.activity == "stopped" and not all(stopped):
             evidence.append(f"Rank {rank} is stopped (SIGSTOP).")
-        if not standing.record.process.answered and standing.kind is Kind.ELSEWHERE:
+        if not standing.record.process.answered and standing.state is RankState.BLOCKED:
             evidence.append(f"Rank {rank} is unresponsive too: its stack was read from outside.")
         if standing.record.process.waits_on:
             evidence.append(f"Rank {rank} waits for {standing.record.process.waits_on} in the kernel.")

@@ -11,11 +11,12 @@ from ddpnb.diagnosis.hangs.call_order import may_come_again
 from ddpnb.diagnosis.hangs.cycles import knots, waiting_for_themselves
 from ddpnb.diagnosis.hangs.init_facts import address_of
 from ddpnb.diagnosis.hangs.mismatch import fewer_batches, uneven_iterations
-from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, where
+from ddpnb.diagnosis.hangs.rank_state import Standing, where
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.findings import Finding
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.loops import every_iteration, loop_around, loop_header
 from ddpnb.source.paths import parting, path_to
@@ -36,7 +37,7 @@ def find(
         gone = [
             rank
             for rank in sorted(knot - stuck)
-            if rank not in standings or standings[rank].kind is Kind.ENDED or standings[rank].expired(patience)
+            if rank not in standings or standings[rank].state is RankState.ENDED or standings[rank].expired(patience)
         ]
         finding = _explain(recording, standings, waits, waiting, gone)
         if finding is not None:
@@ -52,21 +53,21 @@ def _explain(
     gone: list[int],
 ) -> Finding | None:
     present = [rank for rank in gone if rank in standings]
-    starting = [rank for rank in waiting if standings[rank].kind is Kind.START]
+    starting = [rank for rank in waiting if standings[rank].state is RankState.STARTING]
     claims = startup.wrong_claims(standings, starting) if starting else None
     if claims is not None:
         return claims
     if starting and (absent := [rank for rank in gone if rank not in standings]):
         return startup.world_too_large(standings, starting, absent)
-    elsewhere = [rank for rank in present if standings[rank].kind in (Kind.ELSEWHERE, Kind.FROZEN)]
+    elsewhere = [rank for rank in present if standings[rank].state in (RankState.BLOCKED, RankState.UNRESPONSIVE)]
     if elsewhere:
         return blocked.explain(standings, waiting, elsewhere)
-    ended = [rank for rank in present if standings[rank].kind is Kind.ENDED]
+    ended = [rank for rank in present if standings[rank].state is RankState.ENDED]
     if starting and len({address_of(standings[rank].record) for rank in starting}) > 1:
         return startup.apart(standings, starting)
     if starting and ended:
         return startup.never_joined(recording, standings, starting, ended)
-    grouping = [rank for rank in waiting if standings[rank].kind is Kind.NEW_GROUP]
+    grouping = [rank for rank in waiting if standings[rank].state is RankState.CREATING_GROUP]
     if grouping:
         return startup.group_not_made(recording, standings, waits, grouping, waiting)
     calls = {rank: call for rank in waiting if (call := standings[rank].call) is not None}

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import LATE_WAIT, Phase, RankRecord, Recording
 from ddpnb.model.stacks import Stack
-
-
-class Kind(Enum):
-    """What a rank is doing; the value is the word that is displayed."""
-
-    CALL = "waiting"
-    START = "starting"
-    NEW_GROUP = "creating a group"
-    ENDED = "ended"
-    ELSEWHERE = "blocked elsewhere"
-    FROZEN = "frozen"
-    COMPUTING = "computing"
-    HELD = "held"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +19,19 @@ class Standing:
     """
 
     rank: int
-    kind: Kind
+    state: RankState
     record: RankRecord
     call: Call | None = None
     phase: Phase | None = None
     site: Site = NO_SITE
     held: Call | None = None
+
+    @property
+    def shown(self) -> RankState:
+        """The state for a reader: a rank on which nothing has run is idle."""
+        record = self.record
+        ran = record.calls or record.phases or record.ending or self.state is RankState.UNRESPONSIVE
+        return self.state if ran else RankState.IDLE
 
     @property
     def idle_s(self) -> float:
@@ -49,7 +42,7 @@ class Standing:
 
         One whose sleep ends soon continues by itself.
         """
-        if self.kind not in (Kind.ELSEWHERE, Kind.FROZEN) or self.idle_s < patience:
+        if self.state not in (RankState.BLOCKED, RankState.UNRESPONSIVE) or self.idle_s < patience:
             return False
         wakes = self.record.process.wakes_in_s
         return wakes is None or wakes > 2 * patience
@@ -65,32 +58,32 @@ def standings(recording: Recording) -> dict[int, Standing]:
 def _standing(record: RankRecord) -> Standing:
     rank, process = record.rank, record.process
     if record.ending is not None:
-        return Standing(rank, Kind.ENDED, record, site=last_site(record))
+        return Standing(rank, RankState.ENDED, record, site=last_site(record))
     if process.activity == "gone":
-        return Standing(rank, Kind.UNKNOWN, record)
+        return Standing(rank, RankState.UNKNOWN, record)
     if process.activity == "stopped":
-        return Standing(rank, Kind.FROZEN, record, site=last_site(record))
+        return Standing(rank, RankState.UNRESPONSIVE, record, site=last_site(record))
     held = next((call for call in reversed(record.calls[-_THREADS:]) if call.state is CallState.HELD), None)
     if held is not None:
-        return Standing(rank, Kind.HELD, record, site=held.site, held=held)
+        return Standing(rank, RankState.HELD, record, site=held.site, held=held)
     call = _waited_for(record)
     if call is not None:
-        return Standing(rank, Kind.CALL, record, call=call, site=_call_site(record, call))
+        return Standing(rank, RankState.WAITING, record, call=call, site=_call_site(record, call))
     late = _late_wait(record)
     if late is not None and process.activity == "idle":  # in an unknown call: no rank is blamed for it
-        return Standing(rank, Kind.UNKNOWN, record, phase=late, site=_phase_site(late))
+        return Standing(rank, RankState.UNKNOWN, record, phase=late, site=_phase_site(late))
     waiting = [p for p in record.open_phases if p.name in ("init_process_group", "new_group")]
     if waiting and process.activity != "computing":
         phase = waiting[-1]
-        kind = Kind.START if phase.name == "init_process_group" else Kind.NEW_GROUP
-        return Standing(rank, kind, record, phase=phase, site=_phase_site(phase))
+        state = RankState.STARTING if phase.name == "init_process_group" else RankState.CREATING_GROUP
+        return Standing(rank, state, record, phase=phase, site=_phase_site(phase))
     if process.activity == "idle":
         # A missing answer proves nothing: where py-spy shows a stack and the GIL is not held, the rank is only blocked.
         known = process.answered or (bool(record.stacks) and not process.holds_lock)
-        kind = Kind.ELSEWHERE if known else Kind.FROZEN
-        return Standing(rank, kind, record, site=last_site(record))
-    kind = Kind.COMPUTING if process.activity == "computing" else Kind.UNKNOWN
-    return Standing(rank, kind, record, site=last_site(record))
+        state = RankState.BLOCKED if known else RankState.UNRESPONSIVE
+        return Standing(rank, state, record, site=last_site(record))
+    state = RankState.COMPUTING if process.activity == "computing" else RankState.UNKNOWN
+    return Standing(rank, state, record, site=last_site(record))
 
 
 # Where torch waits in C++ for calls that Python code does not wait for: DDP's reducer, FSDP, coalesced

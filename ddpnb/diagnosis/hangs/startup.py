@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from ddpnb.diagnosis import hints
 from ddpnb.diagnosis.divergence.digests import Split, split
 from ddpnb.diagnosis.hangs.init_facts import address_of, as_int, claim_of, knocks_within, members_of
-from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, where
+from ddpnb.diagnosis.hangs.rank_state import Standing, where
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site, listed
 from ddpnb.model.findings import Finding
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Phase, RankRecord, Recording
 
 
@@ -206,7 +207,7 @@ def unreachable(
     recording: Recording, standings: dict[int, Standing], waits: dict[int, Wait], patience: float
 ) -> Finding | None:
     """DDP104 or DDP110: all ranks are in init_process_group with the same address, and it does not complete."""
-    starting = [rank for rank, s in standings.items() if s.kind is Kind.START]
+    starting = [rank for rank, s in standings.items() if s.state is RankState.STARTING]
     if len(starting) < len(standings) or not starting:
         return None
     came = [phase.began_ns for rank in starting if (phase := standings[rank].phase) is not None]
@@ -289,7 +290,7 @@ def _groups_in_words(standing: Standing) -> str:
         asked = f"called new_group for {', '.join(made)}"
     else:
         asked = f"called new_group {many}{len(made)} times, the last {_LISTED} for {', '.join(made[-_LISTED:])}"
-    stands = "is in the last of them" if made and standing.kind is Kind.NEW_GROUP else "is"
+    stands = "is in the last of them" if made and standing.state is RankState.CREATING_GROUP else "is"
     return (
         f"Rank {standing.rank} {asked}; it {stands}{phrases.at(standing.site)}."
         if standing.site != NO_SITE

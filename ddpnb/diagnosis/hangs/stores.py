@@ -6,10 +6,11 @@ import re
 
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.diagnosis.hangs.init_facts import knocks_within
-from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, where
+from ddpnb.diagnosis.hangs.rank_state import Standing, where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 
 _MAKES = re.compile(r"\b(?:TCPStore|create_c10d_store|_create_c10d_store)\(")
@@ -19,7 +20,7 @@ _NUMBER = re.compile(r"\d{1,5}")
 
 def apart(recording: Recording, standings: dict[int, Standing], patience: float) -> Finding | None:
     """DDP104: all ranks are blocked creating a store, apparently each its own."""
-    open_ranks = {rank: one for rank, one in standings.items() if one.kind is not Kind.ENDED}
+    open_ranks = {rank: one for rank, one in standings.items() if one.state is not RankState.ENDED}
     if len(open_ranks) < 2 or not all(
         _makes_store(recording, one) and one.expired(patience) for one in open_ranks.values()
     ):
@@ -59,7 +60,7 @@ def apart(recording: Recording, standings: dict[int, Standing], patience: float)
 
 
 def _makes_store(recording: Recording, one: Standing) -> bool:
-    return one.kind is Kind.ELSEWHERE and bool(_MAKES.search(_line(recording, one.site)))
+    return one.state is RankState.BLOCKED and bool(_MAKES.search(_line(recording, one.site)))
 
 
 def _line(recording: Recording, site: Site) -> str:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from ddpnb.diagnosis.hangs.missing_ranks import Coming, arrived
 from ddpnb.diagnosis.hangs.point_to_point import Channels, same_channel, same_tag
-from ddpnb.diagnosis.hangs.rank_state import Kind, Standing
+from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model.calls import Call, CallState
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 
 __all__ = ["Wait", "arrived", "stuck", "waits"]
@@ -48,10 +49,10 @@ def waits(recording: Recording, standings: dict[int, Standing], patience: float)
             found[rank] = _wait_in_p2p(recording, channels, standing, call, patience)
         elif call is not None:
             found[rank] = _wait_in_call(coming, standing, call)
-        elif standing.kind is Kind.START:
+        elif standing.state is RankState.STARTING:
             missing = coming.missing_at_start(standing)
             found[rank] = Wait(standing, missing, missing)
-        elif standing.kind is Kind.NEW_GROUP:
+        elif standing.state is RankState.CREATING_GROUP:
             missing = coming.missing_in_group(standing)
             found[rank] = Wait(standing, missing, missing)
     return found
@@ -66,7 +67,7 @@ def stuck(found: dict[int, Wait], standings: dict[int, Standing], patience: floa
     live = {
         rank
         for rank, standing in standings.items()
-        if rank not in found and standing.kind is not Kind.ENDED and not standing.expired(patience)
+        if rank not in found and standing.state is not RankState.ENDED and not standing.expired(patience)
     }
     alike: dict[tuple[frozenset[int], frozenset[int]], list[int]] = defaultdict(list)
     for rank, wait in found.items():

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.hangs.rank_state import Kind, Standing, last_site, standings
+from ddpnb.diagnosis.hangs.rank_state import Standing, last_site, standings
 from ddpnb.model.calls import NO_SITE, CallState
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import LATE_WAIT
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, line, record
@@ -19,7 +20,11 @@ def standing(rank: Rank) -> Standing:
 
 def test_every_rank_has_a_standing():
     found = standings(record(Rank(0).finishes(), Rank(1).computes(), Rank(2).waits("barrier")))
-    assert {rank: one.kind for rank, one in found.items()} == {0: Kind.ENDED, 1: Kind.COMPUTING, 2: Kind.CALL}
+    assert {rank: one.state for rank, one in found.items()} == {
+        0: RankState.ENDED,
+        1: RankState.COMPUTING,
+        2: RankState.WAITING,
+    }
 
 
 # -- in a call whose record was used again
@@ -31,44 +36,44 @@ def test_a_wait_for_an_old_call_is_no_wait_for_one_that_is_recorded(above):
     rank = Rank(0).calls("barrier").issues("all_reduce", line(5)).issues("all_reduce", line(6))
     rank.phase(LATE_WAIT, "open", line(9)).idles(60.0, line(9)).has_stack(Frame(FILE, 9, "main"), *above)
     found = standing(rank)
-    assert (found.kind, found.call, found.site) == (Kind.UNKNOWN, None, line(9))
+    assert (found.state, found.call, found.site) == (RankState.UNKNOWN, None, line(9))
 
 
 def test_a_wait_for_an_old_call_accuses_nobody_where_no_other_is_in_flight():
     found = standing(Rank(0).calls("barrier").phase(LATE_WAIT, "open", line(9)).idles(60.0, line(9)))
-    assert (found.kind, found.site) == (Kind.UNKNOWN, line(9))
+    assert (found.state, found.site) == (RankState.UNKNOWN, line(9))
     over = Rank(0).calls("barrier").phase(LATE_WAIT, "done", line(9)).idles(60.0, line(9))
-    assert standing(over).kind is Kind.ELSEWHERE
+    assert standing(over).state is RankState.BLOCKED
 
 
-# -- ended, frozen, gone
+# -- ended, unresponsive, gone
 
 
 def test_a_rank_that_ended_in_a_call_has_ended():
     found = standing(Rank(0).waits("all_reduce", line(5)).raises("ValueError", "bad", line(9)))
-    assert found.kind is Kind.ENDED
+    assert found.state is RankState.ENDED
     assert found.call is None
     assert found.site == line(9)
 
 
-def test_a_stopped_process_is_frozen_even_in_a_call():
-    assert standing(Rank(0).waits("all_reduce", line(5)).stops(3.0, line(5))).kind is Kind.FROZEN
+def test_a_stopped_process_is_unresponsive_even_in_a_call():
+    assert standing(Rank(0).waits("all_reduce", line(5)).stops(3.0, line(5))).state is RankState.UNRESPONSIVE
 
 
 def test_a_process_that_vanished_without_an_ending_is_unknown():
-    assert standing(Rank(0).is_gone()).kind is Kind.UNKNOWN
+    assert standing(Rank(0).is_gone()).state is RankState.UNKNOWN
 
 
 def test_an_idle_rank_is_elsewhere_and_frozen_if_it_does_not_answer():
-    assert standing(Rank(0).idles(2.0, line(4))).kind is Kind.ELSEWHERE
-    assert standing(Rank(0).idles(2.0, answered=False)).kind is Kind.FROZEN
-    assert standing(Rank(0).idles(2.0, line(4), answered=False, holds_lock=True)).kind is Kind.FROZEN
-    assert standing(Rank(0).idles(2.0, line(4), answered=False)).kind is Kind.ELSEWHERE  # py-spy shows its stack
+    assert standing(Rank(0).idles(2.0, line(4))).state is RankState.BLOCKED
+    assert standing(Rank(0).idles(2.0, answered=False)).state is RankState.UNRESPONSIVE
+    assert standing(Rank(0).idles(2.0, line(4), answered=False, holds_lock=True)).state is RankState.UNRESPONSIVE
+    assert standing(Rank(0).idles(2.0, line(4), answered=False)).state is RankState.BLOCKED  # py-spy shows its stack
 
 
 def test_a_computing_rank_computes_even_if_it_does_not_answer():
     rank = Rank(0).computes(line(4))
-    assert standing(rank).kind is Kind.COMPUTING
+    assert standing(rank).state is RankState.COMPUTING
     assert standing(rank).site == line(4)
 
 
@@ -78,18 +83,18 @@ def test_a_computing_rank_computes_even_if_it_does_not_answer():
 def test_a_rank_waits_where_its_main_thread_stands():
     """The call was begun at line 5 with async_op; the wait() is at line 8."""
     found = standing(Rank(0).waits("all_reduce", line(5)).has_stack(Frame(FILE, 8, "main"), TORCH_FRAME))
-    assert found.kind is Kind.CALL
+    assert found.state is RankState.WAITING
     assert found.call.title == "all_reduce #1"
     assert found.site == line(8)
 
 
 def test_a_rank_without_stacks_waits_where_its_call_was_made():
     found = standing(Rank(0).calls("barrier", line(5), state=CallState.WAITING))
-    assert (found.kind, found.site) == (Kind.CALL, line(5))
+    assert (found.state, found.site) == (RankState.WAITING, line(5))
 
 
 def test_a_call_that_has_only_entered_the_backend_holds_the_rank():
-    assert standing(Rank(0).calls("barrier", line(5), state=CallState.ENTERED)).kind is Kind.CALL
+    assert standing(Rank(0).calls("barrier", line(5), state=CallState.ENTERED)).state is RankState.WAITING
 
 
 def test_of_several_waits_the_last_one_counts():
@@ -99,40 +104,40 @@ def test_of_several_waits_the_last_one_counts():
 
 def test_a_waiting_thread_holds_an_idle_main_thread():
     rank = Rank(0).calls("all_reduce", line(5), state=CallState.WAITING, thread=9)
-    assert standing(rank.idles(1.0, line(30))).kind is Kind.CALL
-    assert standing(rank.computes(line(30))).kind is Kind.COMPUTING
+    assert standing(rank.idles(1.0, line(30))).state is RankState.WAITING
+    assert standing(rank.computes(line(30))).state is RankState.COMPUTING
 
 
 def test_an_issued_call_does_not_hold_a_rank_that_computes():
-    assert standing(Rank(0).issues("all_reduce", line(5)).computes(line(6))).kind is Kind.COMPUTING
+    assert standing(Rank(0).issues("all_reduce", line(5)).computes(line(6))).state is RankState.COMPUTING
 
 
 def test_an_idle_rank_inside_ddp_waits_for_its_first_bucket():
     rank = Rank(0).issues("all_reduce", line(5)).issues("all_reduce", line(5)).idles(1.0).has_stack(LOSS, REDUCER)
-    assert standing(rank).kind is Kind.CALL
+    assert standing(rank).state is RankState.WAITING
     assert standing(rank).call.seq == 1
 
 
 def test_an_idle_rank_inside_the_data_loader_does_not_wait_for_a_call():
     rank = Rank(0).issues("all_reduce", line(5)).idles(1.0).has_stack(LOSS, LOADER)
-    assert standing(rank).kind is Kind.ELSEWHERE
+    assert standing(rank).state is RankState.BLOCKED
 
 
 def test_an_idle_rank_in_its_own_line_does_not_wait_for_an_issued_call():
-    assert standing(Rank(0).issues("all_reduce", line(5)).idles(1.0, line(6))).kind is Kind.ELSEWHERE
+    assert standing(Rank(0).issues("all_reduce", line(5)).idles(1.0, line(6))).state is RankState.BLOCKED
 
 
-@pytest.mark.parametrize(("still", "kind"), [(0.5, Kind.ELSEWHERE), (5.0, Kind.CALL)])
-def test_on_a_gpu_a_rank_that_stands_still_waits_for_what_is_in_flight(still, kind):
+@pytest.mark.parametrize(("still", "state"), [(0.5, RankState.BLOCKED), (5.0, RankState.WAITING)])
+def test_on_a_gpu_a_rank_that_stands_still_waits_for_what_is_in_flight(still, state):
     rank = Rank(0).issues("all_reduce", line(5), device="cuda").idles(1.0, line(6), still_s=still)
-    assert standing(rank).kind is kind
+    assert standing(rank).state is state
 
 
 @pytest.mark.parametrize(
     "state", [CallState.COMPLETED, CallState.FAILED, CallState.FENCED, CallState.REFUSED, CallState.DROPPED]
 )
 def test_a_call_that_is_over_holds_nobody(state):
-    assert standing(Rank(0).calls("all_reduce", line(5), state=state).idles(1.0, line(6))).kind is Kind.ELSEWHERE
+    assert standing(Rank(0).calls("all_reduce", line(5), state=state).idles(1.0, line(6))).state is RankState.BLOCKED
 
 
 # -- start-up
@@ -140,21 +145,21 @@ def test_a_call_that_is_over_holds_nobody(state):
 
 def test_a_rank_in_init_process_group_is_starting():
     found = standing(Rank(0).starts(line(3)))
-    assert (found.kind, found.site, found.phase.name) == (Kind.START, line(3), "init_process_group")
+    assert (found.state, found.site, found.phase.name) == (RankState.STARTING, line(3), "init_process_group")
 
 
 def test_a_rank_in_new_group_is_making_a_group():
     found = standing(Rank(0).makes_group([0, 1], line(4), state="open"))
-    assert (found.kind, found.site) == (Kind.NEW_GROUP, line(4))
+    assert (found.state, found.site) == (RankState.CREATING_GROUP, line(4))
 
 
 def test_a_rank_that_computes_within_start_up_is_no_waiting_rank():
-    assert standing(Rank(0).starts(line(3)).computes(line(3))).kind is Kind.COMPUTING
+    assert standing(Rank(0).starts(line(3)).computes(line(3))).state is RankState.COMPUTING
 
 
 def test_a_model_being_wrapped_is_nothing_to_wait_in():
     rank = Rank(0).phase("model wrapped", "open").idles(1.0, line(6))
-    assert standing(rank).kind is Kind.ELSEWHERE
+    assert standing(rank).state is RankState.BLOCKED
 
 
 # -- patience
