@@ -1,7 +1,6 @@
 """``python -m benchmarks.catalogue [PREFIX...]``: runs the cases and prints the score.
 
 --ranks 2,4     world sizes to run (default: those that a case asks for)
---unseen        the scripts in unseen/ instead; nothing is kept of their results
 --peers         what plain PyTorch and TORCH_DISTRIBUTED_DEBUG=DETAIL say of the same scripts (slow)
 --report        the table of all results so far (results.json, peers.json), as Markdown
 --quiet         the score only
@@ -20,7 +19,7 @@ from typing import Any
 
 import ddpnb
 from benchmarks import executed
-from benchmarks.catalogue.cases import SCRIPTS, UNSEEN, Case, cases
+from benchmarks.catalogue.cases import Case, cases
 from benchmarks.catalogue.peers import run_peers
 from benchmarks.catalogue.report import RESULTS, report, score
 
@@ -88,8 +87,7 @@ def run_all(chosen: list[Case], sizes: list[int] | None, quiet: bool) -> list[di
                     world.restart(range(n))
                 elif not well:
                     world.restart()
-                if case.path.parent == SCRIPTS:
-                    _keep(result)
+                _keep(result)
     return results
 
 
@@ -141,12 +139,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.catalogue", description=__doc__)
     parser.add_argument("prefixes", nargs="*")
     parser.add_argument("--ranks")
-    parser.add_argument("--unseen", action="store_true")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--quiet", action="store_true")
     arguments = parser.parse_args()
-    chosen = cases(arguments.prefixes, UNSEEN if arguments.unseen else SCRIPTS)
+    chosen = cases(arguments.prefixes)
     if arguments.peers:
         run_peers(chosen)
         return 0

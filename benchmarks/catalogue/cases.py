@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SCRIPTS = Path(__file__).parent / "scripts"
-UNSEEN = Path(__file__).parent / "unseen"  # re-enacted from public reports, kept from the authors of the rules
 _FIELD = re.compile(r"#\s*(expect|also|ranks|culprits|outcome|plain|options|env|patience|needs)\s*:\s*(.*?)\s*$")
 
 
@@ -88,7 +87,7 @@ def _possible(case: Case) -> bool:
     return True
 
 
-def cases(prefixes: list[str], folder: Path | None = None) -> list[Case]:
-    """All cases of a folder whose name begins with one of these, or all."""
-    found = [case for path in sorted((folder or SCRIPTS).glob("*.py")) if _possible(case := read(path))]
+def cases(prefixes: list[str]) -> list[Case]:
+    """All cases whose name begins with one of these, or all."""
+    found = [case for path in sorted(SCRIPTS.glob("*.py")) if _possible(case := read(path))]
     return [case for case in found if not prefixes or any(case.name.startswith(prefix) for prefix in prefixes)]
