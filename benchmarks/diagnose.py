@@ -14,7 +14,7 @@ from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
-from ddpnb.render import text
+from ddpnb.render import card
 
 RANKS, CALLS, ROUNDS = (64, 256, 1024, 4096), 50, 3
 FILE, STEP_NS, ROW = "/home/user/train.py", 1_000_000, 8
@@ -101,7 +101,7 @@ def main() -> None:
                 began = time.perf_counter()
                 found = diagnose(recording)
                 times.append(time.perf_counter() - began)
-            lines = text.diagnosis(found, width=100).count("\n") + 1
+            lines = card.text(found, width=100).count("\n") + 1
             row += f"{statistics.median(times):9.3f}"
         print(f"{name:24}{row}{lines:9}", flush=True)
 

@@ -51,14 +51,7 @@ class Explanation:
 
     def text(self, *, colour: bool = False, width: int | None = None) -> str:
         """As plain text, wrapped; ends without a newline."""
-        width = pages.columns(width)
-        parts = [pages.finding(one, colour=colour, width=width) for one in self.findings]
-        parts += [pages.paragraph(self.note, width)] if self.note else []
-        shown = [pages.text(one, colour=colour, width=width) for one in self.pages]
-        if parts and shown:
-            parts.append(pages.rule(width))
-        stories = [pages.paragraph(self._stories, width)] if self._stories else []
-        return "\n\n".join([*parts, f"\n\n{pages.rule(width)}\n\n".join(shown), *stories] if shown else parts)
+        return pages.text(self.findings, self.pages, self.note, last=self._stories, colour=colour, width=width)
 
     @property
     def _stories(self) -> str:

@@ -60,13 +60,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _run_one(one: Pitfall, *, fixed: bool) -> int:
-    from ddpnb.render import text
+    from ddpnb.render import card
     from ddpnb.world import launch
 
     with launch(one.ranks, patience=min(one.patience, 10.0), fence=one.fence) as world:
         going = world.run(one.fixed if fixed else one.broken, leave_after_crash=True).wait()
         found = going.diagnosis
-        text.show(found)
+        card.show(found)
         if not fixed:
             print(
                 f"\n{_wrapped(str(one))}\n\nRun the fixed script: ddpnb pitfalls run {one.name} --fixed",

@@ -81,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
     # Checked before anything starts: a wrong path should not cost four seconds.
     from ddpnb.control.run_requests import check_script, check_terms
     from ddpnb.processes import devices
-    from ddpnb.render import text
+    from ddpnb.render import card
     from ddpnb.world import launch
 
     check_script(arguments.script)
@@ -111,14 +111,14 @@ def _run(arguments: argparse.Namespace) -> int:
             save(found, arguments.json)
             save(going.recording, arguments.save)
             with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
-                text.show(found)
+                card.show(found)
             raise
         found = going.diagnosis
         status = save(found, arguments.json, going.exit_status)
         status = save(going.recording, arguments.save, status)
         with suppress(OSError, ValueError):
             if found.outcome != "ok" or found.findings:
-                text.show(found)
+                card.show(found)
             if arguments.account:
                 print(going.account, file=sys.stderr, flush=True)
         return status

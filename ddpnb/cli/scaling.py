@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ddpnb.model.findings import Outcome
     from ddpnb.observe.time_ledger import cores
     from ddpnb.processes import devices
-    from ddpnb.render import text
+    from ddpnb.render import card
     from ddpnb.render.scaling import scaling
     from ddpnb.timing.scaling import compare
     from ddpnb.world import launch
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
                 found = going.wait().diagnosis
                 if found.outcome != "ok":
                     print(f"ddpnb: on {size} rank{'s' * (size > 1)}:", file=sys.stderr)
-                    text.show(found)
+                    card.show(found)
                 account = going.account
                 done.append((size, account, found.outcome, found.timing.get("run_s", 0.0)))
                 statuses.setdefault(found.outcome, going.exit_status)

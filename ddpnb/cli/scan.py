@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from ddpnb.lint.scan import scan
     from ddpnb.render import scan as rendered
-    from ddpnb.render.text import wants_colour
+    from ddpnb.render.terminal import wants_colour
 
     if arguments.run is not None and arguments.run < 1:
         raise UsageError(f"--run needs a number of ranks, not {arguments.run}.")

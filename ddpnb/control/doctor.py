@@ -21,9 +21,10 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.startup import STEPS, StartupState
 from ddpnb.processes import checks
 from ddpnb.processes.checks import Check
-from ddpnb.render import pages, text
+from ddpnb.render import card, markup
 from ddpnb.render.secrets import Secrets
-from ddpnb.render.status import table
+from ddpnb.render.terminal import output, table
+from ddpnb.render.text import printable
 from ddpnb.views import startup_waits
 
 if TYPE_CHECKING:
@@ -80,15 +81,14 @@ class Checkup:
         rows = [
             [_MARKS[one.state], one.name, one.told + (f"  [{one.code}]" if one.code else "")] for one in self.checks
         ]
-        parts = [f"ddpnb: {self.headline}", table(rows), self.shown]
-        parts += [text.finding(one) for one in self.findings]
-        return text.printable("\n\n".join(parts))
+        parts = [printable("\n\n".join([f"ddpnb: {self.headline}", table(rows), self.shown]))]
+        return "\n\n".join(parts + [output(*card.paragraphs(one)) for one in self.findings])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        cards = pages.html(self.findings, (), "") if self.findings else ""
-        return f"<pre>{escape(str(dataclasses.replace(self, findings=())))}</pre>{cards}"
+        cards = "".join(map(card.finding_html, self.findings))
+        return markup.standalone(f"<pre>{escape(str(dataclasses.replace(self, findings=())))}</pre>{cards}", "doctor")
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as JSON, with the start-up steps and the checks of the machine."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from ddpnb.model.rank_state import RankState
 from ddpnb.render import status as shown
+from ddpnb.render.terminal import table
 from ddpnb.render.text import printable
 from ddpnb.views.frame_variables import Row, SideBySide
 from ddpnb.views.status import RankStatus
@@ -29,7 +30,7 @@ class WorldStatus:
         return next(one for one in self.ranks if one.rank == rank)
 
     def __str__(self) -> str:
-        return shown.table(shown.status_rows(self.ranks))
+        return table(shown.status_rows(self.ranks))
 
     __repr__ = __str__
 
@@ -55,7 +56,7 @@ class FrameDiff:
     def __str__(self) -> str:
         if self.found is None:
             return "no rank is in user code."
-        return "\n".join([shown.table(shown.side_by_side_rows(self.found)), *shown.side_by_side_notes(self.found)])
+        return "\n".join([table(shown.side_by_side_rows(self.found)), *shown.side_by_side_notes(self.found)])
 
     __repr__ = __str__
 
@@ -109,7 +110,7 @@ class Evaluations(dict[int, Evaluation]):
     def __str__(self) -> str:
         rows = [["rank", self.expression], *([str(rank), str(one)] for rank, one in self.items())]
         return (
-            shown.table(rows)
+            table(rows)
             if all("\n" not in row[1] for row in rows)
             else "\n".join(f"rank {rank}: {one}" for rank, one in self.items())
         )

@@ -14,6 +14,7 @@ from ddpnb.model import phrases
 from ddpnb.model.startup import STEPS, StartupState, StepState
 from ddpnb.observe import logs
 from ddpnb.render import status as shown
+from ddpnb.render.terminal import table
 from ddpnb.render.text import printable
 from ddpnb.views import startup_waits
 
@@ -247,7 +248,7 @@ class Startup:
         return [printable(note) for note in notes]
 
     def __str__(self) -> str:
-        return "\n".join([shown.table(self._rows()), "", *self.notes()])
+        return "\n".join([table(self._rows()), "", *self.notes()])
 
     __repr__ = __str__
 

@@ -24,6 +24,7 @@ from ddpnb.model.faults import KINDS
 from ddpnb.observe.verdict import Verdict, diagnose
 from ddpnb.processes.devices import count_gpus
 from ddpnb.render import status as shown
+from ddpnb.render.terminal import table
 from ddpnb.render.text import printable, relative
 from ddpnb.world import World, launch, open_worlds
 
@@ -288,7 +289,7 @@ class DdpMagics(Magics):
                 [kind.name, kind.place, kind.what, kind.finding, ", ".join(one.name for one in kind.parameters)]
                 for kind in KINDS.values()
             ]
-            display({"text/plain": shown.table(rows), "text/html": shown.html_table(rows, "kinds of faults")}, raw=True)
+            display({"text/plain": table(rows), "text/html": shown.html_table(rows, "kinds of faults")}, raw=True)
             return None
         kind, given = arguments.fault(asked.words)
         return self._world().inject(kind, ranks=asked.ranks, keep=asked.keep, **given)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from ddpnb.render.palette import RANK_ANSI
-from ddpnb.render.text import printable, wants_colour
+from ddpnb.render.terminal import wants_colour
+from ddpnb.render.text import printable
 
 _BLOCK = 1 << 20
 _OF_TORCH = re.compile(rb"(\[rank\d+\]:)?\[[WE]\d{4} .*\[c10d\]|frame #\d+: |Exception raised from \w+ at |\s*$")

@@ -13,7 +13,8 @@ from ddpnb.errors import UsageError
 from ddpnb.files import write_whole
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
-from ddpnb.render import html, text
+from ddpnb.render import card, markup
+from ddpnb.render.text import relative
 
 
 class Verdict(Diagnosis):
@@ -27,22 +28,22 @@ class Verdict(Diagnosis):
         return cls(**(fields | changes))
 
     def __str__(self) -> str:
-        return text.diagnosis(self)
+        return card.text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html.diagnosis(self)
+        return markup.standalone(card.html(self), "diagnosis")
 
     def to_json(self) -> dict[str, Any]:
         """The verdict file's content; files below the working directory are named from there."""
         shown = tuple(
             dataclasses.replace(
                 finding,
-                summary=text.relative(finding.summary),
-                evidence=tuple(map(text.relative, finding.evidence)),
+                summary=relative(finding.summary),
+                evidence=tuple(map(relative, finding.evidence)),
                 where=tuple(
-                    (rank, dataclasses.replace(site, file=text.relative(site.file))) for rank, site in finding.where
+                    (rank, dataclasses.replace(site, file=relative(site.file))) for rank, site in finding.where
                 ),
             )
             for finding in self.findings

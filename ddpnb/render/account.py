@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import textwrap
 from collections.abc import Iterable
 from html import escape
 from statistics import median
 from typing import Any
 
 from ddpnb.model.account import PARTS, Account, Parts, RankAccount, Straggler
-from ddpnb.render.palette import ANSI, on_dark_pages, variables
-from ddpnb.render.text import printable, relative
+from ddpnb.render import markup, terminal
+from ddpnb.render.terminal import Paragraph, output
 from ddpnb.timing.quantities import percent, span
 
 _ROWS = 16  # ranks that are shown one by one
@@ -102,35 +100,22 @@ def _where(one: Straggler) -> str:
 # -- plain text
 
 
-def table(account: Account, *, colour: bool = False, width: int | None = None) -> str:
+def table(account: Account, *, width: int | None = None) -> str:
     """The whole account; ends without a newline."""
-    width = width or min(100, shutil.get_terminal_size((100, 24)).columns)
-    head = [f"ddpnb: {one}" if not n else one for n, one in enumerate(_wrap(headline(account), width))]
-    lines: list[str] = []
+    parts = [output(Paragraph(f"ddpnb: {headline(account)}"), width=width)]
     shown, left = _shown(account)
     if shown:
         rows = [_HEADER, *(_row(one) for one in shown)]
         if len(account.ranks) > 1:
             rows.append(("all", "", *_shares(account.parts), "", "", ""))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-        lines.append("")
-        lines += ["  ".join(cell.rjust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
+        parts += ["", terminal.table(rows, justify="right")]
         if left:
-            lines.append(f"({left} more ranks are not shown)")
-    for one in _sentences(account):
-        lines += textwrap.wrap(_clean(one), width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-    return "\n".join([*(_paint(one, colour) for one in head), *lines])
+            parts.append(f"({left} more ranks are not shown)")
+    parts += [output(Paragraph(one, first="- ", rest="  "), width=width) for one in _sentences(account)]
+    return "\n".join(parts)
 
 
 _HEADER = ("rank", "wall", *(WORDS[part] for part in PARTS), "start, end", "CPU used", "steps")
-
-
-def _clean(text: str) -> str:
-    return relative(printable(text))
-
-
-def _wrap(sentence: str, width: int) -> list[str]:
-    return textwrap.wrap(_clean(sentence), max(20, width - 7), break_long_words=False)
 
 
 def _shares(parts: Parts) -> list[str]:
@@ -178,40 +163,7 @@ def _of_straggler(one: Straggler, host_only: bool) -> str:
     return said + (f"; {one.because}" if one.because else "")
 
 
-def _paint(text: str, colour: bool) -> str:
-    return f"\x1b[{ANSI['bold']}m{text}\x1b[0m" if colour else text
-
-
 # -- HTML
-
-# Never colour alone: the parts have one order, waiting is hatched, and the numbers are beside them.
-_ROLES = {
-    "k-compute": "ok",
-    "k-waiting": "error",
-    "k-communication": "note",
-    "k-data": "warning",
-    "f": "fg",
-    "r": "raised",
-}
-_STYLE = """
-.ddpnb-account{%s;color:var(--f);font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);max-width:62em}
-%s{%s}
-.ddpnb-account .t{font-size:15px;font-weight:600;margin:4px 0 8px}
-.ddpnb-account table{border-collapse:collapse;width:100%%;background:none}
-.ddpnb-account td,.ddpnb-account th{padding:2px 8px;text-align:right;white-space:nowrap;font-weight:400}
-.ddpnb-account th{opacity:.75;font-size:12px}.ddpnb-account .b{width:40%%;text-align:left}
-.ddpnb-account .bar{display:flex;height:14px;border-radius:3px;overflow:hidden;background:var(--r)}
-.ddpnb-account .bar span{min-width:0}.ddpnb-account i{display:inline-block;width:10px;height:10px;margin:0 5px 0 12px;border-radius:2px}
-.ddpnb-account .compute{background:var(--k-compute)}.ddpnb-account .communication{background:var(--k-communication)}
-.ddpnb-account .data{background:var(--k-data)}
-.ddpnb-account .waiting{background:repeating-linear-gradient(45deg,var(--k-waiting) 0 3px,transparent 3px 6px);box-shadow:inset 0 0 0 1px var(--k-waiting)}
-.ddpnb-account ul{margin:8px 0 4px 18px;padding:0}
-"""
-
-
-def _style() -> str:
-    light, dark = (variables(shade, **_ROLES) for shade in (0, 1))
-    return f"<style>{_STYLE % (light, on_dark_pages('.ddpnb-account'), dark)}</style>"
 
 
 def html(account: Account) -> str:
@@ -228,11 +180,10 @@ def html(account: Account) -> str:
     body = (
         f'<table aria-label="time of each rank"><tr><th>rank</th><th class="b">{legend}</th>{heads}</tr>{rows}</table>'
     )
-    told = "".join(f"<li>{_text(one)}</li>" for one in _sentences(account))
-    return (
-        f'{_style()}<div class="ddpnb-account" role="group" aria-label="time account">'
-        f'<div class="t">{_text(headline(account))}</div>{body if shown else ""}{f"<ul>{told}</ul>" if told else ""}</div>'
-    )
+    told = "".join(f"<li>{markup.text(one)}</li>" for one in _sentences(account))
+    said = f'<div class="summary">{markup.text(headline(account))}</div>'
+    content = f"{said}{body if shown else ''}{f'<ul>{told}</ul>' if told else ''}"
+    return markup.standalone(f'<div class="account">{content}</div>', "time account")
 
 
 def _html_row(one: RankAccount) -> str:
@@ -245,7 +196,3 @@ def _html_row(one: RankAccount) -> str:
     cells = "".join(f"<td>{escape(cell)}</td>" for cell in _row(one)[1:])
     bar = f'<div class="bar" role="img" aria-label="{escape(told)}">{parts}</div>'
     return f'<tr><td>{one.rank}</td><td class="b">{bar}</td>{cells}</tr>'
-
-
-def _text(text: str) -> str:
-    return escape(_clean(text))

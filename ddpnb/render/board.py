@@ -10,7 +10,7 @@ from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 from ddpnb.render import markup
 from ddpnb.render.rank_states import FAILED, LOOKS, Look
-from ddpnb.render.status import table
+from ddpnb.render.terminal import table
 from ddpnb.render.text import printable, relative
 from ddpnb.views.board import Tile
 
@@ -172,7 +172,7 @@ def text(tiles: Sequence[Tile]) -> str:
         name = phrases.ranks(one.ranks).partition(" ")[2]
         row = [name, look_of(one).words, one.doing[:60], since, str(one.steps or ""), where, _named(one)]
         rows.append([" ".join(cell.split()) for cell in row])
-    return printable(table(rows)) if tiles else "no ranks."
+    return table(rows) if tiles else "no ranks."
 
 
 def headline(tiles: Sequence[Tile]) -> str:

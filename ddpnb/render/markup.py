@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from functools import cache
 from html import escape
+from importlib.resources import files
 from urllib.parse import quote
 
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.render import palette
 from ddpnb.render.text import printable, relative
 
 # 12 x 12, filled with the colour of the text: emoji and rare glyphs are missing on many machines
@@ -35,6 +38,17 @@ _SHAPES = {
 _NO_FILE = re.compile(r"<|cell\d+\.py$|In\[\d+\]$")  # of a prompt, or a cell
 _PATH = 1000  # characters of a working directory that may be left out
 _LONGEST = 200  # characters of a file's name
+
+
+@cache
+def style() -> str:
+    """The style sheet of all outputs: the colours of the palette, and the rules."""
+    return palette.css() + files("ddpnb.render").joinpath("style.css").read_text(encoding="utf-8")
+
+
+def standalone(body: str, label: str) -> str:
+    """A fragment with its style sheet: no script, nothing loaded from elsewhere."""
+    return f'<style>{style()}</style><div class="ddpnb" role="group" aria-label="{escape(label)}">{body}</div>'
 
 
 def icon(name: str, *, turning: bool = False) -> str:

@@ -28,15 +28,6 @@ _FIGURE = ("none", "invert(0.93) hue-rotate(180deg)")  # a filter: figures are d
 _DARK_PAGES = '[data-jp-theme-light="false"],.vscode-dark,.vscode-high-contrast:not(.vscode-high-contrast-light),[data-theme="dark"]'
 
 
-def variables(shade: int, **roles: str) -> str:
-    """CSS variables of these names, for what is to be in the colour of a role or of a surface of the page.
-
-    Args:
-        shade: 0 for light pages, 1 for dark ones.
-    """
-    return ";".join(f"--{name}:{_colour(role, shade)}" for name, role in roles.items())
-
-
 def _colour(role: str, shade: int) -> str:
     if role in COLOURS:
         return COLOURS[role][shade]
@@ -61,7 +52,7 @@ def css() -> str:
     return f".ddpnb{{{light}}}\n{on_dark_pages('.ddpnb')}{{{dark}}}\n"
 
 
-ANSI = {"error": "31", "warning": "33", "note": "34", "ok": "32", "bold": "1", "dim": "2"}
+STYLES = {"error": "red", "warning": "yellow", "note": "blue", "ok": "green"}  # in a terminal
 
 # One colour per rank prefix in a terminal; past these, position and number tell ranks apart.
 RANK_ANSI = ("36", "35", "33", "32", "34", "96", "95", "93")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ddpnb.model.account import PARTS
 from ddpnb.render.account import WORDS
+from ddpnb.render.terminal import table
 from ddpnb.timing.quantities import percent, span
 from ddpnb.timing.scaling import Scaled
 
@@ -18,9 +19,7 @@ _WHAT = (
 
 def scaling(rows: Sequence[Scaled], cores: int = 0) -> str:
     """The table, with what its numbers mean; ends without a newline."""
-    cells = [_HEADER, *(_row(one) for one in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    lines = [table([_HEADER, *(_row(one) for one in rows)], justify="right")]
     if any(one.efficiency is not None for one in rows):
         lines += ["", _WHAT]
     else:

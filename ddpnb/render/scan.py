@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +10,8 @@ from ddpnb.lint.sites import CollectiveSite, Scan
 from ddpnb.lint.tally import Counted
 from ddpnb.model.calls import Site
 from ddpnb.model.phrases import ranks as ranks_in_words
-from ddpnb.render.palette import ANSI
-from ddpnb.render.text import printable, relative
+from ddpnb.render.terminal import Paragraph, columns, output, table
+from ddpnb.render.text import one_line
 
 _MOST_PLACES = 8  # of one decision, unless all are asked for
 _HEADINGS: dict[Doubt, str] = {
@@ -26,22 +24,22 @@ _ROLES: dict[Doubt, str] = {"strong": "error", "weak": "warning", "none": "note"
 
 def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: int | None = None) -> str:
     """The whole scan: marked collectives grouped by condition, then the rest; ends without a newline."""
-    width = width or min(100, shutil.get_terminal_size((100, 24)).columns)
-    own = found.own
-    headline = f"ddpnb scan: {_count(len(own), 'collective call', 'collective calls')} in "
+    headline = f"ddpnb scan: {_count(len(found.own), 'collective call', 'collective calls')} in "
     headline += _count(len(found.files), "file", "files")
-    parts = [_paint(headline, colour, ANSI["bold"])]
-    parts += [_wrapped(f"{one.file}:{one.line}: not scanned: {one.text}", width) for one in found.problems]
+    parts = [Paragraph((headline, "bold"))]
+    for one in found.problems:
+        parts += [Paragraph(), Paragraph(f"{one.file}:{one.line}: not scanned: {one.text}")]
     for doubt in ("strong", "weak"):
         groups = _by_decision(site for site in found.sites if site.doubt == doubt)
         if groups:
-            heading = _wrapped(_HEADINGS[doubt], width)
-            blocks = [_group(one, sites, everything, colour, width) for one, sites in groups]
-            parts.append("\n\n".join([_paint(heading, colour, ANSI[_ROLES[doubt]]), *blocks]))
+            parts += [Paragraph(), Paragraph((_HEADINGS[doubt], _ROLES[doubt]))]
+        for one, sites in groups:
+            parts += [Paragraph(), *_group(one, sites, everything)]
     if found.unwaited:
-        parts.append(_unwaited(found, colour, width))
-    parts.append(_rest(found, everything, width))
-    return "\n\n".join(filter(None, parts))
+        parts += [Paragraph(), *_unwaited(found)]
+    text = output(*parts, colour=colour, width=width)
+    rest = _rest(found, everything, columns(width))
+    return f"{text}\n\n{rest}" if rest else text
 
 
 def _by_decision(sites: Iterable[CollectiveSite]) -> list[tuple[Condition, list[CollectiveSite]]]:
@@ -53,16 +51,17 @@ def _by_decision(sites: Iterable[CollectiveSite]) -> list[tuple[Condition, list[
     return list(found.values())
 
 
-def _group(one: Condition, sites: Sequence[CollectiveSite], everything: bool, colour: bool, width: int) -> str:
-    title = _wrapped(f"{one.file}:{one.line}  {_decides(one)}", width, "", "    ")
-    lines = [_paint(title, colour, ANSI["bold"])]
+def _group(one: Condition, sites: Sequence[CollectiveSite], everything: bool) -> list[Paragraph]:
     shown = sites if everything else sites[:_MOST_PLACES]
-    lines += [_wrapped(_chain(site, one.file), width, "  - ", "      ") for site in shown]
+    parts = [Paragraph((f"{one.file}:{one.line}  {_decides(one)}", "bold"), rest="    ")]
+    parts += [Paragraph(_chain(site, one.file), first="  - ", rest="      ") for site in shown]
     if len(sites) > len(shown):
-        lines.append(f"  - and {len(sites) - len(shown)} more (--all)")
-    lines.append(_wrapped(f"why: {_sentence(one.reason)}", width, "  ", "    "))
-    lines.append(_wrapped(f"Fix: {sites[0].advice_on(one)}", width, "  ", "    "))
-    return "\n".join(lines)
+        parts.append(Paragraph(f"  - and {len(sites) - len(shown)} more (--all)"))
+    return [*parts, *_why(_sentence(one.reason), sites[0].advice_on(one))]
+
+
+def _why(reason: str, advice: str) -> list[Paragraph]:
+    return [Paragraph(f"{word}: {text}", first="  ", rest="    ") for word, text in (("why", reason), ("Fix", advice))]
 
 
 def _decides(one: Condition) -> str:
@@ -81,15 +80,11 @@ def _chain(site: CollectiveSite, file: str) -> str:
     return " -> ".join(steps)
 
 
-def _unwaited(found: Scan, colour: bool, width: int) -> str:
-    heading = "Async collectives not waited for in time (DDP316):"
-    lines = [_paint(heading, colour, ANSI["error"])]
+def _unwaited(found: Scan) -> list[Paragraph]:
+    parts = [Paragraph(("Async collectives not waited for in time (DDP316):", "error"))]
     for file, one in found.unwaited:
-        lines.append("")
-        lines.append(_paint(_wrapped(f"{file}:{one.line}  {one.op}", width), colour, ANSI["bold"]))
-        lines.append(_wrapped(f"why: {one.reason}", width, "  ", "    "))
-        lines.append(_wrapped(f"Fix: {one.advice}", width, "  ", "    "))
-    return "\n".join(lines)
+        parts += [Paragraph(), Paragraph((f"{file}:{one.line}  {one.op}", "bold")), *_why(one.reason, one.advice)]
+    return parts
 
 
 def _rest(found: Scan, everything: bool, width: int) -> str:
@@ -106,7 +101,7 @@ def _rest(found: Scan, everything: bool, width: int) -> str:
     lines = [f"{len(rest)}{more}: no issue found in the source."]
     for file in found.files:
         rows = [(f"  line {site.site.line}", site.op, _under(site)) for site in rest if site.site.file == file]
-        lines += [relative(printable(file)), *_table(rows, width)] if rows else []
+        lines += [one_line(file), table(rows, width=width)] if rows else []
     return "\n".join(lines)
 
 
@@ -116,32 +111,20 @@ def _under(site: CollectiveSite) -> str:
     return "; ".join(filter(None, [function, *conditions]))
 
 
-def _table(rows: Sequence[tuple[str, str, str]], width: int) -> list[str]:
-    first = max(len(row[0]) for row in rows)
-    second = max(len(row[1]) for row in rows)
-    lines: list[str] = []
-    for one, two, three in rows:
-        start = f"{printable(one):<{first}}  {printable(two):<{second}}  "
-        room = max(20, width - len(start))
-        text = printable(three)
-        lines.append((start + (text if len(text) <= room else text[: room - 3] + "...")).rstrip())
-    return lines
-
-
 def counts(rows: Sequence[Counted], world_size: int, *, whole: bool, outcome: str, width: int | None = None) -> str:
     """How often each rank made what the scan lists; unequal counts first, marked with ``!``."""
-    width = width or min(100, shutil.get_terminal_size((100, 24)).columns)
     reached = [row for row in rows if any(count for _, count in row.counts)]
     lines = [f"Counted in a run on {_count(world_size, 'rank', 'ranks')} ({outcome}):"]
     if not whole:
-        lines.append(_wrapped("The run was long: calls are counted from the oldest that all ranks still hold.", width))
+        notice = "The run was long: calls are counted from the oldest that all ranks still hold."
+        lines.append(output(Paragraph(notice), width=width))
     for file in dict.fromkeys(row.file for row in reached):
-        table = [
+        cells = [
             (f"{'!' if row.unequal else ' '} line {row.line}", row.op or "(by a wrapper)", _made(row))
             for row in reached
             if row.file == file
         ]
-        lines += [relative(printable(file)), *_table(table, width)]
+        lines += [one_line(file), table(cells, width=columns(width))]
     if not reached:
         lines.append("  no collective was called")
     missed = len({(row.file, row.line) for row in rows}) - len(reached)
@@ -220,14 +203,3 @@ def _count(number: int, one: str, many: str) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
-
-
-def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
-    return textwrap.fill(
-        relative(printable(text)), width, initial_indent=first, subsequent_indent=rest,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
-
-
-def _paint(text: str, colour: bool, *codes: str) -> str:
-    return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if colour else text

@@ -1,4 +1,4 @@
-"""What the ranks are doing, and their variables side by side, as text and as HTML."""
+"""What the ranks are doing, and their variables side by side, as rows; rows as HTML."""
 
 from __future__ import annotations
 
@@ -6,20 +6,12 @@ from collections.abc import Sequence
 from html import escape
 
 from ddpnb.render.rank_states import LOOKS
-from ddpnb.render.text import printable, relative
+from ddpnb.render.text import one_line
 from ddpnb.views.frame_variables import SideBySide
 from ddpnb.views.status import RankStatus
 
 _WIDEST = 60  # characters of a value in a column
 _ROWS = 40
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text, as wide as they must be."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
 
 
 def html_table(rows: Sequence[Sequence[str]], label: str, marked: Sequence[bool] = ()) -> str:
@@ -42,7 +34,7 @@ _MARK = ' style="font-weight:600"'
 
 def status_rows(ranks: Sequence[RankStatus]) -> list[list[str]]:
     """A row per rank, after a head."""
-    rows = [[str(one.rank), LOOKS[one.state].words, _plain(one.doing), str(one.steps)] for one in ranks]
+    rows = [[str(one.rank), LOOKS[one.state].words, one_line(one.doing), str(one.steps)] for one in ranks]
     return [["rank", "state", "doing", "steps"], *rows]
 
 
@@ -59,16 +51,12 @@ def side_by_side_rows(found: SideBySide) -> list[list[str]]:
 
 
 def side_by_side_notes(found: SideBySide) -> list[str]:
-    notes = [f"rank {rank}: {_plain(where)}" for rank, where in found.absent.items()]
+    notes = [f"rank {rank}: {one_line(where)}" for rank, where in found.absent.items()]
     if len(found.rows) > _ROWS:
         notes.append(f"and {len(found.rows) - _ROWS} more variables")
     return notes
 
 
 def _cut(text: str) -> str:
-    shown = _plain(text)
+    shown = one_line(text)
     return shown if len(shown) <= _WIDEST else shown[:_WIDEST] + "…"
-
-
-def _plain(text: str) -> str:
-    return relative(printable(text)).replace("\n", " ")

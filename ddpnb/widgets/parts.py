@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
-from ddpnb.render import board, html, stacks, text, variables
+from ddpnb.render import board, card, stacks, variables
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
 from ddpnb.widgets.fragment import Fragment
@@ -28,7 +28,7 @@ class Card(Fragment):
         if found is None or not (found.findings or found.settled):
             self.show("")
         else:
-            self.show(html.diagnosis(found, headline=self._headline), text.diagnosis(found))
+            self.show(card.html(found, headline=self._headline), card.text(found))
 
 
 class Board(Fragment):

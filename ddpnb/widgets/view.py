@@ -10,7 +10,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from ddpnb.render import palette
+from ddpnb.render import markup
 
 STATIC = Path(__file__).parent / "static"
 _LONGEST = 4000  # characters of a value that the page sends; what comes from there is not trusted either
@@ -20,8 +20,8 @@ Action = Callable[[str, dict[str, str]], None]
 
 
 def styles() -> str:
-    """The style sheet of all widgets: the colours of the palette, and the rules."""
-    return palette.css() + (STATIC / "style.css").read_text(encoding="utf-8")
+    """The style sheet of all widgets: that of all outputs, and the rules of widgets."""
+    return markup.style() + (STATIC / "style.css").read_text(encoding="utf-8")
 
 
 def module(*names: str) -> str:

@@ -16,7 +16,7 @@ from ddpnb.model.calls import Group
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render import board as boards
-from ddpnb.render import text
+from ddpnb.render import card
 from ddpnb.views import board
 from tests.diagnosis.recordings import Rank, group, line, record
 
@@ -198,12 +198,12 @@ def test_what_is_said_of_many_ranks_can_be_read(taken, code):
     assert len(first.summary) < 500
     assert len(first.evidence) <= 24
     assert max(map(len, first.evidence), default=0) < 300
-    assert text.diagnosis(found, width=100).count("\n") < 200
+    assert card.text(found, width=100).count("\n") < 200
     assert len(boards.headline(board.tiles(taken, found.findings))) < 2500
 
 
 def test_findings_for_which_there_is_no_room_are_named():
-    shown = text.diagnosis(diagnose(each_its_own_way()), width=100)
+    shown = card.text(diagnose(each_its_own_way()), width=100)
     assert f"And {MANY - 16} more: DDP312 rank-raised (ranks 16-{MANY - 1})." in shown
 
 

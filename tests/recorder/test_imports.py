@@ -10,8 +10,8 @@ import pytest
 RANK = "ddpnb.recorder.rank", "ddpnb.recorder.control_channel", "ddpnb.recorder.door", "ddpnb.recorder.script"
 READER = (
     "ddpnb.diagnosis.diagnose",
-    "ddpnb.render.text",
-    "ddpnb.render.html",
+    "ddpnb.render.card",
+    "ddpnb.render.pages",
     "ddpnb.observe.verdict",
     "ddpnb.model.blackbox",
 )
@@ -20,6 +20,8 @@ NOTEBOOK = [
     "IPython",
     "ipywidgets",
     "matplotlib",
+    "rich",
+    "markdown_it",
     "jupyterlab",
     "psutil",
     "cloudpickle",
@@ -46,5 +48,5 @@ for module in {modules!r}:
 
 
 def test_the_package_itself_is_lazy():
-    code = "import sys, ddpnb; assert not {'torch', 'ipyparallel', 'numpy'} & set(sys.modules); dir(ddpnb)"
+    code = "import sys, ddpnb; assert not {'torch', 'ipyparallel', 'numpy', 'rich'} & set(sys.modules); dir(ddpnb)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

@@ -9,7 +9,7 @@ from ddpnb.model.account import Account, Parts
 from ddpnb.model.calls import Site
 from ddpnb.render.account import TimeAccount, headline, html, table
 from tests.render.accounts import EMPTY, HARDLY, USUAL, rank, straggler
-from tests.render.test_html import HOSTILE, Page
+from tests.render.test_card_html import HOSTILE, Page
 
 
 def changed(**more) -> Account:
@@ -113,16 +113,10 @@ def test_of_many_ranks_the_stragglers_are_shown():
     assert "984 more ranks" in Page(html(account)).text
 
 
-def test_no_colour_unless_asked():
-    assert "\x1b" not in table(USUAL)
-    assert "\x1b" in table(USUAL, colour=True)
-
-
-@pytest.mark.parametrize("colour", [False, True])
-def test_control_characters_of_a_rank_do_not_reach_the_terminal(colour):
+def test_control_characters_of_a_rank_do_not_reach_the_terminal():
     evil = Site("/x/\x1b[2Jtrain\x07.py", 3, "main")
     account = changed(stragglers=(straggler(sites=((evil, 1.0),), because="\x1b]0;title\x07"),), notes=("\x9b31m",))
-    text = table(account, colour=colour).replace("\x1b[1m", "").replace("\x1b[0m", "")
+    text = table(account)
     assert not any(ord(char) < 32 and char != "\n" or 127 <= ord(char) < 160 for char in text)
 
 

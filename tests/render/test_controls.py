@@ -37,7 +37,7 @@ def test_every_outcome_has_a_symbol_and_words(outcome):
 
 
 def test_every_outcome_of_a_run_has_words():
-    from ddpnb.render.text import HEADLINES
+    from ddpnb.render.card import HEADLINES
 
     assert {*HEADLINES, "running", "released"} <= set(controls._OUTCOMES)
 

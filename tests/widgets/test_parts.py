@@ -6,7 +6,8 @@ from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
-from ddpnb.render import board, stacks, text, variables
+from ddpnb.render import board, stacks, variables
+from ddpnb.render import card as cards
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
 from ddpnb.widgets.parts import Board, Card, Stacks, Variables, parts
@@ -24,7 +25,7 @@ FOUND = diagnose(HUNG)
 
 def test_the_card_says_the_finding_as_a_terminal_would():
     card = Card(FOUND)
-    assert card.text == text.diagnosis(FOUND)
+    assert card.text == cards.text(FOUND)
     assert FOUND.errors[0].code in card.html and "Rank 1 never calls the all_reduce" in card.text
 
 

@@ -11,7 +11,7 @@ import pytest
 from ddpnb.explanations import catalogue
 from ddpnb.explanations.catalogue import CHAPTERS, PARTS, Page, page, pages, read
 from ddpnb.model.findings import NAMES
-from ddpnb.render.pages import blocks
+from tests.render.blocks import blocks
 
 ALL = list(pages().values())
 # Findings that cannot occur on CPU, or only in part: detected from facts and messages.

@@ -8,12 +8,12 @@ import pytest
 
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding
-from ddpnb.render import html
+from ddpnb.render import card, markup
 from tests.render.findings import USUAL, hang, saying
 
 TAGS = {"style", "div", "svg", "path", "span", "ul", "li", "code", "a", "b"}
 ATTRIBUTES = {
-    "class", "style", "role", "aria-label", "aria-hidden", "viewbox", "d", "fill-rule", "href", "target",
+    "class", "style", "role", "aria-label", "aria-hidden", "viewbox", "d", "fill-rule", "href", "target", "rel",
 }  # fmt: skip
 
 
@@ -51,8 +51,12 @@ class Page(HTMLParser):
         return "".join(self.texts)
 
 
+def shown_of(found: Diagnosis) -> str:
+    return markup.standalone(card.html(found), "diagnosis")
+
+
 def page(found: Diagnosis) -> Page:
-    return Page(html.diagnosis(found))
+    return Page(shown_of(found))
 
 
 HOSTILE = {
@@ -114,8 +118,8 @@ def test_a_running_run_is_not_shown_as_completed():
 @pytest.mark.parametrize("severity", ["error", "warning", "note"])
 def test_every_severity_has_its_own_sign(severity):
     """Never colour alone."""
-    shown = html.diagnosis(hang(dataclasses.replace(USUAL, severity=severity)))
-    others = [html.diagnosis(hang(dataclasses.replace(USUAL, severity=s))) for s in ("error", "warning", "note")]
+    shown = shown_of(hang(dataclasses.replace(USUAL, severity=severity)))
+    others = [shown_of(hang(dataclasses.replace(USUAL, severity=s))) for s in ("error", "warning", "note")]
     card = shown[shown.index('role="article"') :]
     assert sum(card == other[other.index('role="article"') :] for other in others) == 1
 
@@ -124,12 +128,12 @@ def test_a_finding_with_nothing_but_a_summary():
     seen = page(hang(Finding("DDP999", "Something.")))
     assert "Something." in seen.text
     assert "Where:" not in seen.text
-    assert "Mend it" not in seen.text
+    assert "Fix:" not in seen.text
 
 
 def test_of_a_thousand_places_a_few_are_shown():
     many = dataclasses.replace(USUAL, where=tuple((rank, Site("t.py", 5, "main")) for rank in range(1000)))
-    shown = html.diagnosis(hang(many))
+    shown = shown_of(hang(many))
     assert "and 992 more" in shown
     assert "rank 8:" not in shown
     assert len(shown) < 20_000
@@ -181,15 +185,15 @@ def test_only_plain_tags_and_attributes_are_used():
 
 
 def test_nothing_is_loaded_from_elsewhere():
-    shown = html.diagnosis(hang())
+    shown = shown_of(hang())
     assert not re.search(r"https?:|//|@import|url\(|<script|<link", shown)
 
 
 @pytest.mark.parametrize("control", ["\x1b[31m", "\x00", "\x07", "\x9b", "\r"])
 def test_control_characters_are_taken_out(control):
-    assert control not in html.diagnosis(saying(f"a{control}b"))
+    assert control not in shown_of(saying(f"a{control}b"))
 
 
 def test_a_name_that_is_no_unicode_can_be_shown():
     """A path that is not UTF-8 comes as lone surrogates, which no message to a browser takes."""
-    assert html.diagnosis(saying("data/\udce4/train.py")).encode()
+    assert shown_of(saying("data/\udce4/train.py")).encode()
