@@ -19,7 +19,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ddpnb.model.blackbox import MARK_BACKWARD
 from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.hooks import Hooks, hide
 
 
 class Steps(Hooks):
@@ -34,7 +34,9 @@ class Steps(Hooks):
         self._inside_data: list[bool] = []  # shared by the wrappers: a data set may read from a loader of its own
 
     def install(self) -> None:
-        hook = register_optimizer_step_post_hook(_unseen(self._step()))
+        for method in (BlackBox.step, BlackBox.mark):
+            hide(method, below=True)
+        hook = register_optimizer_step_post_hook(hide(self._step()))
         self.on_removal(hook.remove)
         self.replace(torch.autograd, "backward", self._backward)
         # next() of a loader, and iter(), which starts its workers.
@@ -70,7 +72,7 @@ class Steps(Hooks):
                 self.fail()
             return result
 
-        return _unseen(backward)
+        return hide(backward)
 
     def _data(self, original: Callable[..., Any]) -> Callable[..., Any]:
         box, main, now = self.box, threading.main_thread().ident, time.monotonic_ns
@@ -87,16 +89,4 @@ class Steps(Hooks):
                 box.data_ns += now() - began
                 inside.clear()
 
-        return _unseen(data)
-
-
-def _unseen(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the compiler of torch from looking into our frames: it would warn in the user's log that it cannot."""
-    try:
-        frames: Any = torch._C._dynamo.eval_frame  # pyright: ignore[reportAttributeAccessIssue]
-        skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
-        for code, below in ((hook.__code__, default), (BlackBox.step.__code__, skip), (BlackBox.mark.__code__, skip)):
-            frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, below))
-    except (AttributeError, TypeError):  # another torch: it compiles, and warns
-        pass
-    return hook
+        return hide(data)

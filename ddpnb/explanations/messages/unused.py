@@ -11,10 +11,9 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ddpnb.source.branches import decisions, relation, tree
-from ddpnb.source.expressions import whole_text
+from ddpnb.source.branches import FUNCTIONS, decisions, relation, tree
+from ddpnb.source.expressions import last_name, whole_text
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST_FILES = 40
 _LONGEST_FILE = 400_000
 _SETUP = ("__init__", "reset_parameters", "_init_weights", "init_weights")
@@ -108,7 +107,7 @@ def _upwards(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[tupl
 
 def _function(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> str:
     for _, parent in _upwards(node, parents):
-        if isinstance(parent, _FUNCTIONS):
+        if isinstance(parent, FUNCTIONS):
             return parent.name
     return ""
 
@@ -133,7 +132,7 @@ def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[str]:
             ]
         elif isinstance(parent, ast.Attribute) and parent.attr in ("detach", "item"):
             found.append(f"Line {parent.lineno} detaches it from the graph: .{parent.attr}().")
-        elif isinstance(parent, _FUNCTIONS):
+        elif isinstance(parent, FUNCTIONS):
             texts = map(whole_text, parent.decorator_list)
             found += [f"Line {parent.lineno} disables autograd: @{text}." for text in texts if _graphless(text)]
             break
@@ -160,7 +159,7 @@ def _rounds(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[int]:
     return []
 
 
-_WRAPS = re.compile(r"(?:^|\.)(?:DistributedDataParallel|DDP)$")
+_WRAPPERS = ("DistributedDataParallel", "DDP")
 
 
 def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
@@ -172,34 +171,13 @@ def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str])
             continue
         parsed = tree(source)
         nodes = list(ast.walk(parsed)) if parsed is not None else []
-        wraps = [n.lineno for n in nodes if isinstance(n, ast.Call) and _WRAPS.search(_name(n.func))]
-        freezers = {node.name for node in nodes if isinstance(node, _FUNCTIONS) and any(map(_off, ast.walk(node)))}
+        wraps = [n.lineno for n in nodes if isinstance(n, ast.Call) and last_name(n.func) in _WRAPPERS]
+        freezers = {node.name for node in nodes if isinstance(node, FUNCTIONS) and any(map(_off, ast.walk(node)))}
         for node in nodes:
             line = _freezes(node, attributes, freezers)
-            if line and any(wrap < line and _one_function(source, wrap, line) for wrap in wraps):
+            if line and any(wrap < line and relation(source, wrap, line) == "sequence" for wrap in wraps):
                 found.append(f"{file}:{line}")
     return list(dict.fromkeys(found))[:4]
-
-
-def _one_function(source: str, one: int, other: int) -> bool:
-    # Two statements of a module have no function in common, but both run.
-    inside = _within(source, one) or _within(source, other)
-    return relation(source, one, other) == "sequence" or not inside
-
-
-def _within(source: str, line: int) -> bool:
-    parsed = tree(source)
-    return parsed is not None and any(
-        isinstance(n, _FUNCTIONS) and n.lineno <= line <= (n.end_lineno or n.lineno) for n in ast.walk(parsed)
-    )
-
-
-def _name(node: ast.expr) -> str:
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ".".join(reversed(parts))
 
 
 def _freezes(node: ast.AST, attributes: set[str], freezers: set[str]) -> int:
@@ -207,7 +185,7 @@ def _freezes(node: ast.AST, attributes: set[str], freezers: set[str]) -> int:
 
     ``freezers``: functions that do so for what they are given.
     """
-    if isinstance(node, ast.Call) and _name(node.func).rpartition(".")[2] in freezers:
+    if isinstance(node, ast.Call) and last_name(node.func) in freezers:
         return node.lineno if any(_mentions(given, attributes) for given in node.args) else 0
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
         off = bool(node.args) and not (isinstance(node.args[0], ast.Constant) and node.args[0].value)
