@@ -172,15 +172,15 @@ def search(words: str, limit: int = 8) -> tuple[Page, ...]:
 def _index() -> tuple[dict[str, dict[str, float]], dict[str, float]]:
     """The weight of each word per page, and the rarity of each word."""
     index: dict[str, dict[str, float]] = {}
-    for one in pages().values():
+    for page in pages().values():
         weights: defaultdict[str, float] = defaultdict(float)
         for field, weight in _WEIGHTS.items():
-            text = f"{one.code} {one.name}" if field == "name" else getattr(one, field)
+            text = f"{page.code} {page.name}" if field == "name" else getattr(page, field)
             for word, count in Counter(map(_stem, _WORD.findall(text.lower()))).items():
                 weights[word] += weight * (1.0 + math.log(count))
-        for place, word in enumerate(dict.fromkeys(map(_stem, _WORD.findall(one.words.lower())))):
+        for place, word in enumerate(dict.fromkeys(map(_stem, _WORD.findall(page.words.lower())))):
             weights[word] += 8.0 + 8.0 / (1 + place)
-        index[one.code] = dict(weights)
+        index[page.code] = dict(weights)
     counts = Counter(word for weights in index.values() for word in weights)
     return index, {word: math.log(1.0 + len(index) / count) for word, count in counts.items()}
 

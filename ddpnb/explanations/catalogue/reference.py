@@ -23,22 +23,22 @@ def reference() -> str:
     """The whole text; ends with a newline."""
     parts = [_PREFACE]
     for number, chapter in CHAPTERS.items():
-        rows = [one for one in pages().values() if one.number == number]
+        rows = [page for page in pages().values() if page.number == number]
         parts.append(f"**{number} {chapter}**\n\n| code | name | what |\n|---|---|---|\n" + "".join(map(_row, rows)))
     for number, chapter in CHAPTERS.items():
         parts.append(f"## {number} {chapter}\n")
-        parts += [_page(one) for one in pages().values() if one.number == number]
+        parts += [_page(page) for page in pages().values() if page.number == number]
     return "\n".join(parts)
 
 
-def _row(one: Page) -> str:
-    return f"| {_link(one.code)} | {one.name} | {one.summary.replace('|', chr(92) + '|')} |\n"
+def _row(page: Page) -> str:
+    return f"| {_link(page.code)} | {page.name} | {page.summary.replace('|', chr(92) + '|')} |\n"
 
 
-def _page(one: Page) -> str:
-    also = ", ".join(f"{_link(code)} {page(code).name}" for code in one.see_also)
-    text = "".join(f"#### {heading}\n\n{body}\n\n" for heading, body in one.parts)
-    return f"### {one.code} {one.name}\n\n{one.what}\n\n{text}#### See also\n\n{also}\n"
+def _page(shown: Page) -> str:
+    also = ", ".join(f"{_link(code)} {page(code).name}" for code in shown.see_also)
+    text = "".join(f"#### {heading}\n\n{body}\n\n" for heading, body in shown.parts)
+    return f"### {shown.code} {shown.name}\n\n{shown.what}\n\n{text}#### See also\n\n{also}\n"
 
 
 def _link(code: str) -> str:

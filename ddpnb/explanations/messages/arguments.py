@@ -84,9 +84,9 @@ _ARGUMENTS: tuple[tuple[re.Pattern[str], str, str, str], ...] = (
 
 def arguments(raised: Raised) -> Explained | None:
     for pattern, code, summary, remedy in _ARGUMENTS:
-        if found := pattern.search(raised.text):
-            values = [value for value in found.groups() if value] or [""]
-            return Explained(code, summary.format(*values, ""), (), remedy)
+        if match := pattern.search(raised.text):
+            values = [value for value in match.groups() if value] or [""]
+            return Explained(code, summary.format(*values, ""), remedy)
     return None
 
 

@@ -30,7 +30,6 @@ def state_dict(raised: Raised) -> Explained | None:
         return Explained(
             "DDP602",
             "A full state dict was loaded into a sharded model.",
-            (),
             "torch.distributed.checkpoint.state_dict.set_model_state_dict(model, state, "
             "options=StateDictOptions(full_state_dict=True)).",
         )
@@ -42,7 +41,6 @@ def state_dict(raised: Raised) -> Explained | None:
         return Explained(
             "DDP602",
             f"A whole checkpoint ({listing(unexpected)}) was loaded as the model's state dict.",
-            (),
             f'model.load_state_dict(checkpoint["{key}"])',
         )
     if resized and not missing and not unexpected:
@@ -51,10 +49,10 @@ def state_dict(raised: Raised) -> Explained | None:
             "DDP602",
             f"{count(len(resized), 'parameter')} of the checkpoint {'has' if len(resized) == 1 else 'have'} a different size than "
             f"in the model: {name} is [{saved.strip('[]')}] in the file, [{wanted.strip('[]')}] in the model.",
-            tuple(f"{n}: [{a.strip('[]')}] in the file, [{b.strip('[]')}] in the model." for n, a, b in resized[1:4]),
             "Build the model with the arguments that it was saved with (save them in the checkpoint), or drop these keys "
             "and load with strict=False.",
-            tensors=tuple(found[0] for found in resized[:64]),
+            tuple(f"{n}: [{a.strip('[]')}] in the file, [{b.strip('[]')}] in the model." for n, a, b in resized[1:4]),
+            tensors=tuple(name for name, _, _ in resized[:64]),
         )
     said = [
         f"only the model has {listing(missing, 4)}" if missing else "",
@@ -63,15 +61,14 @@ def state_dict(raised: Raised) -> Explained | None:
     return Explained(
         "DDP602",
         f"The checkpoint does not match this {head[1]}: {', '.join(filter(None, said)) or 'the keys differ'}.",
-        (),
         "Build the model as it was when saved; strict=False loads matching keys and returns the others.",
-        tensors=(*missing, *(found[0] for found in resized))[:64],
+        tensors=(*missing, *(name for name, _, _ in resized))[:64],
     )
 
 
 def _keys(pattern: re.Pattern[str], text: str) -> list[str]:
-    found = pattern.search(text)
-    return _KEY.findall(found[1])[:20_000] if found else []
+    match = pattern.search(text)
+    return _KEY.findall(match[1])[:20_000] if match else []
 
 
 def _bare(key: str) -> str:
@@ -103,24 +100,24 @@ def _prefix(missing: list[str], unexpected: list[str]) -> Explained | None:
         return Explained(
             "DDP602",
             f'The model is wrapped and expects the prefix "{wanted}", which the keys of the checkpoint do not have.',
-            evidence,
             f"Load into the wrapped module, or before wrapping: {inner}.load_state_dict(state)",
+            evidence,
         )
     if saved and not wanted:
         inner = "model" + "".join(f".{part}" for part in saved.strip(".").split("."))
         return Explained(
             "DDP602",
             f'The checkpoint was saved from a wrapped model: its keys begin with "{saved}", but the model is not wrapped.',
-            evidence,
             f'state = {{key.removeprefix("{saved}"): value for key, value in state.items()}}; next time save '
             f"{inner}.state_dict().",
+            evidence,
         )
     return Explained(
         "DDP602",
         f'The checkpoint was saved with a different wrapper: its keys begin with "{saved}", the model expects "{wanted}".',
-        evidence,
         f'state = {{"{wanted}" + key.removeprefix("{saved}"): value for key, value in state.items()}}; next time save the state '
         "dict of the wrapped module.",
+        evidence,
     )
 
 
@@ -139,32 +136,28 @@ def other_states(raised: Raised) -> Explained | None:
         return Explained(
             "DDP602",
             "The optimizer state in the checkpoint is for different parameters than the optimizer has.",
-            (),
             "Create the optimizer with the same parameters, in the same groups, as when it was saved: include frozen parameters "
             "or not in both, and build the model with the same arguments.",
         )
-    if found := _DCP_KEY.search(text):
+    if match := _DCP_KEY.search(text):
         return Explained(
             "DDP602",
-            f"The distributed checkpoint has no {found[1]}, which the model requires.",
-            (),
+            f"The distributed checkpoint has no {match[1]}, which the model requires.",
             "Save and load with get_model_state_dict and set_model_state_dict, which handle the prefixes of wrappers; "
             "planner=DefaultLoadPlanner(allow_partial_load=True) loads what is there.",
-            tensors=(found[1],),
+            tensors=(match[1],),
         )
-    if found := _DCP_SIZE.search(text):
+    if match := _DCP_SIZE.search(text):
         return Explained(
             "DDP602",
-            f"{found[3]} is {found[1]} in the distributed checkpoint, {found[2]} in the model.",
-            (),
+            f"{match[3]} is {match[1]} in the distributed checkpoint, {match[2]} in the model.",
             "Build the model with the arguments that it was saved with.",
-            tensors=(found[3],),
+            tensors=(match[3],),
         )
     if "Attempting to deserialize object on" in text and "CUDA device" in text:
         return Explained(
             "DDP604",
             "The checkpoint's tensors are on a GPU that this process does not have.",
-            (),
             'torch.load(path, map_location="cpu"), or map_location=f"cuda:{local_rank}".',
         )
     return None
@@ -187,8 +180,8 @@ _NO_FOLDER = re.compile(r"Parent directory (\S{1,500}) does not exist")
 def race(raised: Raised) -> Explained | None:
     """DDP603: files that several ranks create, write and read without synchronisation."""
     text = raised.text
-    if raised.exception in ("FileExistsError", "") and (found := _EXISTS.search(text)):
-        return _exists(found[1], raised)
+    if raised.exception in ("FileExistsError", "") and (match := _EXISTS.search(text)):
+        return _exists(match[1], raised)
     loading = any(raised.passes(part) for part in _LOADERS) or _LOADS.search(raised.user_line) is not None
     if _BROKEN.search(text) or (
         loading
@@ -202,22 +195,20 @@ def race(raised: Raised) -> Explained | None:
         return Explained(
             "DDP603",
             "The loaded file is incomplete: it was read while another rank wrote it, or its writer exited early.",
-            (),
             "Write to a temporary file and rename it (os.replace), then dist.barrier(), then load; write on one rank only. A file "
             "that stays broken is truncated: use the previous one.",
         )
-    if raised.exception == "FileNotFoundError" and (found := _NO_FILE.search(text)):
-        return _absent(found[1], found[2] or "", loading, raised.user_line)
-    if found := _NO_FOLDER.search(text):
+    if raised.exception == "FileNotFoundError" and (match := _NO_FILE.search(text)):
+        return _absent(match[1], match[2] or "", loading, raised.user_line)
+    if match := _NO_FOLDER.search(text):
         return Explained(
             "DDP603",
-            f"The checkpoint's folder did not exist when it was written: {found[1]}.",
-            (),
+            f"The checkpoint's folder did not exist when it was written: {match[1]}.",
             "os.makedirs(folder, exist_ok=True) on every rank that writes.",
         )
     if "global metadata read failed" in text and "No such file or directory" in text:
-        found = _NO_FILE.search(text)
-        return _absent(found[1] if found else ".metadata", "", True)
+        match = _NO_FILE.search(text)
+        return _absent(match[1] if match else ".metadata", "", True)
     return None
 
 
@@ -231,7 +222,7 @@ def _exists(path: str, raised: Raised) -> Explained:
         remedy = (
             f"os.makedirs({path!r}, exist_ok=True), or create it on rank 0 and let the others wait: dist.barrier()."
         )
-    return Explained("DDP603", f"{path} exists already: another rank, or an earlier run, created it.", (), remedy)
+    return Explained("DDP603", f"{path} exists already: another rank, or an earlier run, created it.", remedy)
 
 
 def _absent(path: str, target: str, loading: bool, line: str = "") -> Explained | None:
@@ -239,7 +230,6 @@ def _absent(path: str, target: str, loading: bool, line: str = "") -> Explained 
         return Explained(
             "DDP603",
             f"{path} no longer existed when this rank renamed it: several ranks write and rename the same file.",
-            (),
             "Write on one rank only (if dist.get_rank() == 0), or use a different file name on each rank.",
         )
     folder, _, name = path.replace("\\", "/").rpartition("/")
@@ -249,13 +239,11 @@ def _absent(path: str, target: str, loading: bool, line: str = "") -> Explained 
         return Explained(
             "DDP603",
             f"{path} no longer existed when this rank removed it: several ranks remove the same files.",
-            (),
             "Clean up on one rank only (if dist.get_rank() == 0), or path.unlink(missing_ok=True).",
         )
     return Explained(
         "DDP603",
         f"The file {path} did not exist when this rank read it.",
-        (),
         "If another rank writes it: dist.barrier() between writing and reading, and use a folder that all machines share. If it "
         "should exist: compare the path and the working directory of the ranks.",
     )

@@ -16,14 +16,14 @@ _PASSED = re.compile(r"Successfully processed ranks: ([\d, ]{1,20000})")
 
 def monitored_barrier(raised: Raised) -> Explained | None:
     text = raised.text
-    if found := _FAILED.search(text):
-        absent = numbers(found[1])
+    if match := _FAILED.search(text):
+        absent = numbers(match[1])
         return Explained(
             "DDP301",
-            f"{phrases.ranks(absent, capital=True)} did not reach monitored_barrier within {seconds(found[2])}.",
-            _went(text),
+            f"{phrases.ranks(absent, capital=True)} did not reach monitored_barrier within {seconds(match[2])}.",
             f"Look at where {phrases.ranks(absent)} {phrases.verb(absent, 'was', 'were')} at that time: "
             f"{phrases.verb(absent, 'it', 'they')} skipped the call, exited, or {phrases.verb(absent, 'is', 'are')} stuck.",
+            _went(text),
             culprits=absent,
             missing=absent,
         )
@@ -31,18 +31,18 @@ def monitored_barrier(raised: Raised) -> Explained | None:
         return Explained(
             "DDP301",
             "monitored_barrier failed after this rank reached it: rank 0, which checks all ranks, missed another one.",
-            ("The message on rank 0 names the missing rank.",),
             "Read the message of rank 0.",
+            ("The message on rank 0 names the missing rank.",),
             culprits=(),
         )
-    if found := _LATE.search(text):
+    if match := _LATE.search(text):
         passed = _PASSED.search(text)
         evidence = (f"{phrases.ranks(numbers(passed[1]), capital=True)} reached it.",) if passed else ()
         return Explained(
             "DDP301",
-            f"Timed out after {seconds(found[2])} in monitored_barrier, waiting for another rank.",
-            evidence,
+            f"Timed out after {seconds(match[2])} in monitored_barrier, waiting for another rank.",
             "Look at the ranks that did not reach it.",
+            evidence,
             culprits=(),
         )
     return None
@@ -86,13 +86,11 @@ def fingerprints(raised: Raised) -> Explained | None:
     prints = [_read(int(part[1]), text[part.end() : end][:5000]) for part, end in zip(parts, ends, strict=True)]
     if len(prints) < 2:
         what = f" (here {prints[0]})" if prints else ""
-        return Explained(
-            "DDP302", f"The ranks issued different collectives{what} at the same sequence number.", (), _ALIKE
-        )
-    one, other = sorted(prints, key=lambda side: side.rank)
-    code, what = _difference(one, other, text)
-    evidence = tuple(f"Rank {side.rank} calls {side}." for side in (one, other))
-    return Explained(code, f"Ranks {one.rank} and {other.rank} {what}.", evidence, _REMEDIES.get(code, _ALIKE))
+        return Explained("DDP302", f"The ranks issued different collectives{what} at the same sequence number.", _ALIKE)
+    first, second = sorted(prints, key=lambda side: side.rank)
+    code, what = _difference(first, second, text)
+    evidence = tuple(f"Rank {side.rank} calls {side}." for side in (first, second))
+    return Explained(code, f"Ranks {first.rank} and {second.rank} {what}.", _REMEDIES.get(code, _ALIKE), evidence)
 
 
 def _read(rank: int, text: str) -> _Print:
@@ -108,21 +106,21 @@ def _read(rank: int, text: str) -> _Print:
     )
 
 
-def _difference(one: _Print, other: _Print, text: str) -> tuple[str, str]:
-    if one.op != other.op:
-        return "DDP302", f"issued different collectives at the same sequence number: {one.op} and {other.op}"
-    if one.shape != other.shape:
-        return "DDP303", f"passed {one.op} tensors of different sizes: [{one.shape}] and [{other.shape}]"
-    if one.dtype != other.dtype:
-        return "DDP304", f"passed {one.op} tensors of different dtypes: {one.dtype} and {other.dtype}"
+def _difference(first: _Print, second: _Print, text: str) -> tuple[str, str]:
+    if first.op != second.op:
+        return "DDP302", f"issued different collectives at the same sequence number: {first.op} and {second.op}"
+    if first.shape != second.shape:
+        return "DDP303", f"passed {first.op} tensors of different sizes: [{first.shape}] and [{second.shape}]"
+    if first.dtype != second.dtype:
+        return "DDP304", f"passed {first.op} tensors of different dtypes: {first.dtype} and {second.dtype}"
     if "Tensor devices:" in text:
-        return "DDP305", f"passed {one.op} tensors on different devices"
-    if one.seq != other.seq:
+        return "DDP305", f"passed {first.op} tensors on different devices"
+    if first.seq != second.seq:
         return (
             "DDP301",
-            f"are at different sequence numbers: {one.op} is #{one.seq} on one, #{other.seq} on the other",
+            f"are at different sequence numbers: {first.op} is #{first.seq} on one, #{second.seq} on the other",
         )
-    return "DDP305", f"passed {one.op} different arguments"
+    return "DDP305", f"passed {first.op} different arguments"
 
 
 _ALIKE = "Call the same collectives in the same order on every rank: look for a call, or an early return, under a condition that differs."
@@ -141,16 +139,16 @@ _NCCL_MISMATCH = re.compile(
 
 def sizes(raised: Raised) -> Explained | None:
     """What gloo and NCCL detect of a mismatch, when data of the wrong size arrive."""
-    if found := _BYTES.search(raised.text):
+    if match := _BYTES.search(raised.text):
         return Explained(
             "DDP303",
-            f"Another rank sent {found[1]} bytes where {found[2]} were expected: the tensors of one call have different "
+            f"Another rank sent {match[1]} bytes where {match[2]} were expected: the tensors of one call have different "
             "sizes or dtypes.",
-            remedy=_REMEDIES["DDP303"] + " Different dtypes have different sizes too: convert before the call.",
+            _REMEDIES["DDP303"] + " Different dtypes have different sizes too: convert before the call.",
         )
-    if found := _NCCL_MISMATCH.search(raised.text):
+    if match := _NCCL_MISMATCH.search(raised.text):
         return Explained(
-            "DDP302", f"NCCL saw different calls around rank {found[1]}.", remedy=_ALIKE, culprits=(int(found[1]),)
+            "DDP302", f"NCCL saw different calls around rank {match[1]}.", _ALIKE, culprits=(int(match[1]),)
         )
     return None
 
@@ -160,17 +158,17 @@ _EXHAUSTED = re.compile(r"^Rank (\d{1,9}) exhausted all inputs\.")
 
 def uneven(raised: Raised) -> Explained | None:
     ends = "Detected at least one rank that exhausted inputs" in raised.text
-    found = _EXHAUSTED.search(raised.text)
-    if not ends and found is None:
+    match = _EXHAUSTED.search(raised.text)
+    if not ends and match is None:
         return None
-    who = f"Rank {found[1]}" if found else "Another rank"
+    who = f"Rank {match[1]}" if match else "Another rank"
     return Explained(
         "DDP308",
         f"{who} ran out of batches before other ranks.",
-        ("Join raises because of throw_on_early_termination=True.",),
         "Give every rank the same number of batches (DistributedSampler, drop_last=True), or omit "
         "throw_on_early_termination, so that Join continues with the other ranks.",
-        culprits=(int(found[1]),) if found else (),
+        ("Join raises because of throw_on_early_termination=True.",),
+        culprits=(int(match[1]),) if match else (),
     )
 
 
@@ -183,17 +181,17 @@ _NCCL_WAIT = re.compile(
 
 def timed_out(raised: Raised) -> Explained | None:
     """A time-out: this rank is in the call and another is not; the message does not say which."""
-    if found := _NCCL_WAIT.search(raised.text):
-        what, waited = f"{found[2].lower()} #{found[1]}", found[3]
-    elif found := _GLOO_WAIT.search(raised.text):
-        what, waited = "a collective", found[1]
+    if match := _NCCL_WAIT.search(raised.text):
+        what, waited = f"{match[2].lower()} #{match[1]}", match[3]
+    elif match := _GLOO_WAIT.search(raised.text):
+        what, waited = "a collective", match[1]
     else:
         return None
     return Explained(
         "DDP301",
         f"Timed out after {seconds(waited)} in {what}, waiting for a rank that did not join it.",
-        ("The message does not say which rank: look at those that did not report a time-out.",),
         _ALIKE,
+        ("The message does not say which rank: look at those that did not report a time-out.",),
         culprits=(),
     )
 

@@ -25,9 +25,9 @@ _SLOW = re.compile(r"DataLoader timed out after (\d{1,9}(?:\.\d{1,3})?) seconds"
 def shared_memory(raised: Raised) -> Explained | None:
     exited = _EXITED.search(raised.text) is not None
     for pattern in _SHARED:
-        if found := pattern.search(raised.text) or (exited and pattern.search(raised.traceback)) or None:
+        if match := pattern.search(raised.text) or (exited and pattern.search(raised.traceback)) or None:
             return _shared_memory(
-                (f"The failing object is {found[1]}.",) if found[1].startswith(("torch_", "/dev")) else ()
+                (f"The failing object is {match[1]}.",) if match[1].startswith(("torch_", "/dev")) else ()
             )
     if any(map(raised.passes, _SHARERS)) and re.search(rf"\[Errno \d{{1,3}}\] {_FULL}", raised.text):
         return _shared_memory(())
@@ -41,10 +41,10 @@ def _shared_memory(evidence: tuple[str, ...]) -> Explained:
     return Explained(
         "DDP506",
         "Shared memory (/dev/shm) is full; processes pass batches and buffers through it.",
-        evidence,
         "Give the container more: docker run --shm-size=8g (or --ipc=host); in Kubernetes an emptyDir with medium: "
         "Memory at /dev/shm. Or use less: fewer workers, prefetch_factor=1, smaller batches, "
         'torch.multiprocessing.set_sharing_strategy("file_system").',
+        evidence,
     )
 
 
@@ -55,13 +55,12 @@ def worker_died(raised: Raised) -> Explained | None:
     if killed:
         signal = killed[2].strip()
         cause, remedy = _signal(signal)
-        return Explained("DDP505", f"A DataLoader worker (process {killed[1]}) was killed: {cause}.", (), remedy)
+        return Explained("DDP505", f"A DataLoader worker (process {killed[1]}) was killed: {cause}.", remedy)
     if exited:
         status = f" with status {exited[2]}" if exited[2] else ""
         return Explained(
             "DDP505",
             f"A DataLoader worker (process {exited[1].split(',')[0].strip()}) exited{status}.",
-            (),
             "The data set or one of its libraries ended the process (os._exit, sys.exit in native code, a watchdog of "
             "the machine): run with num_workers=0 to see it in the main process.",
         )
@@ -69,7 +68,6 @@ def worker_died(raised: Raised) -> Explained | None:
         return Explained(
             "DDP505",
             "A DataLoader worker died: the connection broke while it was passing a batch.",
-            (),
             "Look at the end of the log for what ended it (a crash in native code, out of memory); run with num_workers=0 to "
             "see it in the main process.",
         )
@@ -96,11 +94,10 @@ def _signal(name: str) -> tuple[str, str]:
 
 
 def worker_slow(raised: Raised) -> Explained | None:
-    if found := _SLOW.search(raised.text):
+    if match := _SLOW.search(raised.text):
         return Explained(
             "DDP507",
-            f"No DataLoader worker returned a batch within {found[1]} s.",
-            (),
+            f"No DataLoader worker returned a batch within {match[1]} s.",
             "Check what the workers wait for (py-spy dump --pid of a worker): a lock held at the fork, a file system, a "
             "download. If they are only slow, use more workers, or a longer timeout= of the DataLoader.",
         )
@@ -121,20 +118,18 @@ def bad_sample(raised: Raised) -> Explained | None:
         "Give every sample the same structure and size (pad, crop, or in a collate_fn); look at the sample on the "
         "rank that raised: other ranks have different samples."
     )
-    if found := _COLLATE.search(text):
-        what = "None" if found[1] == "NoneType" else found[1]
-        return Explained("DDP508", f"The data set returned a sample that cannot be collated: {what}.", (), remedy)
+    if match := _COLLATE.search(text):
+        what = "None" if match[1] == "NoneType" else match[1]
+        return Explained("DDP508", f"The data set returned a sample that cannot be collated: {what}.", remedy)
     collating = raised.passes(_COLLATING)
-    if collating and (found := _STACK.search(text)):
-        return Explained("DDP508", f"Samples of one batch have different sizes: {found[1]} and {found[3]}.", (), remedy)
+    if collating and (match := _STACK.search(text)):
+        return Explained("DDP508", f"Samples of one batch have different sizes: {match[1]} and {match[3]}.", remedy)
     if "each element in list of batch should be of equal size" in text:
-        return Explained("DDP508", "Samples of one batch have different numbers of parts.", (), remedy)
+        return Explained("DDP508", "Samples of one batch have different numbers of parts.", remedy)
     if collating and "Trying to resize storage that is not resizable" in text:
-        return Explained("DDP508", "Samples of one batch have different sizes.", (), remedy)
+        return Explained("DDP508", "Samples of one batch have different sizes.", remedy)
     if collating and raised.exception == "KeyError" and len(text) < 200:
-        return Explained(
-            "DDP508", f"Samples of one batch have different keys: {text} is not in all of them.", (), remedy
-        )
+        return Explained("DDP508", f"Samples of one batch have different keys: {text} is not in all of them.", remedy)
     return None
 
 

@@ -14,13 +14,13 @@ _OWN_GPU = (
 
 
 def shared(raised: Raised) -> Explained | None:
-    if found := _DUPLICATE.search(raised.text):
-        one, other = sorted((int(found[1]), int(found[2])))
+    if match := _DUPLICATE.search(raised.text):
+        first, second = sorted((int(match[1]), int(match[2])))
         return Explained(
             "DDP201",
-            f"Ranks {one} and {other} use the same GPU (bus id {found[3]}).",
-            remedy=_OWN_GPU,
-            culprits=(one, other),
+            f"Ranks {first} and {second} use the same GPU (bus id {match[3]}).",
+            _OWN_GPU,
+            culprits=(first, second),
         )
     return None
 
@@ -43,36 +43,36 @@ _INPUT_TYPE = re.compile(r"Input type \(([\w.]{1,60})\) and (?:weight|bias) type
 def wrong_device(raised: Raised) -> Explained | None:
     text = raised.text
     for pattern in _TWO_DEVICES:
-        if found := pattern.search(text):
-            return _apart(found[1].rstrip(":"), found[2].rstrip(":"))
-    if found := _INPUT_TYPE.search(text):
-        kinds = ["cuda" if "cuda" in name else "cpu" for name in (found[1], found[2])]
+        if match := pattern.search(text):
+            return _apart(match[1].rstrip(":"), match[2].rstrip(":"))
+    if match := _INPUT_TYPE.search(text):
+        kinds = ["cuda" if "cuda" in name else "cpu" for name in (match[1], match[2])]
         return _apart(*kinds) if kinds[0] != kinds[1] else None
-    if found := _ONE_TYPE.search(text):
-        places = " and ".join(sorted(part.strip().strip("'\"") for part in found[1].split(",")))
+    if match := _ONE_TYPE.search(text):
+        places = " and ".join(sorted(part.strip().strip("'\"") for part in match[1].split(",")))
         return Explained(
             "DDP202",
             f"The model's parameters are on different kinds of devices: {places}.",
-            _meta(places),
             "Move the whole model to the rank's device before wrapping: model.to(device).",
+            _meta(places),
         )
     if "Tensor.item() cannot be called on meta tensors" in text and raised.passes("torch/nn/parallel/distributed"):
         return Explained(
             "DDP202",
             "The wrapped model has parameters on the meta device, where they have no values.",
-            remedy="Give them storage before wrapping: model.to_empty(device=device), then load or initialise them.",
+            "Give them storage before wrapping: model.to_empty(device=device), then load or initialise them.",
         )
     return None
 
 
-def _apart(one: str, other: str) -> Explained:
+def _apart(device: str, other: str) -> Explained:
     return Explained(
         "DDP202",
-        f"One operation got tensors on {one} and on {other}.",
-        _meta(f"{one} {other}"),
+        f"One operation got tensors on {device} and on {other}.",
         "Move model and batch to the rank's device: model.to(device), batch.to(device, non_blocking=True). Create tensors "
         "in forward on the device of their input (torch.zeros(..., device=x.device)); register constants of a module as "
         "buffers (register_buffer), which move with it.",
+        _meta(f"{device} {other}"),
     )
 
 
@@ -86,7 +86,7 @@ def host_tensor(raised: Raised) -> Explained | None:
         return Explained(
             "DDP203",
             "A CPU tensor was passed to a process group that supports only GPU tensors.",
-            remedy='Move it first (tensor.to(device)), or create the group for both: dist.init_process_group("cpu:gloo,cuda:nccl").',
+            'Move it first (tensor.to(device)), or create the group for both: dist.init_process_group("cpu:gloo,cuda:nccl").',
         )
     return None
 
@@ -103,18 +103,16 @@ def device_ids(raised: Raised) -> Explained | None:
         "model on the CPU or on several GPUs."
     )
     if "device_ids can only be None or contain a single element" in text:
-        return Explained(
-            "DDP204", "DistributedDataParallel got several device_ids: a rank uses one GPU.", remedy=remedy
-        )
+        return Explained("DDP204", "DistributedDataParallel got several device_ids: a rank uses one GPU.", remedy)
     if "device_ids and output_device arguments only work with" in text:
-        found = _IDS.search(text)
-        places = sorted(set(re.findall(r"type='(\w{1,20})'(?:, index=(\d{1,4}))?", found[3]))) if found else []
+        match = _IDS.search(text)
+        places = sorted(set(re.findall(r"type='(\w{1,20})'(?:, index=(\d{1,4}))?", match[3]))) if match else []
         on = " and ".join(kind + (f":{index}" if index else "") for kind, index in places)
-        said = f"device_ids={found[1]}" if found else "device_ids"
+        said = f"device_ids={match[1]}" if match else "device_ids"
         return Explained(
             "DDP204",
             f"DistributedDataParallel got {said}, but the model is on {on or 'another device'}.",
-            remedy=remedy,
+            remedy,
         )
     return None
 
@@ -126,12 +124,12 @@ _NO_DEVICE = re.compile(
 
 
 def visible(raised: Raised) -> Explained | None:
-    if found := _NO_DEVICE.search(raised.text):
-        none = "No " in found[0] or "no CUDA" in found[0]
+    if match := _NO_DEVICE.search(raised.text):
+        none = "No " in match[0] or "no CUDA" in match[0]
         return Explained(
             "DDP208",
             "This process sees no GPU at all." if none else "This process requested a GPU index that it does not see.",
-            remedy="Compare torch.cuda.device_count() with LOCAL_RANK: CUDA_VISIBLE_DEVICES must list as many GPUs as there are "
+            "Compare torch.cuda.device_count() with LOCAL_RANK: CUDA_VISIBLE_DEVICES must list as many GPUs as there are "
             "processes on this machine, and be set before CUDA is first used. Devices are counted from 0 among those listed.",
         )
     return None
@@ -161,14 +159,14 @@ _LESS = (
 
 def memory(raised: Raised) -> Explained | None:
     text = raised.text
-    if found := _HOST.search(text):
-        return _host_memory(size(int(found[1])))
-    if found := _NUMPY.search(text):
-        return _host_memory(found[1], (f"The array would have the shape {found[2]}.",))
+    if match := _HOST.search(text):
+        return _host_memory(size(int(match[1])))
+    if match := _NUMPY.search(text):
+        return _host_memory(match[1], (f"The array would have the shape {match[2]}.",))
     if raised.exception == "MemoryError":
         return _host_memory("")
     if "CUBLAS_STATUS_ALLOC_FAILED" in text or "CUDNN_STATUS_ALLOC_FAILED" in text:
-        return Explained("DDP205", "The GPU had no memory left for a library's workspace.", remedy=_LESS)
+        return Explained("DDP205", "The GPU had no memory left for a library's workspace.", _LESS)
     if not _OUT_OF_MEMORY.search(text):
         return None
     asked, free, total, held, idle = (_first(p, text) for p in (_ASKED, _FREE, _TOTAL, _HELD, _IDLE))
@@ -188,22 +186,22 @@ def memory(raised: Raised) -> Explained | None:
         else ""
     ]
     evidence += [f"Process {pid} holds {much} of the same GPU." for pid, much in _OTHERS.findall(text)[:4]]
-    return Explained("DDP205", summary + ".", tuple(filter(None, evidence)), _LESS)
+    return Explained("DDP205", summary + ".", _LESS, tuple(filter(None, evidence)))
 
 
 def _host_memory(asked: str, evidence: tuple[str, ...] = ()) -> Explained:
     return Explained(
         "DDP205",
         "Out of CPU memory" + (f": one allocation requested {asked}." if asked else "."),
-        evidence,
         "Look at where the size comes from: a length or an index from the data, a dense pairwise matrix, one-hot vectors. "
         "All ranks of a machine share its memory, and so does a container's limit.",
+        evidence,
     )
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.search(text)
-    return next(filter(None, found.groups()), "") if found else ""
+    match = pattern.search(text)
+    return next(filter(None, match.groups()), "") if match else ""
 
 
 def _large(quantity: str) -> bool:
@@ -238,17 +236,17 @@ def fault(raised: Raised) -> Explained | None:
         "Stop using the GPU (nvidia-smi -q -d ECC,ROW_REMAPPER; reset or reboot the node, and report it if it happens "
         "again), and resume from the last checkpoint."
     )
-    if found := _XID.search(raised.text):
-        number = int(found[2])
+    if match := _XID.search(raised.text):
+        number = int(match[2])
         what = _XIDS.get(number, "see NVIDIA's list of Xid errors")
         remedy = replace
         if number in _PROGRAMS:
             remedy = (
                 "Run again with CUDA_LAUNCH_BLOCKING=1 to see the operation; try another GPU to rule out the device."
             )
-        return Explained("DDP206", f"The driver reports Xid {number} for the GPU at {found[1]}: {what}.", remedy=remedy)
-    if found := _BROKEN.search(raised.text):
-        return Explained("DDP206", f"The GPU itself failed: {found[0]}.", remedy=replace)
+        return Explained("DDP206", f"The driver reports Xid {number} for the GPU at {match[1]}: {what}.", remedy)
+    if match := _BROKEN.search(raised.text):
+        return Explained("DDP206", f"The GPU itself failed: {match[0]}.", replace)
     return None
 
 

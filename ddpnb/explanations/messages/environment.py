@@ -26,31 +26,31 @@ _REPLICA = re.compile(r"Invalid rank (-?\d{1,9}), rank should be in the interval
 
 def environment(raised: Raised) -> Explained | None:
     text = raised.text
-    if found := _NOT_SET.search(text):
-        return _unset(found[1])
-    if found := _PARAMETER.search(text):
+    if match := _NOT_SET.search(text):
+        return _unset(match[1])
+    if match := _PARAMETER.search(text):
         return Explained(
             "DDP101",
-            f"init_process_group got an init_method without {found[1]}.",
-            remedy="Pass rank= and world_size= together with init_method, or leave all three to the launcher.",
+            f"init_process_group got an init_method without {match[1]}.",
+            "Pass rank= and world_size= together with init_method, or leave all three to the launcher.",
         )
-    if raised.exception in ("KeyError", "") and (found := re.fullmatch(rf"(?:KeyError: )?'{_VARIABLES}'", text)):
-        return _unset(found[1])
+    if raised.exception in ("KeyError", "") and (match := re.fullmatch(rf"(?:KeyError: )?'{_VARIABLES}'", text)):
+        return _unset(match[1])
     used = _ENVIRONMENT_OF.search(raised.user_line) or _ENVIRONMENT_OF.search(_last_line(raised))
     if raised.exception == "TypeError" and used and "not 'NoneType'" in text:
         return _unset(used[1])
-    if raised.exception == "ValueError" and (found := _LITERAL.fullmatch(text)):
+    if raised.exception == "ValueError" and (match := _LITERAL.fullmatch(text)):
         name = used[1] if used else "RANK (or WORLD_SIZE, MASTER_PORT)" if _in_rendezvous(raised) else ""
-        return _unreadable(name, found[1].strip("'")) if name else None
-    if found := _PORT.search(text):
-        return _unreadable("MASTER_PORT", found[1], "a port (0 to 65535)")
+        return _unreadable(name, match[1].strip("'")) if name else None
+    if match := _PORT.search(text):
+        return _unreadable("MASTER_PORT", match[1], "a port (0 to 65535)")
     if "TCPStore world size cannot be 0" in text:
         return _unreadable("WORLD_SIZE", "0", "a number of ranks")
-    if found := _REPLICA.search(text):
+    if match := _REPLICA.search(text):
         return Explained(
             "DDP101",
-            f"The sampler got rank {found[1]} of {int(found[2]) + 1} replicas: the rank is out of range.",
-            remedy="Leave num_replicas and rank of DistributedSampler to the process group, or take both from the same "
+            f"The sampler got rank {match[1]} of {int(match[2]) + 1} replicas: the rank is out of range.",
+            "Leave num_replicas and rank of DistributedSampler to the process group, or take both from the same "
             "source (RANK with WORLD_SIZE, never LOCAL_RANK with WORLD_SIZE).",
         )
     return None
@@ -65,14 +65,14 @@ def _last_line(raised: Raised) -> str:
 
 
 def _unset(name: str) -> Explained:
-    return Explained("DDP101", f"The environment variable {name} is not set.", remedy=_LAUNCHER)
+    return Explained("DDP101", f"The environment variable {name} is not set.", _LAUNCHER)
 
 
 def _unreadable(name: str, value: str, wanted: str = "a number") -> Explained:
     return Explained(
         "DDP101",
         f"The environment has {name}={value!r}, but {wanted} is required.",
-        remedy="Correct it where it is set (job script, container, .env file), or let the launcher set it.",
+        "Correct it where it is set (job script, container, .env file), or let the launcher set it.",
     )
 
 
@@ -85,39 +85,39 @@ _NO_BACKEND = re.compile(r"No backend type associated with device type (\w{1,20}
 
 def backend(raised: Raised) -> Explained | None:
     text = raised.text
-    if found := _NOT_BUILT.search(text):
-        name = found[1].strip().lower()
+    if match := _NOT_BUILT.search(text):
+        name = match[1].strip().lower()
         return Explained(
             "DDP106",
             f"This build of torch has no {name} backend.",
-            remedy='dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo") on every rank'
+            'dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo") on every rank'
             + (", or install the CUDA build of torch." if name == "nccl" else "."),
         )
     if "ProcessGroupNCCL is only supported with GPUs" in text:
         return Explained(
             "DDP106",
             "The backend is nccl, but this process sees no GPU.",
-            remedy='Use gloo where there is no GPU: dist.init_process_group("nccl" if torch.cuda.is_available() else '
+            'Use gloo where there is no GPU: dist.init_process_group("nccl" if torch.cuda.is_available() else '
             '"gloo"); or make sure that CUDA_VISIBLE_DEVICES is not empty.',
         )
-    if (found := _UNKNOWN.search(text)) and (raised.exception in ("", "AssertionError", "ValueError", "RuntimeError")):
-        name = (found[1] or found[2]).lower()
+    if (match := _UNKNOWN.search(text)) and (raised.exception in ("", "AssertionError", "ValueError", "RuntimeError")):
+        name = (match[1] or match[2]).lower()
         return Explained(
             "DDP106",
             f"There is no backend {name} in this build of torch.",
-            remedy="Use gloo (CPU), nccl (NVIDIA and AMD GPUs), xccl (Intel GPUs) or mpi, as the build has them.",
+            "Use gloo (CPU), nccl (NVIDIA and AMD GPUs), xccl (Intel GPUs) or mpi, as the build has them.",
         )
-    if (found := _NO_BACKEND.search(text)) and found[1] != "cpu":
+    if (match := _NO_BACKEND.search(text)) and match[1] != "cpu":
         return Explained(
             "DDP106",
-            f"The group has no backend for tensors on {found[1]}.",
-            remedy='Create the group for both kinds of tensors: dist.init_process_group("cpu:gloo,cuda:nccl").',
+            f"The group has no backend for tensors on {match[1]}.",
+            'Create the group for both kinds of tensors: dist.init_process_group("cpu:gloo,cuda:nccl").',
         )
     if "Torch not compiled with CUDA enabled" in text:
         return Explained(
             "DDP106",
             "This build of torch has no CUDA support.",
-            remedy="Install the CUDA build of torch, or choose the device with "
+            "Install the CUDA build of torch, or choose the device with "
             '"cuda" if torch.cuda.is_available() else "cpu".',
         )
     return None
@@ -134,7 +134,7 @@ def forked(raised: Raised) -> Explained | None:
     return Explained(
         "DDP109",
         what,
-        remedy='Spawn the child instead: multiprocessing.get_context("spawn"), or DataLoader(..., '
+        'Spawn the child instead: multiprocessing.get_context("spawn"), or DataLoader(..., '
         'multiprocessing_context="spawn"); and use devices and process groups in the parent only.',
     )
 

@@ -23,7 +23,7 @@ from ddpnb.explanations.messages import (
     rendezvous,
 )
 from ddpnb.explanations.messages.explained import Explained, Raised, Rule, blamed, numbers
-from ddpnb.explanations.messages.tracebacks import Found, read
+from ddpnb.explanations.messages.tracebacks import LoggedError, read
 from ddpnb.model.stacks import Frame
 
 # The more specific first: shared memory before a full disk, a truncated file after it.
@@ -72,7 +72,7 @@ def explain(
         traceback: the whole text, chained exceptions included, if it is known.
         frozen: the parameters that were recorded to be frozen since the model was wrapped.
     """
-    quoted = {place: line for found in read(traceback) for place, line in found.quoted.items()} if traceback else {}
+    quoted = {place: line for error in read(traceback) for place, line in error.quoted.items()} if traceback else {}
     return _explain(
         Raised.of(
             message,
@@ -88,8 +88,8 @@ def explain(
 
 
 def _explain(raised: Raised) -> Explained | None:
-    if found := _CALLBACK.match(raised.text):
-        raised = replace(raised, text=raised.text[found.end() :], exception=found[1])
+    if match := _CALLBACK.match(raised.text):
+        raised = replace(raised, text=raised.text[match.end() :], exception=match[1])
     inside = _NESTED.search(raised.text)
     if inside is None:
         return _first(raised)
@@ -99,24 +99,24 @@ def _explain(raised: Raised) -> Explained | None:
 def _first(raised: Raised) -> Explained | None:
     if not raised.text and not raised.exception:
         return None
-    return next((told for told in (rule(raised) for rule in _RULES) if told is not None), None)
+    return next((explained for explained in (rule(raised) for rule in _RULES) if explained is not None), None)
 
 
 def _nested(raised: Raised) -> Explained | None:
     """A message that holds the traceback of another process: a worker's, a spawned rank's, a checkpoint's."""
-    for found in reversed(read(raised.text)[-_MOST_EXCEPTIONS:]):
-        inner = _raised(found)
-        told = _first(
+    for error in reversed(read(raised.text)[-_MOST_EXCEPTIONS:]):
+        inner = _raised(error)
+        explained = _first(
             replace(inner, names=raised.names, sources=raised.sources, traceback=raised.text, frozen=raised.frozen)
         )
-        if told is not None:
+        if explained is not None:
             ranks = _CHECKPOINT_RANKS.search(raised.text)
-            return replace(told, culprits=numbers(ranks[1])) if ranks and told.culprits is None else told
+            return replace(explained, culprits=numbers(ranks[1])) if ranks and explained.culprits is None else explained
     return None
 
 
-def _raised(found: Found) -> Raised:
-    return Raised.of(found.message, found.exception, frames=found.frames, quoted=found.quoted, traceback=found.cause)
+def _raised(error: LoggedError) -> Raised:
+    return Raised.of(error.message, error.exception, frames=error.frames, quoted=error.quoted, traceback=error.cause)
 
 
 # Lines without an exception: the kernel's, the backend's, the workers'.
@@ -133,30 +133,32 @@ def explain_text(text: str) -> list[Explained]:
     An error that several ranks raise is reported once, with the ranks that they blame together.
     """
     text = text[-_LONGEST_TEXT:]
-    told: dict[tuple[str, str], dict[int, Explained]] = {}
+    errors: dict[tuple[str, str], dict[int, Explained]] = {}
     exceptions = read(text)[-_MOST_EXCEPTIONS:]
-    for turn, found in enumerate(reversed(exceptions)):
-        explained = _explain(_raised(found))
+    for turn, error in enumerate(reversed(exceptions)):
+        explained = _explain(_raised(error))
         if explained is not None:
-            rank = _MOST_EXCEPTIONS - turn if found.rank is None else found.rank
+            rank = _MOST_EXCEPTIONS - turn if error.rank is None else error.rank
             # Of models that differ each rank reports another pair: together they show which is odd.
             summary = "" if explained.code == "DDP403" else explained.summary
-            told.setdefault((explained.code, summary), {})[rank] = explained
-    codes = {code for code, _ in told}
+            errors.setdefault((explained.code, summary), {})[rank] = explained
+    codes = {code for code, _ in errors}
     logged = [line.strip()[:2000] for line in text.splitlines() if _LOGGED.search(line)]
     for line in reversed(list(dict.fromkeys(logged))[-_MOST_EXCEPTIONS:]):
         explained = _explain(Raised.of(line))
         # A log line repeats what its exception says.
         if explained is not None and explained.code not in codes:
-            told.setdefault((explained.code, explained.summary), {})[0] = explained
-    if not told and not exceptions:  # a message without its traceback
+            errors.setdefault((explained.code, explained.summary), {})[0] = explained
+    if not errors and not exceptions:  # a message without its traceback
         explained = _explain(Raised.of(text.strip()))
         return [explained] if explained is not None else []
-    return [_together(by_rank) for by_rank in told.values()]
+    return [_together(by_rank) for by_rank in errors.values()]
 
 
 def _together(by_rank: Mapping[int, Explained]) -> Explained:
     culprits = blamed(by_rank)
-    first = next((one for one in by_rank.values() if one.culprits == culprits), next(iter(by_rank.values())))
-    missing = {rank for one in by_rank.values() for rank in one.missing}
+    first = next(
+        (explained for explained in by_rank.values() if explained.culprits == culprits), next(iter(by_rank.values()))
+    )
+    missing = {rank for explained in by_rank.values() for rank in explained.missing}
     return replace(first, culprits=culprits, missing=tuple(sorted(missing)))

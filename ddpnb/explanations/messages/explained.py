@@ -25,11 +25,10 @@ class Explained:
 
     code: str
     summary: str
-    evidence: tuple[str, ...] = ()
     remedy: str = ""
-    culprits: tuple[int, ...] | None = (
-        None  # the ranks that the message blames; None: it does not say; (): another, unnamed
-    )
+    evidence: tuple[str, ...] = ()
+    # The ranks that the message blames; None: it does not say; (): another, unnamed.
+    culprits: tuple[int, ...] | None = None
     missing: tuple[int, ...] = ()  # the ranks that the message says are missing
     tensors: tuple[str, ...] = ()  # names of parameters
 
@@ -88,10 +87,10 @@ Rule = Callable[[Raised], Explained | None]
 
 def listing(items: Iterable[object], most: int = 6) -> str:
     """``a, b and c``; more than ``most`` are counted."""
-    found = [str(item)[:120] for item in items]
-    if len(found) > most:
-        return f"{', '.join(found[: most - 1])} and {len(found) - most + 1} more"
-    return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else "".join(found)
+    texts = [str(item)[:120] for item in items]
+    if len(texts) > most:
+        return f"{', '.join(texts[: most - 1])} and {len(texts) - most + 1} more"
+    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else "".join(texts)
 
 
 def count(number: int, noun: str) -> str:
@@ -109,15 +108,15 @@ def size(number: float) -> str:
 
 def seconds(milliseconds: str) -> str:
     """``8000`` is ``8 s``, ``1800000`` is ``30 min``."""
-    found = int(milliseconds[:15]) / 1000
-    if found >= 120 and found % 60 == 0:
-        return f"{found / 60:.0f} min"
-    return f"{found:g} s"
+    number = int(milliseconds[:15]) / 1000
+    if number >= 120 and number % 60 == 0:
+        return f"{number / 60:.0f} min"
+    return f"{number:g} s"
 
 
 def numbers(text: str) -> tuple[int, ...]:
     """The numbers of a list such as ``1, 2 5``, in order, each once."""
-    return tuple(sorted({int(found) for found in re.findall(r"\d{1,9}", text[:_LONGEST])}))
+    return tuple(sorted({int(digits) for digits in re.findall(r"\d{1,9}", text[:_LONGEST])}))
 
 
 def blamed(explanations: Mapping[int, Explained], world_size: int = 0) -> tuple[int, ...] | None:
@@ -131,15 +130,17 @@ def blamed(explanations: Mapping[int, Explained], world_size: int = 0) -> tuple[
         explanations: the explanation of each rank's exception, by the rank that raised it.
         world_size: 0 if it is not known.
     """
-    named = {rank: one.culprits for rank, one in sorted(explanations.items()) if one.culprits is not None}
+    named = {
+        rank: explained.culprits for rank, explained in sorted(explanations.items()) if explained.culprits is not None
+    }
     if not named:
         return None
     together = tuple(sorted({rank for culprits in named.values() for rank in culprits}))
-    if any(one.code != "DDP403" for one in explanations.values()):
+    if any(explained.code != "DDP403" for explained in explanations.values()):
         return together
     if all(culprits == (rank,) for rank, culprits in named.items()):
         return (0,) if len(named) > 1 and together == tuple(range(1, world_size)) else together
     votes = Counter(rank for culprits in named.values() for rank in culprits)
-    most = {rank for rank, found in votes.items() if found == max(votes.values())}
+    most = {rank for rank, count in votes.items() if count == max(votes.values())}
     first = next(set(culprits) for culprits in named.values())
     return tuple(sorted(most & first or most))

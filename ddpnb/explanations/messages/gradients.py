@@ -21,7 +21,6 @@ def unused_parameters(raised: Raised) -> Explained | None:
         return Explained(
             "DDP401",
             "No parameter of the wrapped model requires a gradient.",
-            (),
             "Wrap the part that is trained, or unfreeze it before wrapping (requires_grad_(True)); a frozen model needs no wrapper.",
         )
     if _PRIOR not in text:
@@ -42,9 +41,9 @@ def unused_parameters(raised: Raised) -> Explained | None:
     if tensors and raised.frozen and (set(tensors) <= set(raised.frozen) or set(raised.frozen) <= set(tensors)):
         return Explained(
             "DDP415",
-            f"Parameters were frozen after the model was wrapped, but DDP still waits for their gradients: {_told(tensors, places)}.",
-            ("They no longer required a gradient when the forward pass failed.", *([guess] if guess else [])),
+            f"Parameters were frozen after the model was wrapped, but DDP still waits for their gradients: {_parameters(tensors, places)}.",
             "Freeze before wrapping (requires_grad_(False)), or wrap again afterwards.",
+            ("They no longer required a gradient when the forward pass failed.", *([guess] if guess else [])),
             culprits,
             tensors=tensors,
         )
@@ -52,36 +51,36 @@ def unused_parameters(raised: Raised) -> Explained | None:
     if "find_unused_parameters=True` is enabled" in text:
         return Explained(
             "DDP401",
-            f"The loss of the previous step did not use all outputs of forward: {_told(tensors, places)} got no gradient.",
-            tuple(evidence),
+            f"The loss of the previous step did not use all outputs of forward: {_parameters(tensors, places)} got no gradient.",
             "find_unused_parameters=True searches from the outputs of forward: all of them must reach the loss. Return only "
             "what the loss uses, or add the rest with weight 0.",
+            tuple(evidence),
             culprits,
             tensors=tensors,
         )
     return Explained(
         "DDP401",
-        f"{_told(tensors, places)} got no gradient in the previous step{'' if guess else ': not used in its loss'}.",
-        tuple(evidence),
+        f"{_parameters(tensors, places)} got no gradient in the previous step{'' if guess else ': not used in its loss'}.",
         "Use every parameter in the loss of every step; or wrap with DistributedDataParallel(model, "
         "find_unused_parameters=True), if some steps do not use all; or freeze what is never used "
         "(requires_grad_(False)) before wrapping. A term of weight 0, loss + 0 * unused_output.sum(), keeps a branch in the graph.",
+        tuple(evidence),
         culprits,
         tensors=tensors,
     )
 
 
 def _names(raised: Raised, places: tuple[int, ...], named: str) -> tuple[str, ...]:
-    found = tuple(name.strip().removeprefix("module.") for name in named.split(",") if name.strip())[:10_000]
-    if found:
+    names = tuple(name.strip().removeprefix("module.") for name in named.split(",") if name.strip())[:10_000]
+    if names:
         order = {name: i for i, name in enumerate(raised.names)}
-        return tuple(sorted(found, key=lambda name: order.get(name, len(order)))) if order else found[::-1]
+        return tuple(sorted(names, key=lambda name: order.get(name, len(order)))) if order else names[::-1]
     if places and places[-1] < len(raised.names):
         return tuple(str(raised.names[place]).removeprefix("module.") for place in places)
     return ()
 
 
-def _told(tensors: tuple[str, ...], places: tuple[int, ...]) -> str:
+def _parameters(tensors: tuple[str, ...], places: tuple[int, ...]) -> str:
     if tensors and len(tensors) > 4:
         return f"{count(len(tensors), 'parameter')} (of {listing(unused.modules(tensors), 4)})"
     if tensors:
@@ -105,16 +104,16 @@ _INPLACE = re.compile(
 def graph(raised: Raised) -> Explained | None:
     text = raised.text
     if "Expected to mark a variable ready only once" in text:
-        found = _TWICE.search(text)
+        match = _TWICE.search(text)
         names = raised.names
-        name = (found[2] or (names[int(found[1])] if int(found[1]) < len(names) else "")) if found else ""
-        who = str(name).removeprefix("module.") or (f"Parameter number {found[1]}" if found else "A parameter")
+        name = (match[2] or (names[int(match[1])] if int(match[1]) < len(names) else "")) if match else ""
+        who = str(name).removeprefix("module.") or (f"Parameter number {match[1]}" if match else "A parameter")
         return Explained(
             "DDP415",
             f"{who} got its gradient twice in one backward pass.",
-            ("Possible causes: reentrant checkpointing, a layer used outside of forward, or in two forward passes.",),
             "checkpoint(..., use_reentrant=False); or DistributedDataParallel(model, static_graph=True), if every step uses "
             "the same parameters the same number of times. Train through the wrapper, never through model.module.",
+            ("Possible causes: reentrant checkpointing, a layer used outside of forward, or in two forward passes.",),
             tensors=(str(name).removeprefix("module."),) if name else (),
         )
     if "Your training graph has changed in this iteration" in text:
@@ -123,20 +122,19 @@ def graph(raised: Raised) -> Explained | None:
         return Explained(
             "DDP415",
             "The static graph was requested after training had started.",
-            (),
             "DistributedDataParallel(model, static_graph=True).",
         )
-    if found := _INPLACE.search(text):
+    if match := _INPLACE.search(text):
         # A tensor without a grad_fn is a buffer or a parameter: DDP copies rank 0's
         # buffers into those of every rank before each forward (and torch before 2.12 counts that).
         return Explained(
             "DDP415",
-            f"A buffer or parameter of size [{found[2]}] was written between the forward pass and its backward pass.",
+            f"A buffer or parameter of size [{match[2]}] was written between the forward pass and its backward pass.",
+            "DistributedDataParallel(model, broadcast_buffers=False), or SyncBatchNorm; or one forward pass of both batches "
+            "(torch.cat). Another cause: an optimizer step between forward and backward.",
             (
                 "Possible cause: two forward passes before one backward. DDP broadcasts the buffers (BatchNorm statistics) in each.",
             ),
-            "DistributedDataParallel(model, broadcast_buffers=False), or SyncBatchNorm; or one forward pass of both batches "
-            "(torch.cat). Another cause: an optimizer step between forward and backward.",
         )
     if "not the expected DDP bucket view with gradient_as_bucket_view=True" in text or (
         "Can't detach views in-place" in text and "gradient_as_bucket_view" in text
@@ -144,7 +142,6 @@ def graph(raised: Raised) -> Explained | None:
         return Explained(
             "DDP415",
             "A gradient was replaced or detached, but gradient_as_bucket_view=True keeps gradients in DDP's buckets.",
-            (),
             "optimizer.zero_grad(set_to_none=True) instead of detach_() or assigning to .grad; or gradient_as_bucket_view=False.",
         )
     return None
@@ -155,9 +152,8 @@ def _graph_changed(tensors: tuple[str, ...], culprits: tuple[int, ...] | None, h
     return Explained(
         "DDP415",
         f"static_graph=True requires the same graph in every step, but parameters{who} were {how}.",
-        (),
         "Remove static_graph=True, and use find_unused_parameters=True if some steps do not use all parameters.",
-        culprits,
+        culprits=culprits,
         tensors=tensors,
     )
 

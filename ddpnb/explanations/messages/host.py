@@ -28,27 +28,26 @@ def exhausted(raised: Raised) -> Explained | None:
         return Explained(
             "DDP705",
             "Too many open files: the process reached its limit.",
-            ("Every tensor passed by a DataLoader worker takes a file descriptor, and so does every connection.",),
             "Raise the limit (ulimit -n 65536), "
             'torch.multiprocessing.set_sharing_strategy("file_system"), and do not keep batches of workers in a list (clone them).',
+            ("Every tensor passed by a DataLoader worker takes a file descriptor, and so does every connection.",),
         )
-    if found := _NCCL_SHARED.search(text):
+    if match := _NCCL_SHARED.search(text):
         return Explained(
             "DDP705",
-            f"NCCL cannot allocate in /dev/shm ({found[1]}).",
-            (),
+            f"NCCL cannot allocate in /dev/shm ({match[1]}).",
             "Give the container more shared memory: docker run --shm-size=8g (or --ipc=host).",
         )
-    if (found := _DISK.search(text)) or _WRITER.search(text):
+    if (match := _DISK.search(text)) or _WRITER.search(text):
         path = _PATH.search(text)
         where = f" to {path[1]}" if path else ""
         what = {"Disk quota exceeded": "The disk quota", "File too large": "The file size limit (ulimit -f)"}
         return Explained(
             "DDP705",
-            f"{what.get(found[1] or '' if found else '', 'The disk')} is {'exceeded' if found and found[1] in what else 'full'}: the write{where} failed.",
-            () if found else ("torch raises this when a file that it writes ends up too short.",),
+            f"{what.get(match[1] or '' if match else '', 'The disk')} is {'exceeded' if match and match[1] in what else 'full'}: the write{where} failed.",
             "Free space (df -h, df -i; old checkpoints, caches), write on one rank only, and write to a temporary file that "
             "is renamed when complete, so that a full disk leaves no partial checkpoint.",
+            () if match else ("torch raises this when a file that it writes ends up too short.",),
         )
     if _THREADS.search(text) or (raised.exception == "RuntimeError" and text == "Resource temporarily unavailable"):
         return _processes("thread")
@@ -60,7 +59,6 @@ def exhausted(raised: Raised) -> Explained | None:
             return Explained(
                 "DDP705",
                 "Out of memory while starting another process.",
-                (),
                 "Use fewer DataLoader workers, started before large tensors are created; check free -m and the container's limit.",
             )
     return None
@@ -70,9 +68,9 @@ def _processes(what: str) -> Explained:
     return Explained(
         "DDP705",
         f"Could not start another {what}: the limit on threads and processes is reached.",
-        ("Every rank starts threads for each library and for each worker.",),
         "Set OMP_NUM_THREADS=1 (ranks times threads should not exceed the cores), use fewer DataLoader workers, and raise "
         "the limit: ulimit -u, the container's pids limit.",
+        ("Every rank starts threads for each library and for each worker.",),
     )
 
 

@@ -24,32 +24,29 @@ def model_differs(raised: Raised) -> Explained | None:
         "Build the same model on every rank: from the same configuration and the same counts (classes, vocabulary), not "
         "from a rank's own data, device or files."
     )
-    if found := _COUNT.search(text):
-        (one, few), (other, many) = sorted([(int(found[1]), found[2]), (int(found[3]), found[4])])
+    if match := _COUNT.search(text):
+        (one, few), (other, many) = sorted([(int(match[1]), match[2]), (int(match[3]), match[4])])
         return Explained(
             "DDP403",
             f"The models differ: rank {one} has {few} parameters, rank {other} has {many}.",
-            (),
             remedy,
-            culprits=(int(found[3]),),
+            culprits=(int(match[3]),),
         )
-    if found := _SHAPE.search(text):
-        place = int(found[2] or found[3])
+    if match := _SHAPE.search(text):
+        place = int(match[2] or match[3])
         name = str(raised.names[place]).removeprefix("module.") if place < len(raised.names) else ""
-        what = "sizes" if found[5] == "sizes" else "memory layout (strides)"
+        what = "sizes" if match[5] == "sizes" else "memory layout (strides)"
         return Explained(
             "DDP403",
-            f"The models differ: {name or f'parameter number {place}'}, here {found[4]}, has different {what} on rank 0.",
-            (),
+            f"The models differ: {name or f'parameter number {place}'}, here {match[4]}, has different {what} on rank 0.",
             remedy,
-            culprits=(int(found[1]),) if found[1] else None,
+            culprits=(int(match[1]),) if match[1] else None,
             tensors=(name,) if name else (),
         )
     if "Modules with uninitialized parameters can't be used with" in text:
         return Explained(
             "DDP403",
             "The model has lazy layers whose sizes are not known yet.",
-            (),
             "Run one batch through it before wrapping, of the same shape on every rank.",
         )
     return None
@@ -61,7 +58,6 @@ def batch_norm(raised: Raised) -> Explained | None:
         return Explained(
             "DDP412",
             "SyncBatchNorm works on GPUs only, but the model is on the CPU.",
-            (),
             'Convert where there is a GPU: if device.type == "cuda": model = '
             "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model), before wrapping and on every rank.",
         )
@@ -69,7 +65,6 @@ def batch_norm(raised: Raised) -> Explained | None:
         return Explained(
             "DDP412",
             "SyncBatchNorm is used without DistributedDataParallel around it.",
-            (),
             "Convert, then wrap: model = DistributedDataParallel(torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)).",
         )
     return None
@@ -85,26 +80,23 @@ def hidden_attribute(raised: Raised) -> Explained | None:
         return Explained(
             "DDP413",
             "The wrapper itself is pickled, with its process group, which no other process can use.",
-            (),
             "Save the wrapped module: torch.save(model.module.state_dict(), path).",
         )
     if raised.exception not in ("AttributeError", ""):
         return None
-    if found := _HIDDEN.search(raised.text):
-        wrapper, name = found.groups()
+    if match := _HIDDEN.search(raised.text):
+        wrapper, name = match.groups()
         inner = _through(raised.user_line, name)
         return Explained(
             "DDP413",
             f"{name} is an attribute of the model; the wrapper {wrapper} does not expose it.",
-            (),
             f"Write {inner}. But call the wrapper for the forward pass: other methods that call layers "
             "do not synchronise gradients.",
         )
-    if (found := _UNWRAPPED.search(raised.text)) and raised.passes("torch/nn/modules/module"):
+    if (match := _UNWRAPPED.search(raised.text)) and raised.passes("torch/nn/modules/module"):
         return Explained(
             "DDP413",
-            f"The code uses .module, but this {found[1]} is not wrapped here.",
-            (),
+            f"The code uses .module, but this {match[1]} is not wrapped here.",
             'Write getattr(model, "module", model), which works for both.',
         )
     return None
@@ -115,11 +107,11 @@ _KEY = re.compile(r"'((?:[A-Za-z_]\w{0,80}\.|\d{1,6}\.){1,20}\w{1,80})'")
 
 def prefixed_key(raised: Raised) -> Explained | None:
     """A KeyError for a parameter that the model has, but under the wrapper's name: ``state["fc.weight"]``."""
-    found = _KEY.fullmatch(raised.text) if raised.exception == "KeyError" else None
+    match = _KEY.fullmatch(raised.text) if raised.exception == "KeyError" else None
     frame = raised.user_frame
-    if found is None or frame is None or raised.frames[-1] is not frame:
+    if match is None or frame is None or raised.frames[-1] is not frame:
         return None
-    key, source = found[1], raised.sources.get(frame.file, "")
+    key, source = match[1], raised.sources.get(frame.file, "")
     bare = key.removeprefix("module.")
     named = any(str(name).removeprefix("module.") == bare for name in raised.names)
     wrapper = any("DistributedDataParallel" in text for text in frame.locals.values())
@@ -129,14 +121,12 @@ def prefixed_key(raised: Raised) -> Explained | None:
         return Explained(
             "DDP602",
             f"The state dict has {bare}, not {key}: it was saved from an unwrapped model.",
-            (),
             f'Take the key without the prefix: state["{bare}"].',
             tensors=(bare,),
         )
     return Explained(
         "DDP602" if "torch.load(" in source else "DDP413",
         f"The state dict was taken from the wrapper: it has module.{key}, not {key}.",
-        (),
         "model.module.state_dict() has the keys without the prefix.",
         tensors=(key,),
     )
@@ -155,8 +145,8 @@ def _through(line: str, name: str) -> str:
         for node in nodes:
             if isinstance(node, ast.Attribute) and node.attr == name:
                 return f"{whole_text(node.value)}.module.{name}"
-    found = re.search(rf"([\w.]{{1,200}})\.{re.escape(name)}\b", line)
-    return f"{found[1] if found else 'model'}.module.{name}"
+    match = re.search(rf"([\w.]{{1,200}})\.{re.escape(name)}\b", line)
+    return f"{match[1] if match else 'model'}.module.{name}"
 
 
 _HOOK_RETURN = re.compile(
@@ -166,16 +156,15 @@ _HOOK_RETURN = re.compile(
 
 def hook(raised: Raised) -> Explained | None:
     text = raised.text
-    if found := _HOOK_RETURN.search(text):
+    if match := _HOOK_RETURN.search(text):
         return Explained(
             "DDP416",
-            f"The communication hook returned a {found[1]}, but DDP requires a future.",
-            (),
+            f"The communication hook returned a {match[1]}, but DDP requires a future.",
             "return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0] / world_size)",
         )
     if "register_comm_hook or register_builtin_comm_hook can only be called once" in text:
         return Explained(
-            "DDP416", "A second communication hook was registered.", (), "Register one hook per model: combine the two."
+            "DDP416", "A second communication hook was registered.", "Register one hook per model: combine the two."
         )
     if re.search(
         r"Communication hook(?: must be callable|: (?:bucket|return) annotation)|communication hook required", text
@@ -183,7 +172,6 @@ def hook(raised: Raised) -> Explained | None:
         return Explained(
             "DDP416",
             f"DDP rejects this communication hook: {text.splitlines()[0][:200].rstrip('.')}.",
-            (),
             "def hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor], the same on every rank.",
         )
     return None

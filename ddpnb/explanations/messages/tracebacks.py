@@ -34,7 +34,7 @@ _MOST_FRAMES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LoggedError:
     """An exception in a text. ``cause``: the message of the one that it was raised from."""
 
     exception: str
@@ -51,7 +51,7 @@ class _Stream:
 
     def __init__(self, rank: int | None = None) -> None:
         self.rank = rank
-        self.found: list[Found] = []
+        self.errors: list[LoggedError] = []
         self._frames: list[Frame] = []
         self._quoted: dict[tuple[str, int], str] = {}
         self._message: list[str] | None = None
@@ -80,7 +80,7 @@ class _Stream:
             self._frames, self._quoted = [], {}
         elif _CHAIN.search(line):
             self.close()
-            self._cause = self.found[-1].message[:4000] if self.found and "direct cause" in line else ""
+            self._cause = self.errors[-1].message[:4000] if self.errors and "direct cause" in line else ""
         elif head := self._head(line):
             self.close()
             self._exception, self._message, self._at = head[1], [head[2] or ""], number
@@ -107,13 +107,13 @@ class _Stream:
         if self._message is not None:
             message = "\n".join(self._message).strip()
             frames = tuple(self._frames[-_MOST_FRAMES:])
-            self.found.append(
-                Found(self._exception, message, frames, dict(self._quoted), self._cause, self._at, self.rank)
+            self.errors.append(
+                LoggedError(self._exception, message, frames, dict(self._quoted), self._cause, self._at, self.rank)
             )
             self._frames, self._quoted, self._message, self._cause = [], {}, None, ""
 
 
-def read(text: str) -> list[Found]:
+def read(text: str) -> list[LoggedError]:
     """The exceptions of a text, in its order."""
     streams: dict[str, _Stream] = {}
     for number, line in enumerate(text.splitlines()):
@@ -126,8 +126,8 @@ def read(text: str) -> list[Found]:
             rank = re.search(r"\d+", key)
             streams[key] = _Stream(int(rank[0]) if rank else None)
         streams[key].feed(number, rest)
-    found: list[Found] = []
+    errors: list[LoggedError] = []
     for stream in streams.values():
         stream.close()
-        found += stream.found
-    return sorted(found, key=lambda one: one.line)
+        errors += stream.errors
+    return sorted(errors, key=lambda error: error.line)

@@ -26,7 +26,7 @@ def modules(parameters: Iterable[str]) -> list[str]:
 
 def reasons(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
     """Where, and under which condition, these parameters' modules are used, as a guess; nothing where there are several."""
-    found: list[str] = []
+    texts: list[str] = []
     open_uses: list[str] = []
     explained: set[str] = set()
     for name in parameters[:256]:
@@ -38,17 +38,17 @@ def reasons(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
             if attribute in explained:
                 break
             owners = _made_as(inside[depth - 1], sources) if depth else frozenset[str]()
-            told = [use for file, source in _files(sources) for use in _uses(attribute, owners, file, source)]
-            guarded = [text for is_guarded, text in told if is_guarded]
-            open_uses += [text for is_guarded, text in told if not is_guarded]
+            uses = [use for file, source in _files(sources) for use in _uses(attribute, owners, file, source)]
+            guarded = [text for is_guarded, text in uses if is_guarded]
+            open_uses += [text for is_guarded, text in uses if not is_guarded]
             if guarded:
                 explained.add(attribute)
-                found += [text for text in guarded if text not in found]
+                texts += [text for text in guarded if text not in texts]
                 break
-        if len(found) >= 4:
+        if len(texts) >= 4:
             break
-    found = found or open_uses[:1]
-    return [f"Possibly: {found[0]} Inferred from the source, not observed."] if len(found) == 1 else []
+    texts = texts or open_uses[:1]
+    return [f"Possibly: {texts[0]} Inferred from the source, not observed."] if len(texts) == 1 else []
 
 
 def _files(sources: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -84,15 +84,15 @@ def _uses_in(attribute: str, file: str, source: str, owner: ast.ClassDef) -> lis
             f"{owner.name} creates self.{attribute} at {file}:{min(made, default=0)}, but none of its methods uses it."
         )
         return [(True, nowhere)] if made else []
-    told: list[tuple[bool, str]] = []
+    uses: list[tuple[bool, str]] = []
     for node in sorted(used, key=lambda place: place.lineno)[:8]:
         where = f"self.{attribute} is used at {file}:{node.lineno}"
         why = _around(node, parents)
         why += [text for line in (node.lineno, *_rounds(node, parents)) for text in decisions(source, line)]
         if not why:
             return [(False, f"{where} whenever {_function(node, parents)} runs: its result may not reach the loss.")]
-        told.append((True, f"{where}. {' '.join(dict.fromkeys(why[:2]))}"))
-    return told
+        uses.append((True, f"{where}. {' '.join(dict.fromkeys(why[:2]))}"))
+    return uses
 
 
 def _is_self(node: ast.Attribute, attribute: str) -> bool:
@@ -114,29 +114,29 @@ def _function(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> str:
 
 def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[str]:
     """Conditions within the statement, and contexts that keep no graph."""
-    found: list[str] = []
+    texts: list[str] = []
     for child, parent in _upwards(node, parents):
         if isinstance(parent, ast.IfExp) and child is not parent.test:
             text = whole_text(parent.test)
-            found.append(
+            texts.append(
                 f"Guarded by `if {text if child is parent.body else f'not ({text})'}` at line {parent.lineno}."
             )
         elif isinstance(parent, ast.BoolOp) and child is not parent.values[0]:
             said = "and" if isinstance(parent.op, ast.And) else "or"
-            found.append(f"Guarded by `{whole_text(parent.values[0])} {said} ...` at line {parent.lineno}.")
+            texts.append(f"Guarded by `{whole_text(parent.values[0])} {said} ...` at line {parent.lineno}.")
         elif isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
-            found += [
+            texts += [
                 f"Line {parent.lineno} disables autograd: with {text}."
                 for text in map(whole_text, parent.items)
                 if _graphless(text)
             ]
         elif isinstance(parent, ast.Attribute) and parent.attr in ("detach", "item"):
-            found.append(f"Line {parent.lineno} detaches it from the graph: .{parent.attr}().")
+            texts.append(f"Line {parent.lineno} detaches it from the graph: .{parent.attr}().")
         elif isinstance(parent, FUNCTIONS):
-            texts = map(whole_text, parent.decorator_list)
-            found += [f"Line {parent.lineno} disables autograd: @{text}." for text in texts if _graphless(text)]
+            decorators = map(whole_text, parent.decorator_list)
+            texts += [f"Line {parent.lineno} disables autograd: @{text}." for text in decorators if _graphless(text)]
             break
-    return found
+    return texts
 
 
 def _graphless(text: str) -> bool:
@@ -165,7 +165,7 @@ _WRAPPERS = ("DistributedDataParallel", "DDP")
 def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
     """Places (file:line) that, by the text of the source, freeze these parameters' modules after the model was wrapped, in the same function."""
     attributes = {part for name in parameters[:256] for part in name.split(".")[:-1] if not part.isdigit()}
-    found: list[str] = []
+    places: list[str] = []
     for file, source in _files(sources) if attributes else []:
         if "requires_grad" not in source:
             continue
@@ -176,8 +176,8 @@ def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str])
         for node in nodes:
             line = _freezes(node, attributes, freezers)
             if line and any(wrap < line and relation(source, wrap, line) == "sequence" for wrap in wraps):
-                found.append(f"{file}:{line}")
-    return list(dict.fromkeys(found))[:4]
+                places.append(f"{file}:{line}")
+    return list(dict.fromkeys(places))[:4]
 
 
 def _freezes(node: ast.AST, attributes: set[str], freezers: set[str]) -> int:
