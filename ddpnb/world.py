@@ -23,7 +23,7 @@ from ddpnb.diagnosis.diagnose import PATIENCE
 from ddpnb.errors import WorldError
 from ddpnb.interrupts import put_off
 from ddpnb.processes import devices as device_plan
-from ddpnb.processes.engines import Engines
+from ddpnb.processes.engines.engines import Engines
 from ddpnb.processes.environment import ReservedPort, debug_environment, torchrun_environment, working_directory
 from ddpnb.processes.exit_reasons import cannot_start
 from ddpnb.processes.folder import Folders
@@ -184,7 +184,7 @@ class World(Hands):
         Raises:
             WorldError: a process did not end.
         """
-        if not self._engines.mine:
+        if not self._engines.owned:
             return
         free = self._lock.acquire(timeout=_LOCK_S)
         try:
@@ -224,7 +224,7 @@ class World(Hands):
     def _check_open(self) -> None:
         if self._closed:
             raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
-        self._engines.check_controller()
+        self._engines.check_connection()
 
 
 open_worlds: weakref.WeakSet[World] = weakref.WeakSet()

@@ -13,7 +13,8 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import LaunchError, UsageError, WorldError
-from ddpnb.processes import devices, engines
+from ddpnb.processes import devices
+from ddpnb.processes.engines import cluster, engines
 from ddpnb.recorder.protocol import FOLDER
 from ddpnb.world import World
 
@@ -46,7 +47,7 @@ def world(place):
 
 def test_what_was_made_is_removed_when_the_engines_cannot_be(place, monkeypatch):
     threads = threading.active_count()
-    monkeypatch.setattr("ddpnb.processes.engines.Cluster", refused)
+    monkeypatch.setattr("ddpnb.processes.engines.cluster.Cluster", refused)
     with pytest.raises(LaunchError, match="Resource temporarily unavailable(.|\n)*ulimit -u"):
         ddpnb.launch(1, backend="gloo", quiet=True)
     assert os.listdir(place) == []
@@ -55,7 +56,7 @@ def test_what_was_made_is_removed_when_the_engines_cannot_be(place, monkeypatch)
 
 @pytest.mark.parametrize("name", ["start_controller", "start_engines"])
 def test_no_process_can_be_started(place, monkeypatch, name):
-    monkeypatch.setattr(engines.Cluster, name, refused_later)
+    monkeypatch.setattr(cluster.Cluster, name, refused_later)
     with pytest.raises(LaunchError, match="Resource temporarily unavailable(.|\n)*ulimit -u"):
         ddpnb.launch(1, backend="gloo", quiet=True)
     assert os.listdir(place) == []
@@ -120,7 +121,7 @@ def test_a_process_that_does_not_end_is_said_and_the_folders_go(world, place, mo
         with monkeypatch.context() as patched:
             world._engines._pids[0] = process.pid
             world._engines._environments[0] = {FOLDER: world._folder}
-            patched.setattr(world._engines, "_stop_cluster", too_long)
+            patched.setattr(world._engines._cluster, "_stop", too_long)
             patched.setattr(engines, "kernel_status", lambda _pid: "D")
             with pytest.raises(WorldError, match=rf"did not end: {process.pid}\."):
                 world.close()

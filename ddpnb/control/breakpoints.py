@@ -13,7 +13,6 @@ from ddpnb.errors import UsageError, WorldError
 from ddpnb.model import phrases
 from ddpnb.model.holds import Hold
 from ddpnb.model.rank_state import RankState
-from ddpnb.processes import control_channel
 from ddpnb.views.status import RankStatus
 
 _STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
@@ -147,11 +146,11 @@ class Holds(Ranks):
             deaf: ranks that are known to be unresponsive.
         """
         asked = [rank for rank in range(self.size) if self._alive(rank) and rank not in deaf]
-        gates = control_channel.ask(self._engines, asked, {"verb": "gate"}, ANSWER_S)
+        gates = self._engines.ask(asked, {"verb": "gate"}, ANSWER_S)
         armed = any(one.get("holds") or one.get("pause") for one in gates.values())
         held = any(one.get("held") for rank, one in gates.items() if rank not in resumed)
         if not self._held and not armed and not held:
-            control_channel.ask(self._engines, list(gates), {"verb": "hurry"}, ANSWER_S)
+            self._engines.ask(list(gates), {"verb": "hurry"}, ANSWER_S)
 
     def _held_ranks(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
         chosen = self._chosen(ranks)

@@ -15,8 +15,7 @@ from ddpnb.diagnosis.divergence.digests import first_difference, models_of
 from ddpnb.errors import WorldError
 from ddpnb.model import phrases
 from ddpnb.model.recording import Recording
-from ddpnb.processes import control_channel
-from ddpnb.processes.engines import Engines
+from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.render.text import printable
 
 ANSWER_S = 60.0
@@ -96,7 +95,7 @@ class Comparison:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def compare(engines: Engines, ranks: Sequence[int], trace: bool = False, moving: bool = False) -> Comparison:
+def compare(engines: RankProcesses, ranks: Sequence[int], trace: bool = False, moving: bool = False) -> Comparison:
     """Compare what lives on these ranks.
 
     Args:
@@ -151,7 +150,7 @@ def _by_model(told: Mapping[int, Any]) -> Held:
 
 
 def _differences(
-    engines: Engines, number: int, held: Mapping[int, Mapping[str, Any]], values: bool
+    engines: RankProcesses, number: int, held: Mapping[int, Mapping[str, Any]], values: bool
 ) -> tuple[list[TensorDifference], int]:
     tables = {
         rank: {str(name): (digest, norm) for name, digest, norm in told["tensors"]} for rank, told in held.items()
@@ -171,7 +170,7 @@ def _differences(
     return found, len(names)
 
 
-def _next_forward(engines: Engines, ranks: Sequence[int], models: Held, modules: bool) -> Held:
+def _next_forward(engines: RankProcesses, ranks: Sequence[int], models: Held, modules: bool) -> Held:
     """What the ranks held in one forward of each model that all of them made since, by model.
 
     A model of which no forward comes is left out, and so are all when the ranks make none.
@@ -222,8 +221,8 @@ def of_recording(recording: Recording) -> Comparison:
     return Comparison(tuple(found), compared, False, {rank: r.steps for rank, r in recording.ranks.items()})
 
 
-def _ask(engines: Engines, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    answers = control_channel.ask(engines, ranks, content, ANSWER_S)
+def _ask(engines: RankProcesses, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    answers = engines.ask(ranks, content, ANSWER_S)
     silent = [rank for rank in ranks if rank not in answers]
     if silent:
         raise WorldError(
@@ -233,9 +232,9 @@ def _ask(engines: Engines, ranks: Sequence[int], content: dict[str, Any]) -> dic
     return answers
 
 
-def _largest(engines: Engines, model: int, name: str, ranks: Sequence[int]) -> float | None:
+def _largest(engines: RankProcesses, model: int, name: str, ranks: Sequence[int]) -> float | None:
     """The largest absolute difference between the first rank's values and the others'."""
-    answers = control_channel.ask(engines, ranks, {"verb": "values", "model": model, "tensor": name}, ANSWER_S)
+    answers = engines.ask(ranks, {"verb": "values", "model": model, "tensor": name}, ANSWER_S)
     values = [array("f", base64.b85decode(str(answer.get("values", "")))) for answer in answers.values()]
     if len(values) < 2 or len({len(one) for one in values}) > 1 or not values[0]:
         return None

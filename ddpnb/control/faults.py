@@ -12,7 +12,6 @@ from ddpnb.errors import UsageError
 from ddpnb.model import phrases
 from ddpnb.model.faults import KINDS, Fault, variables
 from ddpnb.model.faults import fault as fault_of
-from ddpnb.processes import control_channel
 from ddpnb.processes.environment import ReservedPort
 
 
@@ -40,7 +39,7 @@ class Injection:
         return {rank: list(told["troubles"]) for rank, told in self._told().items() if told["troubles"]}
 
     def _told(self) -> dict[int, dict[str, Any]]:
-        answers = control_channel.ask(self.world._engines, self.ranks, {"verb": "faults"}, ANSWER_S)
+        answers = self.world._engines.ask(self.ranks, {"verb": "faults"}, ANSWER_S)
         mine = self.fault.to_json()
         return {r: one for r, answer in answers.items() for one in answer.get("faults", ()) if one["fault"] == mine}
 

@@ -19,7 +19,7 @@ from ddpnb.model import phrases
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import STEPS
 from ddpnb.observe.observer import Observer
-from ddpnb.processes import connections, control_channel
+from ddpnb.processes import connections
 from ddpnb.processes.devices import Plan
 from ddpnb.recorder import protocol
 
@@ -115,7 +115,7 @@ class Starts(Holds, Faulty):
         for rank, answer in enumerate(begun):
             while not answer.ready():
                 if not self._alive(rank) or self._stopped(rank) or time.monotonic() > deadline:
-                    self._engines.check_controller()
+                    self._engines.check_connection()
                     what = "is stopped" if self._stopped(rank) else "does not answer" if self._alive(rank) else "died"
                     raise WorldError(
                         f"rank {rank} {what}: the start-up did not begin.", f"world.restart({rank}) replaces it."
@@ -218,7 +218,7 @@ class Starts(Holds, Faulty):
         alive = [rank for rank in ranks if self._alive(rank) and rank not in self._busy()]
         between = connections.between([self._engines.pid(rank) for rank in range(self.size) if self._alive(rank)])
         contents = {r: {"verb": "cut", "connections": between.get(self._engines.pid(r), [])} for r in alive}
-        heard = control_channel.ask_each(self._engines, contents, _CLEAN_S)
+        heard = self._engines.ask_each(contents, _CLEAN_S)
         answers = {rank: self._engines.call(rank, protocol.clean) for rank in heard}
         deadline = time.monotonic() + _CLEAN_S
         for answer in answers.values():

@@ -18,7 +18,7 @@ from ddpnb.model.holds import check_expression
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.observe.observer import Observer
-from ddpnb.processes import control_channel, host
+from ddpnb.processes.py_spy import py_spy_stacks
 from ddpnb.views import frame_variables
 from ddpnb.views.status import RankStatus
 
@@ -78,7 +78,7 @@ class Looks(Ranks):
             self._check_open()
             chosen = self._chosen(ranks)
             content = {"verb": "evaluate", "expression": expression, "frame": frame, "timeout": timeout}
-            answers = control_channel.ask(self._engines, chosen, content, timeout + ANSWER_S)
+            answers = self._engines.ask(chosen, content, timeout + ANSWER_S)
         return Evaluations.of(expression, chosen, answers)
 
     def diff(self, frame: int = 0) -> FrameDiff:
@@ -119,20 +119,21 @@ class Looks(Ranks):
         Raises:
             WorldError: a rank is stopped, or native code holds its GIL.
         """
-        pids = {rank: self._engines.pid(rank) for rank in ranks}
-        stopped, frozen = host.stopped(pids), []
+        stopped, frozen = [rank for rank in ranks if self._engines.stopped(rank)], []
         if not stopped:
-            answers = control_channel.ask(self._engines, ranks, {"verb": "gate"}, ANSWER_S)
-            self._engines.check_controller()
+            answers = self._engines.ask(ranks, {"verb": "gate"}, ANSWER_S)
+            self._engines.check_connection()
             silent = [rank for rank in ranks if rank not in answers]
-            stopped = host.stopped({rank: pids[rank] for rank in silent})  # it takes a moment to stop all threads
-            frozen = [rank for rank in silent if any(stack.holds_lock for stack in host.py_spy_stacks(pids[rank]))]
+            stopped = [rank for rank in silent if self._engines.stopped(rank)]  # it takes a moment to stop all threads
+            frozen = [
+                rank for rank in silent if any(stack.holds_lock for stack in py_spy_stacks(self._engines.pid(rank)))
+            ]
         if deaf := stopped or frozen:
             why = "stopped" if stopped else "blocked in native code that holds the GIL"
             hint = f"world.restart({deaf[0]}) replaces it."
             raise WorldError(
                 f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'is', 'are')} {why}: the replicas cannot be compared.",
-                f"kill -CONT {pids[deaf[0]]} lets it continue; {hint}" if stopped else hint,
+                f"kill -CONT {self._engines.pid(deaf[0])} lets it continue; {hint}" if stopped else hint,
             )
 
     def observer(self) -> Observer:

@@ -10,14 +10,13 @@ from ddpnb import arguments
 from ddpnb.errors import WorldError
 from ddpnb.model import phrases
 from ddpnb.model.rank_state import RankState
-from ddpnb.processes import control_channel, host
 from ddpnb.views.status import RankStatus, status
 
 if TYPE_CHECKING:
     from ddpnb.control.run import Run
     from ddpnb.model.recording import Recording
-    from ddpnb.processes.engines import Engines
     from ddpnb.processes.folder import Folders
+    from ddpnb.processes.rank_processes import RankProcesses
 
 ANSWER_S = 2.0  # how long a rank may take to answer on the control channel
 
@@ -26,7 +25,7 @@ class Ranks:
     """The attributes of ``World`` that its parts share. The lock guards all public methods."""
 
     size: int
-    _engines: Engines
+    _engines: RankProcesses
     _folders: Folders
     _folder: str  # the one in memory
     _last: Run | None  # the run that was started last
@@ -60,7 +59,7 @@ class Ranks:
 
     def _stopped(self, rank: int) -> bool:
         """Whether its process is stopped (SIGSTOP, a debugger), by the kernel."""
-        return host.kernel_status(self._engines.pid(rank)) in host.STOPPED
+        return self._engines.stopped(rank)
 
     def _chosen(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
         """These ranks, or all that are alive.
@@ -83,11 +82,11 @@ class Ranks:
         Raises:
             WorldError: a rank is unresponsive.
         """
-        answers = control_channel.ask_each(self._engines, self._in_their_runs(ranks, content), ANSWER_S)
+        answers = self._engines.ask_each(self._in_their_runs(ranks, content), ANSWER_S)
         deaf = [rank for rank in ranks if rank not in answers]
         if deaf:
-            self._engines.check_controller()
-            stopped = host.stopped({rank: self._engines.pid(rank) for rank in deaf})
+            self._engines.check_connection()
+            stopped = [rank for rank in deaf if self._engines.stopped(rank)]
             why = f" ({phrases.ranks(stopped)} {phrases.verb(stopped, 'is', 'are')} stopped)" if stopped else ""
             raise WorldError(
                 f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'is', 'are')} unresponsive{why}.",
@@ -100,7 +99,7 @@ class Ranks:
     def _tell_all(self, content: dict[str, Any]) -> None:
         """Send a request to all ranks that are alive; ignore missing answers."""
         alive = [rank for rank in range(self.size) if self._alive(rank)]
-        control_channel.ask_each(self._engines, self._in_their_runs(alive, content), ANSWER_S)
+        self._engines.ask_each(self._in_their_runs(alive, content), ANSWER_S)
 
     def _in_their_runs(self, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:
         """The request for each rank, with the number of the run that it is in or about to begin."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddpnb.model import phrases
-from ddpnb.processes import connections, control_channel
-from ddpnb.processes.engines import Engines
-from ddpnb.processes.host import STOPPED, kernel_status
+from ddpnb.processes import connections
+from ddpnb.processes.rank_processes import RankProcesses
 
 _ANSWER_S = 0.5
 _AGAIN_S = 0.15  # a rank that is still busy then is interrupted again: it may be in the next wait
@@ -44,7 +43,7 @@ class Freed:
 
 
 def release(
-    engines: Engines, everybody: Sequence[int], busy: Callable[[], list[int]], why: str, timeout: float
+    engines: RankProcesses, everybody: Sequence[int], busy: Callable[[], list[int]], why: str, timeout: float
 ) -> Freed:
     """Release the busy ranks, and wait until they are idle.
 
@@ -66,7 +65,7 @@ def release(
     while waiting and time.monotonic() - began < timeout:
         awake = [rank for rank in waiting if rank not in silent] or waiting
         # First all must know: no rank issues another call, and the first connection that is shut wakes both ends.
-        heard = control_channel.ask(engines, awake, {"verb": "releasing", "why": why}, _ANSWER_S)
+        heard = engines.ask(awake, {"verb": "releasing", "why": why}, _ANSWER_S)
         silent |= set(awake) - set(heard)
         between = connections.between([engines.pid(rank) for rank in everybody])
         while connections.in_transit(between) and time.monotonic() < transit_ends:
@@ -77,22 +76,22 @@ def release(
             for rank in heard
         }
         shut |= set(contents)
-        control_channel.ask_each(engines, contents, _ANSWER_S)
+        engines.ask_each(contents, _ANSWER_S)
         again = time.monotonic() + _AGAIN_S
         while waiting and time.monotonic() < again:
             time.sleep(_TICK_S)
             waiting = busy()
         if waiting and set(waiting) <= silent:
             break
-    control_channel.ask(engines, sorted(shut), {"verb": "released"}, _ANSWER_S)
+    engines.ask(sorted(shut), {"verb": "released"}, _ANSWER_S)
     if waiting:
-        engines.check_controller()  # without it no rank has heard of this: that says nothing of them
+        engines.check_connection()  # without it no rank has heard of this: that says nothing of them
     left = {rank: _why_not(engines, rank, rank in silent) for rank in waiting}
     return Freed(tuple(rank for rank in asked if rank not in left), left, time.monotonic() - began)
 
 
-def _why_not(engines: Engines, rank: int, silent: bool) -> str:
-    if kernel_status(engines.pid(rank)) in STOPPED:
+def _why_not(engines: RankProcesses, rank: int, silent: bool) -> str:
+    if engines.stopped(rank):
         return f"its process is stopped (kill -CONT {engines.pid(rank)}); world.restart({rank}) replaces it."
     if silent:
         return f"it is unresponsive; world.restart({rank}) replaces it."

@@ -20,8 +20,7 @@ from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
 from ddpnb.observe.verdict import Verdict
 from ddpnb.observe.watchdog import Settling
-from ddpnb.processes.client import Answer
-from ddpnb.processes.engines import Engines
+from ddpnb.processes.rank_processes import Answer, RankProcesses
 from ddpnb.render.account import TimeAccount
 from ddpnb.timing.notes import model_notes
 
@@ -37,7 +36,7 @@ class Run:
 
     def __init__(
         self,
-        engines: Engines,
+        engines: RankProcesses,
         folder: str,
         number: int,
         log_dir: str,
@@ -127,7 +126,7 @@ class Run:
 
     def await_outcome(self, timeout: float | None = None) -> None:
         """As ``wait()``, whether or not the outcome can be known."""
-        self._engines.check_process()
+        self._engines.check_owner()
         deadline = None if timeout is None else time.monotonic() + arguments.seconds("timeout", timeout, least=0)
         # Short waits: a wait without end cannot be interrupted on some systems.
         try:

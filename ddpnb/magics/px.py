@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ipyparallel.client.magics import ParallelMagics
 
 from ddpnb.errors import WorldError
-from ddpnb.processes import control_channel
+from ddpnb.processes.engines.client import is_closed
+from ddpnb.processes.engines.engines import Engines
 from ddpnb.world import World, open_worlds
 
 _SUFFIX = "_ddp"  # %px_ddp, where %px is another cluster's
@@ -30,7 +31,7 @@ class Px:
     def activate(self, world: World) -> None:
         """Register ``%px`` for this World; as ``%px_ddp`` if ``%px`` is in use by another cluster."""
         self.deactivate()
-        client: Any = world._engines.client
+        client: Any = _engines(world).client
         self._engines = _engines_of(world)
         self._view = client.direct_view(self._engines)
         self._view.block = True
@@ -75,9 +76,9 @@ class Px:
         """
         owner = getattr(self._shell.magics_manager.magics["line"].get("px"), "__self__", None)
         view = getattr(owner, "view", None)
-        if view is None or control_channel.closed(view.client):
+        if view is None or is_closed(view.client):
             return False
-        return all(view.client is not world._engines.client for world in open_worlds)
+        return all(view.client is not _engines(world).client for world in open_worlds)
 
     def _say_who_is_who(self) -> None:
         """ipyparallel numbers engines in order of registration, which may differ from the ranks."""
@@ -86,5 +87,9 @@ class Px:
             print(f"ddpnb: in the output of %px, engine {told}{' ...' if len(self._engines) > 16 else ''}.")
 
 
+def _engines(world: World) -> Engines:
+    return cast("Engines", world._engines)  # only they have a client of ipyparallel
+
+
 def _engines_of(world: World) -> list[int]:
-    return [world._engines.engine_id(rank) for rank in range(world.size)]
+    return [_engines(world).engine_id(rank) for rank in range(world.size)]

@@ -27,9 +27,10 @@ from ddpnb.observe import logs
 from ddpnb.observe.rank_progress import Seen
 from ddpnb.observe.replica_samples import Follower
 from ddpnb.observe.time_ledger import Books
-from ddpnb.processes import control_channel, machine
-from ddpnb.processes.engines import Engines
-from ddpnb.processes.host import OUTSIDE_S, Sample, py_spy_stacks, sample
+from ddpnb.processes import machine
+from ddpnb.processes.process_samples import ProcessSample, sample
+from ddpnb.processes.py_spy import TIMEOUT_S, py_spy_stacks
+from ddpnb.processes.rank_processes import RankProcesses
 
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
 ANSWER_S = 1.0  # how long a rank may take to answer on the control channel
@@ -52,7 +53,7 @@ class Observer:
 
     def __init__(
         self,
-        engines: Engines,
+        engines: RankProcesses,
         folder: str,
         outcomes: Mapping[int, str],
         run: int,
@@ -150,10 +151,10 @@ class Observer:
             self._sampled(running, samples)
         return {rank: self._seen[rank].watch.activity for rank in running}
 
-    def _sampled(self, running: Sequence[int], samples: Mapping[int, Sample]) -> None:
+    def _sampled(self, running: Sequence[int], samples: Mapping[int, ProcessSample]) -> None:
         for rank in running:
             seen = self._seen[rank]
-            seen.watch.take(samples[self._engines.pid(rank)])
+            seen.watch.add(samples[self._engines.pid(rank)])
             # A collective, or a line of output, may cost less than counts as busy.
             progress = self.status(rank).progress_ns, logs.written(self._logs.get(rank, ""))
             if progress != seen.progress:
@@ -187,8 +188,8 @@ class Observer:
         if ask and running:
             content = {"verb": "snapshot", "locals": with_locals, "values": values}
             asked = [rank for rank in running if not self._seen[rank].silent] or running
-            answers = control_channel.ask(self._engines, asked, content, ANSWER_S)
-            reached = self._engines.controller_state == "runs"  # else silence says nothing of the ranks
+            answers = self._engines.ask(asked, content, ANSWER_S)
+            reached = self._engines.connection == "open"  # else silence says nothing of the ranks
             for rank in asked:
                 self._seen[rank].silent = rank not in answers and reached
             for rank in running:
@@ -197,7 +198,7 @@ class Observer:
                 elif self._engines.exit_status(rank) is None:
                     left = end - time.monotonic()
                     self._seen[rank].stacks = (
-                        py_spy_stacks(self._engines.pid(rank), min(OUTSIDE_S, left)) if left > _LEAST_S else ()
+                        py_spy_stacks(self._engines.pid(rank), min(TIMEOUT_S, left)) if left > _LEAST_S else ()
                     )
         with self._lock:
             if follow:

@@ -10,7 +10,8 @@ from ddpnb.model.blackbox import BoxReader
 from ddpnb.model.recording import Child, Ending, Process
 from ddpnb.model.stacks import Stack
 from ddpnb.processes import gpus
-from ddpnb.processes.host import Watch, children, sample
+from ddpnb.processes.process_samples import ActivityTracker, sample
+from ddpnb.processes.py_spy import children
 
 # A rank that is idle in these files may wait for its own child process: then the children are examined too.
 _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
@@ -21,7 +22,7 @@ _CHILDREN_AGAIN_S = 2.0
 class Seen:
     """What is kept of a rank between two looks."""
 
-    watch: Watch = field(default_factory=Watch)
+    watch: ActivityTracker = field(default_factory=ActivityTracker)
     reader: BoxReader | None = None
     ending: Ending | None = None
     silent: bool = False
@@ -75,6 +76,6 @@ class Seen:
         if self.watch.activity != "idle" or not any(part in file for file in inside for part in _CHILDREN):
             self.children = ()
         elif not self.children or time.monotonic() - self.children_at > _CHILDREN_AGAIN_S:
-            self.children = children(sample([pid])[pid].family, self.watch.idle_s, end)
+            self.children = children(sample([pid])[pid].descendants, self.watch.idle_s, end)
             self.children_at = time.monotonic()
         return self.children

@@ -13,8 +13,7 @@ from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.recording import Recording
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
-from ddpnb.processes.client import Answer
-from ddpnb.processes.engines import Engines
+from ddpnb.processes.rank_processes import Answer, RankProcesses
 
 _TICK_S = 0.05
 _FOLLOW_S = 0.25  # between two looks at the digests of the replicas
@@ -40,7 +39,7 @@ class Settling:
 
     def __init__(
         self,
-        engines: Engines,
+        engines: RankProcesses,
         observer: Observer,
         ranks: Sequence[int],
         answers: Mapping[int, Answer],
@@ -119,15 +118,15 @@ class Settling:
         Raises:
             WorldError: the controller has died, or has been stopped for ``patience`` seconds while no rank makes progress.
         """
-        state = self._engines.controller_state
-        if state == "died" and any(self._observer.ending(rank) is None for rank in self._ranks):
-            self._engines.check_controller()
+        state = self._engines.connection
+        if state == "lost" and any(self._observer.ending(rank) is None for rank in self._ranks):
+            self._engines.check_connection()
         if state != "stopped" or not all_still:
             self._stopped_at = None
-            return state == "runs"
+            return state == "open"
         self._stopped_at = self._stopped_at or time.monotonic()
         if time.monotonic() - self._stopped_at > self._patience:
-            self._engines.check_controller()
+            self._engines.check_connection()
         return False
 
     def _prove(self) -> Recording | None:

@@ -25,7 +25,7 @@ class Ranks:
         self.wanted: dict[tuple[int, int], int] = {}
         self.traced: dict[tuple[int, int], dict[str, object]] = {}
 
-    def ask(self, _engines, ranks, content, _timeout):
+    def ask(self, ranks, content, _timeout):
         self.asked.append(content["verb"])
         for rank in range(len(self.turn)):
             self.turn[rank] += self.pace
@@ -33,6 +33,8 @@ class Ranks:
                 if int(self.turn[rank]) >= self.wanted.get((rank, model), 1 << 60):
                     turn = max(self.wanted.pop((rank, model)), int(self.turn[rank] - self.pace) + 1)
                     self.traced[rank, model] = {**self._held(rank, model), "turn": turn, "done": True, "modules": []}
+        if content["verb"] == "traced":
+            return {rank: {"traced": self.traced_rows(rank)} for rank in ranks}
         return {rank: getattr(self, content["verb"])(rank, content) for rank in ranks if self.tensors[rank]}
 
     def _held(self, rank, model):
@@ -56,36 +58,25 @@ class Ranks:
         return {str(model): row for (r, model), row in self.traced.items() if r == rank}
 
 
-@pytest.fixture
-def ask(monkeypatch):
-    def answered_by(ranks):
-        def put(engines, wanted, content, timeout):
-            if content["verb"] == "traced":
-                ranks.ask(engines, [], {"verb": "traced"}, timeout)
-                return {rank: {"traced": ranks.traced_rows(rank)} for rank in wanted}
-            return ranks.ask(engines, wanted, content, timeout)
-
-        monkeypatch.setattr(comparison.control_channel, "ask", put)
-        monkeypatch.setattr(comparison.time, "sleep", lambda _: None)
-        return ranks
-
-    return answered_by
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(comparison.time, "sleep", lambda _: None)
 
 
 SAME = {"w": [1.0, 2.0], "b": [3.0]}
 ODD = {"w": [1.0, 2.25], "b": [3.0]}
 
 
-def test_replicas_that_agree(ask):
-    ask(Ranks(SAME, SAME))
-    found = compare(None, [0, 1])
+def test_replicas_that_agree():
+    ranks = Ranks(SAME, SAME)
+    found = compare(ranks, [0, 1])
     assert found and found.equal and found.compared == 2 and found.steps == {0: 3, 1: 3}
     assert str(found) == "replicas are identical: 2 tensors"
 
 
-def test_a_tensor_that_differs(ask):
-    ask(Ranks(SAME, SAME, ODD, SAME))
-    found = compare(None, [0, 1, 2, 3])
+def test_a_tensor_that_differs():
+    ranks = Ranks(SAME, SAME, ODD, SAME)
+    found = compare(ranks, [0, 1, 2, 3])
     (one,) = found.differences
     assert (one.name, one.sides, one.largest) == ("w", ((0, 1, 3), (2,)), 0.25)
     assert str(one) == (
@@ -94,67 +85,67 @@ def test_a_tensor_that_differs(ask):
     assert not found and "1 of 2 tensors differ" in str(found)
 
 
-def test_a_tensor_that_one_rank_lacks(ask):
-    ask(Ranks(SAME, {"w": [1.0, 2.0]}))
-    (one,) = compare(None, [0, 1]).differences
+def test_a_tensor_that_one_rank_lacks():
+    ranks = Ranks(SAME, {"w": [1.0, 2.0]})
+    (one,) = compare(ranks, [0, 1]).differences
     assert (one.name, one.sides, one.largest) == ("b", ((0,), (1,)), None)
 
 
-def test_nothing_to_compare(ask):
-    ranks = ask(Ranks(SAME, models=0))
-    found = compare(None, [0], trace=True, moving=True)
+def test_nothing_to_compare():
+    ranks = Ranks(SAME, models=0)
+    found = compare(ranks, [0], trace=True, moving=True)
     assert str(found) == "no replicas to compare" and ranks.asked == ["compare"]
 
 
-def test_a_rank_that_does_not_answer(ask):
-    ask(Ranks(SAME, {}))
+def test_a_rank_that_does_not_answer():
+    ranks = Ranks(SAME, {})
     with pytest.raises(WorldError, match="rank 1 did not answer"):
-        compare(None, [0, 1])
+        compare(ranks, [0, 1])
 
 
-def test_ranks_that_stand_still_are_not_waited_for(ask):
-    ranks = ask(Ranks(SAME, SAME, pace=0))
-    found = compare(None, [0, 1], trace=True)
+def test_ranks_that_stand_still_are_not_waited_for():
+    ranks = Ranks(SAME, SAME, pace=0)
+    found = compare(ranks, [0, 1], trace=True)
     assert "trace" not in ranks.asked
     assert any("needs a run in progress" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("pace", [0.4, 1, 7, 40])
 @pytest.mark.parametrize("models", [1, 3])
-def test_ranks_that_train_are_compared_in_a_forward_that_all_make(ask, pace, models):
-    ranks = ask(Ranks(SAME, SAME, ODD, pace=pace, models=models))
-    found = compare(None, [0, 1, 2], moving=True)
+def test_ranks_that_train_are_compared_in_a_forward_that_all_make(pace, models):
+    ranks = Ranks(SAME, SAME, ODD, pace=pace, models=models)
+    found = compare(ranks, [0, 1, 2], moving=True)
     for model in range(models):
         assert len({ranks.traced[rank, model]["turn"] for rank in range(3)}) == 1
     assert [(one.model, one.name) for one in found.differences] == [(model, "w") for model in range(models)]
     assert found.differences[0].largest is None  # the values have changed since
 
 
-def test_buffers_at_rest_may_differ(ask):
-    ask(Ranks({**SAME, "mean": [1.0]}, {**SAME, "mean": [2.0]}))
-    found = compare(None, [0, 1])
+def test_buffers_at_rest_may_differ():
+    ranks = Ranks({**SAME, "mean": [1.0]}, {**SAME, "mean": [2.0]})
+    found = compare(ranks, [0, 1])
     assert [one.name for one in found.differences] == ["mean"]
     assert any("buffers may differ" in note for note in found.notes)
 
 
-def test_the_first_module_that_differs(ask):
-    ranks = ask(Ranks(SAME, SAME, SAME))
+def test_the_first_module_that_differs():
+    ranks = Ranks(SAME, SAME, SAME)
     calls = [["a", "Linear", 1], ["b", "ReLU", 2], ["(model)", "Net", 2]]
     odd = [["a", "Linear", 1], ["b", "ReLU", 3], ["(model)", "Net", 3]]
     who = 0
     ranks.traced_rows = lambda rank, rows=ranks.traced_rows: {
         model: {**row, "modules": odd if rank == who else calls} for model, row in rows(rank).items()
     }
-    found = compare(None, [0, 1, 2], trace=True, moving=True)
+    found = compare(ranks, [0, 1, 2], trace=True, moving=True)
     assert found.first_module == "b (ReLU): ranks 1 and 2 | rank 0"  # the largest side first
     who = 1
-    found = compare(None, [0, 1, 2], trace=True, moving=True)
+    found = compare(ranks, [0, 1, 2], trace=True, moving=True)
     assert found.first_module == "b (ReLU): ranks 0 and 2 | rank 1"
     odd[0][0] = "c"
-    found = compare(None, [0, 1, 2], trace=True, moving=True)
+    found = compare(ranks, [0, 1, 2], trace=True, moving=True)
     assert found.first_module == "the ranks run different modules: a, c"
     odd[:] = calls
-    found = compare(None, [0, 1, 2], trace=True, moving=True)
+    found = compare(ranks, [0, 1, 2], trace=True, moving=True)
     assert found.first_module == "" and found.notes[0] == "no module's output differed."
 
 

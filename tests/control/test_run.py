@@ -28,7 +28,7 @@ def kept(monkeypatch):
 @pytest.fixture
 def run(tmp_path):
     failed = Run(
-        SimpleNamespace(check_process=lambda: None), str(tmp_path), 1, str(tmp_path), [0],
+        SimpleNamespace(check_owner=lambda: None), str(tmp_path), 1, str(tmp_path), [0],
         {0: str(tmp_path / "ending.json")}, patience=1.0, stream=None, stream_limit=None, launch_s=0.0,
         logs_are_removed=True,
     )  # fmt: skip

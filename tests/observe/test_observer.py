@@ -17,7 +17,6 @@ from ddpnb.model import blackbox as layout
 from ddpnb.model.strings import STRING_LIMIT
 from ddpnb.observe import observer as module
 from ddpnb.observe.observer import Observer
-from ddpnb.processes import control_channel
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.samples import SampleFile
 
@@ -34,7 +33,10 @@ class Engines:
     def device(self, _rank):
         return "cpu"
 
-    controller_state = "runs"
+    connection = "open"
+
+    def ask(self, _ranks, _request, _timeout):
+        return {}
 
 
 @pytest.fixture
@@ -81,9 +83,7 @@ def test_looks_from_outside_end_in_time_however_many_ranks_do_not_answer(tmp_pat
         return ()
 
     monkeypatch.setattr(module, "py_spy_stacks", slow)
-    monkeypatch.setattr(module.control_channel, "ask", lambda *_: {})
     engines = Engines()
-    engines.controller_state = "runs"
     many = Observer(engines, str(tmp_path), {rank: str(tmp_path / f"ending{rank}.json") for rank in range(32)}, 1)
     recording = many.record(outside_s=0.5)
     assert sum(looks) <= 0.5
@@ -177,7 +177,7 @@ def test_an_ending_that_makes_no_sense_is_none(observer, tmp_path, text):
 )  # fmt: skip
 def test_a_stack_that_makes_no_sense_is_left_out(observer, monkeypatch, stack):
     good = {"thread": "MainThread", "frames": [{"file": "train.py", "line": 3, "function": "main"}], "main": True}
-    monkeypatch.setattr(control_channel, "ask", lambda *_: {0: {"stacks": [stack, good]}})
+    monkeypatch.setattr(Engines, "ask", lambda *_: {0: {"stacks": [stack, good]}})
     stacks = observer.record().ranks[0].stacks
     assert stacks[-1].innermost.line == 3
     assert all(isinstance(frame.line, int) for each in stacks for frame in each.frames)
@@ -185,5 +185,5 @@ def test_a_stack_that_makes_no_sense_is_left_out(observer, monkeypatch, stack):
 
 @pytest.mark.parametrize("stacks", [None, 7, "text", {"a": 1}], ids=str)
 def test_stacks_that_make_no_sense_are_none(observer, monkeypatch, stacks):
-    monkeypatch.setattr(control_channel, "ask", lambda *_: {0: {"stacks": stacks}})
+    monkeypatch.setattr(Engines, "ask", lambda *_: {0: {"stacks": stacks}})
     assert observer.record().ranks[0].stacks == ()

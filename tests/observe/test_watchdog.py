@@ -34,7 +34,7 @@ def test_an_answer_without_an_ending(answer, words):
         statuses=lambda: {0: None}, follow=lambda: None, look=lambda: {0: "computing"}, ending=lambda rank: None
     )
     settling = Settling(
-        SimpleNamespace(controller_state="runs"), observer, [0], {0: answer}, SimpleNamespace(pump=lambda: None),
+        SimpleNamespace(connection="open"), observer, [0], {0: answer}, SimpleNamespace(pump=lambda: None),
         threading.Event(), patience=600, leave_after_crash=False,
     )  # fmt: skip
     with pytest.raises(RuntimeError, match=words):

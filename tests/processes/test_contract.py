@@ -18,20 +18,20 @@ from torch.distributed import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.model.calls import OPERATIONS
-from ddpnb.processes.replying import in_json
+from ddpnb.processes.engines.replying import in_json
 from ddpnb.recorder.signatures import OPS
 
 
 def test_ipyparallels_control_request():
     assert list(inspect.signature(Client._send_control_request).parameters) == [
         "self", "targets", "msg_type", "content", "block",
-    ], "processes/control_channel.py sends on the control channel with this private method"  # fmt: skip
-    assert Client._closed is False, "processes/control_channel.py sees by it that a client is closed"
+    ], "processes/engines/client.py sends on the control channel with this private method"  # fmt: skip
+    assert Client._closed is False, "processes/engines/client.py sees by it that a client is closed"
     assert callable(LocalEngineLauncher.start)
 
 
 def test_ipyparallels_replies():
-    """processes/client.py keeps the bytes of what these two would unpickle, processes/replying.py hands over bytes."""
+    """processes/engines/client.py keeps the bytes of what these two would unpickle, engines/replying.py hands over bytes."""
     source = inspect.getsource(client)
     assert source.count("serialize.deserialize_object(") == 4, "ipyparallel unpickles at another place too"
     for method, count in ((Client._handle_apply_reply, 2), (Client._dispatch_iopub, 1), (Client.result_status, 1)):
@@ -41,8 +41,10 @@ def test_ipyparallels_replies():
 
 def test_ipyparallels_heart_monitor_is_made_as_a_process():
     source = inspect.getsource(app.IPController)
-    assert "self.heartmonitor_process = Process(" in source, "processes/child.py makes it a thread by this name"
-    assert source.count(" = Process(") == 3, "processes/child.py: the others are made where mq_class is of processes"
+    assert "self.heartmonitor_process = Process(" in source, "processes/engines/child.py makes it a thread by this name"
+    assert source.count(" = Process(") == 3, (
+        "processes/engines/child.py: the others are made where mq_class is of processes"
+    )
 
 
 def test_the_kernels_control_handlers():

@@ -64,7 +64,7 @@ def test_the_controller_dies(own, moment):
     pids = own.pids()
     if moment == "releasing":
         stop(own)
-        while own._engines.controller_state != "stopped":
+        while own._engines.connection != "stopped":
             time.sleep(0.01)
         threading.Timer(0.1, kill, [own]).start()
         assert "controller" in bounded(own.release)

@@ -424,7 +424,7 @@ def test_a_restart_that_is_interrupted_or_refused_leaves_no_rank_that_cannot_be_
     """Such a rank looked alive, and the next run was never begun on it: the healthy ranks were blamed."""
     before = world.pids()
     with monkeypatch.context() as failing:
-        owner = world._engines if where == "_engines" else world._engines._cluster
+        owner = world._engines if where == "_engines" else world._engines._cluster._cluster
         failing.setattr(owner, name, fails)
         with pytest.raises(raised):
             world.restart([1, 2])

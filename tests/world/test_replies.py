@@ -6,8 +6,6 @@ import os
 
 import pytest
 
-from ddpnb.processes.client import Answer
-
 pytestmark = pytest.mark.world
 
 
@@ -75,6 +73,6 @@ def test_an_answer_to_an_order_is_json(world, tmp_path):
             return [pickle.dumps(Bomb(str(tmp_path / "made")))]
 
     with pytest.raises(ValueError):
-        Answer(Reply()).get()
+        Reply(Reply()).get()
     assert list(tmp_path.iterdir()) == []
     assert world._engines.call(2, os.getpid).get(20) == world.pids()[2]

@@ -314,7 +314,7 @@ def test_closed_and_dead_worlds(victims):
     assert world.run(victims / "alone.py", stream=None).wait(30).outcome == "ok"
     os.killpg(world._engines._cluster.controller.pid, signal.SIGKILL)
     deadline = time.monotonic() + 10
-    while world._engines.controller_alive and time.monotonic() < deadline:
+    while world._engines.connection != "lost" and time.monotonic() < deadline:
         time.sleep(0.05)
     with pytest.raises(WorldError, match="controller"):
         world.run(victims / "alone.py")

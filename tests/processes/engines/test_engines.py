@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddpnb.processes.engines import Engines
+from ddpnb.processes.engines.engines import Engines
 from ddpnb.processes.exit_reasons import cannot_start, end_of, tail
 
 INTERRUPT = """Traceback (most recent call last):
-  File "ddpnb/processes/child.py", line 53, in main
+  File "ddpnb/processes/engines/child.py", line 53, in main
     from ddpnb.recorder import rank
 KeyboardInterrupt
 """

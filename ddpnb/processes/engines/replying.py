@@ -10,7 +10,7 @@ from ipyparallel.serialize import PrePickled
 
 
 def in_json(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function; what it returns, as the JSON text that ``processes.client.Answer`` reads."""
+    """Call a function; what it returns, as the JSON text that ``Reply.get`` reads."""
     reply = PrePickled.__new__(PrePickled)  # ipyparallel sends the buffers of such an object as they are
     reply.buffers = [json.dumps(function(*args), default=str).encode()]
     return reply

@@ -7,8 +7,8 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import LaunchError
-from ddpnb.processes import engines
-from ddpnb.processes.client import Client
+from ddpnb.processes.engines import cluster
+from ddpnb.processes.engines.client import Client
 
 pytestmark = pytest.mark.world
 
@@ -44,7 +44,7 @@ def test_files_in_the_working_directory_are_not_imported(tmp_path, monkeypatch):
         time_outs.append(more.get("timeout", 10))
         return Client(*args, **more)
 
-    monkeypatch.setattr(engines, "Client", client)
+    monkeypatch.setattr(cluster, "Client", client)
     with ddpnb.launch(1, backend="gloo", quiet=True, timeout=90) as world:
         assert len(time_outs) == 1 and time_outs[0] > 15  # what is left of the launch's own, not ten seconds
         controller = psutil.Process(world._engines._cluster.controller.pid)

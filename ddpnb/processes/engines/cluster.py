@@ -1,0 +1,258 @@
+"""The controller and the engine processes of a world, started by ipyparallel.
+
+Each rank is an engine set of its own (``rank0``, ``rank1`` ...): this gives each its environment before torch is
+imported, and lets one be replaced without the others. Controller and engines start at the same time; the engines have
+torch imported when the controller is ready.
+
+Nannies are disabled: ``Engines`` does their work (signals, prompt notice of a death), and four of them would cost
+110 MB and half a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from ipyparallel import Cluster
+from ipyparallel.cluster.launcher import LocalEngineLauncher
+
+from ddpnb.errors import LaunchError, WorldError
+from ddpnb.processes.engines.client import Client
+from ddpnb.processes.exit_reasons import cannot_start, end_of, tail
+from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
+from ddpnb.processes.rank_processes import Connection
+from ddpnb.recorder.protocol import PARENT
+
+# By its path, so that the working directory is not on the import path: a file of the user must not shadow one of our
+# modules. ``-P`` would do that too, but scripts would see it in sys.flags, and multiprocessing would pass it on to the
+# interpreters that they start.
+_CHILD = [sys.executable, os.path.join(os.path.dirname(__file__), "child.py")]
+_NEVER_S = 86_400
+START_S = 20.0  # for one process to start, or to end after SIGKILL
+_STOP_S = 30.0  # for all processes of a world to end after SIGKILL
+_NOTED_S = 1.0  # after which the exit status of a process that has ended is known
+_ENGINE_ARGS = [
+    "--IPEngine.enable_nanny=False",
+    # The launcher's own time-out is the only one: it ends engines that did not start by then.
+    f"--IPEngine.timeout={_NEVER_S}",
+    f"--IPEngine.wait_for_url_file={_NEVER_S}",
+    "--IPEngine.max_heartbeat_misses=0",  # a rank does not end because its controller is slow or has died
+    "--IPEngine.startup_command=import ddpnb.recorder.rank as _r; _r.attach(); del _r",
+]
+_CONTROLLER_ARGS = [
+    "--IPController.use_threads=True",
+    "--ip=127.0.0.1",
+    "--IPController.db_class=NoDB",  # by default it keeps every task with its result
+    f"--IPController.registration_timeout={_NEVER_S}",
+    "--HeartMonitor.period=100",  # an engine is registered after its first beat
+    "--HeartMonitor.max_heartmonitor_misses=1000000",  # a stopped rank must not be forgotten
+]
+
+
+class RankLauncher(LocalEngineLauncher):
+    """Starts the engine of one rank."""
+
+    def start(self, n: int = 1) -> None:  # noqa: ARG002 (a launcher of one)
+        super().start()
+
+
+class EngineCluster:
+    """Starts and stops the processes of one world.
+
+    Args:
+        folder: for the files of ipyparallel.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        log = logging.getLogger("ddpnb.processes")
+        log.addHandler(logging.NullHandler())
+        log.propagate = False
+        self._cluster = Cluster(
+            n=0,
+            profile_dir=os.path.join(folder, "cluster"),
+            cluster_id="world",
+            cluster_file="",
+            delay=0,
+            engines=RankLauncher,
+            controller_args=_CONTROLLER_ARGS,
+            send_engines_connection_env=False,
+            shutdown_atexit=False,
+            log=log,
+        )
+        # One thread starts everything: Linux tells a child about the death of the *thread* that started it, so this
+        # one lives as long as the world.
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="ddpnb cluster", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._loop.close()
+            raise
+
+    @property
+    def closed(self) -> bool:
+        return self._loop.is_closed()
+
+    def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Run ``work`` on the thread that starts processes.
+
+        Raises:
+            WorldError: the world is closed.
+        """
+        if self.closed:
+            work.close()
+            raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _launch(self, work: Coroutine[Any, Any, Any], timeout: float) -> None:
+        """Start a process.
+
+        Raises:
+            LaunchError: the system refuses, or it takes longer.
+        """
+        try:
+            self.submit(work).result(timeout=timeout)
+        except TimeoutError:
+            raise LaunchError(
+                f"a process of the World did not start, or the previous one did not end, within {timeout:.0f} s.",
+                "Is the machine very busy, or a process of a rank blocked in the kernel (state D in ps)?",
+            ) from None
+        except WorldError:
+            raise
+        except (OSError, RuntimeError) as error:  # RuntimeError: no more threads
+            raise cannot_start(error) from None
+
+    def start_controller(self, timeout: float) -> None:
+        """Start the controller; ``connect()`` waits for it."""
+        self._launch(self._start_controller(), timeout)
+
+    async def _start_controller(self) -> None:
+        os.environ[PARENT] = str(os.getpid())
+        await self._cluster.start_controller(controller_cmd=[*_CHILD, "controller", self._folder])
+
+    def start_engine(
+        self, rank: int, environment: Mapping[str, str], started: Callable[[Any], None], timeout: float = START_S
+    ) -> None:
+        """Start the engine of a rank, after its previous one has ended.
+
+        Args:
+            rank: its engine set.
+            environment: of the process.
+            started: called with ipyparallel's launcher of the process, on the thread that starts processes.
+            timeout: seconds.
+        """
+        self._launch(self._start_engine(rank, environment, started), timeout)
+
+    async def _start_engine(self, rank: int, environment: Mapping[str, str], started: Callable[[Any], None]) -> None:
+        name = f"rank{rank}"
+        if name in self._cluster.engines:
+            await self._cluster.stop_engines(name)
+        try:
+            await self._cluster.start_engines(
+                n=1,
+                engine_set_id=name,
+                environment={**environment, PARENT: str(os.getpid())},
+                engine_cmd=[*_CHILD, "engine", self._folder],
+                engine_args=_ENGINE_ARGS,
+            )
+        except BaseException:
+            failed: Any = self._cluster.engines.pop(name, None)
+            if (
+                failed is not None and failed.pid > 0
+            ):  # started, but cannot be watched: there is no thread left for that
+                os.killpg(failed.pid, signal.SIGKILL)
+            raise
+        started(self._cluster.engines[name])
+
+    def connect(self, deadline: float) -> Future[Client]:
+        """Make a client in a thread of its own: it blocks until the controller answers."""
+        client: Future[Client] = Future()
+
+        def connect() -> None:
+            try:
+                made = Client(
+                    self.submit(self._connection()).result(),
+                    cluster=self._cluster,
+                    profile_dir=self._cluster.profile_dir,
+                    cluster_id=self._cluster.cluster_id,
+                    timeout=max(1, math.ceil(deadline - time.monotonic())),
+                )
+            except BaseException as error:
+                client.set_exception(error)
+                return
+            client.set_result(made)
+            if self.closed:  # too late: nobody waits for it any more
+                made.close(linger=0)
+
+        threading.Thread(target=connect, name="ddpnb client", daemon=True).start()
+        return client
+
+    async def _connection(self) -> Any:
+        return (await self.controller.get_connection_info(timeout=-1))["client"]  # the launch has its own limit
+
+    @property
+    def controller(self) -> Any:
+        """ipyparallel's launcher of the controller; None before it was started."""
+        return self._cluster.controller
+
+    @property
+    def connection(self) -> Connection:
+        """The state of the controller, through which ranks are reached, according to the kernel."""
+        controller = self.controller
+        status = kernel_status(controller.pid) if controller is not None and controller.running else GONE
+        return "lost" if status == GONE else "stopped" if status in STOPPED else "open"
+
+    def check_controller(self) -> None:
+        """Raise an exception if the controller has died.
+
+        Raises:
+            LaunchError: with how it ended and the end of its log.
+        """
+        if self.connection != "lost":
+            return
+        controller = self.controller
+        noted = time.monotonic() + _NOTED_S
+        while controller.running and time.monotonic() < noted:
+            time.sleep(0.01)
+        status = None if controller.running else (controller.stop_data or {}).get("exit_code")
+        raise LaunchError(f"the controller of this world has died: it {end_of(controller, status)}.", tail(controller))
+
+    def engine_died(self, rank: int, status: int | None) -> LaunchError:
+        """The error for an engine that ended with this exit status while it started."""
+        launcher = self._cluster.engines.get(f"rank{rank}")
+        return LaunchError(f"the engine of rank {rank} {end_of(launcher, status)} before it was ready.", tail(launcher))
+
+    def stop(self) -> None:
+        """Kill what is left of the processes, and end the thread that starts them.
+
+        Raises:
+            OSError: a process did not end in time (TimeoutError is one), or a log cannot be read.
+        """
+        try:
+            self.submit(self._stop()).result(timeout=_STOP_S)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout=5)
+            if not self._loop.is_running():
+                self._loop.close()
+
+    async def _stop(self) -> None:
+        controller = self.controller
+        if controller is not None and controller.running:
+            os.killpg(controller.pid, signal.SIGKILL)  # with all that it has started
+        try:
+            await self._cluster.stop_cluster()
+        finally:
+            # A launch that was interrupted may have started an engine that was not registered.
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()

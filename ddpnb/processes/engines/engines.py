@@ -1,0 +1,265 @@
+"""The ranks of a world as engines of ipyparallel, addressed in rank order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import psutil
+
+from ddpnb.errors import LaunchError, WorldError
+from ddpnb.processes import descendants
+from ddpnb.processes.engines.client import Client, Reply
+from ddpnb.processes.engines.cluster import START_S, EngineCluster
+from ddpnb.processes.engines.replying import in_json
+from ddpnb.processes.exit_reasons import cannot_start, tail
+from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
+from ddpnb.processes.rank_processes import Connection, RankProcesses
+from ddpnb.recorder.protocol import DEVICE, FOLDER
+
+
+class Engines(RankProcesses):
+    """One engine per rank.
+
+    Args:
+        folder: the world's own folder.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._owner = os.getpid()
+        self.client: Client | None = None
+        self.progress = lambda _ready, _wanted: None
+        self._ids: dict[int, int] = {}  # rank -> engine id, of those that have registered
+        self._asked: set[int] = set()  # engine ids that were asked which rank they are
+        self._pids: dict[int, int] = {}
+        self._exits: dict[int, int | None] = {}
+        self._killed: set[int] = set()  # processes of ranks that we have ended
+        self._environments: dict[int, dict[str, str]] = {}
+        self._cluster = EngineCluster(folder)
+
+    # -- start
+
+    def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        self._cluster.start_controller(timeout)
+        for rank, environment in environments.items():
+            self._start_engine(rank, environment, timeout)
+        try:
+            connecting = self._cluster.connect(deadline)
+        except RuntimeError as error:
+            raise cannot_start(error) from None
+        while not connecting.done():
+            self._check_starting(environments, deadline, "the controller did not start")
+            time.sleep(0.02)
+        try:
+            self.client = connecting.result()
+        except Exception as error:
+            self._check_starting((), deadline, "")
+            raise LaunchError(f"the controller did not start: {error}.", tail(self._cluster.controller)) from None
+        self._wait_for(list(environments), deadline)
+
+    def _start_engine(self, rank: int, environment: dict[str, str], timeout: float = START_S) -> None:
+        def started(launcher: Any) -> None:
+            self._environments[rank] = environment
+            self._pids[rank] = launcher.pid
+            self._killed.discard(launcher.pid)  # process IDs are reused
+            self._exits.pop(rank, None)
+            launcher.on_stop(lambda data: self._note_end(rank, data))
+
+        self._cluster.start_engine(rank, environment, started, timeout)
+
+    def _note_end(self, rank: int, data: dict[str, Any]) -> None:
+        """A process of a rank has ended. Called on the thread that starts processes: none is started meanwhile."""
+        pid = data.get("pid")
+        if pid == self._pids[rank]:  # else it was replaced before this was known
+            self._exits.setdefault(rank, data.get("exit_code"))
+        if pid not in self._killed:  # else that was done, and there may be another process by now
+            descendants.end(self._environments[rank][FOLDER], rank, self._living())
+
+    def _living(self) -> list[int]:
+        return [pid for rank, pid in list(self._pids.items()) if rank not in self._exits]
+
+    def _wait_for(self, ranks: Iterable[int], deadline: float) -> None:
+        """Wait for the engines of these ranks and learn which engine is which."""
+        assert self.client is not None
+        missing = {self._pids[rank]: rank for rank in ranks}
+        asked: dict[int, Reply] = {}
+        wanted = len(missing)
+        while missing:
+            for engine in set(self.client.ids) - self._asked:
+                self._asked.add(engine)
+                asked[engine] = self.client.call(engine, in_json, os.getpid)
+            for engine, answer in list(asked.items()):
+                if answer.ready():
+                    del asked[engine]
+                    rank = missing.pop(answer.get(), None)
+                    if rank is not None:
+                        self._ids[rank] = engine
+                        self.progress(wanted - len(missing), wanted)
+            if missing:
+                self._check_starting(missing.values(), deadline, "did not register")
+                time.sleep(0.01)
+
+    def _check_starting(self, ranks: Iterable[int], deadline: float, what: str) -> None:
+        """Raise LaunchError if these ranks, which start, can no longer do so, or not in time."""
+        for rank in ranks:
+            if rank in self._exits:
+                raise self._cluster.engine_died(rank, self._exits[rank])
+        self._cluster.check_controller()
+        if time.monotonic() > deadline:
+            late = ", ".join(str(rank) for rank in ranks)
+            hint = "If the machine is busy, use a longer timeout=."
+            if self.connection == "stopped":
+                hint = "The controller of this world is stopped; continue it first (kill -CONT)."
+            raise LaunchError(f"rank {late}: {what} in time.", hint)
+
+    # -- state
+
+    @property
+    def connection(self) -> Connection:
+        return self._cluster.connection
+
+    def check_connection(self) -> None:
+        self.check_owner()
+        state = self.connection
+        if state == "lost":
+            raise WorldError(
+                "the controller of this world has died; its ranks cannot be reached.",
+                "Close the world (world.close()) and launch a new one.",
+            )
+        if state == "stopped":
+            raise WorldError(
+                "the controller of this world is stopped; its ranks cannot be reached.",
+                f"kill -CONT {self._cluster.controller.pid} lets it continue; or close the world and launch a new one.",
+            )
+
+    def check_owner(self) -> None:
+        if not self.owned:
+            raise WorldError(
+                f"this world belongs to process {self._owner}; this is a forked child of it.",
+                "Use the world in the process that launched it.",
+            )
+
+    @property
+    def owned(self) -> bool:
+        return os.getpid() == self._owner
+
+    def device(self, rank: int) -> str:
+        return self._environments.get(rank, {}).get(DEVICE, "")
+
+    def pid(self, rank: int) -> int:
+        return self._pids[rank]
+
+    def alive(self, rank: int) -> bool:
+        pid = self._pids[rank]  # one that we have killed counts as dead, though it may take a moment to end
+        return rank not in self._exits and pid not in self._killed and kernel_status(pid) != GONE
+
+    def stopped(self, rank: int) -> bool:
+        return kernel_status(self._pids[rank]) in STOPPED
+
+    def exit_status(self, rank: int) -> int | None:
+        if rank not in self._exits:
+            return None
+        status = self._exits[rank]
+        return status if isinstance(status, int) else -int(signal.SIGKILL)
+
+    # -- requests
+
+    def ask(self, ranks: Sequence[int], request: Mapping[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
+        return self.ask_each(dict.fromkeys(ranks, request), timeout)
+
+    def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+        if self.client is None or self.connection == "lost":
+            return {}
+        engines = {self.engine_id(rank): rank for rank in requests if rank in self._ids}
+        answers = self.client.control({engine: requests[rank] for engine, rank in engines.items()}, timeout)
+        return {rank: answers[engine] for engine, rank in engines.items() if engine in answers}
+
+    def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Reply:
+        return self.begin(rank, in_json, function, *args)
+
+    def begin(self, rank: int, function: Callable[..., Any], *args: Any) -> Reply:
+        self.check_connection()
+        assert self.client is not None
+        self.client.history.clear()  # it would grow with every call
+        return self.client.call(self.engine_id(rank), function, *args)
+
+    def engine_id(self, rank: int) -> int:
+        """The number of the rank's engine.
+
+        Raises:
+            WorldError: its process is being replaced, or could not be replaced.
+        """
+        self.check_owner()  # every request passes here
+        engine = self._ids.get(rank)
+        if engine is None:
+            raise WorldError(f"the process of rank {rank} cannot be reached.", f"world.restart({rank}) replaces it.")
+        return engine
+
+    # -- stop
+
+    def kill(self, rank: int) -> None:
+        self.check_owner()
+        if rank in self._pids:
+            self._kill(rank)
+            others = [pid for pid in self._living() if pid != self._pids[rank]]
+            descendants.end(self._environments[rank][FOLDER], rank, others)
+
+    def _kill(self, rank: int) -> None:
+        pid = self._pids[rank]
+        self._killed.add(pid)
+        if rank in self._exits and psutil.pid_exists(pid):
+            return  # it was waited for, and its number is another process's by now
+        family: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            family = psutil.Process(pid).children(recursive=True) if rank not in self._exits else []
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def replace(
+        self, environments: Mapping[int, dict[str, str]], timeout: float, prepare: Callable[[], None] = lambda: None
+    ) -> None:
+        for rank in environments:
+            self.kill(rank)
+        prepare()
+        try:
+            for rank, environment in environments.items():
+                self._ids.pop(rank, None)  # no engine answers under this number any more
+                self._start_engine(rank, environment)
+            self._wait_for(environments, time.monotonic() + timeout)
+        except BaseException:  # a rank that runs and cannot be reached must not look alive
+            with contextlib.suppress(TimeoutError, WorldError):
+                self._cluster.submit(self._end_unreachable(environments)).result(timeout=START_S)
+            raise
+
+    async def _end_unreachable(self, ranks: Iterable[int]) -> None:
+        """Kill those that did not register. After an interrupt a start may still have been under way on this thread."""
+        for rank in ranks:
+            if rank not in self._ids:
+                self.kill(rank)
+
+    def stop(self) -> None:
+        if self._cluster.closed or not self.owned:
+            return
+        for rank in list(self._pids):
+            self._kill(rank)
+        for folder in {environment[FOLDER] for environment in self._environments.values()}:
+            descendants.end(folder)
+        if self.client is not None:
+            self.client.close(linger=0)
+        try:
+            self._cluster.stop()
+        except OSError:  # a log that cannot be read does not matter
+            left = [pid for pid in self._pids.values() if kernel_status(pid) != GONE]
+            if left:
+                raise WorldError(
+                    f"processes of this world did not end: {', '.join(map(str, left))}.",
+                    "They were killed and are blocked in the kernel (state D in ps): look at the disk or the driver.",
+                ) from None

@@ -1,0 +1,159 @@
+"""The processes of the ranks as ``observe`` and ``control`` use them, whatever has started them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+Connection = Literal["open", "stopped", "lost"]
+
+
+class Answer(Protocol):
+    """What a rank returns to one call."""
+
+    def ready(self) -> bool:
+        """Whether it has arrived."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for it at most this many seconds."""
+        ...
+
+    def successful(self) -> bool:
+        """Whether the call, which is over, ended without an exception."""
+        ...
+
+    def exception(self) -> Any:
+        """The exception that ended the call, in words of the rank; None if there was none."""
+        ...
+
+    def get(self, timeout: float | None = None) -> Any:
+        """The JSON value that ``RankProcesses.call`` returned on the rank.
+
+        Raises:
+            ValueError: it is not JSON.
+            Exception: that of the call, or a time-out.
+        """
+        ...
+
+    def load(self, timeout: float | None = None) -> Any:
+        """What the function of ``RankProcesses.begin`` returned; unpickling it runs what the rank put into it."""
+        ...
+
+
+class RankProcesses(Protocol):
+    """One process per rank, and the channels that lead to it. Ranks are counted from 0.
+
+    ``call()`` and ``begin()`` run on the main thread of a rank, one after the other. A separate thread answers
+    ``ask()``, also while the main thread hangs.
+    """
+
+    #: called with (ready, wanted) while processes start
+    progress: Callable[[int, int], None]
+
+    # -- state
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process started them; False in a forked child, which must leave them alone."""
+        ...
+
+    @property
+    def connection(self) -> Connection:
+        """Whether ranks can be reached now: unless it is ``open``, a missing answer says nothing about a rank."""
+        ...
+
+    def check_connection(self) -> None:
+        """Raise an exception if no rank can be reached.
+
+        Raises:
+            WorldError: the connection is stopped or lost, or this is a forked child.
+        """
+        ...
+
+    def check_owner(self) -> None:
+        """Raise WorldError in a forked child."""
+        ...
+
+    def pid(self, rank: int) -> int:
+        """The process ID."""
+        ...
+
+    def device(self, rank: int) -> str:
+        """The device that the rank was given: ``cpu``, ``cuda:0``."""
+        ...
+
+    def alive(self, rank: int) -> bool:
+        """Whether the process lives, according to the kernel; its exit status is known a moment later."""
+        ...
+
+    def stopped(self, rank: int) -> bool:
+        """Whether the process is stopped (SIGSTOP, a debugger)."""
+        ...
+
+    def exit_status(self, rank: int) -> int | None:
+        """None while the process lives or its status is not known yet; negative: the signal that killed it."""
+        ...
+
+    # -- requests
+
+    def ask(self, ranks: Sequence[int], request: Mapping[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
+        """Send a request (``recorder.control_channel``) to these ranks; returns the answers that came in time."""
+        ...
+
+    def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+        """Send each rank its own request; the answers are in the order of the requests."""
+        ...
+
+    def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
+        """Call an importable function on the rank, which returns JSON.
+
+        Raises:
+            WorldError: the rank cannot be reached.
+        """
+        ...
+
+    def begin(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
+        """Call an importable function on the rank, which returns any object: see ``Answer.load``.
+
+        Raises:
+            WorldError: the rank cannot be reached.
+        """
+        ...
+
+    # -- life
+
+    def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
+        """Start a process for each rank with its environment, and wait until all can be reached.
+
+        Raises:
+            LaunchError: a process died, or did not start within ``timeout`` seconds.
+        """
+        ...
+
+    def replace(
+        self, environments: Mapping[int, dict[str, str]], timeout: float, prepare: Callable[[], None] = lambda: None
+    ) -> None:
+        """Kill the processes of these ranks and start new ones.
+
+        Args:
+            environments: of the ranks to replace.
+            timeout: seconds for the new processes to start.
+            prepare: called after the old processes were killed, before new ones start.
+
+        Raises:
+            LaunchError: a process could not be ended or started; these ranks are then dead.
+        """
+        ...
+
+    def kill(self, rank: int) -> None:
+        """Kill the process of ``rank`` and all that it started."""
+        ...
+
+    def stop(self) -> None:
+        """Kill everything that was started. Does nothing in a forked child, or if called again.
+
+        Raises:
+            WorldError: a process did not end.
+        """
+        ...

@@ -1,0 +1,105 @@
+"""Looks at real processes from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ddpnb.processes.process_samples import GONE, STOPPED, ActivityTracker, ProcessSample, kernel_status, sample
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def followed(code, seconds=1.6, before=lambda pid: None):
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    try:
+        time.sleep(0.5)
+        before(process.pid)
+        tracker = ActivityTracker()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            tracker.add(sample([process.pid])[process.pid])
+            time.sleep(0.05)
+        return tracker
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # with its children
+        process.wait()
+
+
+def test_computing():
+    tracker = followed("while True: pass")
+    assert tracker.activity == "computing" and tracker.idle_s < 0.3
+
+
+def test_idle():
+    tracker = followed("import time; time.sleep(60)")
+    assert tracker.activity == "idle" and tracker.idle_s > 1
+
+
+def test_a_computing_child_counts():
+    tracker = followed("import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])")
+    assert tracker.activity == "computing"
+
+
+def test_writing_counts():
+    """A checkpoint goes to a slow disk: little CPU, many bytes."""
+    code = "import os, time\nf = open('/dev/null', 'wb', buffering=0)\nwhile True: f.write(bytes(1 << 16)); time.sleep(0.02)"
+    assert followed(code).idle_s < 0.5
+
+
+def test_stopped():
+    assert (
+        followed("import time; time.sleep(60)", before=lambda pid: os.kill(pid, signal.SIGSTOP)).activity == "stopped"
+    )
+
+
+def test_gone():
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert sample([process.pid])[process.pid].status == "gone"
+
+
+def test_the_kernels_status_of_one_process():
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        assert kernel_status(process.pid) in ("S", "R", "D")
+        process.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 10
+        while kernel_status(process.pid) not in STOPPED and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert kernel_status(process.pid) in STOPPED and kernel_status(os.getpid()) not in STOPPED
+        process.kill()
+        while kernel_status(process.pid) != GONE and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert kernel_status(process.pid) == GONE  # a zombie still
+    finally:
+        process.kill()
+        process.wait()
+    assert kernel_status(process.pid) == GONE
+
+
+def looks(monkeypatch, *times, status="S"):
+    """A process that does nothing at all, looked at at these moments."""
+    clock = [times[0]]
+    monkeypatch.setattr("ddpnb.processes.process_samples.time.monotonic", lambda: clock[0])
+    tracker = ActivityTracker()
+    for clock[0] in times:
+        tracker.add(ProcessSample(status, 1.0))
+    return tracker
+
+
+def test_time_in_which_nobody_looked_is_not_idle(monkeypatch):
+    every = [number / 10 for number in range(31)]
+    assert looks(monkeypatch, *every).idle_s > 2
+    paused = [*every[:11], *(4 + moment for moment in every[1:6])]  # the machine stood still for three seconds
+    assert looks(monkeypatch, *paused).idle_s < 2
+
+
+def test_a_process_that_gets_no_core_is_not_idle(monkeypatch):
+    every = [number / 10 for number in range(31)]
+    assert looks(monkeypatch, *every, status="R").idle_s < 0.2
