@@ -66,13 +66,13 @@ def test_what_a_rank_publishes_is_not_loaded(world, tmp_path):
 
 
 def test_an_answer_to_an_order_is_json(world, tmp_path):
-    class Reply:
+    class Result:
         def get(self, _timeout):
             import pickle
 
             return [pickle.dumps(Bomb(str(tmp_path / "made")))]
 
     with pytest.raises(ValueError):
-        Reply(Reply()).get()
+        Reply(Result()).get()
     assert list(tmp_path.iterdir()) == []
     assert world._engines.call(2, os.getpid).get(20) == world.pids()[2]
