@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from ddpnb.processes.engines.client import Reply
+
 pytestmark = pytest.mark.world
 
 
