@@ -9,7 +9,7 @@ from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data import batches as data
 from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, numbers, replicas
 from ddpnb.diagnosis.hangs import blocked, endings, forward_on_one_rank, mismatch, missing_calls, startup, stores
-from ddpnb.diagnosis.hangs.missing_ranks import Coming
+from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
 from ddpnb.model import phrases
@@ -99,10 +99,10 @@ def _findings(
     held: frozenset[int],
     patience: float,
 ) -> list[Finding]:
-    odd = mismatch.first_disagreement(recording)
+    odd = mismatch.first_mismatch(recording)
     failures = endings.find(recording, found_waits)
     failed = {rank for failure in failures for rank in failure.culprits}
-    if odd is not None and odd.harmful:
+    if odd is not None and not odd.completed:
         # A rank that raised and then, on its way out, made another call than its peers.
         raised = {rank for rank in failed & set(odd.calls) if standing[rank].record.ending.how == "raised"}  # type: ignore[union-attr]
         failures = failures if raised else [mismatch.explain(recording, odd)]
@@ -173,10 +173,10 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
     if stale is not None:
         return [stale]
     then = dict(standing)
-    coming = Coming(recording, {})
+    missing = MissingRanks(recording)
     for rank in lost:
         record = recording.ranks[rank]
-        failed = [call for call in record.calls if call.state.name == "FAILED"] or _needed(recording, coming, record)
+        failed = [call for call in record.calls if call.state.name == "FAILED"] or _needed(recording, missing, record)
         phases = [p for p in record.phases if p.state == "failed" and p.name in ("init_process_group", "new_group")]
         if failed:
             then[rank] = replace(standing[rank], state=RankState.WAITING, call=failed[-1], site=failed[-1].site)
@@ -191,15 +191,13 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
     return missing_calls.find(recording, then, found_waits, stuck(found_waits, then, 0.0), 0.0)
 
 
-def _needed(recording: Recording, coming: Coming, record: RankRecord) -> list[Call]:
+def _needed(recording: Recording, missing: MissingRanks, record: RankRecord) -> list[Call]:
     """Of the calls without a recorded end, the first that needs a rank which did not make it.
 
     Those before it may be complete: DDP waits for them where ddpnb does not see it.
     """
     calls = record.in_flight
-    alone = (
-        call for call in calls if any(member in recording.ranks for member in coming.missing_in(call, record.rank))
-    )
+    alone = (call for call in calls if any(member in recording.ranks for member in missing.in_call(call, record.rank)))
     first = next(alone, next(iter(calls), None))
     return [] if first is None else [first]
 

@@ -25,12 +25,12 @@ from dataclasses import replace
 from ddpnb.model.account import Account, Mark, Parts, RankAccount
 from ddpnb.model.calls import Call, CallState, Group
 from ddpnb.model.recording import Recording
-from ddpnb.timing.meetings import MOST_BLAMED, Claim, Meeting, blocks_host, seen_by_peers
 from ddpnb.timing.notes import model_notes, notes, start_notes
 from ddpnb.timing.stragglers import name_stragglers
+from ddpnb.timing.timed_collectives import MOST_BLAMED, Claim, TimedCollective, blocks_host, seen_by_peers
 from ddpnb.timing.timeline import COMMUNICATION, Key, Spent, Timeline
 
-_MEETINGS = 20_000  # incomplete ones kept; the oldest are dropped
+_COLLECTIVES = 20_000  # incomplete ones kept; the oldest are dropped
 _OPEN = 8192  # calls of a rank without a recorded end
 _CLOCKS_NS = 1_000_000  # completed this long before the last arrival: the clocks differ
 
@@ -38,11 +38,11 @@ _CLOCKS_NS = 1_000_000  # completed this long before the last arrival: the clock
 class _Open:
     """A call that is not complete yet."""
 
-    __slots__ = ("call", "meeting", "next_ns")
+    __slots__ = ("call", "collective", "next_ns")
 
-    def __init__(self, call: Call, meeting: Meeting | None) -> None:
+    def __init__(self, call: Call, collective: TimedCollective | None) -> None:
         self.call = call
-        self.meeting = meeting
+        self.collective = collective
         self.next_ns: int | None = None  # when the main thread made its next call
 
 
@@ -74,7 +74,7 @@ class Ledger:
     def __init__(self) -> None:
         self._ranks: dict[int, _Rank] = {}
         self._timelines: dict[int, Timeline] = {}
-        self._meetings: dict[Hashable, Meeting] = {}
+        self._collectives: dict[Hashable, TimedCollective] = {}
         self._groups: dict[Group, int] = {}
         self._times_last: Counter[int] = Counter()
         self._clocks_differ = 0
@@ -112,8 +112,8 @@ class Ledger:
         timeline.fold()
         while len(known.open) > _OPEN:
             del known.open[next(iter(known.open))]
-        while len(self._meetings) > _MEETINGS:
-            self._give_up(next(iter(self._meetings)))
+        while len(self._collectives) > _COLLECTIVES:
+            self._give_up(next(iter(self._collectives)))
 
     # -- new calls
 
@@ -124,8 +124,8 @@ class Ledger:
             one.call = call
             if seen_by_peers(call):
                 return one
-            if one.meeting is not None:
-                one.meeting.withdraw(rank)
+            if one.collective is not None:
+                one.collective.withdraw(rank)
             del known.open[call.number]
             return None
         if call.number <= known.highest or not seen_by_peers(call):
@@ -142,55 +142,55 @@ class Ledger:
             known.tail = one
         return one
 
-    def _arrive(self, rank: int, call: Call) -> Meeting | None:
+    def _arrive(self, rank: int, call: Call) -> TimedCollective | None:
         known = self._ranks[rank]
         if not blocks_host(call):
             known.on_gpu += 1
         group = self._groups.setdefault(call.group, len(self._groups))
-        key = Meeting.key_of(call, rank, group)
+        key = TimedCollective.key_of(call, rank, group)
         if key is None:
             return None
-        meeting = self._meetings.get(key)
-        if meeting is None:
-            meeting = self._meetings[key] = Meeting(key, call)
-        meeting.come(rank, call.entered_ns)
+        collective = self._collectives.get(key)
+        if collective is None:
+            collective = self._collectives[key] = TimedCollective(key, call)
+        collective.come(rank, call.entered_ns)
         if call.seq:
             known.counts[group] = max(call.seq, known.counts.get(group, 0))
         if not blocks_host(call):
-            meeting.hosts.append(Claim(rank, call.entered_ns, 0, call.site))
-        if meeting.complete or rank == meeting.root:
-            waiting, meeting.claims = meeting.claims, []
+            collective.hosts.append(Claim(rank, call.entered_ns, 0, call.site))
+        if collective.complete or rank == collective.root:
+            waiting, collective.claims = collective.claims, []
             for claim in waiting:
-                if not self._divide(meeting, claim, self._timelines):
-                    meeting.claims.append(claim)
-        if meeting.complete:
-            self._all_came(meeting)
-        return meeting
+                if not self._divide(collective, claim, self._timelines):
+                    collective.claims.append(claim)
+        if collective.complete:
+            self._all_came(collective)
+        return collective
 
-    def _all_came(self, meeting: Meeting) -> None:
-        if meeting.spread > _CLOCKS_NS:
-            self._times_last[max(meeting.arrived, key=lambda rank: meeting.arrived[rank])] += 1
-        for host in meeting.hosts:
-            last, late = meeting.last(host.rank)
+    def _all_came(self, collective: TimedCollective) -> None:
+        if collective.spread > _CLOCKS_NS:
+            self._times_last[max(collective.arrived, key=lambda rank: collective.arrived[rank])] += 1
+        for host in collective.hosts:
+            last, late = collective.last(host.rank)
             for rank in late:
                 self._ranks[host.rank].late[rank, host.site] += max(0, last - host.at) // len(late)
-        meeting.hosts = []
+        collective.hosts = []
 
     # -- ended calls
 
     def _settle(self, rank: int, one: _Open) -> None:
         self._ranks[rank].open.pop(one.call.number, None)
-        claim, meeting = self._claim(rank, one), one.meeting
+        claim, collective = self._claim(rank, one), one.collective
         if claim is not None:
             self._timelines[rank].saw(claim.end)
-            if meeting is None:
+            if collective is None:
                 _book(self._timelines[rank], claim)
-            elif not self._divide(meeting, claim, self._timelines):
-                meeting.claims.append(claim)
-        if meeting is not None:
-            meeting.ended += 1
-            if meeting.over:
-                self._meetings.pop(meeting.key, None)
+            elif not self._divide(collective, claim, self._timelines):
+                collective.claims.append(claim)
+        if collective is not None:
+            collective.ended += 1
+            if collective.over:
+                self._collectives.pop(collective.key, None)
 
     def _claim(self, rank: int, one: _Open, now: int = 0) -> Claim | None:
         """How long this call blocked the main thread, as far as known."""
@@ -211,11 +211,11 @@ class Ledger:
         overlapped = one.next_ns is not None and one.next_ns < claim.end
         return claim if claim.end > begin and not overlapped else None
 
-    def _divide(self, meeting: Meeting, claim: Claim, timelines: Timelines) -> bool:
+    def _divide(self, collective: TimedCollective, claim: Claim, timelines: Timelines) -> bool:
         """Divide what a rank claims into waiting and communication; False if that is not known yet."""
-        if not meeting.ready(claim.rank):
+        if not collective.ready(claim.rank):
             return False
-        last, late = meeting.last(claim.rank)
+        last, late = collective.last(claim.rank)
         if claim.over and not claim.waits_only and last > claim.end + _CLOCKS_NS:
             self._clocks_differ += timelines is self._timelines
             last, late = 0, ()
@@ -224,7 +224,7 @@ class Ledger:
 
     def _give_up(self, key: Hashable) -> None:
         """No further arrivals will be known: the calls count as communication."""
-        for claim in self._meetings.pop(key).claims:
+        for claim in self._collectives.pop(key).claims:
             self._ranks[claim.rank].unknown += 1
             _book(self._timelines[claim.rank], claim)
 
@@ -239,10 +239,10 @@ class Ledger:
         """
         now = max([now_ns, *(timeline.last or 0 for timeline in self._timelines.values())])
         books, unknown = {rank: timeline.copy() for rank, timeline in self._timelines.items()}, Counter[int]()
-        for meeting, claim in self._pending(now):
-            if meeting is not None and self._divide(meeting, claim, books):
+        for collective, claim in self._pending(now):
+            if collective is not None and self._divide(collective, claim, books):
                 continue
-            late = () if meeting is None or claim.over else self._still_missing(meeting, claim.rank)
+            late = () if collective is None or claim.over else self._still_missing(collective, claim.rank)
             unknown[claim.rank] += not late
             _book(books[claim.rank], claim, claim.end, late)
         spent = {rank: books[rank].spent() for rank in sorted(books)}
@@ -258,25 +258,25 @@ class Ledger:
         told = notes(found, clocks_differ=self._clocks_differ, cores=cores)
         return replace(found, notes=(*start_notes(found, [one.start for one in spent.values()]), *told))
 
-    def _pending(self, now: int) -> list[tuple[Meeting | None, Claim]]:
+    def _pending(self, now: int) -> list[tuple[TimedCollective | None, Claim]]:
         """Claims of calls that have not ended, or at which ranks are missing."""
-        found: list[tuple[Meeting | None, Claim]] = [
-            (meeting, claim) for meeting in self._meetings.values() for claim in meeting.claims
+        found: list[tuple[TimedCollective | None, Claim]] = [
+            (collective, claim) for collective in self._collectives.values() for claim in collective.claims
         ]
         for rank, known in self._ranks.items():
             for one in known.open.values():
                 claim = self._claim(rank, one, now)
                 if claim is not None:
-                    found.append((one.meeting, claim))
+                    found.append((one.collective, claim))
         return found
 
-    def _still_missing(self, meeting: Meeting, rank: int) -> tuple[int, ...]:
+    def _still_missing(self, collective: TimedCollective, rank: int) -> tuple[int, ...]:
         """The ranks that this rank waits for, if certain: a lost call looks like one that was never issued."""
-        missing = meeting.missing(rank)
+        missing = collective.missing_ranks(rank)
         for other in missing:
             known = self._ranks.get(other)
             if known is None or (
-                known.counts.get(self._groups[meeting.group], 0) > meeting.seq if meeting.seq else known.lost
+                known.counts.get(self._groups[collective.group], 0) > collective.seq if collective.seq else known.lost
             ):
                 return ()
         return missing[:MOST_BLAMED]

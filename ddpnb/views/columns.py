@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddpnb.model.calls import P2P_OPS, Call, CallState, Group, Signature, Site
+from ddpnb.model.collectives import Direction, direction_of, message_key, root_of
 from ddpnb.views.arrivals import EVERYBODY, NEVER, NOBODY, Arrivals
 
 Thing = TypeVar("Thing", bound=Hashable)
-_FROM_ROOT = frozenset({"broadcast", "scatter"})
-_TO_ROOT = frozenset({"gather", "reduce"})
 _SEQ_BITS = 33
 _MOST = (1 << 32) - 1  # of a count
 _HELD = 100_000  # things that are known by their identity
@@ -102,8 +101,8 @@ class Reader:
         agreed = np.array(self._agreed())[signature]
         places = self._places(rank, calls, group, events["seq"], p2p, agreed)
         # No other rank waits for a root that collects.
-        collects = np.array([one.op in _TO_ROOT for one in self._signatures.known])[signature]
-        leaf = [at for at in np.flatnonzero(collects).tolist() if _root(calls[at]) not in (rank, EVERYBODY)]
+        collects = np.array([direction_of(one.op) is Direction.TO_ROOT for one in self._signatures.known])[signature]
+        leaf = [at for at in np.flatnonzero(collects).tolist() if root_of(calls[at]) not in (rank, None)]
         events["place"] = places
         events["place"][leaf] = NOBODY
         return events, _SEEN[state], places
@@ -164,14 +163,13 @@ class Reader:
         return places
 
     def _place(self, key: Hashable, call: Call, group: int, agreed: int) -> int:
-        root = _root(call) if call.op in _FROM_ROOT else EVERYBODY
-        return self._arrivals.place(key, call.group.ranks, root, group, min(call.seq, _MOST), agreed)
+        root = root_of(call) if direction_of(call.op) is Direction.FROM_ROOT else None
+        decides = EVERYBODY if root is None else root
+        return self._arrivals.place(key, call.group.ranks, decides, group, min(call.seq, _MOST), agreed)
 
     def _message(self, rank: int, call: Call, group: int) -> int:
-        if call.peer < 0 or not call.turn or call.op == "recv_any_source":
-            return NEVER
-        source, target = (rank, call.peer) if call.op == "send" else (call.peer, rank)
-        return self._arrivals.place((group, source, target, call.tag, call.turn), (source, target))
+        key = message_key(call, rank, group)
+        return NEVER if key is None else self._arrivals.place(key, key[1:3])
 
 
 class _Numbering(Generic[Thing]):
@@ -228,9 +226,3 @@ def _whole(values: list[int]) -> NDArray[np.uint32]:
         return np.clip(np.array(values, np.float64), 0, _MOST).astype(np.uint32)
     except OverflowError:
         return np.array([min(max(value, 0), _MOST) for value in values], np.uint32)
-
-
-def _root(call: Call) -> int:
-    """The rank of the root; ``EVERYBODY`` if that is invalid."""
-    root = call.signature.root
-    return call.group.ranks[root] if root is not None and 0 <= root < len(call.group.ranks) else EVERYBODY

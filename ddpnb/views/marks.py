@@ -9,6 +9,7 @@ from typing import Literal
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
 from ddpnb.model.calls import Call, CallState
+from ddpnb.model.collectives import call_in
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
@@ -107,7 +108,7 @@ def begin_of(record: RankRecord) -> int:
 
 
 def _mark(standing: Standing, finding: Finding, collective: Call, since: int) -> Mark | None:
-    own = _call_of(standing.record, collective)
+    own = call_in(standing.record, collective.group, collective.seq)
     if finding.code in _EACH_IN_ANOTHER:
         own = standing.call or own
         return Mark("mismatch", _cut(f"{own.title}: not the call of the other ranks"), own.number) if own else None
@@ -125,20 +126,10 @@ def _mark(standing: Standing, finding: Finding, collective: Call, since: int) ->
     return Mark("absent", _cut(f"{why}: never called {collective.title}"), since_ns=since)
 
 
-def _call_of(record: RankRecord, collective: Call) -> Call | None:
-    """What this rank called at the place of the collective in its group's sequence."""
-    if not collective.seq:
-        return None
-    for call in reversed(record.calls):
-        if call.seq == collective.seq and call.group == collective.group:
-            return call
-    return None
-
-
 def _since(recording: Recording, finding: Finding, collective: Call) -> int:
     """When the first waiting rank arrived at the collective."""
     records = [recording.ranks[rank] for rank in finding.waiting if rank in recording.ranks]
-    calls = [call for record in records if (call := _call_of(record, collective)) is not None]
+    calls = [call for record in records if (call := call_in(record, collective.group, collective.seq)) is not None]
     return min((call.entered_ns for call in calls if call.entered_ns), default=collective.entered_ns)
 
 

@@ -436,17 +436,17 @@ def test_a_long_run_keeps_its_sums(monkeypatch):
     assert found.ranks[0].steps == steps
     assert found.ranks[0].step.waiting == pytest.approx(4e-3)
     assert len(ledger._timelines[0]._intervals) <= 64
-    assert not ledger._meetings
+    assert not ledger._collectives
 
 
-def test_meetings_to_which_nobody_comes_are_let_go(monkeypatch):
-    monkeypatch.setattr("ddpnb.timing.account._MEETINGS", 100)
+def test_collectives_to_which_nobody_comes_are_let_go(monkeypatch):
+    monkeypatch.setattr("ddpnb.timing.account._COLLECTIVES", 100)
     ledger = Ledger()
     story = Story(0, 1)
     for turn in range(300):
         story.call(turn, turn + 0.5)
     ledger.take(0, story.calls)
-    assert len(ledger._meetings) <= 100
+    assert len(ledger._collectives) <= 100
     found = ledger.account()
     assert found.ranks[0].parts.communication == pytest.approx(0.15)
     assert found.covered == 0

@@ -9,6 +9,7 @@ from functools import lru_cache
 from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.collectives import Collective, collectives
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import function_at
@@ -23,16 +24,6 @@ def find(recording: Recording) -> list[Finding]:
         return [threads]
     swap = order_swap(recording)
     return [swap] if swap is not None else []
-
-
-def by_group(recording: Recording) -> dict[str, dict[int, dict[int, Call]]]:
-    """The collectives: key of the group -> rank -> sequence number -> call."""
-    found: dict[str, dict[int, dict[int, Call]]] = defaultdict(lambda: defaultdict(dict))
-    for rank, record in recording.ranks.items():
-        for call in record.calls:
-            if call.seq:
-                found[call.group.key][rank][call.seq] = call
-    return found
 
 
 def _place(call: Call) -> tuple[str, int]:
@@ -68,19 +59,19 @@ def order_swap(recording: Recording) -> Finding | None:
     Only an exchange counts: that ranks call from different lines is legal (a root and the others). In
     a rank that skipped a call all later ones are shifted too; that is another matter, and ends unevenly.
     """
-    for ranks in by_group(recording).values():
-        lengths = {max(calls) for calls in ranks.values() if calls}
-        if len(ranks) < 2 or len(lengths) > 1:
+    for group in collectives(recording).values():
+        common = _of_all_ranks(group)
+        ranks = group[max(group)].calls.keys()
+        if len(ranks) < 2 or any(not collective.calls.keys() <= ranks for collective in group.values()):
             continue
-        common = sorted(set.intersection(*(set(calls) for calls in ranks.values())))
-        alike = _alike(ranks, common)
-        for index, seq in enumerate(common if len(alike) > 1 else ()):
-            here = {rank: ranks[rank][seq] for rank in alike}
+        alike = _alike(common)
+        for index, one in enumerate(common if len(alike) > 1 else ()):
+            here = {rank: one.calls[rank] for rank in alike}
             place = _place if len({_place(call) for call in here.values()}) > 1 else _caller
             if len({place(call) for call in here.values()}) < 2 or NO_SITE in {call.site for call in here.values()}:
                 continue
             for other in common[index + 1 : index + 1 + _NEAR]:
-                there = {rank: ranks[rank][other] for rank in alike}
+                there = {rank: other.calls[rank] for rank in alike}
                 if len({call.signature.agreed for call in (*here.values(), *there.values())}) > 1:
                     continue  # no exchange: a root that changes, each time with its own line
                 swapped, usual = _exchanged(alike, here, there, place)
@@ -88,20 +79,26 @@ def order_swap(recording: Recording) -> Finding | None:
                 if guessed:
                     swapped, usual = _exchanged(alike, here, there, _statement(recording, place))
                 if swapped:
-                    here, there = ({rank: ranks[rank][n] for rank in (*swapped, *usual)} for n in (seq, other))
+                    here, there = ({rank: c.calls[rank] for rank in (*swapped, *usual)} for c in (one, other))
                     sites = {rank: _site(recording, place(call)) or call.site for rank, call in here.items()}
                     return _swap(here, there, (swapped, usual), sites, guessed=guessed)
     return None
 
 
-def _alike(ranks: Mapping[int, Mapping[int, Call]], common: Sequence[int]) -> dict[int, list[int]]:
-    """The ranks that issued all these calls with equal signatures and from the same lines, by the first of them.
+def _of_all_ranks(group: Mapping[int, Collective]) -> list[Collective]:
+    """The collectives of a group that all ranks which use it have called, in their order."""
+    ranks = set[int]().union(*(collective.calls for collective in group.values()))
+    return [collective for _, collective in sorted(group.items()) if len(collective.calls) == len(ranks)]
+
+
+def _alike(common: Sequence[Collective]) -> dict[int, list[int]]:
+    """The ranks that called all of these with equal signatures and from the same lines, by the first of them.
 
     What is true of the first is true of all, and most often there are two kinds: the root and the others.
     """
     found: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for rank, calls in sorted(ranks.items()):
-        made = [calls[seq] for seq in common]
+    for rank in sorted(common[0].calls) if common else ():
+        made = [collective.calls[rank] for collective in common]
         found[tuple((one.site, one.site.via, one.signature.agreed) for one in made)].append(rank)
     return {ones[0]: ones for ones in found.values()}
 
@@ -249,9 +246,8 @@ def _hooked(record: RankRecord) -> set[tuple[str, int]]:
 
 def _orders_differ(recording: Recording, key: str) -> bool:
     """Whether one sequence number belongs to calls from different lines."""
-    ranks = by_group(recording).get(key, {})
-    common = set.intersection(*(set(calls) for calls in ranks.values())) if ranks else set()
-    return any(len({_place(calls[seq]) for calls in ranks.values()}) > 1 for seq in common)
+    common = _of_all_ranks(collectives(recording).get(key, {}))
+    return any(len({_place(call) for call in collective.calls.values()}) > 1 for collective in common)
 
 
 def _harmed(recording: Recording) -> bool:

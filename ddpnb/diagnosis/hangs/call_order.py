@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.collectives import Collective
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import function_at
 from ddpnb.source.loops import loops_of
-from ddpnb.source.paths import Parting
+from ddpnb.source.paths import Parting, path_to
 
 
-def repeats(record: RankRecord, own: Call, other: Call) -> bool:
+def _repeats(record: RankRecord, own: Call, other: Call) -> bool:
     """Whether a rank makes ``own`` again without ``other`` in between, where the two alternated until now.
 
     At least one whole period is needed. Of many calls the older ones are not recorded, so the last ones must give the
@@ -23,20 +25,38 @@ def repeats(record: RankRecord, own: Call, other: Call) -> bool:
         for call in record.calls
         if call.seq and call.group.key == own.group.key and call.number < own.number and (kind := _kind(call)) in kinds
     ]
-    return len(turns) > 2 and turns[-1] == kinds[0] and all(one != following for one, following in pairwise(turns))
+    return len(turns) > 2 and turns[-1] == kinds[0] and all(turn != following for turn, following in pairwise(turns))
 
 
 def _kind(call: Call) -> tuple[Site, str]:
     return call.site, call.signature.agreed
 
 
-def in_turn(record: RankRecord, own: Call, other: Call) -> str:
-    """The evidence line for ``repeats``."""
+def out_of_turn(recording: Recording, collective: Collective) -> tuple[int, ...]:
+    """Of two sides, the ranks that made their call again without the other side's, where the two alternated."""
+    if len(collective.sides) != 2:
+        return ()
+    calls, (first, second) = collective.calls, collective.sides
+    pairs = ((rank, other) for side, other in ((first, second), (second, first)) for rank in side)
+    return tuple(sorted(rank for rank, other in pairs if _repeats(recording.ranks[rank], calls[rank], calls[other[0]])))
+
+
+def in_turn(recording: Recording, collective: Collective, ranks: Sequence[int]) -> str:
+    """The evidence line for a side that is out of turn."""
+    other_side = next(side for side in collective.sides if ranks[0] not in side)
+    record, own, other = recording.ranks[ranks[0]], collective.calls[ranks[0]], collective.calls[other_side[0]]
     recorded = "In all recorded calls" if record.forgotten else "Until now"
     return (
         f"{recorded} rank {record.rank} called {other.op} ({other.site}) between two calls of {own.op} ({own.site}); "
         "this time it did not."
     )
+
+
+def path_of(recording: Recording, collective: Collective, side: int) -> tuple[Site, ...]:
+    """The path of a side to its call: of its ranks at the line of the first one, the longest known path."""
+    calls, ranks = collective.calls, collective.sides[side]
+    paths = (path_to(recording.ranks[rank], calls[rank]) for rank in ranks if calls[rank].site == calls[ranks[0]].site)
+    return max(paths, key=len)
 
 
 def begun_later(recording: Recording, where: Parting, one: RankRecord, other: RankRecord) -> bool:

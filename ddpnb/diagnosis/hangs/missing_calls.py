@@ -10,8 +10,8 @@ from ddpnb.diagnosis.hangs import blocked, startup
 from ddpnb.diagnosis.hangs.call_order import may_come_again
 from ddpnb.diagnosis.hangs.cycles import knots, waiting_for_themselves
 from ddpnb.diagnosis.hangs.init_facts import address_of
-from ddpnb.diagnosis.hangs.mismatch import fewer_batches, uneven_iterations
 from ddpnb.diagnosis.hangs.rank_state import Standing, where
+from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, uneven_iterations
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Site

@@ -7,43 +7,38 @@ share one set: comparing every rank with every other one takes minutes with thou
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 
 from ddpnb.diagnosis.hangs.init_facts import address_of, as_int, claim_of, members_of, starts_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model.calls import Call
+from ddpnb.model.collectives import collective_of
 from ddpnb.model.recording import Phase, RankRecord, Recording
 
 _NOBODY = frozenset[int]()
 
 
-class Coming:
-    """The missing ranks of one Recording, cached; ``standings`` shows which ranks were stopped in a collective."""
+class MissingRanks:
+    """The missing ranks of one Recording, cached."""
 
-    def __init__(self, recording: Recording, standings: Mapping[int, Standing]) -> None:
+    def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._standings = standings
-        self._absent: dict[tuple[str, int], frozenset[int]] = {}
+        self._of_calls: dict[tuple[str, int], frozenset[int]] = {}
         self._here: dict[int, dict[str, frozenset[int]]] = {}
         self._expected: dict[int, frozenset[int]] = {}
         self._unclaimed: dict[tuple[int, str, int], frozenset[int]] = {}
         self._made: _Made | None = None
 
-    def missing_in(self, call: Call, rank: int) -> frozenset[int]:
-        """The other members that have not handed this collective to their backends, or were stopped in it."""
+    def in_call(self, call: Call, rank: int) -> frozenset[int]:
+        """The missing ranks of the collective, besides this one."""
         place = call.group.key, call.seq
-        if place not in self._absent:
-            ranks, standings = self._recording.ranks, self._standings
-            self._absent[place] = frozenset(
-                member
-                for member in call.group.ranks
-                if not arrived(ranks.get(member), call) or _stopped_inside(standings.get(member), call)
-            )
-        return without(self._absent[place], rank)
+        if place not in self._of_calls:
+            self._of_calls[place] = collective_of(self._recording, call).missing_ranks
+        return without(self._of_calls[place], rank)
 
     # -- start-up
 
-    def missing_at_start(self, standing: Standing) -> frozenset[int]:
+    def at_start(self, standing: Standing) -> frozenset[int]:
         """The ranks that a rank in init_process_group waits for: until every rank is claimed by a process there."""
         phase, record = standing.phase, standing.record
         assert phase is not None
@@ -89,7 +84,7 @@ class Coming:
 
     # -- new groups
 
-    def missing_in_group(self, standing: Standing) -> frozenset[int]:
+    def in_group(self, standing: Standing) -> frozenset[int]:
         """The members that have not called the same new_group, and all ranks that made another one with its name."""
         phase = standing.phase
         assert phase is not None
@@ -168,38 +163,6 @@ def _hashable(value: object) -> Hashable:
     return value  # type: ignore[return-value]
 
 
-# -- one rank
-
-
 def without(ranks: frozenset[int], rank: int) -> frozenset[int]:
     """The set without the rank; shared sets are copied only if the rank is in them."""
     return ranks - {rank} if rank in ranks else ranks
-
-
-def arrived(record: RankRecord | None, call: Call) -> bool:
-    """Whether this rank has handed the same collective of the group to its backend."""
-    if record is None:
-        return False
-    key, seq = call.group.key, call.seq
-    ahead = behind = False
-    for other in reversed(record.calls):
-        if other.seq and other.group.key == key:
-            if other.seq == seq:
-                # torch ends a call on meta tensors before the backend: nothing is sent.
-                return other.state.seen_by_peers and other.signature.device != "meta"
-            ahead, behind = ahead or other.seq > seq, other.seq < seq
-            if behind:
-                break
-    if ahead and not any(other.seq == seq and other.group.key == key for other in record.calls):
-        return True  # later ones are in the ring and this one has left it
-    # It may be older than the recorded calls: assume that it was made.
-    return not behind and record.forgotten > 0
-
-
-def _stopped_inside(standing: Standing | None, call: Call) -> bool:
-    """Whether a rank was stopped in this collective: its threads take no part in it."""
-    return (
-        standing is not None
-        and standing.record.process.activity == "stopped"
-        and any(c.seq == call.seq and c.group.key == call.group.key for c in standing.record.in_flight)
-    )

@@ -10,26 +10,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpnb.diagnosis.hangs.missing_ranks import Coming, arrived
+from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
 from ddpnb.diagnosis.hangs.point_to_point import Channels, same_channel, same_tag
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model.calls import Call, CallState
+from ddpnb.model.collectives import needed_ranks
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
-
-__all__ = ["Wait", "arrived", "stuck", "waits"]
-
-_FROM_ROOT = frozenset({"broadcast", "scatter"})
-_TO_ROOT = frozenset({"gather", "reduce"})
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What one rank waits for: the ranks that are ``missing``, of which it needs ``certain`` ones.
-
-    It may need the others, depending on the backend's algorithm: a leaf of a broadcast needs the root certainly
-    and its siblings possibly.
-    """
+    """What one rank waits for: the ranks that are ``missing``, of which it needs ``certain`` ones (``needed_ranks``)."""
 
     standing: Standing
     missing: frozenset[int]
@@ -39,7 +31,7 @@ class Wait:
 
 def waits(recording: Recording, standings: dict[int, Standing], patience: float) -> dict[int, Wait]:
     """The wait of every rank that waits for other ranks. Ranks with the same missing ranks share one set."""
-    coming = Coming(recording, standings)
+    missing_ranks = MissingRanks(recording)
     channels: Channels | None = None
     found: dict[int, Wait] = {}
     for rank, standing in standings.items():
@@ -48,12 +40,13 @@ def waits(recording: Recording, standings: dict[int, Standing], patience: float)
             channels = channels or Channels(recording.ranks)
             found[rank] = _wait_in_p2p(recording, channels, standing, call, patience)
         elif call is not None:
-            found[rank] = _wait_in_call(coming, standing, call)
+            missing = missing_ranks.in_call(call, rank)
+            found[rank] = Wait(standing, missing, needed_ranks(call, rank, missing), call.timeout_ms > 0)
         elif standing.state is RankState.STARTING:
-            missing = coming.missing_at_start(standing)
+            missing = missing_ranks.at_start(standing)
             found[rank] = Wait(standing, missing, missing)
         elif standing.state is RankState.CREATING_GROUP:
-            missing = coming.missing_in_group(standing)
+            missing = missing_ranks.in_group(standing)
             found[rank] = Wait(standing, missing, missing)
     return found
 
@@ -95,18 +88,6 @@ def stuck(found: dict[int, Wait], standings: dict[int, Standing], patience: floa
             coming += [one for missing, ranks in for_any if rank in missing for one in ranks]
             for_any = [(missing, ranks) for missing, ranks in for_any if rank not in missing]
     return frozenset(found) - live
-
-
-def _wait_in_call(coming: Coming, standing: Standing, call: Call) -> Wait:
-    missing = coming.missing_in(call, standing.rank)
-    root = call.signature.root
-    root_rank = call.group.ranks[root] if root is not None and 0 <= root < len(call.group.ranks) else None
-    certain = missing
-    if call.op in _FROM_ROOT:
-        certain = missing & {root_rank} if root_rank is not None else missing
-    elif call.op in _TO_ROOT and standing.rank != root_rank:
-        certain = frozenset()
-    return Wait(standing, missing, certain, call.timeout_ms > 0)  # type: ignore[arg-type]
 
 
 def _wait_in_p2p(recording: Recording, channels: Channels, standing: Standing, call: Call, patience: float) -> Wait:

@@ -308,17 +308,3 @@ def test_threads_are_said_before_an_exchange():
     ranks = [overlapping(n) for n in range(4)]
     ranks[2] = sequence(A, C, B, rank=2)
     assert [found.code for found in call_swaps.find(record(*ranks))] == ["DDP310"]
-
-
-# -- the sequences
-
-
-def test_collectives_by_group_rank_and_number():
-    other = group(0, 1, ordinal=1)
-    taken = record(
-        Rank(0, 2).calls("all_reduce", A).calls("barrier", B, group=other).calls("barrier").sends(1),
-        Rank(1, 2).calls("all_reduce", A),
-    )
-    found = call_swaps.by_group(taken)
-    numbers = {key: {rank: list(calls) for rank, calls in ranks.items()} for key, ranks in found.items()}
-    assert numbers == {"0,1#0": {0: [1, 2], 1: [1]}, "0,1#1": {0: [1]}}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.hangs.mismatch import explain, first_disagreement
+from ddpnb.diagnosis.hangs.mismatch import explain, first_mismatch
 from ddpnb.model.calls import CallState, Signature
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
@@ -13,43 +13,41 @@ FENCED = CallState.FENCED
 
 
 def finding(recording: Recording) -> Finding:
-    found = first_disagreement(recording)
+    found = first_mismatch(recording)
     assert found is not None
     return explain(recording, found)
 
 
 def sides(recording: Recording) -> tuple[tuple[int, ...], ...]:
-    found = first_disagreement(recording)
+    found = first_mismatch(recording)
     assert found is not None
     return found.sides
 
 
-# -- what is no disagreement
+# -- what is no mismatch
 
 
 def test_ranks_that_agree():
-    assert (
-        first_disagreement(record(*(Rank(r).calls("all_reduce", line(3)).calls("barrier") for r in range(4)))) is None
-    )
+    assert first_mismatch(record(*(Rank(r).calls("all_reduce", line(3)).calls("barrier") for r in range(4)))) is None
 
 
 def test_a_rank_that_is_behind_does_not_disagree():
     recording = record(Rank(0, 2).calls("all_reduce").calls("barrier"), Rank(1, 2).calls("all_reduce"))
-    assert first_disagreement(recording) is None
+    assert first_mismatch(recording) is None
 
 
 def test_a_root_and_its_leaves_may_call_from_different_lines():
     recording = record(
         *(Rank(rank).calls("broadcast", line(3 if rank == 0 else 5), root=0, state=FENCED) for rank in range(4))
     )
-    assert first_disagreement(recording) is None
+    assert first_mismatch(recording) is None
 
 
 def test_lists_of_a_gather_may_exist_on_the_root_only():
     def side(rank: int) -> Signature:
         return Signature("gather", ((4,),) * (1 if rank else 2), ("float32",), root=0, agreed="gather|4 float32|root 0")
 
-    assert first_disagreement(record(*(Rank(rank, 2).calls("gather", signature=side(rank)) for rank in (0, 1)))) is None
+    assert first_mismatch(record(*(Rank(rank, 2).calls("gather", signature=side(rank)) for rank in (0, 1)))) is None
 
 
 def test_uneven_splits_that_fit_are_fine():
@@ -57,12 +55,12 @@ def test_uneven_splits_that_fit_are_fine():
         Rank(0, 2).calls("all_to_all_single", shape=(4,), in_splits=(1, 3), out_splits=(1, 2)),
         Rank(1, 2).calls("all_to_all_single", shape=(7,), in_splits=(2, 5), out_splits=(3, 5)),
     )
-    assert first_disagreement(recording) is None
+    assert first_mismatch(recording) is None
 
 
 def test_point_to_point_calls_have_no_place_in_a_sequence():
     recording = record(Rank(0, 2).sends(1, state=CallState.ISSUED), Rank(1, 2).receives(0, state=CallState.ISSUED))
-    assert first_disagreement(recording) is None
+    assert first_mismatch(recording) is None
 
 
 def test_groups_of_equal_ranks_are_told_apart():
@@ -71,12 +69,12 @@ def test_groups_of_equal_ranks_are_told_apart():
         Rank(0, 2).calls("all_reduce", group=one).calls("barrier", group=other),
         Rank(1, 2).calls("barrier", group=other).calls("all_reduce", group=one),
     )
-    assert first_disagreement(recording) is None
+    assert first_mismatch(recording) is None
 
 
 def test_one_rank_alone_agrees_with_itself():
-    assert first_disagreement(record(Rank(0).calls("all_reduce"), world_size=4)) is None
-    assert first_disagreement(record()) is None
+    assert first_mismatch(record(Rank(0).calls("all_reduce"), world_size=4)) is None
+    assert first_mismatch(record()) is None
 
 
 # -- who disagrees with whom
@@ -97,7 +95,7 @@ def test_the_earliest_disagreement_counts():
         Rank(0, 2).calls("all_reduce").calls("all_reduce", group=group(0, 1, ordinal=1)).calls("barrier"),
         Rank(1, 2).calls("all_reduce").calls("barrier", group=group(0, 1, ordinal=1)).calls("all_reduce"),
     )
-    assert first_disagreement(recording).calls[0].group.ordinal == 1
+    assert first_mismatch(recording).calls[0].group.ordinal == 1
 
 
 @pytest.mark.parametrize(
@@ -114,7 +112,7 @@ def test_the_earliest_disagreement_counts():
 )
 def test_a_disagreement_is_harmful_if_it_stopped_anybody(state, harmful):
     recording = record(Rank(0, 2).calls("all_reduce"), Rank(1, 2).calls("barrier", state=state))
-    assert first_disagreement(recording).harmful is harmful
+    assert first_mismatch(recording).completed is not harmful
 
 
 # -- which kind
@@ -144,7 +142,7 @@ def test_the_kind_of_disagreement(code, op, usual, odd):
 def test_the_same_count_in_another_shape_is_no_disagreement():
     """Backends reduce elements, whatever their shape."""
     recording = record(Rank(0, 2).calls("all_reduce", shape=(3, 4)), Rank(1, 2).calls("all_reduce", shape=(12,)))
-    assert first_disagreement(recording) is None
+    assert first_mismatch(recording) is None
 
 
 BRANCHES = Script(

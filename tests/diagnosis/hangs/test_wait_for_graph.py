@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.diagnosis.hangs.rank_state import standings
-from ddpnb.diagnosis.hangs.wait_for_graph import Wait, arrived, stuck, waits
-from ddpnb.model.calls import Call, CallState
+from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
+from ddpnb.model.calls import CallState
 from ddpnb.model.recording import Recording
-from tests.diagnosis.recordings import Rank, group, line, record, world_group
+from tests.diagnosis.recordings import Rank, group, line, record
 
 PATIENCE = 10.0
 
@@ -29,7 +29,7 @@ def certain(recording: Recording, rank: int) -> set[int]:
     return set(waits_of(recording)[rank].certain)
 
 
-# -- whether a rank has arrived in a collective
+# -- a call on meta tensors
 
 PAIR = group(0, 1)
 
@@ -44,61 +44,6 @@ def test_a_call_on_meta_tensors_never_reaches_the_peers():
     call = replace(ended.calls[0], signature=replace(ended.calls[0].signature, device="meta"))
     recording = replace(recording, ranks={**recording.ranks, 1: replace(ended, calls=(call,))})
     assert missing(recording, 0) == {1} and stuck_in(recording) == {0}
-
-
-def third_call() -> Call:
-    return Rank(0).waits("all_reduce", group=PAIR, seq=3).record.calls[-1]
-
-
-@pytest.mark.parametrize(
-    ("state", "there"),
-    [
-        (CallState.ENTERED, True),
-        (CallState.ISSUED, True),
-        (CallState.COMPLETED, True),
-        (CallState.FAILED, True),
-        (CallState.FENCED, False),
-        (CallState.REFUSED, False),
-    ],
-)
-def test_a_call_arrives_unless_no_peer_has_seen_it(state, there):
-    peer = Rank(1).calls("all_reduce", group=PAIR, seq=3, state=state)
-    assert arrived(peer.record, third_call()) is there
-
-
-def test_a_rank_that_is_behind_has_not_arrived():
-    assert not arrived(Rank(1).calls("all_reduce", group=PAIR, seq=2).record, third_call())
-
-
-def test_a_rank_of_which_nothing_is_known_has_not_arrived():
-    assert not arrived(None, third_call())
-    assert not arrived(Rank(1).record, third_call())
-
-
-def test_a_call_that_has_left_the_ring_has_been_made():
-    assert arrived(Rank(1).calls("all_reduce", group=PAIR, seq=9000).record, third_call())
-
-
-def test_a_torn_record_between_two_that_are_whole_has_been_made():
-    peer = Rank(1).calls("barrier", group=PAIR, seq=2).calls("barrier", group=PAIR, seq=4)
-    assert arrived(peer.record, third_call())
-
-
-def test_a_fenced_call_stays_unseen_though_later_ones_follow():
-    peer = Rank(1).calls("barrier", group=PAIR, seq=3, state=CallState.FENCED).calls("barrier", group=PAIR, seq=4)
-    assert not arrived(peer.record, third_call())
-
-
-def test_a_rank_that_has_forgotten_its_calls_of_a_group_has_the_benefit_of_the_doubt():
-    peer = Rank(1).calls("all_reduce", seq=5000).forgets(4999)
-    assert arrived(peer.record, third_call())
-    assert not arrived(peer.forgets(0).record, third_call())
-
-
-@pytest.mark.parametrize("other", [group(0, 1, ordinal=1), group(1, 2), world_group(4)])
-def test_calls_of_another_group_do_not_count(other):
-    peer = Rank(1).calls("all_reduce", group=other, seq=3).calls("all_reduce", group=other, seq=4)
-    assert not arrived(peer.record, third_call())
 
 
 # -- what a rank in a collective waits for

@@ -1,14 +1,13 @@
-"""Meetings: one collective (or message) on all its ranks, and which rank arrived last."""
+"""One collective (or message) on all its ranks while its calls are read: when each rank arrived, and which one last."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ddpnb.model.calls import Call, CallState, Site
+from ddpnb.model.collectives import Direction, direction_of, message_key, root_of
 
-_FROM_ROOT = frozenset({"broadcast", "scatter"})
-_TO_ROOT = frozenset({"gather", "reduce"})
 _TOGETHER = 0.1  # of the time from the first arrival to the last: arrivals within it of the last count as last too
 MOST_BLAMED = 4  # ranks that share the blame for one wait, at most
 
@@ -29,74 +28,69 @@ class Claim(NamedTuple):
     over: bool = True
 
 
-class Meeting:
-    """The members, their arrivals, and the claims to settle once all have arrived.
+class TimedCollective:
+    """The expected ranks, their arrivals, and the claims to settle once all have arrived.
 
-    In a broadcast the others wait for the root alone, in a reduction to a root the root alone waits,
-    and a receive waits for its send; in all other collectives everybody waits for everybody.
+    A receive waits for its send as for the root of a broadcast.
     """
 
-    __slots__ = ("arrived", "claims", "ended", "group", "hosts", "key", "latest", "members", "needs", "root", "seq")
+    __slots__ = (
+        "arrived", "claims", "direction", "ended", "expected_ranks", "group", "hosts", "key", "latest", "root", "seq",
+    )  # fmt: skip
 
     def __init__(self, key: Hashable, call: Call) -> None:
-        """The meeting with this key (of ``key_of``), as one of its calls describes it."""
+        """The collective with this key (of ``key_of``), as one of its calls describes it."""
         self.key = key
         self.group, self.seq = call.group, call.seq
-        self.members = call.group.ranks
-        self.needs: Literal["all", "root", "at root"] = "all"
-        self.root: int | None = None
+        self.expected_ranks = call.group.ranks
+        self.root = root_of(call)
+        self.direction = direction_of(call.op) if self.root is not None else Direction.ALL_TO_ALL
         self.arrived: dict[int, int] = {}
         self.claims: list[Claim] = []  # cannot be divided before the others arrive
         self.hosts: list[Claim] = []  # of calls that blocked no host: only late arrivals are known
         self.ended = 0
         self.latest: tuple[int, tuple[int, ...]] | None = None  # when the last ranks arrived, and which, once known
-        root = call.signature.root
         if call.is_p2p and isinstance(key, tuple):
-            self.members, self.needs, self.root = (key[1], key[2]), "root", key[1]
-        elif root is not None and 0 <= root < len(self.members) and call.op in _FROM_ROOT | _TO_ROOT:
-            self.needs, self.root = "root" if call.op in _FROM_ROOT else "at root", self.members[root]
+            self.expected_ranks, self.root, self.direction = key[1:3], key[1], Direction.FROM_ROOT
 
     @staticmethod
     def key_of(call: Call, rank: int, group: int) -> Hashable | None:
-        """What the calls of one meeting have in common; groups are known by numbers. None if it cannot be known."""
+        """What the calls of one collective have in common; groups are known by numbers. None if it cannot be known."""
         if call.seq and not call.is_p2p:
             return (group, call.seq) if rank in call.group.ranks else None
-        if call.peer < 0 or not call.turn or call.op == "recv_any_source":
-            return None
-        source, target = (rank, call.peer) if call.op == "send" else (call.peer, rank)
-        return group, source, target, call.tag, call.turn
+        return message_key(call, rank, group)
 
     @property
     def complete(self) -> bool:
-        return len(self.arrived) >= len(self.members)
+        return len(self.arrived) >= len(self.expected_ranks)
 
     @property
     def over(self) -> bool:
         """Whether it is settled."""
-        return self.complete and self.ended >= len(self.members)
+        return self.complete and self.ended >= len(self.expected_ranks)
 
     def ready(self, rank: int) -> bool:
         """Whether all ranks that this rank waits for have arrived."""
-        if self.needs == "root" and self.root is not None:
+        if self.direction is Direction.FROM_ROOT:
             return rank == self.root or self.root in self.arrived
-        return self.complete or (self.needs == "at root" and rank != self.root)
+        return self.complete or (self.direction is Direction.TO_ROOT and rank != self.root)
 
-    def missing(self, rank: int) -> tuple[int, ...]:
+    def missing_ranks(self, rank: int) -> tuple[int, ...]:
         """The ranks that this rank still waits for."""
         if self.ready(rank):
             return ()
-        if self.needs == "root" and self.root is not None:
+        if self.direction is Direction.FROM_ROOT and self.root is not None:
             return (self.root,)
-        return tuple(member for member in self.members if member not in self.arrived)
+        return tuple(member for member in self.expected_ranks if member not in self.arrived)
 
     def last(self, rank: int) -> tuple[int, tuple[int, ...]]:
         """When the last awaited rank arrived, and which one; (0, ()) if this rank waits for none.
 
         To be asked when it is ready.
         """
-        if self.needs == "root":
+        if self.direction is Direction.FROM_ROOT:
             return (0, ()) if rank == self.root or self.root is None else (self.arrived[self.root], (self.root,))
-        if self.needs == "at root" and rank != self.root:
+        if self.direction is Direction.TO_ROOT and rank != self.root:
             return 0, ()
         if self.latest is None:
             at = max(self.arrived.values())

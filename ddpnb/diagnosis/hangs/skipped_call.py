@@ -1,0 +1,99 @@
+"""DDP301: a rank skipped the call that the others are in, and is in a later one with the same sequence number."""
+
+from __future__ import annotations
+
+from ddpnb.diagnosis import hints
+from ddpnb.diagnosis.hangs.call_order import begun_later, in_turn, may_come_again, out_of_turn, path_of, share_a_loop
+from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, ranks_after_loop, uneven_calls
+from ddpnb.model import phrases
+from ddpnb.model.collectives import Collective
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.source.branches import conditions_of
+from ddpnb.source.paths import Parting
+
+
+def find(recording: Recording, collective: Collective, where: Parting) -> Finding:
+    reference, odd = collective.sides
+    tied = len(odd) == len(reference)
+    left = ranks_after_loop(recording, collective, where)
+    if left is not None:
+        # The rank after the loop may be right and the other one have skipped a call: both may run it again.
+        again = tied and share_a_loop(recording, where, path_of(recording, collective, -1))
+        if again and not fewer_batches(recording, left[0]):
+            return _one_skipped(collective)
+        return uneven_calls(recording, collective, left)
+    evidence: list[str] = []
+    strayed = out_of_turn(recording, collective)
+    if strayed in (reference, odd):
+        culprits = strayed
+        evidence.append(in_turn(recording, collective, strayed))
+    elif (further := _further_on(recording, collective, where)) is not None:
+        culprits = further
+        own, fewer = (recording.ranks[side[0]] for side in (further, odd if further == reference else reference))
+        evidence.append(
+            f"Rank {own.rank} has started forward {own.forwards}, rank {fewer.rank} forward {fewer.forwards}."
+        )
+    elif where.one_rest and not may_come_again(recording, *(path_of(recording, collective, side) for side in (0, -1))):
+        culprits = reference if where.other.line > where.one.line else odd
+    elif tied:
+        return _one_skipped(collective)
+    else:
+        culprits = odd
+    waiting = odd if culprits != odd else reference
+    mine, theirs = collective.calls[culprits[0]], collective.calls[waiting[0]]
+    missed = where.other if culprits == odd else where.one
+    conditions = conditions_of(recording.sources.get(missed.file, ""), missed.line)
+    evidence = [
+        f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}.",
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}, "
+        f"the same sequence number (seq {mine.seq}) of {mine.group}.",
+        *evidence,
+        *hints.guess(recording, [missed]),
+        *hints.different_locals(recording, where, culprits, waiting, conditions),
+    ]
+    return Finding(
+        "DDP301",
+        f"{phrases.ranks(culprits, True)} did not call the {theirs.op} that {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(theirs.site)}: {phrases.verb(culprits, 'it is', 'they are')} "
+        f"in {mine.op}{phrases.at(mine.site)}.",
+        culprits,
+        waiting,
+        theirs,
+        collective.sites((*culprits, *waiting)),
+        tuple(evidence),
+        _TOGETHER,
+    )
+
+
+_TOGETHER = "Make all ranks take the same branch: all_reduce the flag first, then call on all ranks or on none."
+
+
+def _one_skipped(collective: Collective) -> Finding:
+    """Two sides at different lines, where no recorded fact tells which of them skipped the other's call."""
+    here = [(side, collective.calls[side[0]]) for side in collective.sides]
+    places = [
+        f"{phrases.ranks(side, True)} {phrases.verb(side, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(call.site)}"
+        for side, call in here
+    ]
+    return Finding(
+        "DDP301",
+        f"{places[0]}, {places[1][:1].lower()}{places[1][1:]}: one side skipped the call of the other.",
+        (),
+        (),
+        here[0][1],
+        collective.sites(rank for side in collective.sides for rank in side),
+        tuple(phrases.undecided(collective.sides)),
+        _TOGETHER,
+        sides=collective.sides,
+    )
+
+
+def _further_on(recording: Recording, collective: Collective, where: Parting) -> tuple[int, ...] | None:
+    """The side of which all ranks have begun a later iteration than those of the other: they have passed its call."""
+    reference, odd = collective.sides
+    for ahead, behind in ((odd, reference), (reference, odd)):
+        last = max((recording.ranks[rank] for rank in behind), key=lambda record: record.forwards)
+        if all(begun_later(recording, where, recording.ranks[rank], last) for rank in ahead):
+            return ahead
+    return None

@@ -1,0 +1,96 @@
+"""DDP308: ranks that run fewer iterations of a loop than the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddpnb.diagnosis.data.batches import uneven_shards
+from ddpnb.model import phrases
+from ddpnb.model.calls import Call, Site
+from ddpnb.model.collectives import Collective
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.source.branches import guards_of
+from ddpnb.source.loops import loop_around
+from ddpnb.source.paths import Parting
+
+
+def fewer_batches(recording: Recording, ranks: Sequence[int]) -> bool:
+    """Whether the loaders counted fewer batches on one of these ranks."""
+    finding = uneven_shards(recording, stopped=True)
+    return finding is not None and not set(finding.culprits).isdisjoint(ranks)
+
+
+def ranks_after_loop(
+    recording: Recording, collective: Collective, where: Parting
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """(ranks that have left a loop, ranks still in it), if one side did and had been in it."""
+    odd, reference = collective.sides[-1], collective.sides[0]
+    for gone, inside, gone_at, rest in (
+        (odd, reference, where.one, where.other_rest),
+        (reference, odd, where.other, where.one_rest),
+    ):
+        been = collective.calls[inside[0]].site
+        if not any(call.site == been for call in recording.ranks[gone[0]].calls):
+            continue
+        here = collective.calls[gone[0]].site
+        shared = any(call.site == here for call in recording.ranks[inside[0]].calls)
+        if not shared and guards_of(recording.sources.get(gone_at.file, ""), gone_at.line):
+            continue  # a call that possibly one side alone makes, independent of the loops
+        for depth, site in enumerate(rest):
+            loop = loop_around(recording.sources.get(site.file, ""), site.line)
+            # Deeper frames are ones that the other rank has returned from.
+            if loop is not None and ((depth > 0 and gone_at.line > rest[0].line) or gone_at.line > loop[1]):
+                return gone, inside
+    return None
+
+
+def uneven_calls(
+    recording: Recording, collective: Collective, sides: tuple[tuple[int, ...], tuple[int, ...]]
+) -> Finding:
+    gone, inside = sides
+    mine, theirs = collective.calls[gone[0]], collective.calls[inside[0]]
+    records = [recording.ranks[side[0]] for side in (gone, inside)]
+    made = [sum(1 for c in record.calls if c.site == theirs.site) for record in records]
+    places = collective.sites((*gone, *inside))
+    is_, are = phrases.verb(gone, "is", "are"), phrases.verb(inside, "is", "are")
+    evidence = [
+        f"{phrases.ranks(inside, True)} {are} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
+        f"call number {made[1]}{' or later' if records[1].forgotten else ''} at that line.",
+        f"{phrases.ranks(gone, True)} made {phrases.calls(records[0], made[0])} at that line and "
+        f"{is_} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
+    ]
+    what = f"{is_} in {mine.op}{phrases.at(mine.site)} after {phrases.calls(records[0], made[0])} at {theirs.site}"
+    return uneven_iterations(gone, inside, what, theirs, places, evidence)
+
+
+def uneven_iterations(
+    gone: tuple[int, ...],
+    inside: tuple[int, ...],
+    what: str,
+    call: Call,
+    where: tuple[tuple[int, Site], ...],
+    evidence: list[str],
+) -> Finding:
+    """The finding for a loop of which some ranks ran fewer iterations.
+
+    Args:
+        gone: these ranks.
+        inside: the ranks that are blocked in one more.
+        what: what ``gone`` did, from the verb on.
+        call: what ``inside`` are blocked in.
+        where: the ranks' places.
+        evidence: what was observed.
+    """
+    return Finding(
+        "DDP308",
+        f"{phrases.ranks(gone, True)} {what}; {phrases.ranks(inside)} {phrases.verb(inside, 'is', 'are')} "
+        f"blocked in one more {call.op}{phrases.at(call.site)}.",
+        gone,
+        inside,
+        call,
+        where,
+        tuple(evidence),
+        "Run the same number of iterations on all ranks: DistributedSampler (drop_last=True), the minimum "
+        "length over all ranks, or the Join context manager.",
+    )
