@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import socket
 import subprocess
 from dataclasses import dataclass
@@ -13,13 +12,11 @@ from typing import Any, Literal
 
 import psutil
 
-from ddpnb.processes import machine
+from ddpnb.processes import gpus, machine
 
 _ANSWER_S = 10.0
 _FILES, _SHM, _GIB = 4096, 1 << 30, 1 << 30
 _KERNEL = {"DDP206": re.compile(r"NVRM: Xid"), "DDP706": re.compile(r"ut of memory: Killed process")}
-_QUERY = "index,name,temperature.gpu,ecc.errors.uncorrected.volatile.total,clocks_throttle_reasons.active,memory.used,memory.total"
-_HARMLESS = {"0x0000000000000000", "0x0000000000000001", "Not Active"}  # none, idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class Check:
 
 
 def host(ranks: int) -> list[Check]:
-    """Check this machine for this number of ranks. Runs only nvidia-smi and dmesg, if available."""
+    """Check this machine for this number of ranks. Runs only dmesg, if available."""
     facts = machine.facts()
     return [
         _cores(facts, ranks),
@@ -117,29 +114,25 @@ def _own_name() -> Check:
 
 def _gpus() -> list[Check]:
     """Not yet run on a machine with GPUs."""
-    if shutil.which("nvidia-smi") is None:
-        return [Check("GPUs", "ok", "none; gloo runs on CPUs")]
-    lines = _output("nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits").splitlines()
-    found = [_gpu(line) for line in lines[:64]]
-    links = _output("nvidia-smi", "topo", "-m")
-    slow = [line.split()[0] for line in links.splitlines() if line.startswith("GPU") and re.search(r"\bSYS\b", line)]
+    from pynvml import NVML_ERROR_LIBRARY_NOT_FOUND, NVMLError
+
+    none = [Check("GPUs", "ok", "none; gloo runs on CPUs")]
+    try:
+        devices = gpus.handles()[:64]
+    except NVMLError as error:
+        absent = error.args == (NVML_ERROR_LIBRARY_NOT_FOUND,)
+        return none if absent else [Check("GPUs", "unknown", f"the driver does not answer: {error}")]
+    found: list[Check] = []
+    for number, device in enumerate(devices):
+        problem = gpus.problem(device)
+        told = "; ".join(filter(None, (gpus.description(device), problem)))
+        found.append(Check(f"GPU {number}", "warning" if problem else "ok", told, "DDP206" if problem else ""))
+    slow = gpus.across_sockets(devices)
     if slow:
-        told = f"{', '.join(slow[:16])} reach other GPUs only across CPU sockets (SYS in nvidia-smi topo -m)"
+        names = ", ".join(f"GPU{number}" for number in slow[:16])
+        told = f"{names} reach other GPUs only across CPU sockets (SYS in nvidia-smi topo -m)"
         found.append(Check("links", "warning", told, "DDP207"))
-    return found or [Check("GPUs", "unknown", "no output from nvidia-smi")]
-
-
-def _gpu(line: str) -> Check:
-    fields = [field.strip() for field in line.split(",")]
-    if len(fields) != len(_QUERY.split(",")):
-        return Check("GPU", "unknown", line[:200])
-    index, name, temperature, ecc, throttle, used, total = fields
-    told = f"{name}, {temperature} °C, {used} of {total} MiB used"
-    if ecc.isdigit() and int(ecc):
-        return Check(f"GPU {index}", "warning", f"{told}; {ecc} uncorrected ECC memory errors", "DDP206")
-    if throttle and throttle not in _HARMLESS:
-        return Check(f"GPU {index}", "warning", f"{told}; its clock is throttled (reasons {throttle})", "DDP206")
-    return Check(f"GPU {index}", "ok", told)
+    return found or none
 
 
 def _kernel_log() -> list[Check]:

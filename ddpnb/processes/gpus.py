@@ -1,19 +1,19 @@
-"""What the GPUs of this machine say of themselves: memory and utilisation, by nvidia-smi. Not yet run on GPUs.
+"""What the driver knows of the GPUs of this machine, by NVML. Not yet run on GPUs.
 
-It takes a tenth of a second, so it is asked by a thread of its own, and at most every two seconds.
+The driver may take its time, so a thread asks it for the usage, at most every two seconds.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import combinations
 from typing import Any
 
-_QUERY = "--query-gpu=index,memory.used,memory.total,utilization.gpu"
 _EVERY_S = 2.0
-_MIB = 1 << 20
 
 _lock = threading.Lock()
 _known: dict[int, dict[str, Any]] = {}
@@ -23,7 +23,7 @@ _asked_at = -_EVERY_S
 def usage(device: str) -> dict[str, Any]:
     """``device_memory``, ``device_total`` (bytes) and ``device_busy`` (0 to 1) of ``cuda:0``; empty for a CPU.
 
-    What was known at the last asking; the first answer is empty.
+    What was known at the last query; the first answer is empty.
     """
     global _asked_at
     kind, _, number = device.partition(":")
@@ -32,7 +32,7 @@ def usage(device: str) -> dict[str, Any]:
     with _lock:
         if time.monotonic() - _asked_at >= _EVERY_S:
             _asked_at = time.monotonic()
-            threading.Thread(target=_ask, name="ddpnb nvidia-smi", daemon=True).start()
+            threading.Thread(target=_ask, name="ddpnb NVML", daemon=True).start()
         return dict(_known.get(_physical(int(number)), {}))
 
 
@@ -43,33 +43,86 @@ def _physical(number: int) -> int:
 
 
 def _ask() -> None:
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", _QUERY, "--format=csv,noheader,nounits"],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=5,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return
-    with _lock:
-        _known.update(parse(done.stdout))
+    from pynvml import NVMLError
+
+    with suppress(NVMLError):
+        found = {number: _usage(handle) for number, handle in enumerate(handles())}
+        with _lock:
+            _known.update(found)
 
 
-def parse(answer: str) -> dict[int, dict[str, Any]]:
-    """What nvidia-smi prints, by device; what a device does not tell (``[N/A]``) is left out."""
-    found: dict[int, dict[str, Any]] = {}
-    for line in answer.splitlines():
-        fields = [field.strip() for field in line.split(",")]
-        if len(fields) != 4 or not fields[0].isdecimal():
-            continue
-        used, total, busy = (int(field) if field.isdecimal() else None for field in fields[1:])
-        told: dict[str, Any] = {}
-        if used is not None and total:
-            told |= {"device_memory": used * _MIB, "device_total": total * _MIB}
-        if busy is not None:
-            told["device_busy"] = min(1.0, busy / 100)
-        found[int(fields[0])] = told
+def handles() -> list[Any]:
+    """The driver's handles of all GPUs, by number.
+
+    Raises:
+        pynvml.NVMLError: there is no driver, or it does not work.
+    """
+    import pynvml
+
+    pynvml.nvmlInit()
+    return [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
+
+
+def _usage(handle: Any) -> dict[str, Any]:
+    """What the device does not tell is left out."""
+    import pynvml
+
+    found: dict[str, Any] = {}
+    memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    if memory is not None and memory.total:
+        found |= {"device_memory": memory.used, "device_total": memory.total}
+    rates = _told(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    if rates is not None:
+        found["device_busy"] = min(1.0, rates.gpu / 100)
     return found
+
+
+def description(handle: Any) -> str:
+    """Name, temperature and memory, as far as the device tells them."""
+    import pynvml
+
+    usage = _usage(handle)
+    celsius = _told(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
+    parts = [str(_told(pynvml.nvmlDeviceGetName, handle) or "a GPU")]
+    parts += [f"{celsius} °C"] if celsius is not None else []
+    parts += (
+        [f"{usage['device_memory'] >> 20} of {usage['device_total'] >> 20} MiB used"] if "device_total" in usage else []
+    )
+    return ", ".join(parts)
+
+
+def problem(handle: Any) -> str:
+    """What is wrong with the device: memory errors, a throttled clock; empty if nothing is."""
+    import pynvml
+
+    kind = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+    errors = _told(pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, pynvml.NVML_VOLATILE_ECC)
+    if errors:
+        return f"{errors} uncorrected ECC memory errors"
+    reasons = _told(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0
+    if reasons & ~pynvml.nvmlClocksThrottleReasonGpuIdle:
+        return f"its clock is throttled (reasons {reasons:#018x})"
+    return ""
+
+
+def across_sockets(devices: Sequence[Any]) -> list[int]:
+    """The numbers of the devices that reach another one only across CPU sockets."""
+    import pynvml
+
+    found: set[int] = set()
+    for (one, first), (other, second) in combinations(enumerate(devices), 2):
+        link = _told(pynvml.nvmlDeviceGetP2PStatus, first, second, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+        path = _told(pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second)
+        if path == pynvml.NVML_TOPOLOGY_SYSTEM and link != pynvml.NVML_P2P_STATUS_OK:
+            found |= {one, other}
+    return sorted(found)
+
+
+def _told(question: Callable[..., Any], *arguments: Any) -> Any:
+    """The driver's answer; None where the device has none."""
+    from pynvml import NVMLError
+
+    try:
+        return question(*arguments)
+    except NVMLError:
+        return None

@@ -1,49 +1,86 @@
-"""What nvidia-smi says of the GPUs of this machine."""
+"""What the driver says of the GPUs of this machine, by NVML with answers in place of a driver."""
 
 from __future__ import annotations
 
+import os
 import time
 
+import pynvml
 import pytest
 
-from ddpnb.processes import gpus
+from ddpnb.processes import checks, gpus
 
 MIB = 1 << 20
+GONE = pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+LACKS = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+without_driver = pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a driver")
 
 
-def test_memory_and_utilisation_by_device():
-    assert gpus.parse("0, 1024, 81559, 37\n1, 0, 81559, 0\n") == {
+@pytest.fixture
+def driver(monkeypatch):
+    """A driver with these devices: what each answers, or the error that it raises."""
+    queries = []
+
+    def install(*devices):
+        def answer(name):
+            def ask(device, *_):
+                queries.append(name)
+                found = devices[device].get(name, LACKS)
+                if isinstance(found, pynvml.NVMLError):
+                    raise found
+                return found
+
+            return ask
+
+        monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: len(devices))
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda number: number)
+        for name in ("MemoryInfo", "UtilizationRates", "Name", "Temperature", "TotalEccErrors",
+                     "CurrentClocksThrottleReasons", "P2PStatus", "TopologyCommonAncestor"):  # fmt: skip
+            monkeypatch.setattr(pynvml, f"nvmlDeviceGet{name}", answer(name))
+        return queries
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus, "_known", {})
+    monkeypatch.setattr(gpus, "_asked_at", -1e9)
+    return install
+
+
+def memory(used, total):
+    return pynvml.c_nvmlMemory_t(used=used * MIB, total=total * MIB)
+
+
+def busy(percent):
+    return pynvml.c_nvmlUtilization_t(gpu=percent)
+
+
+def test_memory_and_utilisation_by_device(driver):
+    driver(
+        {"MemoryInfo": memory(1024, 81559), "UtilizationRates": busy(37)},
+        {"MemoryInfo": memory(0, 81559), "UtilizationRates": busy(0)},
+    )
+    gpus._ask()
+    assert gpus._known == {
         0: {"device_memory": 1024 * MIB, "device_total": 81559 * MIB, "device_busy": 0.37},
         1: {"device_memory": 0, "device_total": 81559 * MIB, "device_busy": 0.0},
     }
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("answers", "told"),
     [
-        ("0, 10, 20, [N/A]", {"device_memory": 10 * MIB, "device_total": 20 * MIB}),
-        ("0, [N/A], [N/A], 50", {"device_busy": 0.5}),
-        ("0, [N/A], 20, 50", {"device_busy": 0.5}),
-        ("0, 10, 0, 50", {"device_busy": 0.5}),
-        ("0, [N/A], [N/A], [N/A]", {}),
-        ("0, 10, 20, 250", {"device_memory": 10 * MIB, "device_total": 20 * MIB, "device_busy": 1.0}),
+        ({"MemoryInfo": memory(10, 20)}, {"device_memory": 10 * MIB, "device_total": 20 * MIB}),
+        ({"UtilizationRates": busy(50)}, {"device_busy": 0.5}),
+        ({"MemoryInfo": GONE, "UtilizationRates": busy(50)}, {"device_busy": 0.5}),
+        ({"MemoryInfo": memory(10, 0), "UtilizationRates": busy(50)}, {"device_busy": 0.5}),
+        ({"MemoryInfo": GONE, "UtilizationRates": GONE}, {}),
+        ({"UtilizationRates": busy(250)}, {"device_busy": 1.0}),
     ],
 )
-def test_what_a_device_does_not_tell_is_left_out(line, told):
-    assert gpus.parse(line) == {0: told}
-
-
-@pytest.mark.parametrize(
-    "answer",
-    ["", "\n\n", "No devices were found\n", "0, 1, 2", "0, 1, 2, 3, 4", "GPU-1, 1, 2, 3", "²,1,2,3", "-1, 1, 2, 3", "\x00" * 99, "," * 5000],
-)  # fmt: skip
-def test_rubbish_is_nothing(answer):
-    assert gpus.parse(answer) == {}
-
-
-@pytest.mark.parametrize("odd", ["²", "-1", "1.5", "1e3", "٣"])
-def test_numbers_that_are_none(odd):
-    assert gpus.parse(f"0, {odd}, {odd}, {odd}")[0].keys() <= {"device_memory", "device_total", "device_busy"}
+def test_what_a_device_does_not_tell_is_left_out(driver, answers, told):
+    driver(answers)
+    gpus._ask()
+    assert gpus._known == {0: told}
 
 
 @pytest.mark.parametrize(
@@ -65,23 +102,8 @@ def test_what_is_no_gpu_is_not_asked_for(device):
     assert gpus.usage(device) == {}
 
 
-@pytest.fixture
-def smi(monkeypatch, tmp_path):
-    """A program of that name that writes this, in place of the machine's own."""
-
-    def write(script):
-        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "nvidia-smi").chmod(0o755)
-
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(gpus, "_known", {})
-    monkeypatch.setattr(gpus, "_asked_at", -1e9)
-    return write
-
-
-def test_the_answer_comes_from_a_thread_and_the_first_is_empty(smi):
-    smi("echo 0, 5, 10, 20")
+def test_the_answer_comes_from_a_thread_and_the_first_is_empty(driver):
+    driver({"MemoryInfo": memory(5, 10), "UtilizationRates": busy(20)})
     assert gpus.usage("cuda:0") == {}
     deadline = time.monotonic() + 20
     while not gpus.usage("cuda:0") and time.monotonic() < deadline:
@@ -90,23 +112,82 @@ def test_the_answer_comes_from_a_thread_and_the_first_is_empty(smi):
     assert gpus.usage("cuda:1") == {}
 
 
-def test_what_is_known_is_not_asked_for_again_too_soon(smi, monkeypatch, tmp_path):
+def test_what_is_known_is_not_asked_for_again_too_soon(driver, monkeypatch):
     monkeypatch.setattr(gpus, "_EVERY_S", 1e6)
-    smi(f"echo asked >> {tmp_path}/log; echo 0, 5, 10, 20")
+    queries = driver({"MemoryInfo": memory(5, 10)})
     deadline = time.monotonic() + 20
     while not gpus.usage("cuda:0") and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert (tmp_path / "log").read_text() == "asked\n"
+    assert queries == ["MemoryInfo", "UtilizationRates"]
 
 
-@pytest.mark.parametrize("script", ["exit 9", "echo NVIDIA-SMI has failed; exit 1", "printf '\\377\\376'"])
-def test_one_that_fails_is_no_matter(smi, script):
-    smi(script)
+@without_driver
+def test_without_a_driver_nothing_is_known(monkeypatch):
+    monkeypatch.setattr(gpus, "_known", {})
     gpus._ask()
     assert gpus._known == {}
+    with pytest.raises(pynvml.NVMLError):
+        gpus.handles()
 
 
-def test_where_there_is_none_nothing_is_known(smi, monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
+@pytest.mark.gpu
+@pytest.mark.skipif(not os.path.exists("/dev/nvidiactl"), reason="there is no driver")
+def test_the_driver_of_this_machine_answers():
     gpus._ask()
-    assert gpus._known == {}
+    assert gpus._known and all("device_total" in known for known in gpus._known.values())
+
+
+# -- the doctor's check
+
+WELL = {"Name": "NVIDIA H100", "Temperature": 40, "MemoryInfo": memory(1, 81559), "TotalEccErrors": 0,
+        "CurrentClocksThrottleReasons": 1}  # fmt: skip
+
+
+def checked():
+    return [(one.name, one.state, one.told, one.code) for one in checks._gpus()]
+
+
+@without_driver
+def test_no_gpus_are_fine():
+    assert checked() == [("GPUs", "ok", "none; gloo runs on CPUs", "")]
+
+
+def test_a_driver_that_does_not_work_is_told(monkeypatch):
+    def fails():
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fails)
+    ((name, state, told, code),) = checked()
+    assert (name, state, code) == ("GPUs", "unknown", "") and "mismatch" in told
+
+
+def test_a_gpu_that_is_well(driver):
+    driver(WELL)
+    assert checked() == [("GPU 0", "ok", "NVIDIA H100, 40 °C, 1 of 81559 MiB used", "")]
+
+
+def test_one_that_tells_nothing_is_no_error(driver):
+    driver({})
+    assert checked() == [("GPU 0", "ok", "a GPU", "")]
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({"TotalEccErrors": 3}, "; 3 uncorrected ECC memory errors"),
+        ({"CurrentClocksThrottleReasons": 0x41}, "; its clock is throttled (reasons 0x0000000000000041)"),
+    ],
+)
+def test_what_is_wrong_is_a_warning(driver, answers, words):
+    driver(WELL | answers)
+    assert checked() == [("GPU 0", "warning", f"NVIDIA H100, 40 °C, 1 of 81559 MiB used{words}", "DDP206")]
+
+
+def test_links_across_sockets(driver):
+    far = {"TopologyCommonAncestor": pynvml.NVML_TOPOLOGY_SYSTEM}
+    driver(WELL | far, WELL | far)
+    assert checked()[2][:2] == ("links", "warning") and "GPU0, GPU1 reach other GPUs" in checked()[2][2]
+    driver(WELL | far | {"P2PStatus": pynvml.NVML_P2P_STATUS_OK}, WELL | far)
+    assert len(checked()) == 2
+    driver(WELL | {"TopologyCommonAncestor": pynvml.NVML_TOPOLOGY_NODE}, WELL)
+    assert len(checked()) == 2
