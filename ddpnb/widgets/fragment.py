@@ -17,8 +17,8 @@ class Fragment(View):
     with ``data-change``: when a field changes), with their ``data-`` values and the fields of their form.
 
     Args:
-        html: rendered by ``ddpnb.render``, which escapes all data of ranks. Scripts and event handlers in it
-            are not executed.
+        html: rendered by ``ddpnb.render``, which escapes all data of ranks. The page drops whatever is not in the
+            allow-list of ``static/sanitize.js``.
         text: the content as plain text.
         label: name for screen readers.
         title: a heading above it.
@@ -26,7 +26,7 @@ class Fragment(View):
             which calls ``on_unfolded``.
     """
 
-    _esm = module("keys.js", "patch.js", "fragment.js")
+    _esm = module("keys.js", "patch.js", "sanitize.js", "fragment.js")
     _css = styles()
     html = traitlets.Unicode("").tag(sync=True)
     label = traitlets.Unicode("").tag(sync=True)

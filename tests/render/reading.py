@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 
+import ddpnb
+
+SANITIZER = (Path(ddpnb.__file__).parent / "widgets/static/sanitize.js").read_text()
+ELEMENTS, NAMES = (
+    set(re.search(rf"const {name} = new Set\(([^;]+)", SANITIZER)[1].replace('"', " ").split())
+    for name in ("ELEMENTS", "ATTRIBUTES")
+)
 VOID = {"input", "img", "br", "hr"}
 ADDRESSES = ("href", "src", "action", "formaction", "srcdoc", "xlink:href")
 
@@ -43,7 +52,10 @@ class Reading(HTMLParser):
         names = [name for name, _ in attrs]
         assert len(set(names)) == len(names), f"{tag} has an attribute twice: {names}"
         assert not [name for name in names if name.startswith("on")], f"a handler: {attrs}"
-        assert tag not in ("script", "iframe", "object", "embed", "base", "link", "meta")
+        assert tag in ELEMENTS, f"the page drops {tag}"
+        assert all(name in NAMES or name.startswith(("data-", "aria-")) for name in names), (
+            f"the page drops one of {names}"
+        )
         found = {name: value if value is not None else "" for name, value in attrs}
         for name in ADDRESSES:
             address = found.get(name, "")

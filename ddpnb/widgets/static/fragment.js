@@ -1,6 +1,7 @@
 // A fragment: shows the HTML that Python has rendered, and tells Python what somebody does with it.
 import { keepKeys } from "./keys.js";
-import { parse, patch } from "./patch.js";
+import { patch } from "./patch.js";
+import { parse } from "./sanitize.js";
 
 const LOST_MS = 8000; // without an update
 const TICK_MS = 200;

@@ -1,19 +1,6 @@
 // Patching one tree of elements into another: what need not change stays the very same element, and with it
 // focus, scrolling, open parts, and what somebody is typing.
 
-const FORBIDDEN = "script, iframe, object, embed, link, meta, base, frame, frameset";
-
-/** Parse HTML and take out all that could act by itself. @param {string} html @returns {DocumentFragment} */
-export function parse(html) {
-  const template = document.createElement("template");
-  template.innerHTML = html;
-  for (const element of template.content.querySelectorAll(FORBIDDEN)) element.remove();
-  for (const element of template.content.querySelectorAll("*"))
-    for (const { name, value } of [...element.attributes])
-      if (name.startsWith("on") || /^\s*(javascript:|vbscript:|data:(?!image\/png))/i.test(value)) element.removeAttribute(name);
-  return template.content;
-}
-
 /** Make the children of `old` those of `fresh`. @param {Node} old @param {Node} fresh */
 export function patch(old, fresh) {
   const keyed = new Map();
