@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from ddpnb import __version__, interrupts
+from ddpnb.errors import DdpnbError, UsageError
 
 COMMANDS = ("run", "lab", "explain", "scan", "pitfalls", "doctor")
 STATUS_INTERRUPTED = 130
@@ -20,10 +21,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     with interrupts.ending(for_good=argv is None):
         try:
             return _run(sys.argv[1:] if argv is None else list(argv))
-        except KeyboardInterrupt:  # before a command began, or after it ended
+        except KeyboardInterrupt:
             interrupts.notice()  # else it is raised again, uncaught
-            say("interrupted")
+            say("interrupted; no ranks are left running")
             return STATUS_INTERRUPTED
+        except DdpnbError as error:
+            complain(error)
+            return 2 if isinstance(error, UsageError) else 1
         finally:
             if argv is None:
                 _drop_unread()
@@ -40,6 +44,14 @@ def say(text: str) -> None:
     """Print a line of our own; a closed terminal is ignored, since the exit status and the files remain."""
     with suppress(OSError, ValueError):
         print(f"ddpnb: {text}", file=sys.stderr, flush=True)
+
+
+def show(text: str) -> None:
+    """Print a result; a reader that wants no more of it (``| head``) is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _drop_unread()
 
 
 def _drop_unread() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 
-from ddpnb.cli import STATUS_INTERRUPTED, complain, say
+from ddpnb.cli import complain, say
 from ddpnb.cli.run import save
-from ddpnb.errors import CannotWrite, DdpnbError, UsageError
+from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.files import check_writable, remove_earlier
 
 HELP = "check the distributed setup step by step, without training code"
@@ -36,17 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the checks; returns the exit status."""
-    try:
-        return _run(arguments)
-    except DdpnbError as error:
-        complain(error)
-        return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        say("interrupted; all ranks have been stopped")
-        return STATUS_INTERRUPTED
-
-
-def _run(arguments: argparse.Namespace) -> int:
     from ddpnb.control.doctor import examine
     from ddpnb.processes import devices
     from ddpnb.render.text import printable

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import sys
 
-from ddpnb.cli import complain
+from ddpnb.cli import show
 from ddpnb.errors import UsageError
 from ddpnb.explanation import Explanation, explain, of_text, read_log, unknown
 from ddpnb.explanations import catalogue
@@ -36,25 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what is asked for; returns the exit status."""
-    try:
-        return _run(arguments)
-    except UsageError as error:
-        complain(error)
-        return 2
-    except BrokenPipeError:  # ``ddpnb explain | head``
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def _run(arguments: argparse.Namespace) -> int:
     what: list[str] = arguments.what
     if arguments.file is not None or what == ["-"]:
         if arguments.file is not None and what:
             raise UsageError("--file cannot be combined with codes or words.", "Give one or the other.")
         return _show(of_text(_standard_input() if arguments.file in (None, "-") else read_log(arguments.file)))
     if not what:
-        _print(pages.listing(colour=wants_colour(sys.stdout)) + "\n\nddpnb explain CODE prints the page of a finding.")
+        show(pages.listing(colour=wants_colour(sys.stdout)) + "\n\nddpnb explain CODE prints the page of a finding.")
         return 0
     codes = [catalogue.resolve(one) for one in what]
     if all(code is not None for code in codes):
@@ -78,17 +64,13 @@ def _words(words: str) -> int:
     if not found:
         raise unknown(words)
     best = pages.matches(found, colour=wants_colour(sys.stdout))
-    _print(f"{best}\n\nddpnb explain {found[0].code} prints the page of the first match.")
+    show(f"{best}\n\nddpnb explain {found[0].code} prints the page of the first match.")
     return 0
 
 
 def _show(told: Explanation) -> int:
-    _print(told.text(colour=wants_colour(sys.stdout)))
+    show(told.text(colour=wants_colour(sys.stdout)))
     return 0 if told else STATUS_UNKNOWN
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
 
 
 def _standard_input() -> str:

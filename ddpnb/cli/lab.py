@@ -6,6 +6,8 @@ import argparse
 import os
 import sys
 
+from ddpnb.errors import UsageError
+
 HELP = "open JupyterLab on the tour notebook"
 
 
@@ -18,8 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         import jupyterlab  # noqa: F401
     except ImportError:
-        print("ddpnb: JupyterLab is not installed. Run: pip install ddpnb", file=sys.stderr)
-        return 2
+        raise UsageError("JupyterLab is not installed.", "Run: pip install ddpnb") from None
     tour = os.path.join("notebooks", "tour.ipynb")
     command = [sys.executable, "-m", "jupyterlab"]
     if os.path.exists(tour):

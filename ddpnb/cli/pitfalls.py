@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import re
-import shutil
 import sys
-import textwrap
 
-from ddpnb.cli import STATUS_INTERRUPTED, complain, say
-from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.cli import show
+from ddpnb.errors import UsageError
 from ddpnb.pitfalls import Pitfall
+from ddpnb.render.terminal import output, table
 
 HELP = "list, show and run example bugs, each with its fix"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "ddpnb pitfalls [list | show NAME | run NAME] [--fixed]"
     parser.epilog = "exit status of pitfalls run: as for ddpnb run (3 hang, 4 the ranks diverged, 0 with --fixed)"
     parser.add_argument(
         "what", nargs="?", choices=("list", "show", "run"), default="list", help="what to do (default: list)"
@@ -26,33 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List, show or run; returns the exit status."""
-    try:
-        return _run(arguments)
-    except DdpnbError as error:
-        complain(error)
-        return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        say("interrupted; all ranks have been stopped")
-        return STATUS_INTERRUPTED
-
-
-def _run(arguments: argparse.Namespace) -> int:
     from ddpnb import pitfalls
 
     if arguments.what == "list":
         if arguments.name is not None or arguments.fixed:
             raise UsageError("list takes no other arguments.", "Run one: ddpnb pitfalls run NAME")
-        widest = max(map(len, pitfalls.names()))
-        for one in pitfalls.all_of():
-            print(f"{one.finding}  {one.name.ljust(widest)}  {one.title}")
+        show(table([(one.finding, one.name, one.title) for one in pitfalls.all_of()]))
         return 0
     if arguments.name is None:
         raise UsageError(f"{arguments.what} needs the name of a pitfall.", "List them: ddpnb pitfalls list")
     one = pitfalls.get(arguments.name)
     if arguments.what == "show":
         script = one.fixed if arguments.fixed else one.broken
-        print(f"{_wrapped(str(one))}\n\n{script}\n\n{script.read_text(encoding='utf-8').rstrip()}\n")
-        print(one.difference)
+        show("\n\n".join([_story(one), str(script), script.read_text(encoding="utf-8").rstrip(), one.difference]))
         return 0
     if one.lacking:
         raise UsageError(f"{one.name} cannot be run here: {one.lacking}.", f"ddpnb pitfalls show {one.name} shows it.")
@@ -68,17 +53,12 @@ def _run_one(one: Pitfall, *, fixed: bool) -> int:
         found = going.diagnosis
         card.show(found)
         if not fixed:
-            print(
-                f"\n{_wrapped(str(one))}\n\nRun the fixed script: ddpnb pitfalls run {one.name} --fixed",
-                file=sys.stderr,
-            )
+            again = f"Run the fixed script: ddpnb pitfalls run {one.name} --fixed"
+            print(f"\n{_story(one)}\n\n{again}", file=sys.stderr)
         return going.exit_status
 
 
-def _wrapped(told: str) -> str:
-    width = min(100, shutil.get_terminal_size((100, 24)).columns)
-    blocks = re.split(r"\n\n|\n(?=- )", told)
-    lines = [
-        textwrap.fill(" ".join(b.split()), width, subsequent_indent="  " if b.startswith("- ") else "") for b in blocks
-    ]
-    return "\n\n".join(lines).replace("\n\n- ", "\n- ")
+def _story(pitfall: Pitfall) -> str:
+    from ddpnb.render.markdown import PageMarkdown
+
+    return output(PageMarkdown(str(pitfall)))

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ddpnb import interrupts
-from ddpnb.cli import STATUS_INTERRUPTED, complain, say, scaling
-from ddpnb.errors import CannotWrite, DdpnbError, UsageError
+from ddpnb.cli import complain, scaling
+from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.files import check_folder, check_writable, remove_earlier
 
 if TYPE_CHECKING:
@@ -66,18 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script; returns the exit status."""
-    try:
-        return _run(arguments)
-    except DdpnbError as error:
-        complain(error)
-        return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        interrupts.notice()
-        say("interrupted; all ranks have been stopped")
-        return STATUS_INTERRUPTED
-
-
-def _run(arguments: argparse.Namespace) -> int:
     # Checked before anything starts: a wrong path should not cost four seconds.
     from ddpnb.control.run_requests import check_script, check_terms
     from ddpnb.processes import devices

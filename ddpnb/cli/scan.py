@@ -12,8 +12,8 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ddpnb.cli import STATUS_INTERRUPTED, complain, say
-from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.cli import show
+from ddpnb.errors import UsageError
 from ddpnb.files import check_writable, remove_earlier, write_whole
 
 HELP = "find collectives that some ranks may not call, by static analysis of the source"
@@ -39,17 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Scan the scripts; returns the exit status."""
-    try:
-        return _run(arguments)
-    except DdpnbError as error:
-        complain(error)
-        return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        say("interrupted")
-        return STATUS_INTERRUPTED
-
-
-def _run(arguments: argparse.Namespace) -> int:
     from ddpnb.lint.scan import scan
     from ddpnb.render import scan as rendered
     from ddpnb.render.terminal import wants_colour
@@ -62,11 +51,10 @@ def _run(arguments: argparse.Namespace) -> int:
         check_writable(arguments.json)
         remove_earlier(arguments.json)  # with --run it may end without a report
     found = scan(Files(scripts), scripts)
-    shown = rendered.scan(found, everything=arguments.all, colour=wants_colour(sys.stdout))
-    print(shown, flush=True)
+    show(rendered.scan(found, everything=arguments.all, colour=wants_colour(sys.stdout)))
     report = rendered.to_json(found)
     if arguments.run is not None:
-        print(flush=True)
+        show("")
         report["run"] = _counted(found, arguments)
     if arguments.json is not None:
         write_whole(arguments.json, json.dumps(report, indent=1) + "\n")
@@ -87,9 +75,9 @@ def _counted(found: Any, arguments: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("the run produced no recording.")
     counted = tally(recording)
     rows = joined(found.sites, counted.counts, counted.members)
-    print("\n" + rendered.counts(rows, recording.world_size, whole=counted.whole, outcome=outcome), flush=True)
+    show("\n" + rendered.counts(rows, recording.world_size, whole=counted.whole, outcome=outcome))
     if outcome != "ok":
-        print(f"To diagnose this outcome ({outcome}): ddpnb run -n {arguments.run} {shlex.join(arguments.scripts)}")
+        show(f"To diagnose this outcome ({outcome}): ddpnb run -n {arguments.run} {shlex.join(arguments.scripts)}")
     return {"outcome": outcome, "world_size": recording.world_size, "whole": counted.whole,
             "counts": rendered.counts_json(rows)}  # fmt: skip
 
