@@ -5,16 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from html import escape
 from typing import Any
 
 from ddpnb import arguments
 from ddpnb.errors import UsageError, WorldError
-from ddpnb.model import phrases
 from ddpnb.model.startup import STEPS, StartupState, StepState
 from ddpnb.observe import logs
-from ddpnb.render import status as shown
-from ddpnb.render.terminal import table
+from ddpnb.render import startup as render
 from ddpnb.render.text import printable
 from ddpnb.views import startup_waits
 
@@ -59,8 +56,9 @@ class Startup:
             ranks: dict[int, dict[str, StepState]] = {rank: dict(steps) for rank, steps in self._ended.items()}
             for rank, (step, _, began) in self._going.items():
                 ranks[rank][step] = StepState("running", time.monotonic() - began)
-        dead = frozenset(rank for rank in range(self._size) if not self._alive(rank))
-        return StartupState(self._size, ranks, dead)
+        dead = tuple(rank for rank in range(self._size) if not self._alive(rank))
+        stopped = tuple(rank for rank in range(self._size) if rank not in dead and self._is_stopped(rank))
+        return StartupState(self._size, ranks, dead, stopped)
 
     @property
     def done(self) -> bool:
@@ -162,7 +160,7 @@ class Startup:
         for rank in arguments.ranks(ranks, self._size):
             if rank in state.dead:
                 raise WorldError(f"rank {rank} is dead.", f"world.restart({rank}) replaces it.")
-            if rank in self._going and self._is_stopped(rank):
+            if rank in self._going and rank in state.stopped:
                 raise WorldError(f"rank {rank} is stopped.", f"world.restart({rank}) replaces it.")
             if rank in self._going:
                 raise WorldError(
@@ -181,7 +179,7 @@ class Startup:
         while time.monotonic() < deadline:
             state = self.state
             begun = [rank for rank in list(self._going) if rank not in state.dead]
-            going = [rank for rank in begun if not self._is_stopped(rank)]
+            going = [rank for rank in begun if rank not in state.stopped]
             if not going:
                 return
             stopped = len(going) < len(begun)  # it has come to its step by the state, and cannot end it
@@ -219,57 +217,19 @@ class Startup:
     def sentences(self) -> dict[int, str]:
         """What each rank does, as text."""
         state = self.state
-        return {
-            rank: "is stopped (SIGSTOP)"
-            if rank not in state.dead and self._is_stopped(rank)
-            else startup_waits.sentence(state, rank)
-            for rank in range(self._size)
-        }
-
-    def _rows(self) -> list[list[str]]:
-        state = self.state
-        head = ["step", *(f"rank {rank}" for rank in range(self._size))]
-        return [head, *([step, *(_cell(state.at(rank, step)) for rank in range(self._size))] for step in STEPS)]
+        return {rank: startup_waits.sentence(state, rank) for rank in range(self._size)}
 
     def notes(self) -> list[str]:
         """What the ranks do, and in which facts they differ, as text."""
-        state = self.state
-        by_sentence: dict[str, list[int]] = {}
-        for rank, sentence in self.sentences().items():
-            by_sentence.setdefault(sentence, []).append(rank)
-        notes = [
-            f"{phrases.ranks(ranks)}: {_of_several(sentence) if len(ranks) > 1 else sentence}"
-            for sentence, ranks in by_sentence.items()
-        ]
-        for step in STEPS:
-            for name, values in startup_waits.odd_facts(state, step).items():
-                told = ", ".join(f"{value} on rank {rank}" for rank, value in list(values.items())[:8])
-                notes.append(f"the ranks differ in {name}: {told}")
-        return [printable(note) for note in notes]
+        return [printable(note) for note in startup_waits.notes(self.state)]
 
     def __str__(self) -> str:
-        return "\n".join([table(self._rows()), "", *self.notes()])
+        return render.text(self.state)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
-        return shown.html_table(self._rows(), "start-up of the ranks") + notes
-
-
-_SYMBOLS = {"waiting": "·", "running": "… running", "done": "✓", "failed": "✗ failed"}
-
-
-def _cell(one: StepState) -> str:
-    return f"{_SYMBOLS[one.state]} {one.seconds:.2f} s" if one.state != "waiting" else _SYMBOLS["waiting"]
-
-
-def _of_several(sentence: str) -> str:
-    """What one rank does, said of several."""
-    for one, several in (("is ", "are "), ("waits ", "wait ")):
-        if sentence.startswith(one):
-            return several + sentence.removeprefix(one)
-    return sentence
+        return render.table(self.state)
 
 
 def _known(step: str) -> str:

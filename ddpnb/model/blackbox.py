@@ -213,10 +213,10 @@ class BoxReader:
             found.append(Phase(title, PHASE_STATES[state], began, ended, merged))  # type: ignore[arg-type]
         return tuple(found)
 
-    def marks(self, since: int = 0) -> tuple[Mark, ...]:
-        """The marks of the current run from number ``since`` on, oldest first, as far as the ring holds them."""
+    def marks(self, since: int = 0, last: int = MARKS) -> tuple[Mark, ...]:
+        """The last marks of the current run from number ``since`` on, oldest first, at most ``last`` of them."""
         total, first = MARKED.unpack_from(self._source.read(MARKED_AT, MARKED.size))
-        numbers = range(max(first, since, total - MARKS), total)
+        numbers = range(max(first, since, total - min(last, MARKS)), total)
         found: list[Mark] = []
         for number, fields in zip(numbers, self._records(MARKS_AT, MARKS, MARK, MARK_SIZE, numbers), strict=True):
             kind: int

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ddpnb.model.account import Account, Mark
 from ddpnb.model.calls import Call
 from ddpnb.model.names import given_name
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.stacks import Frame, Stack
+from ddpnb.model.startup import StartupState
 
 DETACHED = "door detached"  # a phase: the collectives of this rank after it were not recorded
 NOT_FOUND = "function not found"  # a phase: this version of torch does not have what a hook watches
@@ -130,6 +132,7 @@ class RankRecord:
     device: str = ""  # cpu, cuda:0; empty: not known
     phases_forgotten: int = 0  # phases of the run that are older than those recorded here
     unnamed: int = 0  # names and facts of calls and phases that did not fit into the box
+    marks: tuple[Mark, ...] = ()  # the last ones; the account of the Recording has seen all
 
     @property
     def detached(self) -> bool:
@@ -189,6 +192,10 @@ class Recording:
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     taken_ns: int = 0
     host: Mapping[str, Any] = field(default_factory=dict[str, Any])  # facts of the machine that the ranks share
+    account: Account | None = (
+        None  # of the whole run, also of calls and marks that are no longer kept; None: not computed
+    )
+    startup: StartupState | None = None  # of the last start-up in steps; None: there was none
     # Not part of it: a cache of the analysis.
     known: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, compare=False, repr=False)
 

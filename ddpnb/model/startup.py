@@ -38,11 +38,12 @@ class StepState:
 
 @dataclass(frozen=True, slots=True)
 class StartupState:
-    """All steps of all ranks, at one moment. ``ranks``: rank -> step -> its state."""
+    """All steps of all ranks, at one moment. ``ranks``: rank -> step -> its state; ``stopped``: by SIGSTOP."""
 
     world_size: int
     ranks: Mapping[int, Mapping[str, StepState]]
-    dead: frozenset[int] = frozenset()
+    dead: tuple[int, ...] = ()
+    stopped: tuple[int, ...] = ()
 
     def at(self, rank: int, step: str) -> StepState:
         return self.ranks.get(rank, {}).get(step, StepState())

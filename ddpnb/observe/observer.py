@@ -37,7 +37,7 @@ ANSWER_S = 1.0  # how long a rank may take to answer on the control channel
 _LEAST_S = 0.05  # less is too short for stacks from outside
 _SOURCE_LIMIT = 1 << 20
 _ENDING_LIMIT = 16 << 20
-_HISTORY = 1024  # calls of a rank that a Recording taken live goes back
+_HISTORY = 1024  # calls and time marks of a rank that a Recording taken live goes back
 
 
 class Observer:
@@ -90,6 +90,10 @@ class Observer:
         with self._lock:
             self._keep_books(now=True)
             return self._books.account(now_ns)
+
+    def with_account(self, recording: Recording) -> Recording:
+        """A recording of this observer with the time account up to its moment."""
+        return replace(recording, account=self.account(recording.taken_ns))
 
     def reader(self, rank: int) -> BoxReader | None:
         """The rank's box; None before there is one."""
@@ -178,7 +182,7 @@ class Observer:
             ask: ask the ranks for their stacks.
             with_locals: and for the variables in them.
             values: also for what tells two tensors of one shape apart.
-            history: how many calls of each rank it goes back.
+            history: how many calls and time marks of each rank it goes back.
             follow: read the digests of the replicas and the time account too.
             outside_s: total time limit for reading stacks from outside; ranks left after it have no stacks.
         """
@@ -246,6 +250,7 @@ class Observer:
             output=logs.end(self._logs.get(rank, "")) if ending is not None or with_stacks else "",
             phases_forgotten=self.status(rank).phases_forgotten if current else 0,  # after they were read
             unnamed=seen.reader.dropped if seen.reader is not None and current else 0,
+            marks=seen.reader.marks(last=history) if seen.reader is not None and current else (),
         )
 
     def _of_children(self, rank: int) -> tuple[Phase, ...]:

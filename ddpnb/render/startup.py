@@ -1,16 +1,43 @@
-"""Start-up step by step: a row per step, a column per rank, and buttons to continue."""
+"""Start-up step by step, a row per step, a column per rank: as text, as a table, and with buttons to continue."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 
 from ddpnb.model.startup import STEPS, StartupState, StepState
-from ddpnb.render import markup
+from ddpnb.render import markup, status, terminal
+from ddpnb.render.text import printable
 from ddpnb.views import startup_waits
 
 _LOOKS = {"waiting": ("", "faint"), "running": ("wait", "warning"), "done": ("done", "ok"), "failed": ("gone", "error")}
 _RANKS = 16
 _FACTS = 12
+
+
+_SYMBOLS = {"waiting": "·", "running": "… running", "done": "✓", "failed": "✗ failed"}
+
+
+def text(state: StartupState) -> str:
+    """The table and what the ranks do, as plain text."""
+    return "\n".join([terminal.table(_rows(state)), "", *map(printable, startup_waits.notes(state))])
+
+
+def table(state: StartupState) -> str:
+    """The same as HTML."""
+    notes = "".join(f"<p>{escape(printable(note))}</p>" for note in startup_waits.notes(state))
+    return status.html_table(_rows(state), "start-up of the ranks") + notes
+
+
+def _rows(state: StartupState) -> list[list[str]]:
+    ranks = range(state.world_size)
+    head = ["step", *(f"rank {rank}" for rank in ranks)]
+    return [head, *([step, *(_took(state.at(rank, step)) for rank in ranks)] for step in STEPS)]
+
+
+def _took(step: StepState) -> str:
+    symbol = _SYMBOLS[step.state]
+    return symbol if step.state == "waiting" else f"{symbol} {step.seconds:.2f} s"
 
 
 def startup(

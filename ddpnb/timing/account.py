@@ -319,11 +319,13 @@ def _rank_account(rank: int, known: _Rank, timeline: Timeline, spent: Spent, now
     )
 
 
-def account(recording: Recording, marks: Mapping[int, Iterable[Mark]] | None = None, cores: int = 0) -> Account:
-    """The time account of a Recording, with each rank's marks where there are any."""
-    ledger = Ledger()
-    for rank, record in recording.ranks.items():
-        ended = record.ending.at_ns if record.ending is not None else 0
-        ledger.take(rank, record.calls, (marks or {}).get(rank, ()), record.forgotten, ended)
-    found = ledger.account(recording.taken_ns, cores)
-    return replace(found, notes=(*found.notes, *model_notes(recording)))
+def account(recording: Recording) -> Account:
+    """The time account of a Recording: the one that was kept during the run, else from its calls and marks."""
+    total = recording.account
+    if total is None:
+        ledger = Ledger()
+        for rank, record in recording.ranks.items():
+            ended = record.ending.at_ns if record.ending is not None else 0
+            ledger.take(rank, record.calls, record.marks, record.forgotten, ended)
+        total = ledger.account(recording.taken_ns)
+    return replace(total, notes=(*total.notes, *model_notes(recording)))

@@ -44,6 +44,8 @@ def sentence(state: StartupState, rank: int) -> str:
     step = state.running_of(rank)
     if rank in state.dead:
         return "is dead"
+    if rank in state.stopped:
+        return "is stopped (SIGSTOP)"
     if step is None:
         failed = next((s for s in STEPS if state.at(rank, s).state == "failed"), None)
         if failed is not None:
@@ -73,6 +75,28 @@ def _why(state: StartupState, rank: int, step: str) -> str:
     if state.at(rank, step).state == "running":
         return f" (it is at {state.at(rank, 'environment').facts.get('address', 'another address')})"
     return ""
+
+
+def notes(state: StartupState) -> list[str]:
+    """What the ranks do, and in which facts they differ, in sentences."""
+    by_sentence: dict[str, list[int]] = {}
+    for rank in range(state.world_size):
+        by_sentence.setdefault(sentence(state, rank), []).append(rank)
+    lines = [
+        f"{phrases.ranks(ranks)}: {_plural(doing) if len(ranks) > 1 else doing}" for doing, ranks in by_sentence.items()
+    ]
+    for step in STEPS:
+        for name, values in odd_facts(state, step).items():
+            listed = ", ".join(f"{value} on rank {rank}" for rank, value in list(values.items())[:8])
+            lines.append(f"the ranks differ in {name}: {listed}")
+    return lines
+
+
+def _plural(doing: str) -> str:
+    for singular, plural in (("is ", "are "), ("waits ", "wait ")):
+        if doing.startswith(singular):
+            return plural + doing.removeprefix(singular)
+    return doing
 
 
 def odd_facts(state: StartupState, step: str) -> Mapping[str, Mapping[int, Any]]:

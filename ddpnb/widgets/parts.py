@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
-from ddpnb.render import board, card, stacks, variables
+from ddpnb.render import board, card, stacks, startup, variables
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
 from ddpnb.widgets.fragment import Fragment
@@ -85,10 +85,9 @@ def parts(recording: Recording, found: Diagnosis) -> Sequence[Fragment | Timelin
     """The widgets that show a completed Recording."""
     timeline = Timeline()
     timeline.show(recording, found)
-    return (
-        Card(found),
-        Board(recording, found),
-        timeline,
-        Variables(recording),
-        Stacks(recording, found),
-    )
+    shown = [Card(found), Board(recording, found), timeline, Variables(recording), Stacks(recording, found)]
+    if recording.startup is not None:
+        steps = Fragment(label="start-up of the ranks", title="Start-up, step by step", folds=True)
+        steps.show(startup.table(recording.startup), startup.text(recording.startup))
+        shown.append(steps)
+    return shown

@@ -12,10 +12,12 @@ import pytest
 import ddpnb
 from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.model import recording_file
+from ddpnb.model.account import Account, Mark, Parts, RankAccount, Straggler
 from ddpnb.model.calls import Group, Site
 from ddpnb.model.recording import Child, Ending, Process, Recording
 from ddpnb.model.replicas import Digest, Model, Sample, TensorSpec
 from ddpnb.model.stacks import Frame
+from ddpnb.model.startup import StartupState, StepState
 from tests.diagnosis.recordings import Rank, Script, record
 
 SCRIPT = Script(
@@ -48,12 +50,26 @@ def full():
             process=Process("idle", 2.5, None, "a futex", memory=1 << 30, cores=0.1, device_busy=None),
             output="the end\n\x1b[31m of it",
             forgotten=3,
+            marks=(Mark(0, "begin", 1, 7), Mark(1, "step", 5, 7, 2, 3, 1, 1, 4)),
         )
         for rank, one in recording.ranks.items()
     }
     ending = Ending("raised", 1, "ValueError", "no", (Frame("t.py", 3, "main", True, {"x": "1"}),), "Traceback", 99)
     ranks[1] = replace(ranks[1], ending=ending)
-    return replace(recording, ranks=ranks, host={"cores": 2, "kills": [[1, "python"]]}, taken_ns=1 << 62)
+    straggler = Straggler(1, 0.5, 1.0, 2, ((SCRIPT.at("reduce"), 0.5),), "it computes longer")
+    parts = Parts(1.0, 0.5, 0.25, 0.0)
+    account = Account(
+        (RankAccount(0, 2.0, parts, 0.25, 2, parts, 1.5, waited_for=((1, 0.5),)),), (straggler,), "one", 0.5
+    )
+    steps = {0: {"store": StepState("failed", 0.5, {"address": "a:1", "peers": [1]}, "no")}, 1: {}}
+    return replace(
+        recording,
+        ranks=ranks,
+        host={"cores": 2, "kills": [[1, "python"]]},
+        taken_ns=1 << 62,
+        account=account,
+        startup=StartupState(2, steps, dead=(1,), stopped=(0,)),
+    )
 
 
 @pytest.fixture

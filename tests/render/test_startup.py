@@ -103,3 +103,18 @@ def test_facts_of_the_steps():
 def test_nothing_of_a_rank_is_taken_for_html(hostile):
     failed = StepState("failed", facts={hostile: hostile, "list": [hostile]}, error=hostile)
     harmless(startup.startup(StartupState(1, {0: {"store": failed}}), 1, [hostile]))
+
+
+def test_the_table_as_text_and_for_a_notebook():
+    state = after("environment", of=2, device=StepState("failed", 0.5, error="\x1b[31mno device"))
+    lines = startup.text(state).splitlines()
+    assert lines[0].split() == ["step", "rank", "0", "rank", "1"]
+    assert lines[2].split() == ["device", "·", "✗", "failed", "0.50", "s"]
+    assert "rank 1: failed at device" in lines[-1] and "\x1b" not in startup.text(state)
+    assert "✓ 0.01 s" in startup.table(state)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_nothing_of_a_rank_is_taken_for_html_in_a_table(hostile):
+    failed = StepState("failed", 1.0, {"<b>": hostile}, hostile)
+    harmless(startup.table(StartupState(2, {0: {"store": failed}, 1: {"store": failed}})))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -498,6 +499,14 @@ def test_the_account_of_a_recording():
     found = account(Recording(2, ranks, taken_ns=at(9_000)))
     assert waited_for(found, 0) == {1: 40}
     assert found.ranks[0].wall_s == pytest.approx(0.060)
+
+
+def test_marks_of_a_recording_count_and_its_own_account_comes_first():
+    marks = (Mark(0, "begin", at(0), 1), Mark(1, "step", at(30), 1, steps=1), Mark(2, "step", at(50), 1, steps=2))
+    recording = Recording(1, {0: RankRecord(0, marks=marks, ending=Ending("finished", at_ns=at(60)))})
+    assert (account(recording).ranks[0].steps, account(recording).ranks[0].steps_per_s) == (2, pytest.approx(50))
+    kept = Account(notes=("kept during the run",))
+    assert account(replace(recording, account=kept)) == kept
 
 
 def test_a_recording_of_a_hang_blames_the_missing_rank():

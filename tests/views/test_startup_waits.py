@@ -24,7 +24,7 @@ def state(*ranks, dead=(), addresses=()):
         if rank in dict(addresses):
             steps["environment"] = StepState("done", facts={"address": dict(addresses)[rank]})
         made[rank] = steps
-    return StartupState(len(ranks), made, frozenset(dead))
+    return StartupState(len(ranks), made, tuple(dead))
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,18 @@ def test_facts_that_differ():
     }
     found = startup_waits.odd_facts(StartupState(3, ranks), "device")
     assert found == {"torch": {0: "2.13.0", 1: "2.13.0", 2: "2.12.1"}}
+
+
+def test_notes_say_what_several_ranks_do_once():
+    found = StartupState(3, {0: {}, 1: {}, 2: {}}, dead=(1,), stopped=(2,))
+    assert startup_waits.notes(found) == [
+        "rank 0: ready for environment",
+        "rank 1: is dead",
+        "rank 2: is stopped (SIGSTOP)",
+    ]
+    assert startup_waits.notes(state("store+", "store+", "store")) == [
+        "ranks 0 and 1: ready for process group",
+        "rank 2: is at store",
+    ]
+    both = state("store", "store", "device+")
+    assert "rank 0: waits in the store for 1 of 3 ranks: 2" in startup_waits.notes(both)
