@@ -19,7 +19,7 @@ from ddpnb.observe import logs
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
 from ddpnb.observe.verdict import Verdict
-from ddpnb.observe.watchdog import Settling
+from ddpnb.observe.watchdog import Watchdog
 from ddpnb.processes.rank_processes import Answer, RankProcesses
 from ddpnb.render.account import TimeAccount
 from ddpnb.timing.notes import model_notes
@@ -69,7 +69,7 @@ class Run:
         self._launch_s = launch_s
         self._failure: Exception | None = None
         self._kept = None if logs_are_removed else log_dir  # where the logs outlive the world
-        self._settling = Settling(
+        self._watchdog = Watchdog(
             engines,
             self.observer,
             self._ranks,
@@ -291,7 +291,7 @@ class Run:
 
     def _follow(self) -> None:
         try:
-            recording = self._settling.watch()
+            recording = self._watchdog.watch()
             if recording is not None:
                 self._conclude(recording)
         except Exception as error:  # the observer is expendable: the ranks are left alone

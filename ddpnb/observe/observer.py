@@ -11,24 +11,21 @@ import math
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
-from ddpnb.model.calls import CallState
-from ddpnb.model.names import UNDECODABLE
-from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
-from ddpnb.model.shared import shared_file
-from ddpnb.model.stacks import Frame, stacks_in
+from ddpnb.model.recording import Activity, Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.stacks import stacks_in
 from ddpnb.observe import logs
-from ddpnb.observe.rank_progress import Seen
-from ddpnb.observe.replica_samples import Follower
-from ddpnb.observe.time_ledger import Books
+from ddpnb.observe.rank_progress import RankProgress
+from ddpnb.observe.replica_samples import ReplicaSamples
+from ddpnb.observe.time_ledger import TimeLedger
 from ddpnb.processes import machine
-from ddpnb.processes.process_samples import ProcessSample, sample
+from ddpnb.processes.process_samples import sample
 from ddpnb.processes.py_spy import TIMEOUT_S, py_spy_stacks
 from ddpnb.processes.rank_processes import RankProcesses
 
@@ -36,7 +33,6 @@ _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
 ANSWER_S = 1.0  # how long a rank may take to answer on the control channel
 _LEAST_S = 0.05  # less is too short for stacks from outside
 _SOURCE_LIMIT = 1 << 20
-_ENDING_LIMIT = 16 << 20
 _HISTORY = 1024  # calls and time marks of a rank that a Recording taken live goes back
 
 
@@ -44,125 +40,88 @@ class Observer:
     """Looks at the ranks of one run.
 
     Args:
-        engines: the processes.
-        folder: where the boxes lie.
+        processes: of the ranks.
+        folder: where the black boxes are.
         outcomes: for each rank the file that says how the script ended there.
         run: number of the run.
-        logs: for each rank the file that takes its output, with the last words of a crash.
+        logs: for each rank the file with its output.
     """
 
     def __init__(
         self,
-        engines: RankProcesses,
+        processes: RankProcesses,
         folder: str,
         outcomes: Mapping[int, str],
         run: int,
         logs: Mapping[int, str] | None = None,
     ) -> None:
-        self._engines = engines
+        self._processes = processes
         self._folder = folder
-        self._outcomes = outcomes
-        self._logs = logs or {}
         self._run = run
-        self._seen = {rank: Seen() for rank in outcomes}
+        self._ranks = {
+            rank: RankProgress(folder, rank, outcome, (logs or {}).get(rank, "")) for rank, outcome in outcomes.items()
+        }
         self._sources: dict[str, str] = {}
         self._killed_before = machine.oom_kills()
-        self._follower = Follower(folder, outcomes, run, partial(_string, self._seen))
-        self._books = Books(run)
+        self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks))
+        self._ledger = TimeLedger(run)
         self._began = time.monotonic()
         self._lock = threading.RLock()  # the watchdog and the user may look at the same time
 
     # -- cheap looks
 
     def follow(self) -> None:
-        """Read what the replicas' digests and the calls say since the last look."""
+        """Read the digests of the replicas and the calls since the last look."""
         with self._lock:
-            self._follower.take()
-            self._keep_books()
+            self._replicas.read()
+            self._update_ledger()
 
-    def _keep_books(self, *, now: bool = False) -> None:
-        readers = {rank: seen.reader for rank, seen in self._seen.items() if seen.reader is not None}
-        ended = {rank: seen.ending.at_ns for rank, seen in self._seen.items() if seen.ending is not None}
-        self._books.look(readers, ended, now=now)
+    def _update_ledger(self, *, now: bool = False) -> None:
+        readers = {rank: known.reader for rank, known in self._ranks.items() if known.reader is not None}
+        ended = {rank: ending.at_ns for rank in self._ranks if (ending := self.ending(rank)) is not None}
+        self._ledger.update(readers, ended, now=now)
 
     def account(self, now_ns: int) -> Account:
         """The time account up to this moment."""
         with self._lock:
-            self._keep_books(now=True)
-            return self._books.account(now_ns)
+            self._update_ledger(now=True)
+            return self._ledger.account(now_ns)
 
     def with_account(self, recording: Recording) -> Recording:
         """A recording of this observer with the time account up to its moment."""
         return replace(recording, account=self.account(recording.taken_ns))
 
     def reader(self, rank: int) -> BoxReader | None:
-        """The rank's box; None before there is one."""
-        self.status(rank)
-        return self._seen[rank].reader
+        """The reader of the rank's black box; None before there is one."""
+        return self._ranks[rank].reader
 
     def status(self, rank: int) -> Status:
-        seen = self._seen[rank]
-        if seen.reader is None:
-            try:
-                seen.reader = BoxReader(shared_file(os.path.join(self._folder, f"rank{rank}.box")))
-            except (OSError, ValueError):
-                return Status()
-        return seen.reader.status
+        """The status vector of the rank's black box."""
+        return self._ranks[rank].status
 
     def statuses(self) -> dict[int, Status]:
-        return {rank: self.status(rank) for rank in self._seen}
+        """The status vectors of all ranks."""
+        return {rank: known.status for rank, known in self._ranks.items()}
 
     def waits(self, rank: int) -> bool:
-        """Whether, by its box, a thread of the rank waits in a call."""
-        reader = self._seen[rank].reader
-        return reader is not None and any(
-            call.state in (CallState.WAITING, CallState.ENTERED) for call in reader.calls(4)
-        )
+        """Whether, according to its black box, a thread of the rank waits in a call."""
+        return self._ranks[rank].waits
 
     def ending(self, rank: int) -> Ending | None:
         """How the script ended on this rank; None while it runs."""
-        seen = self._seen[rank]
-        if seen.ending is None:
-            seen.ending = self._read_outcome(rank)
-        if seen.ending is None:
-            code = self._engines.exit_status(rank)
-            if code is not None:
-                frames = logs.last_words(self._logs.get(rank, "")) if code else ()
-                seen.ending = self._read_outcome(rank) or Ending("died", code, frames=frames, at_ns=time.monotonic_ns())
-        return seen.ending
+        return self._ranks[rank].ending(self._processes.exit_status(rank))
 
-    def _read_outcome(self, rank: int) -> Ending | None:
-        try:
-            with open(self._outcomes[rank], encoding="utf-8") as file:
-                value = json.loads(file.read(_ENDING_LIMIT))
-            return Ending(
-                value["how"],
-                int(value["code"]),
-                str(value.get("exception", "")),
-                str(value.get("message", "")),
-                tuple(Frame.from_json(frame) for frame in value.get("frames", ())),
-                str(value.get("traceback", "")),
-                int(value["at_ns"]),
-            )
-        except (OSError, *UNDECODABLE):
-            return None
+    def _running(self) -> list[int]:
+        return [rank for rank in self._ranks if self.ending(rank) is None]
 
-    def look(self) -> dict[int, str]:
-        """What the running ranks are doing, as the host sees it."""
-        running = [rank for rank in self._seen if self.ending(rank) is None]
-        samples = sample(self._engines.pid(rank) for rank in running)
+    def look(self) -> dict[int, Activity]:
+        """What the processes of the running ranks do."""
+        running = self._running()
+        samples = sample(self._processes.pid(rank) for rank in running)
         with self._lock:
-            self._sampled(running, samples)
-        return {rank: self._seen[rank].watch.activity for rank in running}
-
-    def _sampled(self, running: Sequence[int], samples: Mapping[int, ProcessSample]) -> None:
-        for rank in running:
-            seen = self._seen[rank]
-            seen.watch.add(samples[self._engines.pid(rank)])
-            # A collective, or a line of output, may cost less than counts as busy.
-            progress = self.status(rank).progress_ns, logs.written(self._logs.get(rank, ""))
-            if progress != seen.progress:
-                seen.progress, seen.watch.idle_since = progress, time.monotonic()
+            for rank in running:
+                self._ranks[rank].add(samples[self._processes.pid(rank)])
+        return {rank: self._ranks[rank].tracker.activity for rank in running}
 
     # -- the whole picture
 
@@ -187,23 +146,23 @@ class Observer:
             outside_s: total time limit for reading stacks from outside; ranks left after it have no stacks.
         """
         end = time.monotonic() + outside_s
-        running = [rank for rank in self._seen if self.ending(rank) is None]
+        running = self._running()
         answers: dict[int, dict[str, Any]] = {}
         if ask and running:
             content = {"verb": "snapshot", "locals": with_locals, "values": values}
-            asked = [rank for rank in running if not self._seen[rank].silent] or running
-            answers = self._engines.ask(asked, content, ANSWER_S)
-            reached = self._engines.connection == "open"  # else silence says nothing of the ranks
-            for rank in asked:
-                self._seen[rank].silent = rank not in answers and reached
+            asked = [rank for rank in running if not self._ranks[rank].silent] or running
+            answers = self._processes.ask(asked, content, ANSWER_S)
+            reached = self._processes.connection == "open"  # else silence says nothing about the ranks
             for rank in running:
+                known = self._ranks[rank]
+                if rank in asked:
+                    known.silent = rank not in answers and reached
                 if rank in answers:
-                    self._seen[rank].stacks = stacks_in(answers[rank].get("stacks"))
-                elif self._engines.exit_status(rank) is None:
+                    known.stacks = stacks_in(answers[rank].get("stacks"))
+                elif self._processes.exit_status(rank) is None:
                     left = end - time.monotonic()
-                    self._seen[rank].stacks = (
-                        py_spy_stacks(self._engines.pid(rank), min(TIMEOUT_S, left)) if left > _LEAST_S else ()
-                    )
+                    pid = self._processes.pid(rank)
+                    known.stacks = py_spy_stacks(pid, min(TIMEOUT_S, left)) if left > _LEAST_S else ()
         with self._lock:
             if follow:
                 self.follow()
@@ -214,43 +173,41 @@ class Observer:
     ) -> Recording:
         records = {
             rank: self._record_of(rank, answers.get(rank), history, with_stacks=with_stacks, end=end)
-            for rank in self._seen
+            for rank in self._ranks
         }
         host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
-        return Recording(len(self._seen), records, self._sources_of(records), time.monotonic_ns(), host)
+        return Recording(len(self._ranks), records, self._sources_of(records), time.monotonic_ns(), host)
 
     def _record_of(
         self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool, end: float
     ) -> RankRecord:
-        seen = self._seen[rank]
-        status = self.status(rank)
-        ending = self.ending(rank)
-        device = self._engines.device(rank)
-        current = seen.reader is not None and status.run == self._run
-        calls = seen.reader.calls(history) if seen.reader is not None and current else ()
-        process = seen.process(answer, device) if ending is None else Process("gone")
-        if not current and process.activity == "idle" and time.monotonic() - self._began < _BEGIN_S:
+        known, pid, device = self._ranks[rank], self._processes.pid(rank), self._processes.device(rank)
+        status, ending = known.status, self.ending(rank)
+        reader = known.reader if status.run == self._run else None  # None: it has not begun this run
+        calls = reader.calls(history) if reader is not None else ()
+        process = known.process(answer, device) if ending is None else Process("gone")
+        if reader is None and process.activity == "idle" and time.monotonic() - self._began < _BEGIN_S:
             process = replace(process, activity="unknown")  # the request has not arrived yet
-        phases = (seen.reader.phases() if seen.reader is not None and current else ()) + self._of_children(rank)
+        phases = (reader.phases() if reader is not None else ()) + self._of_children(rank)
         return RankRecord(
             rank=rank,
-            pid=self._engines.pid(rank),
+            pid=pid,
             calls=calls,
             phases=phases,
-            stacks=seen.stacks if ending is None and with_stacks else (),
+            stacks=known.stacks if ending is None and with_stacks else (),
             process=process,
             ending=ending,
             steps=status.steps,
             forwards=status.forwards,
             device=device,
             forgotten=calls[0].number - status.first_call if calls else 0,
-            models=self._follower.models(rank),
-            samples=self._follower.samples(rank),
-            children=seen.waited_for(self._engines.pid(rank), end) if ending is None else (),
-            output=logs.end(self._logs.get(rank, "")) if ending is not None or with_stacks else "",
-            phases_forgotten=self.status(rank).phases_forgotten if current else 0,  # after they were read
-            unnamed=seen.reader.dropped if seen.reader is not None and current else 0,
-            marks=seen.reader.marks(last=history) if seen.reader is not None and current else (),
+            models=self._replicas.models(rank),
+            samples=self._replicas.samples(rank),
+            children=known.children(pid, end) if ending is None else (),
+            output=logs.end(known.log) if ending is not None or with_stacks else "",
+            phases_forgotten=known.status.phases_forgotten if reader is not None else 0,  # after they were read
+            unnamed=reader.dropped if reader is not None else 0,
+            marks=reader.marks(last=history) if reader is not None else (),
         )
 
     def _of_children(self, rank: int) -> tuple[Phase, ...]:
@@ -281,7 +238,7 @@ class Observer:
         return dict(self._sources)
 
 
-def _string(seen: Mapping[int, Seen], rank: int, number: int) -> Any:
-    """The JSON behind a number in a rank's box. No method: an observer that is dropped is then freed at once."""
-    reader = seen[rank].reader
+def _string(ranks: Mapping[int, RankProgress], rank: int, number: int) -> Any:
+    """The JSON behind a number in a rank's box. Not a method: so an observer is freed as soon as it is dropped."""
+    reader = ranks[rank].reader
     return reader.string(number) if reader is not None else None

@@ -1,81 +1,146 @@
-"""State of one rank between two observations: how long it has been blocked, sleeping or waiting."""
+"""What an observer keeps of one rank between two looks."""
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
-from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.blackbox import BoxReader, Status
+from ddpnb.model.calls import CallState
+from ddpnb.model.names import UNDECODABLE
 from ddpnb.model.recording import Child, Ending, Process
-from ddpnb.model.stacks import Stack
+from ddpnb.model.shared import shared_file
+from ddpnb.model.stacks import Frame, Stack
+from ddpnb.observe import logs
 from ddpnb.processes import gpus
-from ddpnb.processes.process_samples import ActivityTracker, sample
+from ddpnb.processes.process_samples import ActivityTracker, ProcessSample, sample
 from ddpnb.processes.py_spy import children
 
+_ENDING_LIMIT = 16 << 20
 # A rank that is idle in these files may wait for its own child process: then the children are examined too.
 _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
 _CHILDREN_AGAIN_S = 2.0
 
 
-@dataclass
-class Seen:
-    """What is kept of a rank between two looks."""
+class RankProgress:
+    """Reads the black box, the process and the files of one rank.
 
-    watch: ActivityTracker = field(default_factory=ActivityTracker)
-    reader: BoxReader | None = None
-    ending: Ending | None = None
-    silent: bool = False
-    progress: tuple[int, int] = (0, 0)  # time of the last change in its box, bytes in its log
-    wakes_at: float | None = None  # the moment until which it sleeps, and since when that is known
-    wakes_known: float = 0.0
-    stacks: tuple[Stack, ...] = ()
-    place: object = None  # of the main thread, and since when it is there
-    still_since: float = field(default_factory=time.monotonic)
-    children: tuple[Child, ...] = ()
-    children_at: float = 0.0
+    Args:
+        folder: where the black boxes are.
+        rank: the rank.
+        outcome: the file that says how the script ended.
+        log: the file with its output.
+    """
+
+    def __init__(self, folder: str, rank: int, outcome: str, log: str) -> None:
+        self.log = log
+        self.stacks: tuple[Stack, ...] = ()
+        self.silent = False  # it did not answer when it was asked last
+        self.tracker = ActivityTracker()
+        self._box = os.path.join(folder, f"rank{rank}.box")
+        self._outcome = outcome
+        self._reader: BoxReader | None = None
+        self._ending: Ending | None = None
+        self._progress = (0, 0)  # time of the last change in its box, bytes in its log
+        self._wakes_at: float | None = None  # until when it sleeps, and since when that is known
+        self._wakes_known = 0.0
+        self._place: object = None  # of the main thread, and since when it is there
+        self._place_since = time.monotonic()
+        self._children: tuple[Child, ...] = ()
+        self._children_at = 0.0
+
+    @property
+    def reader(self) -> BoxReader | None:
+        """The reader of its black box; None before there is one."""
+        if self._reader is None:
+            try:
+                self._reader = BoxReader(shared_file(self._box))
+            except (OSError, ValueError):
+                return None
+        return self._reader
+
+    @property
+    def status(self) -> Status:
+        """The status vector of its black box."""
+        reader = self.reader
+        return reader.status if reader is not None else Status()
+
+    @property
+    def waits(self) -> bool:
+        """Whether, according to its black box, a thread waits in a call."""
+        reader = self._reader
+        return reader is not None and any(
+            call.state in (CallState.WAITING, CallState.ENTERED) for call in reader.calls(4)
+        )
+
+    def ending(self, exit_status: int | None) -> Ending | None:
+        """How the script ended; None while it runs. ``exit_status``: of the process, if it has ended."""
+        if self._ending is None:
+            self._ending = self._read_ending()
+        if self._ending is None and exit_status is not None:
+            frames = logs.last_words(self.log) if exit_status else ()
+            self._ending = self._read_ending() or Ending("died", exit_status, frames=frames, at_ns=time.monotonic_ns())
+        return self._ending
+
+    def _read_ending(self) -> Ending | None:
+        try:
+            with open(self._outcome, encoding="utf-8") as file:
+                value = json.loads(file.read(_ENDING_LIMIT))
+            return Ending(
+                value["how"],
+                int(value["code"]),
+                str(value.get("exception", "")),
+                str(value.get("message", "")),
+                tuple(Frame.from_json(frame) for frame in value.get("frames", ())),
+                str(value.get("traceback", "")),
+                int(value["at_ns"]),
+            )
+        except (OSError, *UNDECODABLE):
+            return None
+
+    def add(self, process: ProcessSample) -> None:
+        """Add a sample of its process. A collective or a line of output may cost less than counts as computing."""
+        self.tracker.add(process)
+        progress = self.status.progress_ns, logs.written(self.log)
+        if progress != self._progress:
+            self._progress, self.tracker.idle_since = progress, time.monotonic()
 
     def process(self, answer: dict[str, Any] | None, device: str) -> Process:
-        """The rank's process, by what the host sees of it and what it has answered, if it was asked and did."""
+        """The state of its process; ``answer``: to the last request, if there was one and it came."""
         now = time.monotonic()
         wakes = answer.get("wakes_in_s") if answer else None
         if isinstance(wakes, (int, float)):
             # The same sleep as last time? A loop of short sleeps always wakes soon and never ends.
-            if self.wakes_at is None or abs(self.wakes_at - (now + wakes)) > 0.05:
-                self.wakes_at, self.wakes_known = now + wakes, now
+            if self._wakes_at is None or abs(self._wakes_at - (now + wakes)) > 0.05:
+                self._wakes_at, self._wakes_known = now + wakes, now
         else:
-            self.wakes_at = None
-        place = (
-            (
-                self.stacks[0].frames and self.stacks[0].innermost,
-                self.reader.status.calls if self.reader is not None else 0,
-            )
-            if self.stacks
-            else None
-        )
-        if place != self.place:
-            self.place, self.still_since = place, now
-        long_sleep = self.wakes_at is not None and now - self.wakes_known > 1.0
+            self._wakes_at = None
+        place = (self.stacks[0].frames and self.stacks[0].innermost, self.status.calls) if self.stacks else None
+        if place != self._place:
+            self._place, self._place_since = place, now
+        long_sleep = self._wakes_at is not None and now - self._wakes_known > 1.0
         return Process(
-            self.watch.activity,
-            self.watch.idle_s,
-            max(0.0, self.wakes_at - now) if long_sleep and self.wakes_at is not None else None,
+            self.tracker.activity,
+            self.tracker.idle_s,
+            max(0.0, self._wakes_at - now) if long_sleep and self._wakes_at is not None else None,
             str(answer.get("waits_on", ""))[:200] if answer else "",
             answered=not self.silent,
             holds_lock=self.silent and any(stack.holds_lock for stack in self.stacks),
-            still_s=now - self.still_since,
-            memory=self.watch.memory,
-            cores=self.watch.cores,
+            still_s=now - self._place_since,
+            memory=self.tracker.memory,
+            cores=self.tracker.cores,
             **gpus.usage(device),
         )
 
-    def waited_for(self, pid: int, end: float) -> tuple[Child, ...]:
-        """The processes that this rank (``pid``) waits for, if it does; looked at again every few seconds until ``end``."""
+    def children(self, pid: int, end: float) -> tuple[Child, ...]:
+        """The processes that the rank (``pid``) waits for, if it does; examined every few seconds until ``end``."""
         main = next((stack for stack in self.stacks if stack.main), None)
-        inside = [frame.file for frame in main.frames[-12:] if not frame.user] if main is not None else []
-        if self.watch.activity != "idle" or not any(part in file for file in inside for part in _CHILDREN):
-            self.children = ()
-        elif not self.children or time.monotonic() - self.children_at > _CHILDREN_AGAIN_S:
-            self.children = children(sample([pid])[pid].descendants, self.watch.idle_s, end)
-            self.children_at = time.monotonic()
-        return self.children
+        files = [frame.file for frame in main.frames[-12:] if not frame.user] if main is not None else []
+        if self.tracker.activity != "idle" or not any(part in file for file in files for part in _CHILDREN):
+            self._children = ()
+        elif not self._children or time.monotonic() - self._children_at > _CHILDREN_AGAIN_S:
+            self._children = children(sample([pid])[pid].descendants, self.tracker.idle_s, end)
+            self._children_at = time.monotonic()
+        return self._children

@@ -1,4 +1,4 @@
-"""Keeps the time account of a run up to date from new records."""
+"""Keeps the time account of a run up to date from the black boxes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ddpnb.timing.account import Ledger
 _PAUSE = 10  # pause after an update, as a multiple of its duration
 
 
-class Books:
-    """The ledger of one run, fed from the black boxes. Any thread may use it.
+class TimeLedger:
+    """The time account of one run. Any thread may use it.
 
-    It is not part of the diagnosis: if it fails, the account says so and the run is still watched.
+    It is not part of the diagnosis: if it fails, the account says so and the run is still monitored.
     """
 
     def __init__(self, run: int) -> None:
@@ -29,15 +29,15 @@ class Books:
         self._failure = ""
         self._not_before = 0.0
 
-    def look(self, readers: Mapping[int, BoxReader], ended_ns: Mapping[int, int], *, now: bool = False) -> None:
-        """Take new records from these boxes.
+    def update(self, readers: Mapping[int, BoxReader], ended_ns: Mapping[int, int], *, now: bool = False) -> None:
+        """Read new calls and marks.
 
-        It uses a tenth of a core at most: if that is not enough, the account says how much it covers.
+        Uses at most a tenth of a core: if that is not enough, the account says how much it covers.
 
         Args:
-            readers: the box of each rank, as far as there is one.
-            ended_ns: when the script ended on a rank.
-            now: do not pause.
+            readers: of the black boxes, for each rank that has one.
+            ended_ns: for each rank where the script has ended, when.
+            now: also if the last update was a moment ago.
         """
         with self._lock:
             began = time.monotonic()
@@ -63,12 +63,11 @@ class Books:
     def account(self, now_ns: int) -> Account:
         """The account up to this moment of the monotonic clock."""
         with self._lock:
-            found = self._ledger.account(now_ns, cores())
+            account = self._ledger.account(now_ns, cores())
         if self._failure:
-            found = replace(
-                found, notes=(*found.notes, f"The time account is incomplete: it failed ({self._failure}).")
-            )
-        return found
+            note = f"The time account is incomplete: it failed ({self._failure})."
+            account = replace(account, notes=(*account.notes, note))
+        return account
 
 
 def _queued(pid: int) -> tuple[int, int] | None:

@@ -69,7 +69,7 @@ def test_phases_that_have_left_the_ring_are_counted(observer, box):
     assert "rank 0 keeps only the last phases" in gap and "7 older ones" in gap
     box.set_run(2, layout.RUN_ACTIVE)
     assert box.event("environment", {}) is None
-    again = Observer(observer._engines, observer._folder, {0: ""}, 2).record(ask=False)
+    again = Observer(observer._processes, observer._folder, {0: ""}, 2).record(ask=False)
     assert (again.ranks[0].phases_forgotten, again.gaps) == (0, ())
 
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from ddpnb.model.replicas import UNWRAPPED, Model
-from ddpnb.observe.replica_samples import Follower
+from ddpnb.observe.replica_samples import ReplicaSamples
 from ddpnb.recorder.samples import SampleFile
 
 MODEL = {
@@ -26,7 +26,7 @@ class Run:
         self.turns = [0, 0]
         for file in self.files:
             file.new_run(number)
-        self.follower = Follower(str(folder), [0, 1], number, lambda rank, text: {"names": ["sync", "training"]})
+        self.samples = ReplicaSamples(str(folder), [0, 1], number, lambda rank, text: {"names": ["sync", "training"]})
 
     def model(self, rank, model=MODEL, number=0) -> None:
         text = model if isinstance(model, str) else json.dumps(model)
@@ -39,7 +39,7 @@ class Run:
             self.files[rank].write(0, "forward", turn, turn - 1, 0, 1, values, 0, words, struct.pack("2f", w, 5))
 
     def kept(self, rank=0):
-        return [sample.turn for sample in self.follower.samples(rank)]
+        return [sample.turn for sample in self.samples.samples(rank)]
 
 
 @pytest.fixture
@@ -53,25 +53,25 @@ def run(tmp_path):
 def test_models_without_a_wrapper_are_numbered_apart(run):
     """One rank has trained a model by itself before: what is wrapped then has the same number on both."""
     run.model(0, {**MODEL, "number": UNWRAPPED, "wrapper": ""}, number=UNWRAPPED)
-    assert [model.number for model in run.follower.models(0)] == [0, UNWRAPPED]
-    assert [model.number for model in run.follower.models(1)] == [0]
+    assert [model.number for model in run.samples.models(0)] == [0, UNWRAPPED]
+    assert [model.number for model in run.samples.models(1)] == [0]
     run.model(0, {**MODEL, "number": 1}, number=1)
-    assert [model.number for model in run.follower.models(0)] == [0, 1, UNWRAPPED]
+    assert [model.number for model in run.samples.models(0)] == [0, 1, UNWRAPPED]
 
 
 def test_samples_and_models_of_each_rank(run):
     run.forward(0)
     run.forward(1, w=2)
-    run.follower.take()
-    (sample,) = run.follower.samples(1)
+    run.samples.read()
+    (sample,) = run.samples.samples(1)
     assert (sample.kind, sample.number("training")) == ("forward", 1.0)
     assert {name: (digest.hash, digest.norm) for name, digest in sample.digests.items()} == {"w": (2, 2), "b": (5, 5)}
-    assert run.follower.models(0) == (Model.from_json(MODEL),)
+    assert run.samples.models(0) == (Model.from_json(MODEL),)
 
 
 def test_nothing_is_there_yet(tmp_path):
-    follower = Follower(str(tmp_path), [0, 1], 1, lambda *_: None)
-    follower.take()
+    follower = ReplicaSamples(str(tmp_path), [0, 1], 1, lambda *_: None)
+    follower.read()
     assert follower.samples(0) == () and follower.models(0) == ()
 
 
@@ -79,7 +79,7 @@ def test_what_agrees_is_let_go_but_for_the_first_and_the_last(run):
     for _ in range(50):
         for rank in range(2):
             run.forward(rank, 10, loss=rank)  # each rank has its own inputs
-        run.follower.take()
+        run.samples.read()
     assert run.kept() == run.kept(1) == [*range(1, 41), *range(493, 501)]
 
 
@@ -87,11 +87,11 @@ def test_the_first_that_differ_stay_however_long_it_goes_on(run):
     for _ in range(30):
         for rank in range(2):
             run.forward(rank, 10, w=9 if rank and run.turns[rank] >= 100 else 1)
-        run.follower.take()
+        run.samples.read()
     kept = [turn for turn in run.kept() if 40 < turn <= 292]
     assert kept[:2] == [100, 101]  # and what came just before
     assert 4 <= len(kept) <= 6
-    digests = {rank: {s.turn: s.digests["w"].hash for s in run.follower.samples(rank)} for rank in range(2)}
+    digests = {rank: {s.turn: s.digests["w"].hash for s in run.samples.samples(rank)} for rank in range(2)}
     assert [(digests[0][turn], digests[1][turn]) for turn in (100, 101)] == [(1, 1), (1, 9)]
 
 
@@ -101,8 +101,8 @@ def test_a_difference_is_seen_wherever_the_looks_fall(run):
     for _ in range(40):
         for rank in range(2):
             run.forward(rank, 7, w=3 if rank == 0 and run.turns[0] >= 200 else 1)
-        run.follower.take()
-    hashes = {rank: {s.turn: s.digests["w"].hash for s in run.follower.samples(rank)} for rank in range(2)}
+        run.samples.read()
+    hashes = {rank: {s.turn: s.digests["w"].hash for s in run.samples.samples(rank)} for rank in range(2)}
     both = sorted(set(hashes[0]) & set(hashes[1]))
     odd = [turn for turn in both if hashes[0][turn] != hashes[1][turn]]
     assert odd and 200 <= odd[0] <= 208 and odd[0] - 1 in both
@@ -119,8 +119,8 @@ def test_what_was_done_in_the_step_that_made_them_differ_stays_too(run):
             for _ in range(10):
                 run.forward(rank, w=9 if rank and run.turns[rank] >= 100 else 1)
                 gradients(rank, run.turns[rank])
-        run.follower.take()
-    kept = [s.step for s in run.follower.samples(0) if s.kind == "gradients" and 40 < s.turn <= 292]
+        run.samples.read()
+    kept = [s.step for s in run.samples.samples(0) if s.kind == "gradients" and 40 < s.turn <= 292]
     assert {99, 100} <= set(kept) and len(kept) <= 9  # forward 101 has made 100 steps
 
 
@@ -128,7 +128,7 @@ def test_a_rank_that_stopped_keeps_nobody_from_being_let_go(run):
     run.forward(1, 5)
     for _ in range(40):
         run.forward(0, 100)
-        run.follower.take()
+        run.samples.read()
     assert run.kept(1) == [1, 2, 3, 4, 5]
     assert len(run.kept()) < 2200 and run.kept()[-1] == 4000
 
@@ -138,7 +138,7 @@ def test_another_run_is_not_ours(run):
     for file in run.files:
         file.new_run(2)
     run.forward(0)
-    run.follower.take()
+    run.samples.read()
     assert run.kept() == []
 
 
@@ -161,15 +161,15 @@ def test_a_description_that_does_not_parse(run, text):
     run.model(0, MODEL | {"number": 1}, number=1)
     run.forward(0)
     run.forward(1)
-    run.follower.take()
-    first, second = run.follower.models(0)
+    run.samples.read()
+    first, second = run.samples.models(0)
     assert first == Model(0) and second.number == 1
-    assert run.follower.samples(0)[0].digests == {}
-    assert len(run.follower.samples(1)[0].digests) == 2
+    assert run.samples.samples(0)[0].digests == {}
+    assert len(run.samples.samples(1)[0].digests) == 2
 
 
 def test_a_file_that_is_none(run):
     (run.folder / "rank1.samples").write_bytes(b"x" * 100)
     run.forward(0)
-    run.follower.take()
+    run.samples.read()
     assert run.kept() == [1] and run.kept(1) == []

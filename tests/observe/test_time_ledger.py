@@ -1,4 +1,4 @@
-"""Books over boxes packed by hand: which run, how often, and what happens when they fail."""
+"""Time accounts of boxes packed by hand: which run, how often, and what happens when they fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
 from ddpnb.observe import time_ledger
-from ddpnb.observe.time_ledger import Books
+from ddpnb.observe.time_ledger import TimeLedger
 from tests.model.test_news import MarkedBox
 
 MS = 1_000_000
@@ -32,9 +32,9 @@ def readers():
 
 
 def test_an_account_of_what_lies_in_the_boxes(readers):
-    kept = Books(1)
-    kept.look(readers, {})
-    kept.look(readers, {}, now=True)
+    kept = TimeLedger(1)
+    kept.update(readers, {})
+    kept.update(readers, {}, now=True)
     found = kept.account(1060 * MS)
     assert [round(rank.parts.waiting, 6) for rank in found.ranks] == [0.05, 0]
     assert found.stragglers[0].rank == 1
@@ -42,8 +42,8 @@ def test_an_account_of_what_lies_in_the_boxes(readers):
 
 @pytest.mark.parametrize("run", [0, 2])
 def test_what_belongs_to_another_run_is_left_out(readers, run):
-    kept = Books(run)
-    kept.look(readers, {})
+    kept = TimeLedger(run)
+    kept.update(readers, {})
     assert kept.account(1060 * MS).parts.total == 0
 
 
@@ -52,25 +52,25 @@ def test_looks_that_take_long_come_more_rarely(monkeypatch):
     first, second = box(1000, 0), box(1050, 1060)
     first.memory[layout.CALLS_AT + layout.CALL_STATE_AT] = CallState.WAITING
     readers = {0: first.reader, 1: second.reader}
-    kept = Books(1)
-    kept.look(readers, {})
+    kept = TimeLedger(1)
+    kept.update(readers, {})
     done = layout.CALLS_AT + layout.CALL_DONE_AT
     first.memory[done : done + 8] = (1060 * MS).to_bytes(8, "little")
     first.memory[layout.CALLS_AT + layout.CALL_STATE_AT] = CallState.COMPLETED
-    kept.look(readers, {0: 1})
+    kept.update(readers, {0: 1})
     assert kept.account(5000 * MS).ranks[0].wall_s == pytest.approx(4)  # it still looks as if it waited
-    kept.look(readers, {0: 1061 * MS, 1: 1061 * MS})
+    kept.update(readers, {0: 1061 * MS, 1: 1061 * MS})
     assert kept.account(5000 * MS).ranks[0].wall_s == pytest.approx(0.061)
 
 
-def test_a_failure_closes_the_books_and_is_said(readers, monkeypatch):
+def test_a_failure_ends_the_account_and_is_reported(readers, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("no more ink")
 
-    kept = Books(1)
+    kept = TimeLedger(1)
     monkeypatch.setattr(kept._ledger, "take", fail)
-    kept.look(readers, {})
-    kept.look(readers, {})
+    kept.update(readers, {})
+    kept.update(readers, {})
     assert any("no more ink" in note for note in kept.account(0).notes)
 
 

@@ -1,16 +1,189 @@
-"""A run is over at the latest when the ranks have answered: where they wrote no ending, that is an error."""
+"""The watchdog over ranks by hand, with a clock that stands still between its looks."""
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 
 import pytest
 
-from ddpnb.observe.watchdog import Settling
+from ddpnb.errors import WorldError
+from ddpnb.model.blackbox import Status
+from ddpnb.model.recording import Ending
+from ddpnb.observe import watchdog as module
+from ddpnb.observe.watchdog import Watchdog
+from tests.diagnosis.recordings import Rank, line, record
+
+PATIENCE = 10.0
+HANG = record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).finishes())
+BUSY = record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).computes())
 
 
-class Ready:
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+class Stopping:
+    """``threading.Event`` in the time of the clock; set after ``limit`` seconds."""
+
+    def __init__(self, clock, limit):
+        self._clock, self._end = clock, clock.now + limit
+
+    def wait(self, seconds):
+        self._clock.sleep(seconds)
+        return self._clock.now >= self._end
+
+
+class Ranks:
+    """Observer and processes in one: what two ranks do at a moment, counted in seconds from the start.
+
+    ``activities``: of the running ranks. ``progress``: rank -> whether its black box changes.
+    """
+
+    def __init__(self, clock, activities, *, recordings=lambda _: BUSY, progress=lambda _rank, _at: False, waits=True):
+        self._clock, self._began = clock, clock.now
+        self._activities, self._recordings, self._progress, self._waits = activities, recordings, progress, waits
+        self._status = {0: 0, 1: 0}
+        self.endings = {}
+        self.connections = lambda _: "open"
+        self.examined = []  # when ranks were asked
+        self.followed = 0
+
+    @property
+    def at(self):
+        return self._clock.now - self._began
+
+    def statuses(self):
+        for rank in self._status:
+            self._status[rank] += self._progress(rank, self.at)
+        return {rank: Status(calls=calls) for rank, calls in self._status.items()}
+
+    def follow(self):
+        self.followed += 1
+
+    def look(self):
+        return self._activities(self.at)
+
+    def waits(self, _rank):
+        return self._waits
+
+    def ending(self, rank):
+        return self.endings.get(rank)
+
+    def record(self, ask=True):
+        if ask:
+            self.examined.append(self.at)
+        return self._recordings(self.at)
+
+    @property
+    def connection(self):
+        return self.connections(self.at)
+
+    def check_connection(self):
+        raise WorldError(f"the connection is {self.connection}", "")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def watch(clock, ranks, answers=None, limit=60.0, **more):
+    stream = SimpleNamespace(pump=lambda: None)
+    terms = {"patience": PATIENCE, "leave_after_crash": False} | more
+    return Watchdog(ranks, ranks, [0, 1], answers or {}, stream, Stopping(clock, limit), **terms).watch()
+
+
+def idle(_at):
+    return {0: "idle", 1: "idle"}
+
+
+def test_a_run_whose_ranks_have_ended_is_over(clock):
+    ranks = Ranks(clock, lambda at: {0: "computing"} if at < 3 else {}, progress=lambda _rank, _at: True)
+    assert watch(clock, ranks) is BUSY
+    assert ranks.at == pytest.approx(3, abs=0.1) and ranks.examined == []
+    assert 10 <= ranks.followed <= 13
+
+
+def test_a_hang_is_proven_twice_and_reported_soon(clock):
+    ranks = Ranks(clock, lambda _: {0: "idle"}, recordings=lambda _: HANG)
+    assert watch(clock, ranks) is HANG
+    assert len(ranks.examined) == 2 and ranks.at < 0.5
+
+
+def test_nothing_is_examined_while_all_ranks_make_progress_or_compute(clock):
+    ranks = Ranks(clock, idle, recordings=lambda _: HANG, progress=lambda _rank, _at: True)
+    assert watch(clock, ranks) is None and ranks.examined == []
+    ranks = Ranks(clock, lambda _: {0: "computing", 1: "computing"}, recordings=lambda _: HANG, waits=False)
+    assert watch(clock, ranks) is None and ranks.examined == []
+
+
+def test_a_rank_that_makes_progress_during_the_proof_refutes_it(clock):
+    """Its box changes only while it is examined: between the looks it seems to stand."""
+    ranks = Ranks(clock, lambda _: {0: "idle"}, recordings=lambda _: HANG)
+    ranks._progress = lambda rank, at: rank == 0 and at < 20 and len(ranks.examined) % 2 == 0 and bool(ranks.examined)
+    assert watch(clock, ranks) is HANG
+    assert ranks.at > 20
+
+
+def test_findings_that_change_between_two_recordings_are_no_proof(clock):
+    other = record(Rank(0, 2).waits("barrier", line(9)), Rank(1, 2).waits("all_reduce", line(11)))
+    ranks = Ranks(clock, idle, recordings=lambda at: (HANG, other)[len(ranks.examined) % 2])
+    assert watch(clock, ranks) is None and len(ranks.examined) > 10
+
+
+def test_ranks_that_cannot_be_proven_to_hang_are_examined_ever_more_rarely(clock):
+    ranks = Ranks(clock, idle)
+    assert watch(clock, ranks) is None
+    pauses = [after - before for before, after in zip(ranks.examined, ranks.examined[1:], strict=False)]
+    assert pauses[0] < 0.3 and pauses == sorted(pauses) and 0.9 < pauses[-1] < 1.2
+
+
+@pytest.mark.parametrize(("activity", "seconds"), [("idle", module._SETTLE_S), ("computing", module._SETTLE_AT_MOST_S)])
+def test_further_ranks_have_time_to_block_too(clock, activity, seconds):
+    """The errors concern ranks 0 and 1; rank 2 may yet come into them."""
+    three = record(Rank(0, 3).waits("all_reduce", line(9)), Rank(1, 3).finishes(), Rank(2, 3).computes())
+    ranks = Ranks(clock, lambda _: {0: "idle", 2: activity}, recordings=lambda _: three, waits=False)
+    ranks._status[2] = 0
+    terms = {"patience": PATIENCE, "leave_after_crash": False}
+    stream = SimpleNamespace(pump=lambda: None)
+    assert Watchdog(ranks, ranks, [0, 1, 2], {}, stream, Stopping(clock, 60), **terms).watch() is three
+    assert ranks.examined[0] + seconds < ranks.at < ranks.examined[0] + seconds + 1.2
+
+
+@pytest.mark.parametrize("leave", [True, False])
+def test_the_others_are_left_after_a_crash(clock, leave):
+    ranks = Ranks(clock, lambda _: {1: "computing"}, progress=lambda _rank, _at: True)
+    ranks.endings[0] = Ending("raised", 1)
+    assert (watch(clock, ranks, leave_after_crash=leave) is BUSY) is leave
+    assert ranks.at == pytest.approx(PATIENCE if leave else 60, abs=0.2)
+
+
+def test_ranks_that_cannot_be_reached_are_not_examined(clock):
+    ranks = Ranks(clock, idle, recordings=lambda _: HANG)
+    ranks.connections = lambda at: "stopped" if at < PATIENCE - 1 else "open"
+    assert watch(clock, ranks) is HANG
+    assert ranks.examined[0] >= PATIENCE - 1
+    ranks = Ranks(clock, idle)
+    ranks.connections = lambda _: "stopped"
+    with pytest.raises(WorldError, match="is stopped"):
+        watch(clock, ranks)
+    assert PATIENCE < ranks.at < PATIENCE + 1
+    ranks = Ranks(clock, lambda _: {0: "computing"}, progress=lambda _rank, _at: True)
+    ranks.connections = lambda at: "lost" if at > 1 else "open"
+    with pytest.raises(WorldError, match="is lost"):
+        watch(clock, ranks)
+
+
+class Answered:
     def __init__(self, error=None):
         self._error = error
 
@@ -26,16 +199,13 @@ class Ready:
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [(Ready(), "rank 0 is idle again"), (Ready(OSError("disk")), "rank 0 could not begin .* disk")],
+    [(Answered(), "rank 0 is idle again"), (Answered(OSError("disk")), "rank 0 could not begin .* disk")],
     ids=["returned", "failed"],
 )
-def test_an_answer_without_an_ending(answer, words):
-    observer = SimpleNamespace(
-        statuses=lambda: {0: None}, follow=lambda: None, look=lambda: {0: "computing"}, ending=lambda rank: None
-    )
-    settling = Settling(
-        SimpleNamespace(connection="open"), observer, [0], {0: answer}, SimpleNamespace(pump=lambda: None),
-        threading.Event(), patience=600, leave_after_crash=False,
-    )  # fmt: skip
+def test_an_answer_without_an_ending(clock, answer, words):
+    ranks = Ranks(clock, lambda _: {0: "computing"})
     with pytest.raises(RuntimeError, match=words):
-        settling.watch()
+        watch(clock, ranks, {0: answer})
+    ranks.endings[0] = Ending("finished")
+    ranks._activities = lambda at: {}
+    assert watch(clock, ranks, {0: answer}) is BUSY
