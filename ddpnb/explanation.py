@@ -8,6 +8,7 @@ import traceback
 from dataclasses import dataclass
 
 from ddpnb import arguments, pitfalls
+from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.errors import UsageError
 from ddpnb.explanations import catalogue
 from ddpnb.explanations.catalogue import Page
@@ -164,11 +165,12 @@ def _finding(one: Explained) -> Finding:
     said = " ".join((one.summary, *one.evidence))
     more = (f"Parameters: {names}.",) if one.tensors and one.tensors[0] not in said else ()
     return Finding(
-        one.code,
+        type_of(one.code),
         one.summary,
         one.culprits or (),
         evidence=(*one.evidence, *more),
         remedy=one.remedy,
+        severity="error",
         tensors=one.tensors,
     )
 
@@ -190,7 +192,7 @@ def _of_fence(text: str) -> list[Finding]:
     said = stop[0].rstrip(".")
     return [
         Finding(
-            code,
+            type_of(code),
             said[0].upper() + said[1:] + ".",
             remedy="Issue the same collective on all ranks; see the page of this finding.",
         )

@@ -10,10 +10,11 @@ from html.parser import HTMLParser
 import pytest
 
 import ddpnb
+from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.errors import CollectiveMismatch, UsageError
 from ddpnb.explanation import Explanation
 from ddpnb.model.calls import Signature
-from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.findings import Diagnosis, Finding, FindingType
 from ddpnb.observe.verdict import Verdict
 
 RDZV = "Error initializing torch.distributed using env:// rendezvous: environment variable WORLD_SIZE expected, but not set"
@@ -205,13 +206,13 @@ def test_parameters_are_named():
 
 
 def test_a_finding_and_a_diagnosis():
-    finding = Finding("DDP502", "The same order.", remedy="set_epoch")
+    finding = Finding(type_of("DDP502"), "The same order.", remedy="set_epoch")
     for what in (finding, Diagnosis("divergence", (finding,)), Verdict.of(Diagnosis("divergence", (finding,)))):
         told = ddpnb.explain(what)
         assert told.findings == (finding,)
         assert told.codes == ("DDP502",)
     assert not ddpnb.explain(Diagnosis())
-    assert ddpnb.explain(Finding("DDP999", "Of a newer ddpnb.")).pages == ()
+    assert ddpnb.explain(Finding(FindingType("DDP999", "unknown"), "Of a newer ddpnb.")).pages == ()
 
 
 # -- how it shows

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ddpnb import pitfalls
+from ddpnb.explanations import catalogue
 from ddpnb.model.faults import KINDS
-from ddpnb.model.findings import NAMES
 
 # They need GPUs, or several of them; nothing on a CPU gives them.
 ON_GPUS = {"DDP201", "DDP203", "DDP204", "DDP206", "DDP207", "DDP208", "DDP604"}
@@ -15,14 +15,14 @@ FOREIGN = {"DDP702"}
 def test_every_row_is_reached():
     reached = {kind.finding for kind in KINDS.values()} | {pitfall.finding for pitfall in pitfalls.all_of()}
     reached |= {code for pitfall in pitfalls.all_of() for code in pitfall.also}
-    assert set(NAMES) - ON_GPUS - FOREIGN - reached == set()
+    assert set(catalogue.codes()) - ON_GPUS - FOREIGN - reached == set()
 
 
 def test_the_pitfalls_are_many_and_whole():
     found = pitfalls.all_of()
     assert len(found) >= 24
     for one in found:
-        assert one.finding in NAMES and one.ranks == 2, one.name
+        assert one.finding in catalogue.codes() and one.ranks == 2, one.name
         assert one.broken.is_file() and one.fixed.is_file() and one.difference, one.name
         assert one.why and one.look.startswith("- ") and one.fix and one.title, one.name
         assert one.broken.read_text().startswith('"""'), one.name

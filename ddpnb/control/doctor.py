@@ -14,6 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ddpnb.diagnosis import settings
+from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.explanation import explain
 from ddpnb.files import write_whole
 from ddpnb.model import phrases
@@ -183,7 +184,7 @@ def _of_waits(state: StartupState) -> list[Finding]:
         return []
     return [
         Finding(
-            "DDP102",
+            WORLD_INCOMPLETE,
             f"{phrases.ranks(absent, True)} did not reach {state.running_of(waiting[0])}; {phrases.ranks(waiting)} "
             f"{phrases.verb(waiting, 'is', 'are')} blocked in it.",
             tuple(absent),

@@ -11,9 +11,16 @@ from ddpnb.diagnosis.hangs.rank_state import last_site
 from ddpnb.lint.unwaited import Unwaited, unwaited
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, CallState, Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType, Severity
 from ddpnb.model.recording import Phase, RankRecord, Recording
 from ddpnb.source.branches import guards_of
+
+WORK_NOT_WAITED = FindingType("DDP316", "work-not-waited", once_per_line=True)
+HIDDEN_ATTRIBUTE = FindingType("DDP413", "hidden-attribute")
+PREFIX_MISMATCH = FindingType("DDP602", "prefix-mismatch")
+CHECKPOINT_RACE = FindingType("DDP603", "checkpoint-race", severity="warning")
+RNG_NOT_RESTORED = FindingType("DDP606", "rng-not-restored", severity="warning")
+EXIT_CODE_MASKED = FindingType("DDP701", "exit-code-masked")
 
 _RNG = re.compile(r"rng|random|generator", re.IGNORECASE)
 _POSITION = re.compile(r"batch|iter|position|consumed|samples_seen|offset", re.IGNORECASE)
@@ -38,11 +45,16 @@ def _site(phase: Phase) -> Site:
 
 
 def _finding(
-    code: str, summary: str, places: dict[int, Site], evidence: list[str], remedy: str, severity: str
+    kind: FindingType,
+    summary: str,
+    places: dict[int, Site],
+    evidence: list[str],
+    remedy: str,
+    severity: Severity | None = None,
 ) -> Finding:
     ranks = tuple(sorted(places))
     where = tuple((rank, places[rank]) for rank in ranks if places[rank] != NO_SITE)
-    return Finding(code, summary, ranks, (), None, where, tuple(evidence), remedy, severity)  # type: ignore[arg-type]
+    return Finding(kind, summary, ranks, (), None, where, tuple(evidence), remedy, severity or kind.severity)
 
 
 # -- DDP701
@@ -76,14 +88,13 @@ def masked_failure(recording: Recording) -> Finding | None:
         return None
     ranks = tuple(sorted(places))
     return _finding(
-        "DDP701",
+        EXIT_CODE_MASKED,
         f"{phrases.ranks(ranks, True)} failed but exited with status 0, after "
         f"{last[ranks[0]].split(':')[0] or 'a traceback'}.",
         places,
         [f"Rank {rank} exited with status 0; the last error that it printed: {last[rank]}" for rank in ranks[:8]],
         "Let the exception end the process (or call sys.exit(1) after printing it); join threads and child processes and "
         "check how they ended. A launcher detects a failure by the exit status only.",
-        "error",
     )
 
 
@@ -98,12 +109,11 @@ def _left_by_force(recording: Recording) -> Finding | None:
     if not first:
         return None
     return _finding(
-        "DDP701",
+        EXIT_CODE_MASKED,
         f"{phrases.ranks(first, True)} exited with status 0 in the middle of the run.",
         {rank: last_site(recording.ranks[rank]) for rank in first},
         [f"Rank {rank} was in {call.title} then, and exited with status 0 too." for rank, call in lost.items()][:8],
         "Exit with a non-zero status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
-        "error",
     )
 
 
@@ -122,13 +132,12 @@ def _nothing_loaded(recording: Recording) -> Finding | None:
     keys = next(iter(places.values())).facts.get("keys")
     named = ", ".join(map(str, keys[:3])) if isinstance(keys, list) else ""
     return _finding(
-        "DDP602",
+        PREFIX_MISMATCH,
         "A state dict was loaded with strict=False, but none of its keys match the model's: nothing was loaded.",
         {rank: _site(phase) for rank, phase in places.items()},
         [f"The first keys of the state dict: {named}."] if named else [],
         "Save model.module.state_dict() of the wrapped model, or strip the prefix: "
         "{key.removeprefix('module.'): value for key, value in state.items()}.",
-        "error",
     )
 
 
@@ -165,12 +174,11 @@ def _thrown_away(path: str, one: Unwaited, ranks: list[int]) -> Finding:
     """The Works of these ranks were deleted before anything waited for them."""
     site = Site(path, one.line, one.function)
     return _finding(
-        "DDP316",
+        WORK_NOT_WAITED,
         f"{phrases.ranks(ranks, True)} discarded the Work of {one.op}{phrases.at(site)} before anything waited for it.",
         dict.fromkeys(ranks, site),
         [f"Inferred from the source, not observed: {one.reason}"],
         _WAIT,
-        "error",
     )
 
 
@@ -180,7 +188,7 @@ def _early_use(path: str, one: Unwaited, ranks: list[int], *, guarded: bool) -> 
     done = "changed" if one.changed else "used"
     unknown = " That line is under a condition: which of these ranks reach it was not recorded."
     finding = _finding(
-        "DDP316",
+        WORK_NOT_WAITED,
         f"{phrases.ranks(ranks, True)} called {one.op}{phrases.at(site)}. According to the source it is asynchronous, with no wait()"
         + (f" before {one.tensor} is {done}." if one.use_line else "."),
         dict.fromkeys(ranks, site),
@@ -211,13 +219,12 @@ def _resumed_without(recording: Recording) -> Finding | None:
     if not places:
         return None
     return _finding(
-        "DDP606",
+        RNG_NOT_RESTORED,
         f"{phrases.ranks(places, True)} resumed from a checkpoint, but {why[0]}.",
         places,
         [f"The checkpoint: {reason}." for reason in why[1:]],
         "Restore all that the checkpoint holds: torch.set_rng_state(...) (and random, numpy, cuda), start at the next "
         "epoch, sampler.set_epoch(epoch), and skip the batches already done.",
-        "warning",
     )
 
 
@@ -260,12 +267,11 @@ def _one_file(recording: Recording) -> Finding | None:
         return None
     path, places = next(iter(sorted(shared.items())))
     return _finding(
-        "DDP603",
+        CHECKPOINT_RACE,
         f"{phrases.ranks(places, True)} all write {path}: the writes race, and a reader may see a partial file.",
         places,
         [],
         "Save on rank 0 only (if rank == 0: torch.save(...); then dist.barrier()), or to one file per rank.",
-        "warning",
     )
 
 
@@ -278,12 +284,11 @@ def _hidden_attribute(recording: Recording) -> Finding | None:
         return None
     name = str(next(iter(events.values())).facts.get("name", "?"))
     return _finding(
-        "DDP413",
+        HIDDEN_ATTRIBUTE,
         f"{name} is set on the wrapper, but it is an attribute of the wrapped module, which never sees it.",
         {rank: _site(phase) for rank, phase in events.items()},
         [],
         f"Set it on the module: model.module.{name} = ...",
-        "error",
     )
 
 

@@ -6,17 +6,24 @@ from dataclasses import replace
 
 from ddpnb.diagnosis import checkpoints_and_exits, settings
 from ddpnb.diagnosis.causes.refine import refine
+from ddpnb.diagnosis.checkpoints_and_exits import EXIT_CODE_MASKED, WORK_NOT_WAITED
 from ddpnb.diagnosis.data import batches as data
 from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, numbers, replicas
 from ddpnb.diagnosis.hangs import blocked, endings, forward_on_one_rank, mismatch, missing_calls, startup, stores
+from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
+from ddpnb.diagnosis.hangs.endings import RANK_RAISED
+from ddpnb.diagnosis.hangs.forward_on_one_rank import RANK_ZERO_FORWARD
 from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
+from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState
-from ddpnb.model.findings import Diagnosis, Finding, Outcome
+from ddpnb.model.findings import Diagnosis, Finding, FindingType, Outcome
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
+
+STRAGGLER = FindingType("DDP315", "straggler", severity="note")
 
 PATIENCE = 10.0
 # All ranks idle and none in a collective is far weaker evidence than a rank that others wait for: a download on
@@ -44,9 +51,9 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         settled=ended
         or (bool(errors) and _nobody_moves(standing, held, patience))
         or (bool(held) and bool(errors))
-        or any(f.code in _STANDS_ELSEWHERE for f in errors)
-        or any(_stands_in(standing, f, patience) for f in errors if f.code in _MISMATCHES)
-        or any(_stands_before(standing, f, patience) for f in errors if f.code in _UNLIKE_GROUPS),
+        or any(f.type.after_patience for f in errors)
+        or any(_stands_in(standing, f, patience) for f in errors if f.type.mismatch)
+        or any(_stands_before(standing, f, patience) for f in errors if f.type.group_mismatch),
         world_size=recording.world_size,
         exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
     )
@@ -67,9 +74,6 @@ def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience:
     )
 
 
-_STANDS_ELSEWHERE = ("DDP313", "DDP314", "DDP507", "DDP505", "DDP702", "DDP109", "DDP104", "DDP110")
-_MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
-_UNLIKE_GROUPS = ("DDP106", "DDP108")
 _MISMATCH_S = 2.0
 
 
@@ -134,7 +138,7 @@ def _with_silent(
 ) -> list[Finding]:
     """The failures under their most specific codes, then the other problems."""
     failures = [refine(recording, standing, finding) for finding in failures]
-    if any(finding.code == "DDP308" for finding in failures):
+    if any(finding.type == UNEVEN_ITERATIONS for finding in failures):
         uneven = data.uneven_shards(recording, stopped=True)
         failures += [uneven] if uneven is not None else []
     named = {
@@ -143,28 +147,29 @@ def _with_silent(
         for place in finding.where
         if place[0] in (finding.culprits or finding.concerned)  # in a tie either may have done it
     }
-    silent = _silent(recording, held, {finding.code for finding in failures})
+    silent = _silent(recording, held, {finding.type for finding in failures})
     # A work without wait() at a line that another finding names already is the same mistake.
-    return [*failures, *(f for f in silent if f.code != "DDP316" or not named.issuperset(f.where))]
+    return [*failures, *(f for f in silent if not f.type.once_per_line or not named.issuperset(f.where))]
 
 
-def _silent(recording: Recording, held: frozenset[int], known: set[str]) -> list[Finding]:
+def _silent(recording: Recording, held: frozenset[int], known: set[FindingType]) -> list[Finding]:
     """Problems that block no rank: errors first, then warnings and notes."""
     lone = None if known else forward_on_one_rank.lone_forward(recording, stopped=False)
     found = [*([lone] if lone is not None else call_swaps.find(recording)), *ddp_setup.find(recording)]
-    shifted = "DDP411" in known or any(finding.severity == "error" for finding in found)
+    shifted = RANK_ZERO_FORWARD in known or any(finding.severity == "error" for finding in found)
     if not shifted:  # replicas diverge as a result of these
         found += replicas.find(recording)
     of_data = data.find(recording)
-    told = {finding.code for finding in of_data}  # the loaders show the cause, the inputs only the effect
-    found += [*of_data, *(f for f in numbers.find(recording) if f.code not in told), *settings.find(recording, held)]
+    told = {finding.type for finding in of_data}  # the loaders show the cause, the inputs only the effect
+    found += [*of_data, *(f for f in numbers.find(recording) if f.type not in told), *settings.find(recording, held)]
     # A DDP316 inferred from the source adds nothing to one that was recorded.
-    recorded = any(finding.code == "DDP316" for finding in found)
-    found += [finding for finding in checkpoints_and_exits.find(recording) if finding.code != "DDP316" or not recorded]
-    if "DDP401" in known:  # the gradients of that step were never synchronised
-        known = known | {"DDP409"}
+    recorded = any(finding.type == WORK_NOT_WAITED for finding in found)
+    found += [
+        finding for finding in checkpoints_and_exits.find(recording) if finding.type != WORK_NOT_WAITED or not recorded
+    ]
+    superseded = {code for kind in known for code in (kind.code, *kind.supersedes)}
     order = {"error": 0, "warning": 1, "note": 2}
-    return sorted((f for f in found if f.code not in known), key=lambda f: order[f.severity])
+    return sorted((f for f in found if f.code not in superseded), key=lambda f: order[f.severity])
 
 
 def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int]) -> list[Finding]:
@@ -215,7 +220,9 @@ def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patie
         if not alive or not one.expired(_NOBODY_WAITS * patience):
             return []
     frozen = [rank for rank in open_ranks if standing[rank].state is RankState.UNRESPONSIVE]
-    return [blocked.finding(standing, "DDP314" if frozen else "DDP313", frozen or sorted(open_ranks), [], None)]
+    return [
+        blocked.finding(standing, RANK_FROZEN if frozen else BLOCKED_ELSEWHERE, frozen or sorted(open_ranks), [], None)
+    ]
 
 
 def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> list[Finding]:
@@ -234,7 +241,7 @@ def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> 
     call = found_waits[waiting[0]].standing.call
     return [
         Finding(
-            "DDP315",
+            STRAGGLER,
             f"{phrases.ranks(late, True)} {phrases.verb(late, 'is a straggler', 'are stragglers')}"
             f"{phrases.at(standing[late[0]].site)}; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(late, 'it', 'them')}.",
             tuple(late),
@@ -246,7 +253,6 @@ def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> 
                 for rank in late[:8]
             ),
             "This is no error yet: find out what the late rank does that the others do not.",
-            severity="note",
         )
     ]
 
@@ -262,13 +268,13 @@ def _outcome(recording: Recording, errors: list[Finding]) -> Outcome:
         for r in recording.ranks.values()
     )
     died = any(r.ending is not None and r.ending.how == "died" and r.ending.code for r in recording.ranks.values())
-    mismatched = bool(errors) and errors[0].code in _MISMATCHES and not died
-    if own_failure and not mismatched and not (fenced and errors and errors[0].code != "DDP312"):
+    mismatched = bool(errors) and errors[0].type.mismatch and not died
+    if own_failure and not mismatched and not (fenced and errors and errors[0].type != RANK_RAISED):
         return "crash"
     if fenced or (mismatched and own_failure):
         return "hang"
     complete = all(r.ending is not None and r.ending.well for r in recording.ranks.values())
-    if complete and any(finding.code == "DDP701" for finding in errors):
+    if complete and any(finding.type == EXIT_CODE_MASKED for finding in errors):
         return "crash"
     if errors and complete:
         return "divergence"

@@ -11,8 +11,15 @@ from ddpnb.diagnosis.hangs.init_facts import as_int
 from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding, Severity
+from ddpnb.model.findings import Finding, FindingType, Severity
 from ddpnb.model.recording import Phase, RankRecord, Recording
+
+BACKEND_MISMATCH = FindingType("DDP106", "backend-mismatch", group_mismatch=True)
+VERSION_MISMATCH = FindingType("DDP107", "version-mismatch")
+TIMEOUT_SETTING = FindingType("DDP317", "timeout-setting", severity="note")
+SHARED_MEMORY_LOW = FindingType("DDP506", "shared-memory-low", severity="warning")
+DEPRECATED_VARIABLE = FindingType("DDP703", "deprecated-variable", severity="warning")
+CPU_OVERSUBSCRIBED = FindingType("DDP704", "cpu-oversubscribed", severity="warning")
 
 DEFAULT_TIMEOUT_S = 1800.0
 _LONG_S = 4 * 3600.0
@@ -79,7 +86,7 @@ def _backends(recording: Recording) -> Finding | None:
             f"{phrases.ranks(others)} {asked[others[0]] or 'the default'!r}."
         )
     return Finding(
-        "DDP106",
+        BACKEND_MISMATCH,
         summary,
         apart.culprits,
         () if sides else others,
@@ -131,7 +138,7 @@ def _versions(recording: Recording) -> Finding | None:
                     f"{phrases.ranks(others)} {told[others[0]]}."
                 )
             return Finding(
-                "DDP107",
+                VERSION_MISMATCH,
                 summary,
                 apart.culprits,
                 () if sides else others,
@@ -188,7 +195,7 @@ def _timeout(
     severity: Severity | None = None,
 ) -> Finding:
     return Finding(
-        "DDP317",
+        TIMEOUT_SETTING,
         summary,
         ranks,
         (),
@@ -219,7 +226,7 @@ def _threads(recording: Recording) -> Finding | None:
         return None
     places = {rank: _set_threads(recording.ranks[rank]) for rank in many}
     return Finding(
-        "DDP704",
+        CPU_OVERSUBSCRIBED,
         f"The ranks use {total} compute threads on {cores} cores.",
         many,
         (),
@@ -227,7 +234,6 @@ def _threads(recording: Recording) -> Finding | None:
         _where({rank: phase for rank, phase in places.items() if phase is not None}, many),
         tuple(f"Rank {rank}: {counts[rank]} threads." for rank in many[:8]),
         f"Set OMP_NUM_THREADS (or torch.set_num_threads) to the cores per rank: {max(1, cores // max(1, len(counts)))} here.",
-        severity="warning",
     )
 
 
@@ -255,7 +261,7 @@ def _shared_memory(recording: Recording) -> Finding | None:
     if not ranks:
         return None
     return Finding(
-        "DDP506",
+        SHARED_MEMORY_LOW,
         f"/dev/shm has {free / 2**20:.0f} MiB left of {total / 2**20:.0f} MiB: DataLoader workers pass their batches through it.",
         ranks,
         (),
@@ -263,7 +269,6 @@ def _shared_memory(recording: Recording) -> Finding | None:
         _where({rank: loaders[rank][-1] for rank in ranks}, ranks),
         (),
         "Give the container more shared memory (docker run --shm-size=8g, or --ipc=host), or use fewer workers and batches in flight.",
-        severity="warning",
     )
 
 
@@ -314,7 +319,7 @@ def _variables(recording: Recording) -> list[Finding]:
         place = {rank: phases[rank] for rank in ranks if rank in phases}
         found.append(
             Finding(
-                "DDP703",
+                DEPRECATED_VARIABLE,
                 f"{variable} {says}.",
                 tuple(ranks),
                 (),
@@ -322,7 +327,6 @@ def _variables(recording: Recording) -> list[Finding]:
                 _where(place, tuple(ranks)),
                 (f"It is set on {phrases.ranks(ranks)}.", *_assigned(recording, variable.partition("=")[0])),
                 remedy,
-                severity="warning",
             )
         )
     return found

@@ -10,79 +10,37 @@ from ddpnb.model.calls import Call, Site
 Severity = Literal["error", "warning", "note"]
 Outcome = Literal["ok", "hang", "crash", "divergence", "interrupted"]
 
-NAMES = {
-    "DDP101": "bad-environment",
-    "DDP102": "world-incomplete",
-    "DDP103": "duplicate-rank",
-    "DDP104": "rendezvous-unreachable",
-    "DDP105": "stale-store",
-    "DDP106": "backend-mismatch",
-    "DDP107": "version-mismatch",
-    "DDP108": "subgroup-mismatch",
-    "DDP109": "used-after-fork",
-    "DDP110": "wrong-interface",
-    "DDP201": "shared-device",
-    "DDP202": "wrong-device",
-    "DDP203": "host-tensor-on-nccl",
-    "DDP204": "bad-device-ids",
-    "DDP205": "device-memory",
-    "DDP206": "device-fault",
-    "DDP207": "slow-link",
-    "DDP208": "visible-devices",
-    "DDP301": "collective-missing",
-    "DDP302": "op-mismatch",
-    "DDP303": "shape-mismatch",
-    "DDP304": "dtype-mismatch",
-    "DDP305": "argument-mismatch",
-    "DDP306": "group-order",
-    "DDP307": "p2p-deadlock",
-    "DDP308": "uneven-iterations",
-    "DDP309": "order-swap",
-    "DDP310": "concurrent-use",
-    "DDP311": "rank-dead",
-    "DDP312": "rank-raised",
-    "DDP313": "blocked-elsewhere",
-    "DDP314": "rank-frozen",
-    "DDP315": "straggler",
-    "DDP316": "work-not-waited",
-    "DDP317": "timeout-setting",
-    "DDP401": "unused-parameters",
-    "DDP402": "rank-dependent-branch",
-    "DDP403": "model-differs",
-    "DDP404": "parameter-order",
-    "DDP405": "replica-drift",
-    "DDP406": "buffer-drift",
-    "DDP407": "forward-bypassed",
-    "DDP408": "sync-skipped",
-    "DDP409": "scaling-differs",
-    "DDP410": "optimizer-differs",
-    "DDP411": "rank-zero-forward",
-    "DDP412": "batchnorm-sync",
-    "DDP413": "hidden-attribute",
-    "DDP414": "nan-on-rank",
-    "DDP415": "graph-changed",
-    "DDP416": "hook-differs",
-    "DDP501": "same-data",
-    "DDP502": "epoch-not-set",
-    "DDP503": "dataset-differs",
-    "DDP504": "uneven-shards",
-    "DDP505": "worker-died",
-    "DDP506": "shared-memory-low",
-    "DDP507": "worker-stalled",
-    "DDP508": "bad-sample",
-    "DDP601": "partial-load",
-    "DDP602": "prefix-mismatch",
-    "DDP603": "checkpoint-race",
-    "DDP604": "load-device",
-    "DDP605": "state-on-one-rank",
-    "DDP606": "rng-not-restored",
-    "DDP701": "exit-code-masked",
-    "DDP702": "logger-on-all-ranks",
-    "DDP703": "deprecated-variable",
-    "DDP704": "cpu-oversubscribed",
-    "DDP705": "host-exhausted",
-    "DDP706": "host-memory",
-}
+_SEVERITY_OF_TYPE: Any = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingType:
+    """A kind of finding. Each is declared once, beside its rule; two are equal if their codes are.
+
+    Example:
+        >>> COLLECTIVE_MISSING = FindingType("DDP301", "collective-missing")
+    """
+
+    code: str
+    name: str = field(compare=False)
+    severity: Severity = field(default="error", compare=False)
+    # Codes of findings that follow from this one and are left out beside it.
+    supersedes: tuple[str, ...] = field(default=(), compare=False)
+    # Only found where ranks were blocked for long enough, so the diagnosis is settled at once.
+    after_patience: bool = field(default=False, compare=False)
+    # The calls of one collective differ: settled as soon as the ranks are blocked in them.
+    mismatch: bool = field(default=False, compare=False)
+    # The ranks set up their groups differently: settled when they are blocked in that for long enough.
+    group_mismatch: bool = field(default=False, compare=False)
+    # Each culprit is in a call of its own, not in the finding's collective.
+    separate_calls: bool = field(default=False, compare=False)
+    # Adds nothing where a failure names the same lines.
+    once_per_line: bool = field(default=False, compare=False)
+
+    @property
+    def page(self) -> str:
+        """The file of its page in ``explanations/catalogue/pages``."""
+        return f"{self.code}.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +53,7 @@ class Finding:
     groups of ranks.
     """
 
-    code: str
+    type: FindingType
     summary: str
     culprits: tuple[int, ...] = ()
     waiting: tuple[int, ...] = ()
@@ -103,18 +61,28 @@ class Finding:
     where: tuple[tuple[int, Site], ...] = ()
     evidence: tuple[str, ...] = ()
     remedy: str = ""
-    severity: Severity = "error"
+    severity: Severity = _SEVERITY_OF_TYPE
     tensors: tuple[str, ...] = ()
     sides: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.severity:
+            object.__setattr__(self, "severity", self.type.severity)
+
+    @property
+    def code(self) -> str:
+        """The code of its type, such as ``"DDP301"``."""
+        return self.type.code
+
+    @property
+    def name(self) -> str:
+        """The name of its type, such as ``"collective-missing"``."""
+        return self.type.name
 
     @property
     def concerned(self) -> frozenset[int]:
         """All ranks that the finding names."""
         return frozenset((*self.culprits, *self.waiting, *(rank for side in self.sides for rank in side)))
-
-    @property
-    def name(self) -> str:
-        return NAMES.get(self.code, "unknown")
 
     def to_json(self) -> dict[str, Any]:
         call = self.collective

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from ddpnb.explanations import catalogue
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS, Kind
-from ddpnb.model.findings import NAMES
 from ddpnb.render import markup
 
 _PLACES = {
@@ -29,7 +29,7 @@ def faults(chosen: str, size: int, armed: Sequence[tuple[str, str]] = (), *, ena
     """
     kind = KINDS.get(chosen) or next(iter(KINDS.values()))
     also = f" (or {', '.join(kind.also)})" if kind.also else ""
-    told = f"<p>{escape(kind.what[:1].upper() + kind.what[1:])}. Expected finding: <b>{kind.finding} {NAMES[kind.finding]}</b>{escape(also)}.</p>"
+    told = f"<p>{escape(kind.what[:1].upper() + kind.what[1:])}. Expected finding: <b>{kind.finding} {catalogue.page(kind.finding).name}</b>{escape(also)}.</p>"
     form = (
         f'<form data-action="inject" data-key="{escape(kind.name)}"><div class="row">{_kinds(kind)}{_fields(kind)}'
         f"{markup.rank_boxes(size, chosen=[1] if size > 1 else [0])}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from ddpnb.model.findings import NAMES
+from ddpnb.explanations import catalogue
 from ddpnb.render import markup
 
 
@@ -20,7 +20,8 @@ def lesson(title: str, script: str, finding: str, why: str, look: str, fix: str,
         fix: what the fix changes, in words.
         difference: the fix as a unified diff.
     """
-    name = f"{finding} {NAMES.get(finding, '')}".strip()
+    page = catalogue.pages().get(finding)
+    name = f"{finding} {page.name}" if page is not None else finding
     return (
         f"<h3>{markup.text(title)}</h3><p>What will happen? Read the script, make a guess, run it, and look.</p>"
         f'<pre tabindex="0" aria-label="the broken script">{markup.text(script)}</pre>'

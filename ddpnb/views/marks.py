@@ -15,7 +15,6 @@ from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 
 _LONGEST = 80  # characters
-_EACH_IN_ANOTHER = ("DDP306", "DDP307", "DDP309")  # each culprit is in a different call
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def begin_of(record: RankRecord) -> int:
 
 def _mark(standing: Standing, finding: Finding, collective: Call, since: int) -> Mark | None:
     own = call_in(standing.record, collective.group, collective.seq)
-    if finding.code in _EACH_IN_ANOTHER:
+    if finding.type.separate_calls:
         own = standing.call or own
         return Mark("mismatch", _cut(f"{own.title}: not the call of the other ranks"), own.number) if own else None
     if own is not None:

@@ -7,14 +7,14 @@ import json
 import pytest
 
 from ddpnb.errors import UsageError
+from ddpnb.explanations import catalogue
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS, Fault, fault, variables
-from ddpnb.model.findings import NAMES
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_every_kind_names_findings_and_operations_that_exist(kind):
-    assert {kind.finding, *kind.also} <= set(NAMES)
+    assert {kind.finding, *kind.also} <= set(catalogue.codes())
     assert set(kind.ops) <= set(OPERATIONS)
     assert kind.what and kind.what[0].islower() and not kind.what.endswith(".")
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.errors import CannotWrite
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding
@@ -61,13 +62,13 @@ def test_the_verdict_as_json(verdict):
 
 
 def test_a_finding_without_a_collective_says_so():
-    value = Verdict.of(hang(Finding("DDP102", "x"))).to_json()["findings"][0]
+    value = Verdict.of(hang(Finding(type_of("DDP102"), "x"))).to_json()["findings"][0]
     assert value["collective"] is None
     assert (value["where"], value["culprits"], value["waiting"]) == ([], [], [])
 
 
 def test_a_tie_lists_its_sides_and_no_culprit():
-    value = Verdict.of(hang(Finding("DDP410", "x", sides=((0, 2), (1, 3))))).to_json()["findings"][0]
+    value = Verdict.of(hang(Finding(type_of("DDP410"), "x", sides=((0, 2), (1, 3))))).to_json()["findings"][0]
     assert (value["culprits"], value["sides"]) == ([], [[0, 2], [1, 3]])
 
 

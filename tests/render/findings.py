@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.findings import Diagnosis, Finding
 
@@ -15,7 +16,7 @@ CALL = Call(
     CallState.WAITING,
 )
 USUAL = Finding(
-    "DDP301",
+    type_of("DDP301"),
     "Rank 1 never calls the all_reduce that ranks 0, 2 and 3 are blocked in.",
     (1,),
     (0, 2, 3),
@@ -34,4 +35,4 @@ def saying(text: str) -> Diagnosis:
     """Every text that a rank has a say in is ``text``."""
     site = Site(text, 7, text)
     call = Call(1, Group((0, 1), label=text), 1, Signature(text, dtypes=(text,)), site, CallState.WAITING)
-    return hang(Finding("DDP312", text, (1,), (0,), call, ((1, site),), (text,), text))
+    return hang(Finding(type_of("DDP312"), text, (1,), (0,), call, ((1, site),), (text,), text))

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import Site
-from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.findings import Diagnosis, Finding, FindingType
 from ddpnb.render import card
 from ddpnb.render.terminal import output
 from tests.render.findings import USUAL, hang, saying
@@ -65,11 +66,14 @@ def test_a_running_run_is_not_shown_as_completed():
 
 
 def test_a_finding_with_nothing_but_a_summary():
-    assert output(*card.paragraphs(Finding("DDP999", "Something."))) == "Something.  [DDP999 unknown]"
+    assert (
+        output(*card.paragraphs(Finding(FindingType("DDP999", "unknown"), "Something.")))
+        == "Something.  [DDP999 unknown]"
+    )
 
 
 def test_a_finding_without_words():
-    assert "[DDP301 collective-missing]" in card.text(hang(Finding("DDP301", "")))
+    assert "[DDP301 collective-missing]" in card.text(hang(Finding(type_of("DDP301"), "")))
 
 
 def test_of_a_thousand_places_a_few_are_shown():

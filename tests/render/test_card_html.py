@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from ddpnb.model.calls import Site
-from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.findings import Diagnosis, Finding, FindingType
 from ddpnb.render import card, markup
 from tests.render.findings import USUAL, hang, saying
 
@@ -125,7 +125,7 @@ def test_every_severity_has_its_own_sign(severity):
 
 
 def test_a_finding_with_nothing_but_a_summary():
-    seen = page(hang(Finding("DDP999", "Something.")))
+    seen = page(hang(Finding(FindingType("DDP999", "unknown"), "Something.")))
     assert "Something." in seen.text
     assert "Where:" not in seen.text
     assert "Fix:" not in seen.text

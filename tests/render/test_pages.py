@@ -5,8 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.explanations.catalogue import CHAPTERS, UNTESTED, page, pages
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.render import pages as render
 from tests.render.blocks import blocks
 from tests.render.test_card import HOSTILE as HOSTILE_TEXT
@@ -122,7 +123,7 @@ def test_the_list_has_a_line_for_each_code(width):
 
 # -- errors explained
 
-USUAL = Finding("DDP401", "Two parameters got no gradient.", evidence=("head.weight.",), remedy="Use them.")
+USUAL = Finding(type_of("DDP401"), "Two parameters got no gradient.", evidence=("head.weight.",), remedy="Use them.")
 
 
 def test_an_error_says_what_why_and_how_to_fix_it():
@@ -134,7 +135,7 @@ def test_an_error_says_what_why_and_how_to_fix_it():
 @pytest.mark.parametrize("hostile", HOSTILE_TEXT.values(), ids=HOSTILE_TEXT.keys())
 @pytest.mark.parametrize("colour", [False, True])
 def test_control_characters_of_a_log_do_not_reach_the_terminal(hostile, colour):
-    shown = render.text([Finding("DDP401", hostile, evidence=(hostile,), remedy=hostile)], colour=colour)
+    shown = render.text([Finding(type_of("DDP401"), hostile, evidence=(hostile,), remedy=hostile)], colour=colour)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", ESCAPES.sub("", shown))
     assert shown.count("\x1b") == render.text([USUAL], colour=colour).count("\x1b")
 
@@ -167,8 +168,12 @@ def test_it_has_names_for_those_who_do_not_see_it():
 
 @pytest.mark.parametrize("hostile", HOSTILE_HTML.values(), ids=HOSTILE_HTML.keys())
 def test_text_of_a_log_stays_text(hostile):
-    seen = Seen(render.html([Finding(hostile, hostile, evidence=(hostile,), remedy=hostile)], note=hostile))
-    harmless = Seen(render.html([Finding("a", "a", evidence=("a",), remedy="a")], note="a"))
+    seen = Seen(
+        render.html(
+            [Finding(FindingType(hostile, hostile), hostile, evidence=(hostile,), remedy=hostile)], note=hostile
+        )
+    )
+    harmless = Seen(render.html([Finding(FindingType("a", "a"), "a", evidence=("a",), remedy="a")], note="a"))
     assert seen.tags == harmless.tags
     assert [name for name, _ in seen.attributes] == [name for name, _ in harmless.attributes]
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import Call, CallState, Group, Signature
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.views.board import SINGLE, tiles
@@ -132,19 +133,22 @@ def test_clocks_that_disagree_by_hours_give_no_time_below_zero():
 
 
 def test_the_first_finding_that_names_a_rank_counts():
-    findings = (Finding("DDP301", "", (1,), (0, 2)), Finding("DDP999", "", (1, 2), (0,)))
+    findings = (
+        Finding(type_of("DDP301"), "", (1,), (0, 2)),
+        Finding(FindingType("DDP999", "unknown"), "", (1, 2), (0,)),
+    )
     found = board(*(Rank(rank, 3).computes() for rank in range(3)), findings=findings)
     assert [tile.finding for tile in found] == ["", "DDP301", "DDP999"]
 
 
 @pytest.mark.parametrize("severity", ["warning", "note"])
 def test_only_errors_have_culprits(severity):
-    finding = Finding("DDP315", "", (0,), (1,), severity=severity)
+    finding = Finding(type_of("DDP315"), "", (0,), (1,), severity=severity)
     assert not any(tile.finding or tile.undecided for tile in board(Rank(0, 2), Rank(1, 2), findings=[finding]))
 
 
 def test_findings_about_ranks_that_are_not_there_are_no_matter():
-    assert board(Rank(0, 1).computes(), findings=[Finding("DDP301", "", (99,), (98,))])[0].finding == ""
+    assert board(Rank(0, 1).computes(), findings=[Finding(type_of("DDP301"), "", (99,), (98,))])[0].finding == ""
 
 
 # -- odd recordings
@@ -168,7 +172,7 @@ def test_up_to_a_few_dozen_ranks_have_a_tile_each():
 
 
 def test_a_thousand_ranks_that_do_the_same_share_a_tile_and_culprits_come_first():
-    finding = Finding("DDP301", "", (7, 500), tuple(rank for rank in range(1000) if rank not in (7, 500)))
+    finding = Finding(type_of("DDP301"), "", (7, 500), tuple(rank for rank in range(1000) if rank not in (7, 500)))
     first, second = tiles(many(1000, odd=(7, 500)), [finding])
     assert (first.ranks, first.finding, first.state) == ((7, 500), "DDP301", "ended")
     assert len(second.ranks) == 998 and second.state == "waiting" and second.missing == (7, 500)
@@ -176,14 +180,14 @@ def test_a_thousand_ranks_that_do_the_same_share_a_tile_and_culprits_come_first(
 
 
 def test_in_an_open_tie_the_ranks_of_all_sides_are_marked_as_such():
-    tie = Finding("DDP303", "", sides=((0,), (1,)))
+    tie = Finding(type_of("DDP303"), "", sides=((0,), (1,)))
     ranks = [Rank(n, 3).computes(line(9)) for n in range(3)]
     assert [(one.finding, one.undecided) for one in board(*ranks, findings=[tie])] == [
         ("", "DDP303"),
         ("", "DDP303"),
         ("", ""),
     ]
-    named = Finding("DDP312", "", (1,))
+    named = Finding(type_of("DDP312"), "", (1,))
     assert [(one.finding, one.undecided) for one in board(*ranks, findings=[tie, named])][:2] == [
         ("", "DDP303"),
         ("DDP312", ""),
@@ -191,12 +195,12 @@ def test_in_an_open_tie_the_ranks_of_all_sides_are_marked_as_such():
 
 
 def test_what_is_only_a_warning_marks_no_rank():
-    tie = Finding("DDP316", "", severity="warning", sides=((0,), (1,)))
+    tie = Finding(type_of("DDP316"), "", severity="warning", sides=((0,), (1,)))
     assert [one.undecided for one in board(*(Rank(n, 2) for n in range(2)), findings=[tie])] == ["", ""]
 
 
 def test_ranks_on_a_side_share_no_tile_with_others_and_come_before_them():
-    tie = Finding("DDP303", "", sides=((7,), (500,)))
+    tie = Finding(type_of("DDP303"), "", sides=((7,), (500,)))
     found = tiles(many(1000), [tie])
     assert [(one.ranks[0], len(one.ranks), one.undecided) for one in found] == [(7, 2, "DDP303"), (0, 998, "")]
 
@@ -213,7 +217,7 @@ def test_those_that_ended_with_an_error_do_not_share_a_tile_with_those_that_ende
 
 def test_a_thousand_ranks_that_each_do_something_else_are_bounded_and_none_is_forgotten():
     ranks = [Rank(rank, 1000).raises("ValueError", f"in batch {rank}") for rank in range(1000)]
-    found = board(*ranks, findings=[Finding("DDP312", "", (999,))])
+    found = board(*ranks, findings=[Finding(type_of("DDP312"), "", (999,))])
     assert len(found) == 200
     assert found[0].ranks == (999,)
     assert sorted(rank for tile in found for rank in tile.ranks) == list(range(1000))

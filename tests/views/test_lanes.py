@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.rank_state import RankState
@@ -263,7 +264,7 @@ def test_a_rank_may_come_to_wait_for_what_it_had_left():
 
 def test_of_many_ranks_those_that_tell_the_most():
     made = {rank: RankRecord(rank, calls=(call(0, rank, 200, group=world_group(100)),)) for rank in range(100)}
-    found = Diagnosis("hang", (Finding("DDP301", "", (97,), (42, 98)),))
+    found = Diagnosis("hang", (Finding(type_of("DDP301"), "", (97,), (42, 98)),))
     shown = lanes(Recording(100, made), found, most=4)
     assert [lane.rank for lane in shown.lanes] == [0, 42, 97, 98]
     assert shown.of == 100

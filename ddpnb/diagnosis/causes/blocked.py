@@ -9,9 +9,12 @@ from ddpnb.diagnosis.causes.stacks import frames_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame
+
+USED_AFTER_FORK = FindingType("DDP109", "used-after-fork", after_patience=True)
+LOGGER_ON_ALL_RANKS = FindingType("DDP702", "logger-on-all-ranks", after_patience=True)
 
 _LIBRARIES = re.compile(
     r"/(wandb|mlflow|tensorboard|tensorboardX|huggingface_hub|datasets|neptune|comet_ml|clearml|swanlab|trackio)/"
@@ -35,7 +38,7 @@ def forked(recording: Recording, standings: dict[int, Standing], finding: Findin
         site = Site.from_json(dict(used[-1].facts)) if "file" in used[-1].facts else standings[rank].site
         return replace(
             finding,
-            code="DDP109",
+            type=USED_AFTER_FORK,
             summary=f"A process that rank {rank} forked uses the rank's process group{phrases.at(site)}: the backend's threads "
             "do not exist there, so it is blocked forever.",
             where=((rank, site), *((r, s) for r, s in finding.where if r != rank)),
@@ -56,7 +59,7 @@ def logger(recording: Recording, standings: dict[int, Standing], finding: Findin
     site = next((f.site for f in reversed(frames_of(standings[culprits[0]].record)) if f.user), frame.site)
     return replace(
         finding,
-        code="DDP702",
+        type=LOGGER_ON_ALL_RANKS,
         culprits=culprits,
         summary=f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} blocked in {frame.function}(), the start of a logger "
         f"or a download{phrases.at(site)}, while {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'waits', 'wait')}.",

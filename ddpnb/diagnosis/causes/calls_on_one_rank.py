@@ -7,8 +7,12 @@ from dataclasses import replace
 
 from ddpnb.diagnosis.causes.stacks import frames_at, in_backward
 from ddpnb.diagnosis.divergence import replicas
+from ddpnb.diagnosis.divergence.optimizers import STATE_ON_ONE_RANK
+from ddpnb.diagnosis.divergence.synchronisation import FORWARD_BYPASSED, SYNC_SKIPPED
 from ddpnb.diagnosis.hangs import forward_on_one_rank
+from ddpnb.diagnosis.hangs.forward_on_one_rank import RANK_ZERO_FORWARD
 from ddpnb.diagnosis.hangs.rank_state import Standing, where
+from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
@@ -27,11 +31,11 @@ def not_synchronised(recording: Recording, standings: dict[int, Standing], findi
     """Others wait in backward for gradients that a rank does not send: bypassed, under no_sync, unused."""
     if (
         not any(in_backward(standings[r]) for r in finding.waiting or finding.concerned if r in standings)
-        and finding.code != "DDP308"
+        and finding.type != UNEVEN_ITERATIONS
     ):
         return None
     for better in replicas.find(recording):
-        if better.code in ("DDP407", "DDP408"):
+        if better.type in (FORWARD_BYPASSED, SYNC_SKIPPED):
             return replace(
                 better, evidence=(*better.evidence, *phrases.observed(finding)[:2]), collective=finding.collective
             )
@@ -65,7 +69,7 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
     others = tuple(r for r in finding.culprits if r in standings)
     call = finding.collective
     return Finding(
-        "DDP411",
+        RANK_ZERO_FORWARD,
         f"{phrases.ranks(lone, True)} {phrases.verb(lone, 'runs', 'run')} the wrapped model alone: its {call.op if call else 'collective'} "
         f"waits for {phrases.ranks(others)}, which {phrases.verb(others, 'is', 'are')} not in it.",
         lone,
@@ -97,7 +101,7 @@ def state_of_one(recording: Recording, standings: dict[int, Standing], finding: 
         return None
     return replace(
         finding,
-        code="DDP605",
+        type=STATE_ON_ONE_RANK,
         culprits=others,
         waiting=alone,
         sides=(),

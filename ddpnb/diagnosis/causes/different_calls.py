@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpnb.diagnosis.divergence import call_swaps, ddp_setup
+from ddpnb.diagnosis.divergence.call_swaps import CONCURRENT_USE
 from ddpnb.diagnosis.divergence.digests import models_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model import phrases
@@ -80,7 +81,7 @@ def _about_to_call(
 def _two_threads(finding: Finding, found: dict[int, Site]) -> Finding:
     return replace(
         finding,
-        code="DDP310",
+        type=CONCURRENT_USE,
         summary=f"Two threads of {'each of ' * (len(found) > 1)}{phrases.ranks(found)} use one group: which call "
         "comes first is nondeterministic.",
         evidence=(

@@ -6,15 +6,21 @@ import re
 from dataclasses import replace
 
 from ddpnb.diagnosis import checkpoints_and_exits
+from ddpnb.diagnosis.checkpoints_and_exits import EXIT_CODE_MASKED
+from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.diagnosis.hangs import workers
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.once import once
+from ddpnb.diagnosis.settings import TIMEOUT_SETTING
 from ddpnb.explanations.messages.explain import explain
 from ddpnb.explanations.messages.explained import Explained, blamed
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
+
+UNUSED_PARAMETERS = FindingType("DDP401", "unused-parameters", supersedes=("DDP409",))
+HOST_MEMORY = FindingType("DDP706", "host-memory")
 
 _PATIENCE_S = 10.0  # the default patience
 _TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) (\d{1,12})ms")
@@ -51,7 +57,7 @@ def explained(recording: Recording, standings: dict[int, Standing], finding: Fin
             places[rank] = standings[rank].site
     order = [*culprits, *waiting]
     return Finding(
-        first.code,
+        type_of(first.code),
         f"{phrases.ranks(culprits, True)}: {first.summary}",
         culprits,
         waiting,
@@ -59,7 +65,8 @@ def explained(recording: Recording, standings: dict[int, Standing], finding: Fin
         tuple((rank, places[rank]) for rank in order if rank in places),
         (*first.evidence, *finding.evidence),
         first.remedy or finding.remedy,
-        tensors=first.tensors,
+        "error",  # it ended a rank, whatever its type
+        first.tensors,
     )
 
 
@@ -84,7 +91,7 @@ def quiet_exit(recording: Recording, _: dict[int, Standing], finding: Finding) -
         return None
     return replace(
         finding,
-        code="DDP701",
+        type=EXIT_CODE_MASKED,
         summary=f"{phrases.ranks(quiet, True)} exited with status 0 in the middle of the run.",
         remedy="Exit with a non-zero status when training fails: no os._exit(0) or sys.exit(0) in a finally.",
     )
@@ -109,7 +116,7 @@ def short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding
         return None
     return replace(
         finding,
-        code="DDP317",
+        type=TIMEOUT_SETTING,
         culprits=culprits,
         waiting=(),
         summary=f"The timeout of {seconds:g} s is too short: it fired while a rank was still working.",
@@ -145,7 +152,7 @@ def killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Find
         return None
     return replace(
         finding,
-        code="DDP706",
+        type=HOST_MEMORY,
         summary=f"{phrases.ranks(killed, True)} {phrases.verb(killed, 'was', 'were')} killed by the kernel: the machine (or the container) "
         "ran out of memory.",
         evidence=(

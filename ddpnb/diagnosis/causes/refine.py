@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from ddpnb.diagnosis.causes import blocked, calls_on_one_rank, different_calls, exits, startup
 from ddpnb.diagnosis.hangs import workers
+from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
+from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED
+from ddpnb.diagnosis.hangs.mismatch import ARGUMENT_MISMATCH, DTYPE_MISMATCH, OP_MISMATCH, SHAPE_MISMATCH
 from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
+from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE, SUBGROUP_MISMATCH, WORLD_INCOMPLETE
+from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
-_MISMATCH = ("DDP302", "DDP303", "DDP304", "DDP305")
+_MISMATCH = (OP_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, ARGUMENT_MISMATCH)
 
 
 def refine(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding:
     """The same hang or failure under its most specific code; ``finding`` itself when there is none."""
-    for rule in _RULES.get(finding.code, ()):
+    for rule in _RULES.get(finding.type, ()):
         better = rule(recording, standings, finding)
         if better is not None:
             return better
@@ -43,19 +49,24 @@ _RULES = {
             calls_on_one_rank.lone_forward,
         ),
     ),
-    "DDP301": (different_calls.other_model, different_calls.two_threads, different_calls.in_another_thread, *_WAITS),
-    "DDP308": (calls_on_one_rank.not_synchronised, calls_on_one_rank.lone_forward),
-    "DDP102": (startup.same_rank_twice, startup.other_backend),
-    "DDP104": (startup.same_rank_twice, startup.other_backend),
-    "DDP108": (startup.other_backend,),
-    "DDP311": (exits.killed_by_kernel, exits.quiet_exit),
-    "DDP312": (
+    COLLECTIVE_MISSING: (
+        different_calls.other_model,
+        different_calls.two_threads,
+        different_calls.in_another_thread,
+        *_WAITS,
+    ),
+    UNEVEN_ITERATIONS: (calls_on_one_rank.not_synchronised, calls_on_one_rank.lone_forward),
+    WORLD_INCOMPLETE: (startup.same_rank_twice, startup.other_backend),
+    RENDEZVOUS_UNREACHABLE: (startup.same_rank_twice, startup.other_backend),
+    SUBGROUP_MISMATCH: (startup.other_backend,),
+    RANK_DEAD: (exits.killed_by_kernel, exits.quiet_exit),
+    RANK_RAISED: (
         startup.same_rank_twice,
         different_calls.other_model,
         exits.short_timeout,
         exits.explained,
         different_calls.set_up_wrongly,
     ),
-    "DDP313": (blocked.forked, exits.too_soon, workers.stalled_worker, blocked.logger),
-    "DDP314": (blocked.forked,),
+    BLOCKED_ELSEWHERE: (blocked.forked, exits.too_soon, workers.stalled_worker, blocked.logger),
+    RANK_FROZEN: (blocked.forked,),
 }

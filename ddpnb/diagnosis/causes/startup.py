@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from ddpnb.diagnosis import settings
 from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.hangs.startup import DUPLICATE_RANK
 from ddpnb.diagnosis.once import once
+from ddpnb.diagnosis.settings import BACKEND_MISMATCH
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
@@ -23,7 +25,7 @@ def same_rank_twice(recording: Recording, standings: dict[int, Standing], findin
     waiting = tuple(sorted(set(phases) - set(culprits)))
     told = {str(phases[rank].facts.get("rank")): None for rank in culprits if rank in phases}
     return Finding(
-        "DDP103",
+        DUPLICATE_RANK,
         f"{len(ranks)} processes claim rank {number}: {phrases.ranks(culprits)} {phrases.verb(culprits, 'calls', 'call')} "
         f"init_process_group with rank={' and '.join(sorted(told)[:4])}.",
         culprits,
@@ -44,5 +46,5 @@ def _claimed_twice(recording: Recording) -> dict[str, list[int]]:
 
 
 def other_backend(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
-    better = next((f for f in settings.find(recording) if f.code == "DDP106"), None)
+    better = next((f for f in settings.find(recording) if f.type == BACKEND_MISMATCH), None)
     return None if better is None else replace(better, evidence=(*better.evidence, *phrases.observed(finding)[:2]))

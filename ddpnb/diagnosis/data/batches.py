@@ -13,9 +13,13 @@ from ddpnb.diagnosis.data import shards, splits, structure
 from ddpnb.diagnosis.data.loading import Loading, Loop, loading
 from ddpnb.diagnosis.data.shards import Views, places, replica_groups, side_by_side
 from ddpnb.diagnosis.once import once
+from ddpnb.diagnosis.settings import SHARED_MEMORY_LOW
 from ddpnb.model import phrases
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
+
+EPOCH_NOT_SET = FindingType("DDP502", "epoch-not-set", severity="warning")
+UNEVEN_SHARDS = FindingType("DDP504", "uneven-shards", severity="warning")
 
 _SHM_LOW = 8 << 20  # bytes: less than one batch of pictures
 
@@ -63,7 +67,7 @@ def _epochs(views: Views) -> list[Finding]:
     set_to = f"was set to {first.epoch} each time" if last.told > first.told else "was not called in between"
     return [
         Finding(
-            "DDP502",
+            EPOCH_NOT_SET,
             f"{phrases.ranks(ranks, True)} {phrases.verb(ranks, 'iterates', 'iterate')} over the data in the same order in "
             f"every epoch{phrases.at(loops[0].site)}: sampler.set_epoch {set_to}.",
             tuple(ranks),
@@ -73,7 +77,6 @@ def _epochs(views: Views) -> list[Finding]:
                 for rank in ranks[:8]
             ),
             remedy="Call sampler.set_epoch(epoch) at the beginning of each epoch, before the loop over the loader.",
-            severity="warning",
         )
     ]
 
@@ -159,7 +162,7 @@ def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: list
     ]
     more = [counts[rank] for rank in rest if rank in counts]
     return Finding(
-        "DDP504",
+        UNEVEN_SHARDS,
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'has', 'have')} {counts[culprits[0]]} batches"
         f"{phrases.at(loops[culprits[0]].site)}, {phrases.ranks(rest)} {phrases.verb(rest, 'has', 'have')} "
         + (f"{max(more)}." if more else "more."),
@@ -167,7 +170,6 @@ def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: list
         where=places(loops, [*culprits, *rest]),
         evidence=tuple(evidence),
         remedy="Give all ranks the same number of batches (DistributedSampler, drop_last=True), or train under Join.",
-        severity="warning",
     )
 
 
@@ -192,7 +194,7 @@ def _shared_memory(recording: Recording, views: Views) -> list[Finding]:
     ranks = sorted(used)
     return [
         Finding(
-            "DDP506",
+            SHARED_MEMORY_LOW,
             f"/dev/shm has {free >> 20} MB left of {total >> 20} MB; the DataLoader workers on "
             f"{phrases.ranks(ranks)} pass their batches through it.",
             tuple(ranks),

@@ -10,8 +10,11 @@ from ddpnb.diagnosis.data.loading import Loading, Loop, Pass, likeness
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
+
+SAME_DATA = FindingType("DDP501", "same-data")
+DATASET_DIFFERS = FindingType("DDP503", "dataset-differs")
 
 _LOOPS = 16  # of each rank that are compared
 _SPLIT_BY_RANK = (
@@ -188,7 +191,7 @@ def same(
         return None
     more = ["The models received the same inputs."] if agree else []
     return Finding(
-        "DDP501",
+        SAME_DATA,
         f"{phrases.ranks(group, True)} train on the same batches{phrases.at(loops[group[0]].site)}.",
         group,
         where=places(loops, group),
@@ -248,7 +251,7 @@ def differs(
     """DDP503. ``sides``: the groups of ranks that differ, named where there are no culprits."""
     sides = () if culprits else sides
     return Finding(
-        "DDP503",
+        DATASET_DIFFERS,
         summary,
         tuple(culprits),
         where=places(loops, [*culprits, *(rank for rank in sorted(loops) if rank not in culprits)]),

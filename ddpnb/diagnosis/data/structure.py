@@ -8,9 +8,11 @@ from ddpnb.diagnosis.data.shards import Views, dataset_of, side_by_side
 from ddpnb.diagnosis.divergence.builder import finding_of
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.model import phrases
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
+
+BAD_SAMPLE = FindingType("DDP508", "bad-sample")
 
 
 def of_batches(_recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
@@ -32,7 +34,7 @@ def of_batches(_recording: Recording, group: tuple[int, ...], views: Views) -> F
         samples = {rank: Sample(0, "batch", 1, site=loop.site) for rank, loop in loops.items()}
         place = phrases.at(loops[group[0]].site)
         return finding_of(
-            "DDP508",
+            BAD_SAMPLE,
             f"The batches of {phrases.ranks(odd)} have a different structure than those of {phrases.ranks(rest)}{place}."
             if odd
             else f"The batches of {phrases.ranks(group)} have different structures{place}.",

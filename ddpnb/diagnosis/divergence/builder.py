@@ -8,20 +8,20 @@ from dataclasses import replace
 from ddpnb.diagnosis.divergence.digests import Difference, Split, extent
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding, Severity
+from ddpnb.model.findings import Finding, FindingType, Severity
 from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Sample
 
 
 def finding_of(
-    code: str,
+    kind: FindingType,
     summary: str,
     samples: Mapping[int, Sample],
     culprits: tuple[int, ...],
     evidence: Iterable[str],
     remedy: str,
     tensors: tuple[str, ...] = (),
-    severity: Severity = "error",
+    severity: Severity | None = None,
     sides: tuple[tuple[int, ...], ...] = (),
 ) -> Finding:
     """A finding that points each rank to the line where its sample was taken.
@@ -41,7 +41,9 @@ def finding_of(
     order = [*culprits, *(rank for rank in sorted(samples) if rank not in culprits)]
     places = known((rank, samples[rank].site) for rank in order if rank in samples)
     evidence = (*evidence, *phrases.undecided(sides))
-    return Finding(code, summary, culprits, waiting, None, places, evidence, remedy, severity, tensors[:20], sides)
+    return Finding(
+        kind, summary, culprits, waiting, None, places, evidence, remedy, severity or kind.severity, tensors[:20], sides
+    )
 
 
 def loads(recording: Recording, what: str) -> dict[int, list[Phase]]:

@@ -10,9 +10,12 @@ from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.collectives import Collective, collectives
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import function_at
+
+ORDER_SWAP = FindingType("DDP309", "order-swap", separate_calls=True)
+CONCURRENT_USE = FindingType("DDP310", "concurrent-use")
 
 _NEAR = 64  # calls between the two places of an exchange
 
@@ -159,7 +162,7 @@ def _swap(
         f"{phrases.ranks(waiting)}"
     )
     return Finding(
-        "DDP309",
+        ORDER_SWAP,
         f"{order}: {mine.op} #{mine.seq} is at {_told(mine.site)} on {phrases.ranks(culprits)}, and at "
         f"{_told(theirs.site)} on {phrases.ranks(waiting)}. They have the same signature, so their data was mixed silently.",
         () if tied else culprits,
@@ -204,7 +207,7 @@ def concurrent_use(recording: Recording) -> Finding | None:
     one, other = found[culprits[0]]
     orders = _orders_differ(recording, one.group.key)
     return Finding(
-        "DDP310",
+        CONCURRENT_USE,
         f"Two threads of {phrases.ranks(culprits)} use {one.group} at the same time: the order of their calls is not deterministic.",
         culprits,
         tuple(rank for rank in sorted(recording.ranks) if rank not in found),

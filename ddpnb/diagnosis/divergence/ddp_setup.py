@@ -6,13 +6,21 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ddpnb.diagnosis.divergence.digests import models_of, split
+from ddpnb.diagnosis.divergence.optimizers import OPTIMIZER_DIFFERS
+from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT
 from ddpnb.diagnosis.hangs.init_facts import as_int
 from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding, Severity
+from ddpnb.model.findings import Finding, FindingType, Severity
 from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Model, TensorSpec
+
+WRONG_DEVICE = FindingType("DDP202", "wrong-device")
+MODEL_DIFFERS = FindingType("DDP403", "model-differs")
+PARAMETER_ORDER = FindingType("DDP404", "parameter-order")
+BATCHNORM_SYNC = FindingType("DDP412", "batchnorm-sync")
+HOOK_DIFFERS = FindingType("DDP416", "hook-differs")
 
 
 @once
@@ -61,7 +69,7 @@ def _devices(models: Mapping[int, Model]) -> Finding | None:
     names = odd[culprits[0]]
     held = sorted({t.device for t in models[culprits[0]].tensors if t.name in names})
     return Finding(
-        "DDP202",
+        WRONG_DEVICE,
         f"On {phrases.ranks(culprits)} a part of {models[culprits[0]].module} is on {', '.join(held)}: {', '.join(names[:4])}"
         f"{' ...' if len(names) > 4 else ''}.",
         culprits,
@@ -91,25 +99,25 @@ def models_differ(models: Mapping[int, Model]) -> Finding | None:
     shapes = {str(sorted((t.shape, t.buffer, t.trains) for t in m.tensors)) for m in models.values()}
     names = {str(sorted(t.name for t in m.tensors)) for m in models.values()}
     dtypes_alone = all(_dtypes_alone(reference, one) for one in first.values())
-    code = "DDP404" if len(shapes) == 1 and (len(names) == 1 or dtypes_alone) else "DDP403"
+    kind = PARAMETER_ORDER if len(shapes) == 1 and (len(names) == 1 or dtypes_alone) else MODEL_DIFFERS
     in_place = all([t.shape for t in one.tensors] == [t.shape for t in reference.tensors] for one in first.values())
-    if code == "DDP403" and len(shapes) == 1 and in_place:
+    if kind == MODEL_DIFFERS and len(shapes) == 1 and in_place:
         return None  # other names for the same shapes in the same places: a matter of taste
     differences = {rank: _first_differences(reference.tensors, one.tensors) for rank, one in first.items()}
     tensors = tuple(dict.fromkeys(name for _, found in differences.values() for name in found))
     what = {
         (
-            "DDP404",
+            PARAMETER_ORDER,
             True,
         ): f"{phrases.verb(odd, 'registers', 'register')} the parameters of {reference.module} in a "
         "different order, or with different dtypes, than",
-        ("DDP403", True): f"{phrases.verb(odd, 'wraps', 'wrap')} a different {reference.module} than",
+        (MODEL_DIFFERS, True): f"{phrases.verb(odd, 'wraps', 'wrap')} a different {reference.module} than",
         (
-            "DDP404",
+            PARAMETER_ORDER,
             False,
         ): f"register the parameters of {reference.module} in different orders, or with different dtypes",
-        ("DDP403", False): f"wrap different {reference.module} models",
-    }[code, bool(culprits)]
+        (MODEL_DIFFERS, False): f"wrap different {reference.module} models",
+    }[kind, bool(culprits)]
     told, _ = differences[others[0][0]]
     if len(others) == 1:
         how = told[0] if culprits else f"on {phrases.ranks(odd)}, {told[0]}"
@@ -118,7 +126,7 @@ def models_differ(models: Mapping[int, Model]) -> Finding | None:
         how = f"compared with {phrases.ranks(usual)}, {each}."
     sides = () if culprits else apart.sides
     return Finding(
-        code,
+        kind,
         f"{phrases.ranks(odd, True)} {what} {phrases.ranks(usual)}: {how}"
         if culprits
         else f"{phrases.ranks(models, True)} {what}: {how}",
@@ -137,7 +145,7 @@ def models_differ(models: Mapping[int, Model]) -> Finding | None:
         ),
         "Build the model from the same configuration on all ranks, in the same order: DistributedDataParallel matches "
         "parameters by position, not by name."
-        if code == "DDP404"
+        if kind == PARAMETER_ORDER
         else "Build the same model on all ranks: sizes that depend on data (vocabulary, classes) must be agreed on first.",
         tensors=tensors[:20],
         sides=sides,
@@ -188,7 +196,7 @@ def comm_hooks_differ(recording: Recording) -> Finding | None:
     others = tuple(rank for rank in sorted(told) if rank not in culprits)
     sides = () if culprits else apart.sides
     return Finding(
-        "DDP416",
+        HOOK_DIFFERS,
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} a different communication hook than {phrases.ranks(others)}."
         if culprits
         else f"{phrases.ranks(told, True)} use different communication hooks.",
@@ -223,7 +231,7 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
     culprits = tuple(rank for rank, phases in sorted(late.items()) if phases)
     if culprits:
         return Finding(
-            "DDP412",
+            BATCHNORM_SYNC,
             f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'converts', 'convert')} BatchNorm to SyncBatchNorm after the model was "
             "wrapped: the wrapper keeps the old layers.",
             culprits,
@@ -252,7 +260,7 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
             (r, site_of(conversions[r][-1]) if conversions[r] else wrapped[r].models[0].site) for r in (*odd, *others)
         ]
         return Finding(
-            "DDP412",
+            BATCHNORM_SYNC,
             "BatchNorm is converted to SyncBatchNorm differently on the ranks: "
             f"{phrases.by_side(apart.sides, lambda rank: str(kinds[rank]))} (tensors of SyncBatchNorm layers).",
             apart.culprits,
@@ -295,7 +303,7 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
     phase = stale[culprits[0]]
     missing = _names(phase, "missing")
     return Finding(
-        "DDP410",
+        OPTIMIZER_DIFFERS,
         f"The {phase.facts.get('optimizer')} on {phrases.ranks(culprits)} does not hold the parameters that are trained: "
         f"{', '.join(missing[:4])} {'is' if len(missing) == 1 else 'are'} never updated.",
         culprits,
@@ -361,7 +369,7 @@ def _replaced(recording: Recording) -> Finding | None:
         wrapped = [m.site for m in models if m.site != NO_SITE]
         pointed[rank] = wrapped[-1] if wrapped else seen[rank]
     return Finding(
-        "DDP405",
+        REPLICA_DRIFT,
         f"The model on {phrases.ranks(culprits)} got new parameters after it was wrapped: {', '.join(names[:4])}. "
         "Their gradients are not synchronised.",
         culprits,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ddpnb.diagnosis.checkpoints_and_exits import WORK_NOT_WAITED
 from ddpnb.diagnosis.divergence.builder import finding_of, how_far, since_steps
 from ddpnb.diagnosis.divergence.digests import by_turn, comparable, differing, first_difference
 from ddpnb.diagnosis.divergence.optimizers import hyper_differ, scaler_differs
-from ddpnb.diagnosis.divergence.parameter_edit import holding
+from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT, holding
 from ddpnb.lint.unwaited import unwaited
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call
@@ -51,7 +52,7 @@ def by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
     culprits = found.split.culprits
     since = since_steps(before, found.turn) if agreed else f"since optimizer step {found.turn}"
     return finding_of(
-        "DDP405",
+        REPLICA_DRIFT,
         holding(culprits, found.samples, model.module, f"{since}: {', '.join(found.tensors[:3])}."),
         found.samples,
         culprits,
@@ -98,7 +99,7 @@ def _taken_early(recording: Recording, number: int, model: Model) -> Finding | N
             continue
         first = next(made[0] for made in calls.values() if made)
         finding = finding_of(
-            "DDP316",
+            WORK_NOT_WAITED,
             f"Optimizer step {turn} runs while calls on tensors with the shapes of its parameters are still in flight: "
             f"{first.op}{phrases.at(first.site)}.",
             samples,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from ddpnb.diagnosis.data.structure import BAD_SAMPLE
 from ddpnb.diagnosis.divergence.builder import finding_of, number_of
 from ddpnb.diagnosis.divergence.digests import by_turn, of_step
 from ddpnb.model import phrases
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
+
+NAN_ON_RANK = FindingType("DDP414", "nan-on-rank")
 
 
 def not_finite(recording: Recording, number: int, model: Model) -> Finding | None:
@@ -29,7 +32,7 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
             f"The inputs of {model.wrapper or model.module} are finite on the other ranks, and were finite before."
         ]
         return finding_of(
-            "DDP508",
+            BAD_SAMPLE,
             f"The batch of forward {turn} contains NaN or infinity on {phrases.ranks(culprits)} only.",
             samples,
             culprits,
@@ -41,7 +44,7 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
     if bad_loss is not None:
         turn, samples, culprits = bad_loss
         return finding_of(
-            "DDP414",
+            NAN_ON_RANK,
             f"The loss of backward {turn} is {_word(samples[culprits[0]].number('loss'))} on {phrases.ranks(culprits)} only.",
             samples,
             culprits,
@@ -63,7 +66,7 @@ def _bad_gradient(recording: Recording, number: int) -> Finding | None:
         return None  # what the optimizer took is finite: that backward pass was left out, by a GradScaler say
     samples = of_step(recording, number, "backward", at)
     return finding_of(
-        "DDP414",
+        NAN_ON_RANK,
         f"The gradient of the loss is NaN or infinite on {phrases.ranks(culprits)} only, before optimizer step {turn}.",
         samples,
         culprits,
@@ -90,7 +93,7 @@ def _bad_average(recording: Recording, number: int) -> Finding | None:
         if not finite or not everywhere or len(samples) < 2 or samples[min(samples)].number("synced") == 0.0:
             return None
         return finding_of(
-            "DDP414",
+            NAN_ON_RANK,
             f"The averaged gradients contain NaN or infinity on all ranks since optimizer step {turn}: "
             f"{', '.join(bad[:4])}{f' and {len(bad) - 4} more' if len(bad) > 4 else ''}.",
             losses,

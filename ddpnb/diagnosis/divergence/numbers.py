@@ -7,15 +7,19 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import combinations, product
 
+from ddpnb.diagnosis.data.shards import DATASET_DIFFERS, SAME_DATA
+from ddpnb.diagnosis.data.structure import BAD_SAMPLE
 from ddpnb.diagnosis.divergence.builder import finding_of, number_of
 from ddpnb.diagnosis.divergence.digests import by_turn, models_of, of_step, split
 from ddpnb.diagnosis.divergence.manual_replicas import together
 from ddpnb.diagnosis.divergence.not_finite import not_finite
-from ddpnb.diagnosis.divergence.optimizers import scaler_differs
+from ddpnb.diagnosis.divergence.optimizers import SCALING_DIFFERS, scaler_differs
 from ddpnb.model import phrases
-from ddpnb.model.findings import Finding, Severity
+from ddpnb.model.findings import Finding, FindingType, Severity
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model
+
+RANK_DEPENDENT_BRANCH = FindingType("DDP402", "rank-dependent-branch")
 
 _ALIKE = 3  # turns in which batches must be the same before that is no coincidence
 
@@ -49,7 +53,7 @@ def _other_structure(recording: Recording, number: int, model: Model) -> Finding
         if odd:
             rank = odd[0]
             return finding_of(
-                "DDP508",
+                BAD_SAMPLE,
                 f"The batch of forward {turn} has a different structure on {phrases.ranks(odd)}.",
                 samples,
                 odd,
@@ -77,7 +81,7 @@ def _unused(recording: Recording, number: int, model: Model) -> Finding | None:
         everybody = set.intersection(*(set(names) for names in told.values()))
         tensors = tuple(dict.fromkeys(n for names in told.values() for n in names if n not in everybody))
         return finding_of(
-            "DDP402",
+            RANK_DEPENDENT_BRANCH,
             f"In backward {turn} {phrases.ranks(culprits)} {phrases.verb(culprits, 'uses', 'use')} different parameters of "
             f"{model.module} than the other ranks; find_unused_parameters=True hides it."
             if culprits
@@ -121,7 +125,7 @@ def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
         return None  # a different loss: a branch, not a scale
     samples, culprits = turns[0], apart.culprits
     return finding_of(
-        "DDP409",
+        SCALING_DIFFERS,
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'scales', 'scale')} the loss differently from the other ranks: "
         "the gradients of the ranks have different weights in the average."
         if culprits
@@ -159,7 +163,7 @@ def _clipped(recording: Recording, number: int, model: Model) -> Finding | None:
     samples = odd[0]
     ranks = tuple(sorted(samples))
     return finding_of(
-        "DDP409",
+        SCALING_DIFFERS,
         "Every rank clips its gradients by its own norm: they are not synchronised at that point.",
         samples,
         ranks,
@@ -191,7 +195,7 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
     loaded = any(p.name.startswith("loader") for rank in culprits for p in recording.ranks[rank].phases)
     severity: Severity = "error" if loaded and turns >= _ALIKE else "warning"
     return finding_of(
-        "DDP501",
+        SAME_DATA,
         f"{phrases.ranks(culprits, True)} see the same batches in all {turns} forwards that were compared.",
         samples,
         culprits,
@@ -226,7 +230,7 @@ def _overlapping(recording: Recording, number: int, model: Model) -> Finding | N
     samples = next(iter(by_turn(recording, number, "forward").values()))
     ranks = tuple(sorted(samples))
     return finding_of(
-        "DDP503",
+        DATASET_DIFFERS,
         f"The ranks' parts of the data overlap: at least {shared} batches were seen by rank {pair[0]} and rank {pair[1]}, at "
         "different steps.",
         samples,

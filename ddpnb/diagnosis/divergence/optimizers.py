@@ -8,9 +8,13 @@ from ddpnb.diagnosis.divergence.builder import as_number, finding_of, how_far, k
 from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, last_common, split
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model
+
+SCALING_DIFFERS = FindingType("DDP409", "scaling-differs")
+OPTIMIZER_DIFFERS = FindingType("DDP410", "optimizer-differs")
+STATE_ON_ONE_RANK = FindingType("DDP605", "state-on-one-rank")
 
 
 def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | None:
@@ -30,7 +34,7 @@ def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | N
                 told = sorted({str(value): None for value in values.values()})
                 step = f"optimizer step {turn} of {model.module}"
                 return finding_of(
-                    "DDP410",
+                    OPTIMIZER_DIFFERS,
                     f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} a different {name} than the "
                     f"other ranks at {step}."
                     if culprits
@@ -53,7 +57,7 @@ def steps_differ(recording: Recording, model: Model, found: Difference, steps: d
     culprits = _pace(recording, found).blamed(apart)
     by_then = f"by forward {found.turn} of {model.module}"
     return finding_of(
-        "DDP410",
+        OPTIMIZER_DIFFERS,
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'has', 'have')} run a different number of optimizer steps than "
         f"the other ranks {by_then}."
         if culprits
@@ -100,7 +104,7 @@ def other_update(recording: Recording, model: Model, found: Difference) -> Findi
     ]
     if loaded_alone(recording, loaders, found.samples):
         return Finding(
-            "DDP605",
+            STATE_ON_ONE_RANK,
             f"Only {phrases.ranks(loaders)} restored the optimizer state: the replicas diverge at optimizer step "
             f"{found.turn - 1}.",
             loaders,
@@ -113,7 +117,7 @@ def other_update(recording: Recording, model: Model, found: Difference) -> Findi
         )
     culprits = found.split.culprits
     return finding_of(
-        "DDP410",
+        OPTIMIZER_DIFFERS,
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'updates', 'update')} {model.module} differently from "
         f"the other ranks since optimizer step {found.turn - 1}."
         if culprits
@@ -137,7 +141,7 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
         if apart.differs and loaded_alone(recording, restored, samples):
             ranks = tuple(sorted(restored))
             return Finding(
-                "DDP605",
+                STATE_ON_ONE_RANK,
                 f"Only {phrases.ranks(ranks)} restored the GradScaler state: the scales differ.",
                 ranks,
                 tuple(rank for rank in sorted(samples) if rank not in restored),
@@ -156,7 +160,7 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
             common = last_common(by_turn(recording, number, "scale"), turn, samples)
             before = {rank: [sample.number("scale")] for rank, sample in common.items()}
             return finding_of(
-                "DDP409",
+                SCALING_DIFFERS,
                 f"The scale of the GradScaler differs between ranks since its update {turn}.",
                 samples,
                 against_past(scales, before).blamed(apart),

@@ -8,9 +8,12 @@ from ddpnb.diagnosis.divergence.builder import counted, finding_of, how_far, kno
 from ddpnb.diagnosis.divergence.digests import Difference, apart, by_turn, changed_since
 from ddpnb.diagnosis.divergence.optimizers import steps_differ
 from ddpnb.model import phrases
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Model
+
+REPLICA_DRIFT = FindingType("DDP405", "replica-drift")
+PARTIAL_LOAD = FindingType("DDP601", "partial-load")
 
 
 def edited(recording: Recording, model: Model, found: Difference) -> Finding:
@@ -54,7 +57,7 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
         if failed:
             return _not_loaded(model, found, loaders, failed, evidence)
         return Finding(
-            "DDP601",
+            PARTIAL_LOAD,
             f"Only {phrases.ranks(loaders)} loaded a state dict into {model.module}: the replicas differ since forward "
             f"{found.turn}.",
             loaders,
@@ -68,7 +71,7 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
         )
     since = f"since forward {found.turn}: {', '.join(found.tensors[:3])}{' ...' if len(found.tensors) > 3 else ''}."
     finding = finding_of(
-        "DDP405",
+        REPLICA_DRIFT,
         holding(culprits, found.samples, model.module, since),
         found.samples,
         culprits,
@@ -104,7 +107,7 @@ def _not_loaded(
 ) -> Finding:
     culprits = tuple(sorted(failed))
     return Finding(
-        "DDP601",
+        PARTIAL_LOAD,
         f"{phrases.ranks(culprits, True)} failed to load the checkpoint and continued without it; {phrases.ranks(loaders)} "
         f"loaded it into {model.module}: the replicas differ since forward {found.turn}.",
         culprits,

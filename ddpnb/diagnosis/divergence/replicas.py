@@ -26,15 +26,18 @@ from ddpnb.diagnosis.divergence.digests import (
     values_of,
 )
 from ddpnb.diagnosis.divergence.manual_replicas import by_hand
-from ddpnb.diagnosis.divergence.optimizers import hyper_differ, other_update, scaler_differs
-from ddpnb.diagnosis.divergence.parameter_edit import edited, holding
+from ddpnb.diagnosis.divergence.optimizers import SCALING_DIFFERS, hyper_differ, other_update, scaler_differs
+from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT, edited, holding
 from ddpnb.diagnosis.divergence.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
 from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.samples import tensor_name
+
+BUFFER_DRIFT = FindingType("DDP406", "buffer-drift")
+GRAPH_CHANGED = FindingType("DDP415", "graph-changed")
 
 _SOON = 4  # forwards
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -129,7 +132,7 @@ def _in_between(recording: Recording, model: Model, found: Difference) -> Findin
         ]
     )
     return finding_of(
-        "DDP405",
+        REPLICA_DRIFT,
         holding(culprits, found.samples, model.module, since),
         found.samples,
         culprits,
@@ -150,7 +153,7 @@ def _unlike_from_the_start(recording: Recording, model: Model, found: Difference
     if model.options.get("init_sync") is False:
         told = "init_sync=False, so nothing was broadcast"
     finding = finding_of(
-        "DDP405",
+        REPLICA_DRIFT,
         f"The replicas of {model.module} differ when they are wrapped: {told}.",
         found.samples,
         found.split.culprits,
@@ -185,7 +188,7 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
     when = f"before optimizer step {found.turn}."
     if missing:
         return finding_of(
-            "DDP409",
+            SCALING_DIFFERS,
             f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'lacks', 'lack')} gradients of {model.module} that the "
             f"other ranks have, {when}",
             found.samples,
@@ -195,7 +198,7 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
             tensors=found.tensors,
         )
     return finding_of(
-        "DDP409",
+        SCALING_DIFFERS,
         f"{phrases.ranks(culprits, True)} modified the gradients of {model.module} after synchronisation, or did not "
         f"synchronise them, {when}"
         if culprits
@@ -214,7 +217,7 @@ def _unfrozen(model: Model, found: Difference, absent: set[int]) -> Finding:
     """DDP415: parameters that were frozen when the model was wrapped have gradients of each rank's own."""
     culprits = tuple(rank for rank in sorted(found.samples) if rank not in absent)
     return finding_of(
-        "DDP415",
+        GRAPH_CHANGED,
         f"{', '.join(found.tensors[:3])} of {model.module} did not require gradients when it was wrapped and do now"
         f"{f' on {phrases.ranks(culprits)}' if absent else ''}: {model.wrapper} does not synchronise them.",
         found.samples,
@@ -237,7 +240,7 @@ def _left_alone(recording: Recording, number: int, model: Model, ignored: set[st
         return None
     ranks = tuple(sorted(found.samples))
     return finding_of(
-        "DDP405",
+        REPLICA_DRIFT,
         f"{', '.join(found.tensors[:3])} of {model.module} {phrases.verb(set(range(len(found.tensors))), 'is', 'are')} ignored by {model.wrapper} and "
         f"{phrases.verb(set(range(len(found.tensors))), 'differs', 'differ')} between ranks since forward {found.turn}.",
         found.samples,
@@ -288,7 +291,7 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
             else f"{model.wrapper} broadcast them, but they still differ."
         )
         finding = finding_of(
-            "DDP406",
+            BUFFER_DRIFT,
             f"The buffers of {model.module} differ between ranks since forward {turn}: {', '.join(tensors[:3])}"
             f"{' ...' if len(tensors) > 3 else ''}.",
             samples,

@@ -8,9 +8,12 @@ from ddpnb.diagnosis.divergence.builder import finding_of, how_far, known
 from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, models_of, split
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
+
+FORWARD_BYPASSED = FindingType("DDP407", "forward-bypassed")
+SYNC_SKIPPED = FindingType("DDP408", "sync-skipped")
 
 
 def bypassed(recording: Recording, number: int, model: Model, drift: Difference | None) -> Finding | None:
@@ -26,7 +29,7 @@ def bypassed(recording: Recording, number: int, model: Model, drift: Difference 
         waiting = tuple(rank for rank in sorted(samples) if rank not in past)
         where = tuple((rank, _bypass(sample)) for rank, sample in sorted(past.items()))
         return Finding(
-            "DDP407",
+            FORWARD_BYPASSED,
             f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'trains', 'train')} the wrapped {model.module} "
             f"without calling {model.wrapper}: its gradients are not synchronised.",
             culprits,
@@ -63,7 +66,7 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
             ]
             since = f"from forward {turn} of {model.module} on"
             return finding_of(
-                "DDP408",
+                SYNC_SKIPPED,
                 f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'does', 'do')} not synchronise gradients in the "
                 f"same backward passes as the others, {since}."
                 if culprits
@@ -83,7 +86,7 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
         if apart.differs and complete and not _rarely(recording, number):
             culprits = _past(recording, number, turn, "synced", samples, "gradients").blamed(apart)
             return finding_of(
-                "DDP408",
+                SYNC_SKIPPED,
                 f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'runs', 'run')} optimizer step {turn} after "
                 "a different number of synchronised backward passes than the other ranks."
                 if culprits
@@ -134,7 +137,7 @@ def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:
 def never_synchronised(model: Model, found: Difference) -> Finding:
     """DDP408: no forward since the step before was one after which backward synchronises, on any rank."""
     return finding_of(
-        "DDP408",
+        SYNC_SKIPPED,
         f"No rank synchronises the last gradients of {model.module} before optimizer step {found.turn}.",
         found.samples,
         tuple(sorted(found.samples)),

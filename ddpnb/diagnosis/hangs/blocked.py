@@ -5,24 +5,27 @@ from __future__ import annotations
 from ddpnb.diagnosis.hangs.rank_state import Standing, where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
+
+BLOCKED_ELSEWHERE = FindingType("DDP313", "blocked-elsewhere", after_patience=True)
+RANK_FROZEN = FindingType("DDP314", "rank-frozen", after_patience=True)
 
 
 def explain(standings: dict[int, Standing], waiting: list[int], away: list[int]) -> Finding:
     frozen = [rank for rank in away if standings[rank].state is RankState.UNRESPONSIVE]
     if frozen:
-        return finding(standings, "DDP314", frozen, waiting, standings[waiting[0]].call)
-    return finding(standings, "DDP313", away, waiting, standings[waiting[0]].call)
+        return finding(standings, RANK_FROZEN, frozen, waiting, standings[waiting[0]].call)
+    return finding(standings, BLOCKED_ELSEWHERE, away, waiting, standings[waiting[0]].call)
 
 
 def finding(
-    standings: dict[int, Standing], code: str, culprits: list[int], waiting: list[int], call: Call | None
+    standings: dict[int, Standing], kind: FindingType, culprits: list[int], waiting: list[int], call: Call | None
 ) -> Finding:
     """DDP313 or DDP314: ranks that are blocked outside any collective, or unresponsive."""
     processes = [standings[rank].record.process for rank in culprits]
     stopped = [process.activity == "stopped" for process in processes]
-    if code == "DDP314":
+    if kind == RANK_FROZEN:
         is_ = phrases.verb(culprits, "is", "are")
         if all(stopped):
             what, remedy = f"{is_} stopped (SIGSTOP)", "Continue it (kill -CONT)."
@@ -69,7 +72,7 @@ def finding(
         else "."
     )
     return Finding(
-        code,
+        kind,
         summary,
         tuple(culprits),
         tuple(waiting),

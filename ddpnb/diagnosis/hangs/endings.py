@@ -8,8 +8,11 @@ from ddpnb.diagnosis.hangs.rank_state import last_site
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Ending, RankRecord, Recording
+
+RANK_DEAD = FindingType("DDP311", "rank-dead")
+RANK_RAISED = FindingType("DDP312", "rank-raised")
 
 # What gloo, NCCL and the store report on a rank whose peer exited or never joined.
 _CONSEQUENCE = re.compile(
@@ -115,7 +118,7 @@ def _finding(
         else "."
     )
     return Finding(
-        "DDP311" if died else "DDP312",
+        RANK_DEAD if died else RANK_RAISED,
         summary,
         tuple(ranks),
         tuple(waiting),

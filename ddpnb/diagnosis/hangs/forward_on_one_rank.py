@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
+
+RANK_ZERO_FORWARD = FindingType("DDP411", "rank-zero-forward")
 
 _SHARDED = frozenset({"all_gather_into_tensor", "reduce_scatter_tensor", "all_gather_into_tensor_coalesced"})
 _NEAR = 64  # calls of a lone forward and backward
@@ -139,7 +141,7 @@ def _finding(recording: Recording, rank: int, call: Call, met: Mapping[int, Call
     places: list[tuple[int, Site]] = [(r, call.site) for r in culprits]
     places += [(r, one.site) for r in others if (one := met.get(r)) is not None]
     return Finding(
-        "DDP411",
+        RANK_ZERO_FORWARD,
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'runs', 'run')} the wrapped model alone"
         f"{phrases.at(call.site)}: its {call.op} is matched with unrelated calls of the other ranks.",
         culprits,

@@ -10,9 +10,14 @@ from ddpnb.diagnosis.hangs.call_order import in_turn, out_of_turn, path_of
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call
 from ddpnb.model.collectives import Collective, MatchState, collectives
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.source.paths import parting
+
+OP_MISMATCH = FindingType("DDP302", "op-mismatch", mismatch=True)
+SHAPE_MISMATCH = FindingType("DDP303", "shape-mismatch", mismatch=True)
+DTYPE_MISMATCH = FindingType("DDP304", "dtype-mismatch", mismatch=True)
+ARGUMENT_MISMATCH = FindingType("DDP305", "argument-mismatch", mismatch=True)
 
 
 def first_mismatch(recording: Recording) -> Collective | None:
@@ -29,25 +34,25 @@ def explain(recording: Recording, collective: Collective) -> Finding:
     return _different_calls(recording, collective)
 
 
-# code, what differs, remedy
+# type, what differs, remedy
 _FINDINGS = {
     MatchState.COLLECTIVE_TYPE_MISMATCH: (
-        "DDP302",
+        OP_MISMATCH,
         "a different operation",
         "Call the same operation on all ranks here, or use a separate group for each branch.",
     ),
     MatchState.SIZE_OR_SYNTAX_MISMATCH: (
-        "DDP303",
+        SHAPE_MISMATCH,
         "a different shape",
         "Use tensors of the same size on all ranks (pad them, or exchange the sizes first).",
     ),
     MatchState.COLLECTIVE_DTYPE_MISMATCH: (
-        "DDP304",
+        DTYPE_MISMATCH,
         "a different dtype",
         "Convert to one dtype before the call, on every rank.",
     ),
     MatchState.ARGUMENT_MISMATCH: (
-        "DDP305",
+        ARGUMENT_MISMATCH,
         "different arguments",
         "Pass the same reduce operation, root, splits and memory layout on every rank.",
     ),
@@ -59,7 +64,7 @@ _SIDES = 8  # different calls that are listed
 
 def _different_calls(recording: Recording, collective: Collective) -> Finding:
     """Ranks that make different calls on purpose: at the same line, or in the branches of one decision."""
-    code, what, remedy = _FINDINGS[collective.match]
+    kind, what, remedy = _FINDINGS[collective.match]
     calls, all_sides = collective.calls, collective.sides
     reference = calls[all_sides[0][0]]
     changed = [rank for rank in calls if _before(recording, collective, rank)]
@@ -99,7 +104,7 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
         )
         summary = f"The ranks' calls differ in {place}: {by_side}."
     return Finding(
-        code,
+        kind,
         summary,
         culprits,
         waiting,

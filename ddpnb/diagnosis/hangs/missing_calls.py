@@ -11,15 +11,19 @@ from ddpnb.diagnosis.hangs.call_order import may_come_again
 from ddpnb.diagnosis.hangs.cycles import knots, waiting_for_themselves
 from ddpnb.diagnosis.hangs.init_facts import address_of
 from ddpnb.diagnosis.hangs.rank_state import Standing, where
+from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
 from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, uneven_iterations
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.loops import every_iteration, loop_around, loop_header
 from ddpnb.source.paths import parting, path_to
+
+GROUP_ORDER = FindingType("DDP306", "group-order", separate_calls=True)
+P2P_DEADLOCK = FindingType("DDP307", "p2p-deadlock", separate_calls=True)
 
 
 def find(
@@ -134,7 +138,7 @@ def _p2p(
         )
         remedy = "Send on one side while the other receives, or post all with batch_isend_irecv; check peers and tags."
     return Finding(
-        "DDP307",
+        P2P_DEADLOCK,
         summary,
         tuple(culprits),
         tuple(waiting),
@@ -195,7 +199,7 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
         return uneven_iterations(tuple(missing), tuple(waiting), what, call, places, evidence)
     evidence += hints.guess(recording, path, ended=True)
     return Finding(
-        "DDP301",
+        COLLECTIVE_MISSING,
         f"{phrases.ranks(missing, True)} never {phrases.verb(missing, 'calls', 'call')} the {call.op} that "
         f"{phrases.ranks(waiting)} {phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(standings[first].site)}: "
         f"{phrases.verb(missing, 'it', 'they')} {how}.",
@@ -282,7 +286,7 @@ def _crossed(
         inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
         reasons = hints.guess(recording, path_to(recording.ranks[rank], call))
         return Finding(
-            "DDP301",
+            COLLECTIVE_MISSING,
             f"{phrases.ranks(culprits, True)} did not call the {call.op} that {phrases.ranks(inside)} "
             f"{phrases.verb(inside, 'is', 'are')} blocked in{phrases.at(call.site)}: "
             f"{phrases.verb(culprits, 'it is', 'they are')} in {calls[culprit].op}{phrases.at(calls[culprit].site)}.",
@@ -302,7 +306,7 @@ def _crossed(
     cycle = waiting_for_themselves(waits, calls) or tuple(sorted(calls))
     waiting = tuple(sorted(calls.keys() - set(cycle)))
     return Finding(
-        "DDP306",
+        GROUP_ORDER,
         f"{phrases.ranks(cycle, True)} wait for each other in different groups: "
         + ", ".join(f"{rank} in {call.title} of {call.group}" for rank in cycle[:6] for call in [calls[rank]])
         + ".",

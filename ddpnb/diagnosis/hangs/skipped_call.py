@@ -7,10 +7,12 @@ from ddpnb.diagnosis.hangs.call_order import begun_later, in_turn, may_come_agai
 from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, ranks_after_loop, uneven_calls
 from ddpnb.model import phrases
 from ddpnb.model.collectives import Collective
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.source.branches import conditions_of
 from ddpnb.source.paths import Parting
+
+COLLECTIVE_MISSING = FindingType("DDP301", "collective-missing")
 
 
 def find(recording: Recording, collective: Collective, where: Parting) -> Finding:
@@ -53,7 +55,7 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         *hints.different_locals(recording, where, culprits, waiting, conditions),
     ]
     return Finding(
-        "DDP301",
+        COLLECTIVE_MISSING,
         f"{phrases.ranks(culprits, True)} did not call the {theirs.op} that {phrases.ranks(waiting)} "
         f"{phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(theirs.site)}: {phrases.verb(culprits, 'it is', 'they are')} "
         f"in {mine.op}{phrases.at(mine.site)}.",
@@ -77,7 +79,7 @@ def _one_skipped(collective: Collective) -> Finding:
         for side, call in here
     ]
     return Finding(
-        "DDP301",
+        COLLECTIVE_MISSING,
         f"{places[0]}, {places[1][:1].lower()}{places[1][1:]}: one side skipped the call of the other.",
         (),
         (),

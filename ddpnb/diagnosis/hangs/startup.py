@@ -13,9 +13,17 @@ from ddpnb.diagnosis.hangs.rank_state import Standing, where
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site, listed
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Phase, RankRecord, Recording
+
+BAD_ENVIRONMENT = FindingType("DDP101", "bad-environment")
+WORLD_INCOMPLETE = FindingType("DDP102", "world-incomplete")
+DUPLICATE_RANK = FindingType("DDP103", "duplicate-rank")
+RENDEZVOUS_UNREACHABLE = FindingType("DDP104", "rendezvous-unreachable", after_patience=True)
+STALE_STORE = FindingType("DDP105", "stale-store")
+SUBGROUP_MISMATCH = FindingType("DDP108", "subgroup-mismatch", group_mismatch=True)
+WRONG_INTERFACE = FindingType("DDP110", "wrong-interface", after_patience=True)
 
 
 def world_too_large(standings: dict[int, Standing], starting: list[int], absent: list[int]) -> Finding:
@@ -24,7 +32,7 @@ def world_too_large(standings: dict[int, Standing], starting: list[int], absent:
     wrong = [rank for rank, size in sizes.items() if size != launched] or starting
     size = max(size or 0 for size in sizes.values())
     return Finding(
-        "DDP102",
+        WORLD_INCOMPLETE,
         f"{phrases.ranks(wrong, True)} {phrases.verb(wrong, 'expects', 'expect')} a world of {size} ranks, "
         f"but {launched} were launched: {phrases.ranks(absent)} never {phrases.verb(absent, 'joins', 'join')}.",
         tuple(wrong),
@@ -81,7 +89,7 @@ def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding
             f"{phrases.ranks(culprits, True)} {told} rank {claims[culprits[0]]}, which another process has claimed."
         )
     return Finding(
-        "DDP101" if outside else "DDP103",
+        BAD_ENVIRONMENT if outside else DUPLICATE_RANK,
         summary,
         culprits,
         waiting,
@@ -109,7 +117,7 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
     rest = _rest(starting, odd)
     tied = () if culprits else found.sides
     return Finding(
-        "DDP104",
+        RENDEZVOUS_UNREACHABLE,
         f"The ranks use different rendezvous addresses: {phrases.ranks(odd)} {phrases.verb(odd, 'differs', 'differ')} "
         f"from {phrases.ranks(rest)}.",
         tuple(culprits),
@@ -130,7 +138,7 @@ def never_joined(
 ) -> Finding:
     reasons = hints.guess(recording, _path(standings[starting[0]]), ended=True)
     return Finding(
-        "DDP102",
+        WORLD_INCOMPLETE,
         f"{phrases.ranks(ended, True)} ended without joining: "
         f"{phrases.ranks(starting)} {phrases.verb(starting, 'is', 'are')} blocked forever in init_process_group.",
         tuple(ended),
@@ -181,7 +189,7 @@ def group_not_made(
             f"{phrases.ranks(grouping, True)} {phrases.verb(grouping, 'waits', 'wait')} for each other in new_group."
         )
     return Finding(
-        "DDP108",
+        SUBGROUP_MISMATCH,
         summary,
         tuple(culprits),
         held if culprits else (),
@@ -221,7 +229,7 @@ def unreachable(
     culprits = tuple(unknown or starting)
     others = _rest(starting, culprits)
     return Finding(
-        "DDP110" if unknown else "DDP104",
+        WRONG_INTERFACE if unknown else RENDEZVOUS_UNREACHABLE,
         f"All ranks are blocked in the rendezvous at {address}: "
         + ("the host name cannot be resolved." if unknown else "they cannot reach each other."),
         culprits,
@@ -248,7 +256,7 @@ def stale_address(recording: Recording) -> Finding | None:
             continue
         site = Site.from_json(dict(told[-1].facts)) if "file" in told[-1].facts else NO_SITE
         return Finding(
-            "DDP105",
+            STALE_STORE,
             f"The store holds addresses of an earlier run: rank {rank} tried to connect to {phrases.ranks(late)} "
             f"before {phrases.verb(late, 'it', 'they')} joined.",
             (rank,),

@@ -7,6 +7,7 @@ import re
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.diagnosis.hangs.init_facts import knocks_within
 from ddpnb.diagnosis.hangs.rank_state import Standing, where
+from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
@@ -36,7 +37,7 @@ def apart(recording: Recording, standings: dict[int, Standing], patience: float)
     sides = found.sides if unlike and not culprits else ()
     site = open_ranks[ranks[0]].site
     return Finding(
-        "DDP104",
+        RENDEZVOUS_UNREACHABLE,
         f"{phrases.ranks(open_ranks, True)} are blocked creating a store{phrases.at(site)} and do not connect to each other"
         + (": they use different ports." if unlike else "."),
         tuple(culprits),

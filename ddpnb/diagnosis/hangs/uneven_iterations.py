@@ -8,11 +8,13 @@ from ddpnb.diagnosis.data.batches import uneven_shards
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.collectives import Collective
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.source.branches import guards_of
 from ddpnb.source.loops import loop_around
 from ddpnb.source.paths import Parting
+
+UNEVEN_ITERATIONS = FindingType("DDP308", "uneven-iterations")
 
 
 def fewer_batches(recording: Recording, ranks: Sequence[int]) -> bool:
@@ -83,7 +85,7 @@ def uneven_iterations(
         evidence: what was observed.
     """
     return Finding(
-        "DDP308",
+        UNEVEN_ITERATIONS,
         f"{phrases.ranks(gone, True)} {what}; {phrases.ranks(inside)} {phrases.verb(inside, 'is', 'are')} "
         f"blocked in one more {call.op}{phrases.at(call.site)}.",
         gone,

@@ -13,9 +13,12 @@ from dataclasses import replace
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Child, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
+
+WORKER_DIED = FindingType("DDP505", "worker-died", after_patience=True)
+WORKER_STALLED = FindingType("DDP507", "worker-stalled", after_patience=True)
 
 _LOADER = ("/torch/utils/data/",)
 _PROCESSES = ("/multiprocessing/", "/concurrent/futures/process")
@@ -96,7 +99,7 @@ def _stalled(
     )
     return replace(
         finding,
-        code="DDP507",
+        type=WORKER_STALLED,
         summary=summary,
         where=tuple((rank, places.get(rank, site)) for rank, site in finding.where),
         evidence=(*evidence, *finding.evidence),
@@ -115,7 +118,7 @@ def _died(recording: Recording, standings: Mapping[int, Standing], finding: Find
     waiting = f"; {phrases.ranks(finding.waiting)} {waits} for it." if finding.waiting else "."
     return replace(
         finding,
-        code="DDP505",
+        type=WORKER_DIED,
         summary=f"Rank {rank} waits for a worker that has died{phrases.at(standings[rank].site)}{waiting}",
         evidence=(*evidence, *finding.evidence),
         remedy="Find out what ended the worker: the OOM killer (dmesg), or a crash in native code; "

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE
 from ddpnb.diagnosis.hangs.rank_state import standings
 from ddpnb.diagnosis.hangs.workers import stalled_worker
 from ddpnb.model.recording import Child
@@ -60,7 +61,7 @@ def waiting(inside, *children, host=None):
 def refined(taken):
     (finding,) = diagnose(taken).errors
     assert finding.code in ("DDP313", "DDP507", "DDP505")
-    plain = replace(finding, code="DDP313")
+    plain = replace(finding, type=BLOCKED_ELSEWHERE)
     return stalled_worker(taken, standings(taken), plain)
 
 
@@ -132,5 +133,5 @@ def test_helpers_of_multiprocessing_are_no_workers():
 
 def test_only_some_of_the_culprits_wait_for_a_worker():
     taken = waiting(LOADING, child(*STUCK))
-    both = replace(diagnose(taken).errors[0], code="DDP313", culprits=(1, 2), waiting=(0,))
+    both = replace(diagnose(taken).errors[0], type=BLOCKED_ELSEWHERE, culprits=(1, 2), waiting=(0,))
     assert stalled_worker(taken, standings(taken), both) is None
