@@ -15,7 +15,7 @@ from ddpnb.lint.matching import Matching, Token, leaves, ranks_to_try
 from ddpnb.lint.modules import Project
 from ddpnb.lint.operations import group_of
 from ddpnb.lint.scopes import Scope
-from ddpnb.source.expressions import bare, last_name, shown
+from ddpnb.source.expressions import all_arguments, bare, keyword, last_name, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,12 @@ class Calling:
         )
         self._matching = Matching(self.values, lambda call: knowledge.tokens(scope, call))
         self.events: dict[tuple[int, tuple[str, str]], Event] = {}
-        self.statements: dict[int, tuple[ast.stmt, tuple[Condition, ...]]] = {}
         self._guards: list[Guard] = []
         self._frames: list[Frame] = [Frame("function", 0)]
         self._blocks: list[tuple[list[ast.stmt], int, str]] = []
         self._returned: list[Value] = []
         self._settled: dict[int, bool] = {}
         self._paired: dict[int, int] = {}
-        self.partly: dict[int, ast.Call] = {}  # calls that the rank decides over within their statement
-        self._outer = 0  # guards around the statement itself
         self._dead = 0  # > 0: in an arm that no rank of a distributed run takes
         self._joined = 0  # > 0: under Join, which lets ranks have fewer batches
         self._sharded_state = 0
@@ -176,8 +173,6 @@ class Calling:
 
     def _call(self, expr: ast.Call) -> None:
         knowledge, project = self._knowledge, self._knowledge.project
-        if any(guard.condition.cause == "rank" for guard in self._guards[self._outer :]):
-            self.partly[id(expr)] = expr
         op = knowledge.operation(self.scope, expr)
         if op is None and self._sharded_state and last_name(expr.func) == "state_dict":
             op = "state_dict"
@@ -185,9 +180,9 @@ class Calling:
             self._note(Event(expr, op, None, self._for_members(expr)))
             place = AGREEING.get(op)
             if place is not None and not self._dead:
-                named = [one.value for one in expr.keywords if one.arg == place[1]]
-                for one in [*expr.args[place[0] : place[0] + 1], *named][:1]:
-                    self.values.agree(one)
+                agreed = expr.args[place[0]] if len(expr.args) > place[0] else keyword(expr, place[1])
+                if agreed is not None:
+                    self.values.agree(agreed)
             return
         called = project.function(project.resolve(self.scope, expr.func))
         if called is not None:
@@ -198,7 +193,7 @@ class Calling:
                     value = replace(value, words=f"`{name}` is `{shown(one)}` in the call at line {expr.lineno}")
                 self._found.arguments.setdefault((called.key, name), []).append(value)
             self._agree_arguments(expr, called)
-        for one in (*expr.args, *(keyword.value for keyword in expr.keywords)):
+        for one in all_arguments(expr):
             if isinstance(one, (ast.Name, ast.Attribute)):
                 self._hand_on(expr, one)
 
@@ -346,7 +341,7 @@ class Calling:
 
     def _world_of_its_own(self, call: ast.Call) -> set[int] | None:
         """The ranks of init_process_group(..., world_size=2)."""
-        size = next((one.value for one in call.keywords if one.arg == "world_size"), None)
+        size = keyword(call, "world_size")
         count = size.value if isinstance(size, ast.Constant) else None
         return set(range(count)) if isinstance(count, int) and 0 < count < 10_000 else None
 
@@ -355,7 +350,7 @@ class Calling:
         made = self.values.of(group).expr
         if not isinstance(made, ast.Call) or self._knowledge.operation(self.scope, made) != "new_group":
             return None
-        given = made.args[0] if made.args else next((one.value for one in made.keywords if one.arg == "ranks"), None)
+        given = made.args[0] if made.args else keyword(made, "ranks")
         if isinstance(given, ast.Call) and last_name(given.func) == "list" and len(given.args) == 1:
             given = given.args[0]
         if isinstance(given, ast.Call) and last_name(given.func) == "range":

@@ -9,7 +9,7 @@ from ddpnb.lint import vocabulary as words
 from ddpnb.lint.known import OWN_DATA, PLAIN, SAME, Value, join, loosely
 from ddpnb.lint.names import Names
 from ddpnb.lint.scopes import Scope
-from ddpnb.source.expressions import dotted, last_name, shown
+from ddpnb.source.expressions import all_arguments, dotted, last_name, shown
 
 # Calls that give back what they are given, as far as differing goes.
 _THROUGH = frozenset({
@@ -133,7 +133,7 @@ class Values(Names):
             return Value(own[0], own[1], expr)
         if name in ("isinstance", "hasattr", "issubclass", "callable", "type", "id"):
             return PLAIN
-        given = [self.of(one) for one in (*expr.args, *(keyword.value for keyword in expr.keywords))]
+        given = [self.of(argument) for argument in all_arguments(expr)]
         called = self._project.function(self._named(expr.func))
         if called is not None:
             found = self._of_function(expr, called)

@@ -8,6 +8,7 @@ broadcast(...)`` is the same for all, and so is a barrier before and behind what
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -326,38 +327,34 @@ def leaves(node: ast.stmt) -> str:
     return found.get(type(node), "")
 
 
-def _arithmetic(op: ast.operator, one: object, other: object) -> int:
-    if not (isinstance(one, int) and isinstance(other, int)) or max(abs(one), abs(other)) > 1 << 40:
+_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
+_ORDER: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+
+
+def _arithmetic(op: ast.operator, left: object, right: object) -> int:
+    calculate = _ARITHMETIC.get(type(op))
+    if calculate is None or not (isinstance(left, int) and isinstance(right, int)):
         raise _Opaque
-    if isinstance(op, ast.Add):
-        return one + other
-    if isinstance(op, ast.Sub):
-        return one - other
-    if isinstance(op, ast.Mult):
-        return one * other
-    if other and isinstance(op, ast.FloorDiv):
-        return one // other
-    if other and isinstance(op, ast.Mod):
-        return one % other
-    raise _Opaque
+    if max(abs(left), abs(right)) > 1 << 40 or (right == 0 and isinstance(op, (ast.FloorDiv, ast.Mod))):
+        raise _Opaque
+    return calculate(left, right)
 
 
-def _compare(op: ast.cmpop, one: object, other: object) -> bool:
-    if isinstance(one, str) and isinstance(other, int):
+def _compare(op: ast.cmpop, left: object, right: object) -> bool:
+    if isinstance(left, str) and isinstance(right, int):
         raise _Opaque
     if isinstance(op, (ast.Eq, ast.Is)):
-        return one == other
+        return left == right
     if isinstance(op, (ast.NotEq, ast.IsNot)):
-        return one != other
-    if isinstance(op, (ast.In, ast.NotIn)) and isinstance(other, list):
-        return (one in other) is isinstance(op, ast.In)
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        if isinstance(op, ast.Lt):
-            return one < other
-        if isinstance(op, ast.LtE):
-            return one <= other
-        if isinstance(op, ast.Gt):
-            return one > other
-        if isinstance(op, ast.GtE):
-            return one >= other
-    raise _Opaque
+        return left != right
+    if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, list):
+        return (left in right) is isinstance(op, ast.In)
+    compare = _ORDER.get(type(op))
+    if compare is None or not (isinstance(left, (int, float)) and isinstance(right, (int, float))):
+        raise _Opaque
+    return compare(left, right)

@@ -152,8 +152,7 @@ class Project:
 
     def _resolve_name(self, scope: Scope, name: str, depth: int) -> Ref | None:
         module = self.modules[scope.path]
-        here: Scope | None = scope
-        while here is not None:
+        for here in scope.outwards():
             if name in ("self", "cls") and here.owner:
                 return Ref(here.path, here.owner, name == "self")
             inner = f"{here.name}.{name}" if here.name else name
@@ -167,7 +166,6 @@ class Project:
                 return self._made(here, here.makers[name], depth)
             if any(name == parameter.arg for parameter in here.parameters):
                 return None
-            here = here.outer
         for level, origin in module.stars:
             path = self.locate(scope.path, level, origin)
             found = self._of_module(path, name, depth) if path in self.modules else None
@@ -258,13 +256,10 @@ class Project:
     def _kept(self, scope: Scope, expr: ast.Attribute, depth: int) -> Ref | None:
         """What ``self.x`` holds, if the class says so: ``self.x = Maker(...)``."""
         if isinstance(expr.value, ast.Name) and expr.value.id == "self":
-            here: Scope | None = scope
-            while here is not None and not here.owner:
-                here = here.outer
-            module = self.modules[scope.path]
-            maker = module.attributes.get(f"{here.owner}.{expr.attr}") if here is not None else None
-            if maker is not None and here is not None:
-                return self._made(module.functions.get(f"{here.owner}.__init__", here), maker, depth)
+            method, module = scope.method(), self.modules[scope.path]
+            maker = module.attributes.get(f"{method.owner}.{expr.attr}") if method is not None else None
+            if maker is not None and method is not None:
+                return self._made(module.functions.get(f"{method.owner}.__init__", method), maker, depth)
         return None
 
     def function(self, found: Ref | None) -> Scope | None:

@@ -106,12 +106,10 @@ class Names:
     def _variable(self, expr: ast.expr) -> Value | None:
         """A name that an outer function, this module or another one binds."""
         if isinstance(expr, ast.Name):
-            here = self.scope.outer
-            while here is not None:
+            for here in self.scope.outer.outwards() if self.scope.outer is not None else ():
                 kept = self._facts.variables.get(here.key, {})
                 if expr.id in kept:
                     return replace(kept[expr.id], follows=frozenset())
-                here = here.outer
             origin = self._imported(expr.id)
             if origin is not None:
                 return self._facts.variables.get((origin[0], ""), {}).get(origin[1])
@@ -122,11 +120,9 @@ class Names:
         return None
 
     def _imported(self, name: str) -> tuple[str, str] | None:
-        here: Scope | None = self.scope
-        while here is not None:
+        for here in self.scope.outwards():
             if name in here.imports:
                 level, module, attribute = here.imports[name]
                 path = self._project.locate(here.path, level, module)
                 return (path, attribute) if path is not None and attribute else None
-            here = here.outer
         return None

@@ -10,7 +10,7 @@ from ddpnb.lint.matching import Token
 from ddpnb.lint.modules import Project, Ref
 from ddpnb.lint.scopes import Scope
 from ddpnb.source.branches import FUNCTIONS
-from ddpnb.source.expressions import dotted, last_name, shown
+from ddpnb.source.expressions import all_arguments, dotted, keyword, last_name, shown
 
 _MOST_TOKENS = 200
 _FRAMEWORKS = ("accelerate", "lightning", "pytorch_lightning", "lightning_fabric", "deepspeed")
@@ -98,7 +98,7 @@ class Operations:
             group = group_of(call)
             return ((op, shown(group) if group is not None else ""),)
         found: list[Token] = []
-        for one in (call.func, *call.args, *(keyword.value for keyword in call.keywords)):
+        for one in (call.func, *all_arguments(call)):
             if one is call.func or isinstance(one, (ast.Name, ast.Attribute)):  # Thread(target=talk)
                 named = self.project.resolve(scope, one)
                 called = self.project.function(named) if one is call.func or not _is_object(named) else None
@@ -129,7 +129,7 @@ def _is_object(found: Ref | None) -> bool:
 
 def group_of(call: ast.Call) -> ast.expr | None:
     """The group that a collective names; None for the default one."""
-    found = next((one.value for one in call.keywords if one.arg in ("group", "process_group")), None)
+    found = keyword(call, "group", "process_group")
     if found is None and last_name(call.func) == "barrier" and call.args:
         found = call.args[0]
     if found is None or isinstance(found, ast.Constant) or last_name(found) == "WORLD":

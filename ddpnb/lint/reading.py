@@ -22,16 +22,13 @@ _HINTS = re.compile(
 
 
 class Reading(Operations):
-    """What the source of a project says: a walk for each function of it.
+    """What the source of a project says: a walk for each function that matters for collectives."""
 
-    ``whole``: walk through every function, not only those that matter for collectives.
-    """
-
-    def __init__(self, project: Project, *, whole: bool = False) -> None:
+    def __init__(self, project: Project) -> None:
         super().__init__(project)
         self.facts = Facts()
         self.walks: list[Walk] = []
-        scopes = project.scopes() if whole else self._that_matter()
+        scopes = self._that_matter()
         for number in range(_ROUNDS):
             found = Facts()
             self.walks = []

@@ -9,7 +9,6 @@ import ast
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from ddpnb.lint import vocabulary as words
 from ddpnb.lint.calling import Event
@@ -25,10 +24,7 @@ from ddpnb.lint.walk import Walk
 from ddpnb.model.calls import Site
 from ddpnb.source.expressions import shown
 
-__all__ = [
-    "CollectiveSite", "Condition", "Counted", "Problem", "Scan", "Tally", "joined", "rank_conditions",
-    "rank_dependent_lines", "scan", "tally",
-]  # fmt: skip
+__all__ = ["CollectiveSite", "Condition", "Counted", "Problem", "Scan", "Tally", "joined", "scan", "tally"]
 _MOST_SITES = 5000
 _LONGEST_CHAIN = 12
 
@@ -144,80 +140,3 @@ def _for_members(
     if group is None or (isinstance(group, ast.Name) and group.id in given):  # barrier(group=None)
         return conditions
     return tuple(replace(one, matched=True) if one.doubt == "strong" else one for one in conditions)
-
-
-# -- one file
-
-
-@lru_cache(maxsize=16)
-def _alone(source: str) -> tuple[Reading, dict[tuple[str, str], tuple[Condition, ...]]]:
-    """One parsed file, and for each function the conditions under which only some ranks call it."""
-    reading = Reading(Project({"<source>": source}, ["<source>"]), whole=True)
-    calls: dict[tuple[str, str], list[tuple[tuple[str, str], tuple[Condition, ...]]]] = {}
-    for walk in reading.walks:
-        for event in walk.events.values():
-            if event.called is not None and event.called.key != walk.scope.key:
-                by_rank = tuple(one for one in event.conditions if one.cause == "rank" and one.kind != "raise")
-                calls.setdefault(event.called.key, []).append((walk.scope.key, by_rank))
-    found: dict[tuple[str, str], tuple[Condition, ...]] = {}
-    for _ in range(_LONGEST_CHAIN):  # a function that is called only from such functions is one of them
-        before = len(found)
-        for key, callers in calls.items():
-            if key not in found and all(by_rank or caller in found for caller, by_rank in callers):
-                told = [one for caller, by_rank in callers for one in by_rank or found.get(caller, ())]
-                found[key] = tuple(dict.fromkeys(told))
-        if len(found) == before:
-            break
-    return reading, found
-
-
-def rank_conditions(source: str, line: int) -> tuple[Condition, ...]:
-    """What decides, from rank to rank, whether ``line`` of this file runs; empty if nothing does.
-
-    Conditions of calls count too, if all calls of the line's function are under such.
-    """
-    best: tuple[int, int] | None = None
-    found: tuple[Condition, ...] = ()
-    reading, called = _alone(source)
-    for walk in reading.walks:
-        for statement, conditions in walk.statements.values():
-            first, last = _header(statement)
-            if first <= line <= last and (best is None or (-first, last) < best):
-                best, found = (-first, last), (*called.get(walk.scope.key, ()), *conditions)
-    return tuple(one for one in found if one.depends_on_rank)
-
-
-def rank_dependent_lines(source: str, first: int, last: int) -> list[tuple[int, str]]:
-    """The statements from line ``first`` to ``last`` that run only on some ranks because of a rank-dependent condition."""
-    lines = source.splitlines()
-    found: dict[int, str] = {}
-    reading, called = _alone(source)
-    for walk in reading.walks:
-        some = walk.scope.key in called
-        for statement, conditions in walk.statements.values():
-            simple = not isinstance(statement, _COMPOUND)
-            by_rank = some or any(one.cause == "rank" and one.kind != "raise" for one in conditions)
-            within = first <= statement.lineno <= last and statement.lineno <= len(lines)
-            if simple and within and by_rank and not isinstance(statement, _NOTHING):
-                found[statement.lineno] = lines[statement.lineno - 1].strip()
-        for call in walk.partly.values():  # rank == 0 and save()
-            if first <= call.lineno <= last and call.lineno <= len(lines):
-                found.setdefault(call.lineno, lines[call.lineno - 1].strip())
-    return sorted(found.items())
-
-
-_COMPOUND = (
-    ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
-    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
-)  # fmt: skip
-_NOTHING = (ast.Pass, ast.Continue, ast.Break, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
-
-
-def _header(statement: ast.stmt) -> tuple[int, int]:
-    """The lines of a statement that run where it stands: a compound one's up to its body."""
-    last = statement.end_lineno or statement.lineno
-    body = getattr(statement, "body", None) or getattr(statement, "cases", None)
-    if body:
-        inner = body[0].pattern if isinstance(body[0], ast.match_case) else body[0]
-        last = max(statement.lineno, inner.lineno - 1)
-    return statement.lineno, last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ddpnb.source.branches import FUNCTIONS
@@ -24,6 +25,17 @@ class Scope:
     @property
     def key(self) -> tuple[str, str]:
         return self.path, self.name
+
+    def outwards(self) -> Iterator[Scope]:
+        """This scope and those around it, innermost first."""
+        here: Scope | None = self
+        while here is not None:
+            yield here
+            here = here.outer
+
+    def method(self) -> Scope | None:
+        """The method that this scope is, or is part of."""
+        return next((scope for scope in self.outwards() if scope.owner), None)
 
     @property
     def parameters(self) -> list[ast.arg]:
@@ -111,8 +123,6 @@ class Reader:
             and target.value.id == "self"
             and isinstance(value, ast.Call)
         ):
-            here: Scope | None = scope
-            while here is not None and not here.owner:
-                here = here.outer
-            if here is not None:
-                self._module.attributes.setdefault(f"{here.owner}.{target.attr}", value.func)
+            method = scope.method()
+            if method is not None:
+                self._module.attributes.setdefault(f"{method.owner}.{target.attr}", value.func)

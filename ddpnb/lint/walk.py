@@ -48,14 +48,8 @@ class Walk(Binds):
     def _block(self, statements: list[ast.stmt], closing: str = "") -> None:
         for index, statement in enumerate(statements):
             self._blocks.append((statements, index, closing))
-            self._take(statement)
+            self._statement(statement)
             self._blocks.pop()
-
-    def _take(self, statement: ast.stmt) -> None:
-        outer, self._outer = self._outer, len(self._guards)
-        self.statements[id(statement)] = (statement, self._conditions())
-        self._statement(statement)
-        self._outer = outer
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.If):
@@ -217,7 +211,7 @@ class Walk(Binds):
             alone = index == 0 and self._only_collective(statement)
             with self._under(*(() if alone else (failing,))):
                 self._blocks.append((body, index, ""))
-                self._take(statement)
+                self._statement(statement)
                 self._blocks.pop()
         self._frames.pop()
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ddpnb.lint.handed import handed_back, outside
 from ddpnb.lint.modules import Project
 from ddpnb.lint.operations import Operations
 from ddpnb.lint.scopes import Scope
@@ -88,7 +87,7 @@ class Works:
             target = statement.targets[0]
             value = statement.value
             if isinstance(value, ast.Call) and not self.is_asynchronous(value):
-                return self._handed(value, target)
+                return self._from_function(value, target)
             if not isinstance(target, ast.Name):
                 return None  # kept in an attribute, or unpacked
             handle = target.id if target.id != "_" else ""
@@ -109,23 +108,23 @@ class Works:
         shown_names = tuple(shown(one) for one in value.args[:1])
         return Work(value, op, handle, fills, reads - fills, kind, shown_names)
 
-    def _handed(self, call: ast.Call, target: ast.expr) -> Work | None:
+    def _from_function(self, call: ast.Call, target: ast.expr) -> Work | None:
         """``parts, work = gather(x)``: a function of the project has begun the call."""
         called = self._project.function(self._project.resolve(self._scope, call.func))
         names = target.elts if isinstance(target, ast.Tuple) else [target]
         if called is None or called.owner or not all(isinstance(one, ast.Name) for one in names):
             return None
-        inside = Works(self._project, self._operations, called)
-        handed = handed_back(called, inside.is_asynchronous)
-        if handed is None or (handed.place is None) == isinstance(target, ast.Tuple):
+        works = Works(self._project, self._operations, called)
+        inner = _returned_work(called, works.is_asynchronous)
+        if inner is None or (inner.place is None) == isinstance(target, ast.Tuple):
             return None
         targets = [one.id for one in names if isinstance(one, ast.Name)]
-        if len(targets) != len(handed.returned):
+        if len(targets) != len(inner.returned):
             return None
-        handle = targets[handed.place or 0]
-        op = self._operations.operation(called, handed.call) or ""
+        handle = targets[inner.place or 0]
+        op = self._operations.operation(called, inner.call) or ""
         fills, reads = (
-            outside(handed, called, call, targets, _tensors(handed.call, places.get(op))) for places in (_FILLS, _READS)
+            _outside(inner, called, call, targets, _tensors(inner.call, places.get(op))) for places in (_FILLS, _READS)
         )
         names_shown = tuple(shown(one) for one in call.args[:1])
         return Work(call, op, handle if handle != "_" else "", fills, reads - fills, "never-waited", names_shown)
@@ -202,3 +201,56 @@ def waits(node: ast.AST, *, only_header: bool = False) -> bool:
     return any(
         isinstance(part, ast.Call) and last_name(part.func) in _WAITING for one in parts for part in ast.walk(one)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    """The call inside, the work's place in what is returned (None: it is all), and the names of the others there."""
+
+    call: ast.Call
+    place: int | None
+    returned: tuple[str | None, ...]
+
+
+def _returned_work(scope: Scope, is_asynchronous: Callable[[ast.Call], bool]) -> _Returned | None:
+    """What a function without branches returns, if it starts exactly one asynchronous call."""
+    node = scope.node
+    body = node.body if not isinstance(node, ast.Module) else []
+    last = body[-1] if body else None
+    if not isinstance(last, ast.Return) or last.value is None or any(isinstance(one, _COMPOUND) for one in body):
+        return None
+    begun = [part for one in body for part in ast.walk(one) if isinstance(part, ast.Call) and is_asynchronous(part)]
+    if len(begun) != 1:
+        return None
+    names = {
+        target.id
+        for one in body
+        if isinstance(one, ast.Assign) and one.value is begun[0]
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    parts = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
+    places = [
+        n for n, part in enumerate(parts) if part is begun[0] or (isinstance(part, ast.Name) and part.id in names)
+    ]
+    if len(places) != 1:
+        return None
+    alone = not isinstance(last.value, ast.Tuple)
+    return _Returned(begun[0], None if alone else places[0], tuple(dotted(part) for part in parts))
+
+
+_COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
+
+
+def _outside(inner: _Returned, scope: Scope, call: ast.Call, targets: list[str], names: set[str]) -> set[str]:
+    """The caller's names of what is called ``inner`` inside: those that it is given, and those that it has given."""
+    found = {
+        target
+        for place, target in enumerate(targets)
+        if place < len(inner.returned) and place != inner.place and inner.returned[place] in names
+    }
+    parameters = [one.arg for one in scope.parameters]
+    given: list[tuple[str, ast.expr]] = list(zip(parameters, call.args, strict=False))
+    given += [(one.arg, one.value) for one in call.keywords if one.arg]
+    found |= {name for parameter, value in given if parameter in names and (name := dotted(value))}
+    return found

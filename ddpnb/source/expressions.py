@@ -27,6 +27,16 @@ def last_name(expr: ast.expr) -> str:
     return expr.id if isinstance(expr, ast.Name) else ""
 
 
+def keyword(call: ast.Call, *names: str) -> ast.expr | None:
+    """The argument that a call passes by one of these names."""
+    return next((argument.value for argument in call.keywords if argument.arg in names), None)
+
+
+def all_arguments(call: ast.Call) -> list[ast.expr]:
+    """The arguments of a call, by position and by name."""
+    return [*call.args, *(argument.value for argument in call.keywords)]
+
+
 def variable_behind(expr: ast.expr) -> ast.expr:
     """The variable behind ``x.data[0].view(-1)`` and ``[x]``."""
     while True:

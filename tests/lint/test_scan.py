@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.lint.scan import joined, rank_conditions, rank_dependent_lines, scan
+from ddpnb.lint.scan import joined, scan
 from ddpnb.model.calls import Site
 
 VICTIMS = Path(__file__).parents[1] / "victims"
@@ -1028,8 +1028,6 @@ def test_a_file_that_does_not_parse_is_told_and_the_others_are_scanned():
 def test_odd_sources_raise_nothing(source):
     found = scan({"train.py": source}, ["train.py"])
     assert found.files == ("train.py",) or found.problems
-    assert isinstance(rank_conditions(source, 1), tuple)
-    assert isinstance(rank_dependent_lines(source, 0, 99), list)
 
 
 def test_a_script_that_nobody_has():
@@ -1099,73 +1097,6 @@ def test_the_surest_come_first():
         """, head="import random\nimport torch.distributed as dist\n"
     ))  # fmt: skip
     assert [site.doubt for site in scan(sources, ["train.py"]).sites] == ["strong", "weak", "none"]
-
-
-# -- one file, for other analyses
-
-REPLICAS = """\
-import torch.distributed as dist
-
-def main(model):
-    rank = dist.get_rank()
-    a = 1
-    if rank == 0:
-        model.weight.add_(1)
-        for p in model.parameters():
-            p.mul_(2)
-    elif a:
-        other()
-    rank == 1 and model.reset()
-    model.step()
-    if rank == 3:
-        return
-    model.last()
-"""
-
-
-def test_lines_that_only_some_ranks_run():
-    found = rank_dependent_lines(REPLICAS, 1, 99)
-    assert found == [
-        (7, "model.weight.add_(1)"), (9, "p.mul_(2)"), (11, "other()"), (12, "rank == 1 and model.reset()"),
-        (15, "return"), (16, "model.last()"),
-    ]  # fmt: skip
-    assert rank_dependent_lines(REPLICAS, 8, 11) == [(9, "p.mul_(2)"), (11, "other()")]
-    assert rank_dependent_lines(REPLICAS, 4, 6) == []
-
-
-def test_what_decides_over_a_line():
-    assert [(one.line, one.text, one.kind) for one in rank_conditions(REPLICAS, 9)] == [(6, "rank == 0", "if")]
-    assert [(one.line, one.text, one.kind) for one in rank_conditions(REPLICAS, 16)] == [(14, "rank == 3", "return")]
-    assert rank_conditions(REPLICAS, 13) == ()
-    assert rank_conditions(REPLICAS, 999) == ()
-    assert rank_conditions("", 1) == ()
-
-
-CALLED = """\
-import torch.distributed as dist
-
-class Average:
-    def store(self):
-        self._copy()
-
-    def _copy(self):
-        self.copy = 1
-
-    def both(self):
-        self.seen = 2
-
-def main(rank, average: Average):
-    if rank == 0:
-        average.store()
-        average.both()
-    average.both()
-"""
-
-
-def test_a_function_that_only_some_ranks_call():
-    assert [line for line, _ in rank_dependent_lines(CALLED, 1, 99)] == [5, 8, 15, 16]
-    assert [one.text for one in rank_conditions(CALLED, 8)] == ["rank == 0"]
-    assert rank_conditions(CALLED, 11) == ()
 
 
 # -- counts
