@@ -31,7 +31,7 @@ class Injection:
     @property
     def struck(self) -> dict[int, int]:
         """How often it was triggered while armed: rank -> count."""
-        return {rank: told["struck"] for rank, told in self._told().items()}
+        return {rank: told["triggered"] for rank, told in self._told().items()}
 
     @property
     def troubles(self) -> dict[int, list[str]]:

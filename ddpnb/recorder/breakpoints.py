@@ -14,10 +14,10 @@ from typing import Any
 
 from ddpnb.model.holds import Hold, site_fits
 from ddpnb.recorder.evaluation import names_in, sentence
-from ddpnb.recorder.release import Release, tells_releases
+from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.user_frames import place_of
 
-tells_releases(__name__)
+raises_releases(__name__)
 
 _TICK_S = 0.5  # a thread in a wait without end is deaf to signals on some systems
 
@@ -56,7 +56,7 @@ class AtDoor:
             return bool(eval(hold.when, names_in(self.frame)))  # noqa: S307 (the user's own)
         return True
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The call, as JSON."""
         told = {"op": self.op, "seq": self.seq, "group": str(self.group)}
         return told if self.frame is None else told | place_of(self.frame)
@@ -86,7 +86,7 @@ class Gate:
         self._held: dict[int, dict[str, Any]] = {}
         self.troubles: list[str] = []  # conditions that could not be evaluated
 
-    # -- from the hotline
+    # -- requests of the launcher
 
     def hold(self, hold: Hold, *, keep: bool = False) -> None:
         """Arm a hold. ``keep``: also beyond the end of the run."""
@@ -166,7 +166,7 @@ class Gate:
             Released: it was released.
         """
         with self._condition:
-            self._held[get_ident()] = {"since": time.monotonic(), **call.told()}
+            self._held[get_ident()] = {"since": time.monotonic(), **call.to_json()}
             try:
                 while True:
                     if self._release.wanted:

@@ -67,7 +67,7 @@ def encodable(value: Any, levels: int = _DEEP) -> Any:
     return f"<{kind.__name__}>"
 
 
-class Hotline:
+class ControlChannel:
     """The requests that a rank serves. Requests and answers are plain JSON."""
 
     def __init__(self, door: Door, replicas: Replicas, faults: Faults) -> None:
@@ -94,7 +94,7 @@ class Hotline:
             "cut": lambda content: {"connections": self._door.release.cut(content["connections"])},
             "inject": self._inject,
             "heal": self._heal,
-            "faults": lambda _: {"faults": self._faults.told()},
+            "faults": lambda _: {"faults": self._faults.to_json()},
             "evaluate": self._evaluate,
             "values": self._values,
             "trace": self._trace,
@@ -181,9 +181,9 @@ class Hotline:
 
     def _heal(self, content: dict[str, Any]) -> dict[str, Any]:
         wanted = content.get("faults")
-        struck = self._faults.told()
-        self._faults.heal(None if wanted is None else [Fault.from_json(one) for one in wanted])
-        return {"faults": struck}
+        armed = self._faults.to_json()
+        self._faults.heal(None if wanted is None else [Fault.from_json(fault) for fault in wanted])
+        return {"faults": armed}
 
     def _evaluate(self, content: dict[str, Any]) -> dict[str, Any]:
         expression, depth, timeout = str(content["expression"]), int(content["frame"]), float(content["timeout"])

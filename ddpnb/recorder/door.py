@@ -33,12 +33,12 @@ from ddpnb.recorder.fence import disagreement
 from ddpnb.recorder.groups import Groups, KnownGroup
 from ddpnb.recorder.hooks import place, say_failed
 from ddpnb.recorder.in_flight import Flight
-from ddpnb.recorder.release import Release, tells_releases
+from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signatures import OPS, OpSpec, Signatures
 from ddpnb.recorder.user_frames import calling_frame, is_user_file
 from ddpnb.recorder.waits import watched
 
-tells_releases(__name__)
+raises_releases(__name__)
 
 _AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 _BEGIN = layout.CALL.pack_into
@@ -70,7 +70,7 @@ class Door:
         self._signatures = Signatures(box.intern)
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
         self._run = 0
-        self._told = False
+        self._child_recorded = False
         #: not empty once our own hook has failed: calls go down as if we had never been here
         self.off: list[bool] = []
         self._library: torch.library.Library | None = None
@@ -147,14 +147,14 @@ class Door:
         def kernel(keyset: Any, *args: Any) -> Any:
             if silent or off:
                 if silent:
-                    self._tell_of_child()
+                    self._record_child()
                 return redispatch(keyset & _AFTER, *args)
             if faults:
-                struck = self.faults.strike(spec, args, lambda changed: kernel(keyset, *changed))
-                if struck is not None:
-                    if struck.args is None:
-                        return struck.result
-                    args = struck.args
+                effect = self.faults.apply(spec, args, lambda changed: kernel(keyset, *changed))
+                if effect is not None:
+                    if effect.args is None:
+                        return effect.result
+                    args = effect.args
             try:
                 if pending or fresh:
                     poll(2)
@@ -230,10 +230,10 @@ class Door:
         self, error: BaseException, group: KnownGroup, seq: int, entry: tuple[int, int, bool], *, returns_work: bool
     ) -> BaseException:
         """The backend raised: record it. Returns the error as the user should see it."""
-        told = error
+        converted = error
         try:
-            told = self.release.told(error)
-            lost = told is not error or not returns_work  # the peers may have seen it
+            converted = self.release.convert(error)
+            lost = converted is not error or not returns_work  # the peers may have seen it
             self.flight.finish(entry, _FAILED if lost else _REFUSED)
             if seq and not lost:
                 group.returned.append(seq)
@@ -241,13 +241,13 @@ class Door:
                     group.board.withdraw(seq)
         except Exception:
             self.detach()
-        return told
+        return converted
 
-    def _tell_of_child(self) -> None:
-        """A forked child uses a group: record that in a separate file, since the box belongs to its parent."""
-        if self._told:
+    def _record_child(self) -> None:
+        """Record that a forked child uses a group, in a separate file: the box belongs to its parent."""
+        if self._child_recorded:
             return
-        self._told = True
+        self._child_recorded = True
         try:
             told = {"pid": os.getpid(), **place(2)}
             with open(f"{self.box.path}.child{self._run}", "w") as file:

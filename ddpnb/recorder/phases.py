@@ -27,10 +27,10 @@ from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.process_state import open_missing
 from ddpnb.recorder.protocol import BACKEND, DEVICE
-from ddpnb.recorder.release import tells_releases
+from ddpnb.recorder.release import raises_releases
 from ddpnb.recorder.steps import Steps
 
-tells_releases(__name__)
+raises_releases(__name__)
 
 # What a person wants to see of the environment of a rank, by the beginnings of the names.
 ENVIRONMENT = (
@@ -129,7 +129,7 @@ class Phases(Hooks):
         def rendezvous(*args: Any, **kwargs: Any) -> Iterator[Any]:
             found = iter(original(*args, **kwargs))
             while True:
-                with self.span("store", {"url": str(args[0]) if args else ""}), self._door.release.telling():
+                with self.span("store", {"url": str(args[0]) if args else ""}), self._door.release.converting():
                     one = next(found, None)
                 if one is None:
                     return
@@ -158,7 +158,7 @@ class Phases(Hooks):
 
             facts = self.facts(gather)
             self._keep_standard_numbers()
-            with self.span("new_group", facts), self._door.release.telling():
+            with self.span("new_group", facts), self._door.release.converting():
                 group = original(ranks, *args, **kwargs)
                 if isinstance(group, dist.ProcessGroup):
                     self._introduce(group)
@@ -183,7 +183,7 @@ class Phases(Hooks):
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """DDP waits for its collectives here, in C++: a release that ends this wait is reported as a release."""
-        told = self._door.release.told
+        told = self._door.release.convert
 
         def backward(*args: Any, **kwargs: Any) -> Any:
             try:

@@ -20,7 +20,7 @@ from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
 from ddpnb.recorder import notebook, process_state, script
 from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.control_channel import Hotline
+from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.data import Data
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.faults.faults import Faults
@@ -52,7 +52,7 @@ class Rank:
         self.data = Data(self.box)
         self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
         self.faults = Faults(self.box, self.door, rank)
-        self.hotline = Hotline(self.door, self.replicas, self.faults)
+        self.control = ControlChannel(self.door, self.replicas, self.faults)
         self._spare = _Spare(folder)
         self._left = False  # a group that there is was left by a script or a function: nobody else's
         self.startup = Startup(self.phases, self.door.release)
@@ -98,7 +98,7 @@ class Rank:
             code = partial(_call, cloudpickle.loads, payload)
             path = order["path"]
         elif cell:
-            code = script.cell(order["cell"], self.hotline.namespace)
+            code = script.cell(order["cell"], self.control.namespace)
         else:
             code = script.script(order["script"], order["arguments"])
             path = [script.folder_of(os.path.join(order["directory"], order["script"]))]
@@ -165,7 +165,7 @@ class Rank:
             self.door.gate.hold(Hold.from_json(hold), keep=keep)
         for fault, keep in order["faults"]:
             self.faults.inject(Fault.from_json(fault), keep=keep)
-        self.hotline.begun(order["run"])
+        self.control.begun(order["run"])
 
     def clean(self) -> None:
         """Destroy the process group and clean up after the last run. Models of cells are kept."""
@@ -231,8 +231,8 @@ def attach() -> None:
 
     shell: Any = get_ipython()
     rank = start()
-    rank.hotline.namespace = shell.user_ns  # what %px puts there, a cell of ours finds
-    rank.hotline.register(shell.kernel)
+    rank.control.namespace = shell.user_ns  # what %px puts there, a cell of ours finds
+    rank.control.register(shell.kernel)
     rank.modules.note_stack()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ipyparallel's handler waits until the run is over
     os.chdir(rank.directory)

@@ -41,30 +41,29 @@ SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _RETRIES_S = 60.0  # torch retries ever more rarely
 _LOOKS_S = 0.05  # between two checks whether it still retries
 _FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
-_telling: set[str] = set()  # names of modules
+_raising: set[str] = set()  # names of modules
 _HINT = "The process and its variables are kept: world.rebuild() creates a new process group."
 
 
-def tells_releases(module: str) -> None:
-    """Said by a module of ours whose functions wait and raise ``Released`` by themselves: no signal does it there."""
-    _telling.add(module)
+def raises_releases(module: str) -> None:
+    """Register a module whose functions wait and raise ``Released`` themselves: the signal raises nothing there."""
+    _raising.add(module)
 
 
 class Release:
-    """What was asked of this rank, and the exceptions that come of it. There is one, made with the rank."""
+    """What was asked of this rank, and the exceptions that follow. A rank has one."""
 
     def __init__(self) -> None:
-        #: why; empty while nobody has asked. A list: the door keeps it at hand
+        #: why; empty unless a release was asked for. A list, to which the door keeps a reference
         self.wanted: list[str] = []
         self._inside = False  # the main thread runs the user's code
-        self._raised = False  # one request, one exception out of nothing
+        self._raised = False  # one exception per request
         self._looks_at = ""  # host:port where the main thread looks for a store now
-        self._stand_ins: dict[str, threading.Thread] = {}  # those that are the store at an address
+        self._stand_ins: dict[str, threading.Thread] = {}  # by the address where each one opens a store
         self._kept_open: dict[tuple[Any, ...], socket.socket] = {}  # by own and other address
         self._keeping = threading.Lock()
-        self._of_children: Any = (
-            signal.getsignal(signal.SIGCHLD) or signal.SIG_DFL
-        )  # what the user's code has set for SIGCHLD
+        # The handler of the user's code for SIGCHLD.
+        self._of_children: Any = signal.getsignal(signal.SIGCHLD) or signal.SIG_DFL
         signal.signal(SIGNAL, self._on_signal)
 
     def ask(self, why: str) -> None:
@@ -98,9 +97,9 @@ class Release:
     def _stand_in(self, address: str) -> None:
         """Open a store where none listens: torch's client retries uninterruptibly, but can be released once connected.
 
-        Again at every asking: the store that stands there may be another rank's, which goes with its release.
+        Called at every request: the store at the address may be another rank's, which ends with its release.
         """
-        self._stand_ins = {one: thread for one, thread in self._stand_ins.items() if thread.is_alive()}
+        self._stand_ins = {at: thread for at, thread in self._stand_ins.items() if thread.is_alive()}
         if address not in self._stand_ins:
             thread = threading.Thread(target=self._open, args=(address,), name="ddpnb release", daemon=True)
             self._stand_ins[address] = thread
@@ -111,7 +110,7 @@ class Release:
         try:
             store = TCPStore(host, int(port), None, True, timedelta(seconds=1), wait_for_workers=False)
         except (OSError, RuntimeError, ValueError):
-            return  # it is another host's address, or somebody is there after all
+            return  # the address of another host, or in use
         until = time.monotonic() + _RETRIES_S
         while self._looks_at == address and time.monotonic() < until:
             time.sleep(_LOOKS_S)
@@ -129,17 +128,17 @@ class Release:
         return _shut_down(copy_kept, how)
 
     def let_go(self) -> None:
-        """The ranks are back: close the connections that were kept open for their sake."""
+        """All ranks are idle: close the connections that were kept open until then."""
         with self._keeping:
             while self._kept_open:
                 self._kept_open.popitem()[1].close()
 
     def cut(self, connections: Sequence[Any]) -> int:
-        """Shut connections down of a group that is about to be destroyed, and of which calls may be left in flight."""
+        """Shut down connections of a group that is about to be destroyed and may have calls in flight."""
         return sum(map(_shut, connections))
 
     def clear(self) -> None:
-        """A new group or a new run: what was asked concerns it no more."""
+        """A new group or a new run begins: the request is over."""
         self.wanted.clear()
         self.let_go()
 
@@ -149,32 +148,31 @@ class Release:
             self.wanted.clear()
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def converting(self) -> Iterator[None]:
         """Around something that waits: raises its failure as a release if one was asked for."""
         try:
             yield
         except BaseException as error:
-            told = self.told(error)
-            if told is not error:
-                raise told from None
+            converted = self.convert(error)
+            if converted is not error:
+                raise converted from None
             raise
 
     @contextmanager
     def looking(self, address: str) -> Iterator[None]:
-        """Around the making of the first group, for which a store is looked for at this address."""
+        """Around the creation of the first group, which connects to a store at this address."""
         self._looks_at = address
         try:
-            with self.telling():
+            with self.converting():
                 yield
         finally:
             self._looks_at = ""
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Around the user's code: outside of it nothing is raised out of nothing.
+        """Around the user's code: signals raise exceptions only inside.
 
-        That goes for torch too, whose handler of SIGCHLD raises wherever the main thread is when a data
-        loader's worker has died: only the user's code is to see that exception.
+        So does torch's handler of SIGCHLD, which raises in the main thread when a data loader's worker has died.
         """
         signal.signal(signal.SIGCHLD, self._of_children)
         self._inside = True
@@ -184,8 +182,8 @@ class Release:
             self._inside = False
             self._of_children = _put_away(signal.SIGCHLD)
 
-    def told(self, error: BaseException) -> BaseException:
-        """The error as the user should see it: what fails for the sake of a release is the release."""
+    def convert(self, error: BaseException) -> BaseException:
+        """The error as the user should see it: ``Released`` for what failed because of a release."""
         if not self.wanted or isinstance(error, Released) or not isinstance(error, (RuntimeError, OSError)):
             return error
         self._raised = True
@@ -196,24 +194,24 @@ class Release:
         return Released(f"{self.wanted[0] if self.wanted else 'released'}.", _HINT)
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:
-        if not self.wanted or self._raised or not self._inside or _in_our_hands(frame):
+        if not self.wanted or self._raised or not self._inside or _in_own_code(frame):
             return
         raise self.exception()
 
 
-def _in_our_hands(frame: FrameType | None) -> bool:
-    """Whether the main thread is in a hook of ours that tells a release by itself, or in the midst of our own work."""
+def _in_own_code(frame: FrameType | None) -> bool:
+    """Whether the main thread is in a module that raises releases itself, or in other code of ddpnb."""
     if frame is not None and frame.f_code.co_filename.startswith(_FAULTS):
         return False  # it blocks on purpose
     if frame is None or is_own_file(frame.f_code.co_filename):
         return True
     while frame is not None and not is_own_file(frame.f_code.co_filename):
         frame = frame.f_back
-    return frame is not None and frame.f_globals.get("__name__") in _telling
+    return frame is not None and frame.f_globals.get("__name__") in _raising
 
 
 def _put_away(number: int) -> Any:
-    """Set a signal's handler to the default, and give the one that was there; what is pending is dropped."""
+    """Set a signal's handler to the default, and return the former one; pending signals are dropped."""
     for _ in range(100):
         with suppress(Exception):  # of the handler, for a signal that came before: it is called first
             return signal.signal(number, signal.SIG_DFL)

@@ -70,7 +70,7 @@ def run(code: Callable[[], Any], release: Release) -> Ended:
 def _described(failure: BaseException, release: Release) -> dict[str, Any]:
     """The exception, which is printed too, as Python does."""
     try:
-        told = _describe(_first_cause(release.told(failure)))
+        told = _describe(_first_cause(release.convert(failure)))
     except BaseException as error:  # an exception of the user's own make may raise wherever it is read
         told = _described_at_least(failure, error)
     with suppress(Exception):  # the script closed the stream, or put one of its own there

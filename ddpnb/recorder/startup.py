@@ -82,7 +82,7 @@ class Startup:
             facts = self._steps[name]()
             return {"state": "done", "facts": facts, "error": "", "seconds": time.monotonic() - began}
         except Exception as error:
-            told = self._release.told(error)
+            told = self._release.convert(error)
             if name in ("store", "process group"):
                 end_groups()
                 self._the_store = None

@@ -12,12 +12,12 @@ from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
 from ddpnb.model.recording import LATE_WAIT
 from ddpnb.recorder.hooks import place
-from ddpnb.recorder.release import tells_releases
+from ddpnb.recorder.release import raises_releases
 
 if TYPE_CHECKING:
     from ddpnb.recorder.door import Door
 
-tells_releases(__name__)
+raises_releases(__name__)
 
 _ISSUED, _WAITING, _COMPLETED, _FAILED = map(
     int, (CallState.ISSUED, CallState.WAITING, CallState.COMPLETED, CallState.FAILED)
@@ -31,7 +31,7 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
     """``wait`` of a Work, which leaves its traces in the door's black box."""
     pending, fresh, p2p_works = door.flight.pending, door.flight.fresh, door.flight.p2p
     silent, off, memory = door.box.silent, door.off, door.box.memory
-    finish, loosen, told_as = door.flight.finish, door.flight.loosen, door.release.told
+    finish, loosen, convert = door.flight.finish, door.flight.loosen, door.release.convert
 
     def watched_wait(work: Any, timeout: Any = None) -> Any:
         given = () if timeout is None else (timeout,)
@@ -52,7 +52,7 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
             door.detach()
             return wait(work, *given)
         if entry is None:
-            with door.release.telling():  # nothing is recorded of it
+            with door.release.converting():  # nothing is recorded of it
                 return wait(work, *given)
         if not ours:
             return _late_wait(wait, work, given, door)
@@ -62,7 +62,7 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
             told = error
             try:
                 finish(entry, _FAILED)
-                told = told_as(error)
+                told = convert(error)
             except Exception:
                 door.detach()
             if told is not error:
@@ -89,7 +89,7 @@ def _late_wait(wait: Callable[..., Any], work: Any, given: tuple[Any, ...], door
     with suppress(Exception):
         number = door.box.begin_phase(LATE_WAIT, place(2))
     try:
-        with door.release.telling():
+        with door.release.converting():
             result = wait(work, *given)
         failed = False
     finally:

@@ -14,7 +14,7 @@ from tests.diagnosis.recordings import Rank, record
 
 
 class Ranks:
-    """Ranks that answer on the hotline: a model each, trained at their own pace."""
+    """Ranks that answer on the control channel: a model each, trained at their own pace."""
 
     def __init__(self, *tensors: dict[str, list[float]], pace: float = 1.0, models: int = 1) -> None:
         self.tensors = tensors

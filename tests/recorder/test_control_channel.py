@@ -15,7 +15,7 @@ from jupyter_client.session import Session
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
 from ddpnb.recorder import control_channel
-from ddpnb.recorder.control_channel import Hotline, encodable
+from ddpnb.recorder.control_channel import ControlChannel, encodable
 from ddpnb.recorder.evaluation import evaluate
 from ddpnb.recorder.in_flight import Flight
 
@@ -37,7 +37,7 @@ def answers(monkeypatch):
         def send(_stream, _kind, content, **_):
             sent.append(session.unpack(session.pack(content)))
 
-        line = Hotline(None, SimpleNamespace(tracing=None, models=None), None)
+        line = ControlChannel(None, SimpleNamespace(tracing=None, models=None), None)
         line._verbs["asked"] = lambda _: verb()
         kernel = SimpleNamespace(control_handlers={}, session=SimpleNamespace(send=send))
         line.register(kernel)
@@ -105,8 +105,8 @@ def test_a_look_asks_no_more_works_than_the_box_holds():
 
 @pytest.fixture
 def obedient():
-    """A rank's hotline, and the verbs that it has obeyed."""
-    line, obeyed = Hotline(None, SimpleNamespace(tracing=None, models=None), None), []
+    """A rank's control channel, and the verbs that it has obeyed."""
+    line, obeyed = ControlChannel(None, SimpleNamespace(tracing=None, models=None), None), []
     for verb in ("hold", "unhold", "resume", "inject", "heal", "gate"):
         line._verbs[verb] = lambda content: obeyed.append(content["verb"]) or {}
     return line, obeyed

@@ -149,7 +149,7 @@ def test_threads_do_not_matter():
 
 
 def test_two_threads_at_once():
-    """The hotline may digest while the training does."""
+    """The control channel may digest while the training does."""
     tensors = [torch.randn(400_000) for _ in range(4)]
     known, seen = [exact(tensor) for tensor in tensors], []
 

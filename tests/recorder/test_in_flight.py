@@ -23,7 +23,7 @@ def box(tmp_path):
 
 
 def test_two_threads_let_go_of_the_same_works(box):
-    """The hotline's snapshot, or another thread's wait, takes the last one between the look and the pop."""
+    """The control channel's snapshot, or another thread's wait, takes the last one between the look and the pop."""
 
     class Taken(list):
         def __bool__(self):

@@ -26,22 +26,22 @@ def release():
     signal.signal(SIGNAL, before)
 
 
-def test_errors_are_told_as_what_they_are(release):
+def test_errors_are_convert_what_they_are(release):
     error = RuntimeError("Connection closed by peer")
-    assert release.told(error) is error
+    assert release.convert(error) is error
     release.ask("released by somebody")
-    told = release.told(error)
+    told = release.convert(error)
     assert isinstance(told, Released) and "released by somebody" in str(told) and "rebuild" in str(told)
-    assert release.told(told) is told
+    assert release.convert(told) is told
     mine = KeyError("x")
-    assert release.told(mine) is mine  # nothing that a shut connection raises
+    assert release.convert(mine) is mine  # nothing that a shut connection raises
 
 
 def test_around_something_that_waits(release):
     release.ask("why")
-    with pytest.raises(Released), release.telling():
+    with pytest.raises(Released), release.converting():
         raise ConnectionResetError
-    with pytest.raises(ValueError, match="mine"), release.telling():
+    with pytest.raises(ValueError, match="mine"), release.converting():
         raise ValueError("mine")
 
 
@@ -49,7 +49,7 @@ def test_a_new_group_ends_it_for_whoever_had_the_exception(release):
     release.ask("why")
     release.settle()
     assert release.wanted  # it was not raised yet
-    release.told(RuntimeError())
+    release.convert(RuntimeError())
     release.settle()
     assert not release.wanted
 
@@ -150,8 +150,8 @@ def test_a_call_that_is_held_is_left_to_the_gate(release):
     while not gate.state()["held"]:
         time.sleep(0.01)
     frame = sys._current_frames()[thread.ident]
-    assert frame.f_code.co_filename == threading.__file__ and module._in_our_hands(frame)
-    assert not module._in_our_hands(sys._getframe())
+    assert frame.f_code.co_filename == threading.__file__ and module._in_own_code(frame)
+    assert not module._in_own_code(sys._getframe())
     gate.resume()
     thread.join(10)
-    assert {door.__name__, phases.__name__, waits.__name__} <= module._telling
+    assert {door.__name__, phases.__name__, waits.__name__} <= module._raising

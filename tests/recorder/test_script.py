@@ -51,7 +51,7 @@ def ended(monkeypatch, error):
     # The description of threads and locals is not what is tested here: a release needs no door for this.
     release = object.__new__(Release)
     monkeypatch.setattr(Release, "inside", lambda _self: __import__("contextlib").nullcontext())
-    monkeypatch.setattr(Release, "told", lambda _self, error: error)
+    monkeypatch.setattr(Release, "convert", lambda _self, error: error)
     return json.loads(json.dumps(script.run(main, release).ending))
 
 
@@ -100,7 +100,7 @@ def test_an_ending_that_cannot_be_encoded_is_written_all_the_same(tmp_path):
     assert not list(tmp_path.glob("*.part"))
 
 
-RELEASE = SimpleNamespace(inside=nullcontext, told=lambda error: error)
+RELEASE = SimpleNamespace(inside=nullcontext, convert=lambda error: error)
 
 
 def test_builtins_that_a_script_or_cell_replaces_stay(monkeypatch):
@@ -175,5 +175,5 @@ def test_an_exception_whose_class_lies_is_described():
     def main():
         raise Lies
 
-    release = SimpleNamespace(inside=nullcontext, told=lambda error: isinstance(error, OSError))
+    release = SimpleNamespace(inside=nullcontext, convert=lambda error: isinstance(error, OSError))
     assert script.run(main, release).ending["exception"] == "Lies"

@@ -24,34 +24,39 @@ class Armed:
     def __init__(self, fault: Fault, rank: int, *, keep: bool) -> None:
         self.fault = fault
         self.keep = keep
-        self.struck = 0
+        self.triggered = 0
         self.troubles: list[str] = []
         self._random = random.Random(f"{fault.seed} {rank}")  # noqa: S311 (dice)
         self._lock = threading.Lock()
 
-    def strikes(self, steps: int) -> bool:
+    def trigger(self, steps: int) -> bool:
         """Whether it is triggered at a matching occasion; counts them."""
         fault = self.fault
         with self._lock:
-            if fault.times is not None and self.struck >= fault.times:
+            if fault.times is not None and self.triggered >= fault.times:
                 return False
             if fault.step is not None and steps < fault.step:
                 return False
             if fault.probability < 1 and self._random.random() >= fault.probability:
                 return False
-            self.struck += 1
+            self.triggered += 1
         return True
 
     def cannot(self, why: str) -> None:
         """Note why it could not be triggered here."""
-        self.struck -= 1
+        self.triggered -= 1
         if len(self.troubles) < MAX_TROUBLES and why not in self.troubles:
             self.troubles.append(why)
 
     def note(self, box: BlackBox, **facts: Any) -> None:
         """Write into the box that it is triggered, before it is: some do not return. Not each time of many."""
-        if self.struck <= MAX_NOTES:
+        if self.triggered <= MAX_NOTES:
             box.event("fault", {"fault": str(self.fault), **facts})
 
-    def told(self) -> dict[str, Any]:
-        return {"fault": self.fault.to_json(), "struck": self.struck, "troubles": self.troubles, "keep": self.keep}
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "fault": self.fault.to_json(),
+            "triggered": self.triggered,
+            "troubles": self.troubles,
+            "keep": self.keep,
+        }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ddpnb.recorder.signatures import OpSpec
 
 _SITE_AT = 20  # of a call's record: the string of its site
-_FOR_EVER_S = 1 << 30
+_FOREVER_S = 1 << 30
 Args = tuple[Any, ...]
 #: makes the call with these arguments, past the faults
 Make = Callable[[Args], Any]
@@ -41,7 +41,7 @@ _REDUCTIONS = {
 }
 
 
-class Struck:
+class Effect:
     """The effect of a fault: other arguments for the call, or a result in its place."""
 
     __slots__ = ("args", "result")
@@ -52,7 +52,7 @@ class Struck:
 
 
 class AtTheDoor:
-    """The faults that strike calls."""
+    """The faults in calls."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -61,17 +61,17 @@ class AtTheDoor:
         self._busy = threading.local()
         self._postponed: tuple[Args, int, Make] | None = None  # of a swap: the call that is to come later
 
-    def strike(self, spec: OpSpec, args: Args, make: Make) -> Struck | None:
+    def apply(self, spec: OpSpec, args: Args, make: Make) -> Effect | None:
         """Apply matching faults to this call; None: make it unchanged."""
         if getattr(self._busy, "now", False):
             return None
         self._busy.now = True
         try:
-            return self._strike(spec, args, make)
+            return self._apply(spec, args, make)
         finally:
             self._busy.now = False
 
-    def _strike(self, spec: OpSpec, args: Args, make: Make) -> Struck | None:
+    def _apply(self, spec: OpSpec, args: Args, make: Make) -> Effect | None:
         group = self._door.groups.get(ProcessGroup.unbox(args[spec.group]))
         if self._postponed is not None:
             return self._in_other_order(args, make)
@@ -84,12 +84,12 @@ class AtTheDoor:
                 continue
             if not call.fits(Hold((fault.op,) if fault.op else (), fault.seq, fault.site, fault.group)):
                 continue
-            if not armed.strikes(self._door.box.steps):
+            if not armed.trigger(self._door.box.steps):
                 continue
-            armed.note(self._door.box, **call.told())
-            struck = getattr(self, "_" + fault.kind.replace(" ", "_"))(armed, spec, args, make)
-            if struck is not None:
-                return struck
+            armed.note(self._door.box, **call.to_json())
+            effect = getattr(self, "_" + fault.kind.replace(" ", "_"))(armed, spec, args, make)
+            if effect is not None:
+                return effect
         return None
 
     def _next_seq(self, group: KnownGroup) -> int:
@@ -108,8 +108,8 @@ class AtTheDoor:
 
     # -- the kinds: each does it, and says what is left to do
 
-    def _skip(self, _armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Struck:
-        return Struck(result=_as_if_made(spec, args))
+    def _skip(self, _armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Effect:
+        return Effect(result=_as_if_made(spec, args))
 
     def _extra_call(self, _armed: Armed, spec: OpSpec, args: Args, make: Make) -> None:
         _wait(make(tuple(_each(arg, torch.clone) for arg in args)), spec)
@@ -117,12 +117,12 @@ class AtTheDoor:
     def _delay(self, armed: Armed, *_: Any) -> None:
         time.sleep(float(armed.fault.value("seconds")))
 
-    def _swap(self, _armed: Armed, spec: OpSpec, args: Args, make: Make) -> Struck:
+    def _swap(self, _armed: Armed, spec: OpSpec, args: Args, make: Make) -> Effect:
         frame = calling_frame(5)
         self._postponed = args, self._door.site_of(frame) if frame is not None else 0, make
-        return Struck(result=_as_if_made(spec, args))
+        return Effect(result=_as_if_made(spec, args))
 
-    def _in_other_order(self, args: Args, make: Make) -> Struck:
+    def _in_other_order(self, args: Args, make: Make) -> Effect:
         assert self._postponed is not None
         late, site, make_late = self._postponed
         self._postponed = None
@@ -133,65 +133,65 @@ class AtTheDoor:
         number = layout.PROGRESS.unpack_from(memory, layout.PROGRESS_AT)[0] - 1
         struct.pack_into("<I", memory, layout.CALLS_AT + number % layout.CALLS * layout.CALL_SIZE + _SITE_AT, site)
         self._wait_for(made)
-        return Struck(result=result)
+        return Effect(result=result)
 
     def _wait_for(self, result: Any) -> None:
         work = result[1] if isinstance(result, tuple) else result
         if work is not None:
             Work.unbox(work).wait()
 
-    def _other_op(self, _armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Struck:
+    def _other_op(self, _armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Effect:
         tensors = _tensors(spec, args) or [torch.zeros(1)]
         group = ProcessGroup.unbox(args[spec.group])
         if spec.name == "broadcast":
             work = group.allreduce(tensors, AllreduceOptions())
         else:
             work = group.broadcast(tensors[0], 0)
-        return Struck(result=(args[0], work.boxed()) if _is_pair(spec) else work.boxed())
+        return Effect(result=(args[0], work.boxed()) if _is_pair(spec) else work.boxed())
 
-    def _other_shape(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Struck | None:
+    def _other_shape(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Effect | None:
         return self._other_tensors(armed, spec, args, lambda t: torch.cat([t.flatten(), t.new_zeros(1)]))
 
-    def _other_dtype(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Struck | None:
+    def _other_dtype(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Effect | None:
         dtype = getattr(torch, str(armed.fault.value("dtype")), None)
         if not isinstance(dtype, torch.dtype):
             return armed.cannot(f"torch has no dtype {armed.fault.value('dtype')}")
         return self._other_tensors(armed, spec, args, lambda t: t.to(dtype))
 
-    def _other_layout(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Struck | None:
+    def _other_layout(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Effect | None:
         if all(t.dim() < 2 or min(t.shape[-2:]) < 2 for t in _tensors(spec, args)):
             return armed.cannot("it needs a tensor of two dimensions")
         return self._other_tensors(armed, spec, args, lambda t: t.mT.contiguous().mT if t.dim() > 1 else t)
 
     def _other_tensors(
         self, armed: Armed, spec: OpSpec, args: Args, change: Callable[[torch.Tensor], torch.Tensor]
-    ) -> Struck | None:
+    ) -> Effect | None:
         if not _tensors(spec, args):
             return armed.cannot(f"{spec.name} has no tensors")
         with torch.no_grad():
-            return Struck(args=tuple(_each(arg, change) for arg in args))
+            return Effect(args=tuple(_each(arg, change) for arg in args))
 
-    def _other_root(self, _armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Struck:
+    def _other_root(self, _armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Effect:
         assert spec.root is not None
         size = ProcessGroup.unbox(args[spec.group]).size()
-        return Struck(args=_with(args, spec.root, (args[spec.root] + 1) % size))
+        return Effect(args=_with(args, spec.root, (args[spec.root] + 1) % size))
 
-    def _other_reduction(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Struck | None:
+    def _other_reduction(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Effect | None:
         options: Any = AllreduceOptions()
         wanted = _REDUCTIONS.get(str(armed.fault.value("reduction")))
         if wanted is None:
             return armed.cannot(f"there is no reduction {armed.fault.value('reduction')}")
         options.reduceOp = wanted
         work = ProcessGroup.unbox(args[spec.group]).allreduce(list(args[0]), options)
-        return Struck(result=(args[0], work.boxed()))
+        return Effect(result=(args[0], work.boxed()))
 
-    def _other_group(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Struck | None:
+    def _other_group(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Effect | None:
         mine = ProcessGroup.unbox(args[spec.group])
         others = [group for group in self._door.groups.known if group is not mine and group != mine]
         same = [group for group in others if group.size() == mine.size()] or others
         if not same:
             return armed.cannot("this rank is in only one group")
-        return Struck(args=_with(args, spec.group, same[0].boxed()))
+        return Effect(args=_with(args, spec.group, same[0].boxed()))
 
     def _nan(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> None:
         tensors = [t for t in _tensors(spec, args) if t.is_floating_point() and t.numel()]
@@ -201,25 +201,25 @@ class AtTheDoor:
         with torch.no_grad():
             tensors[0].view(-1)[0] = math.nan
 
-    def _corrupt(self, armed: Armed, spec: OpSpec, args: Args, make: Make) -> Struck:
+    def _corrupt(self, armed: Armed, spec: OpSpec, args: Args, make: Make) -> Effect:
         result = make(args)
         self._wait_for(result)
         with torch.no_grad():
             _tensors(spec, args)[0].view(-1)[0] += float(armed.fault.value("amount"))
-        return Struck(result=result)
+        return Effect(result=result)
 
     def _raise(self, armed: Armed, *_: Any) -> None:
         raise InjectedFault(str(armed.fault.value("message"))[:500])
 
     def _kill(self, armed: Armed, *_: Any) -> None:
         os.kill(os.getpid(), int(armed.fault.value("signal")))
-        time.sleep(_FOR_EVER_S)  # the signal is on its way
+        time.sleep(_FOREVER_S)  # the signal is on its way
 
     def _freeze(self, *_: Any) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def _hold_gil(self, *_: Any) -> None:
-        ctypes.PyDLL(None).sleep(_FOR_EVER_S)
+        ctypes.PyDLL(None).sleep(_FOREVER_S)
 
     def _block(self, *_: Any) -> None:
         lock = threading.Lock()
@@ -247,15 +247,15 @@ def _wait(result: Any, spec: OpSpec) -> None:
 
 def _tensors(spec: OpSpec, args: Args) -> list[torch.Tensor]:
     """The tensors that the rank contributes."""
-    found = args[spec.tensors] if spec.tensors is not None else ()
-    return [found] if isinstance(found, torch.Tensor) else list(found)
+    tensors = args[spec.tensors] if spec.tensors is not None else ()
+    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
 
 
 def _each(arg: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(arg, torch.Tensor):
         return change(arg)
     if isinstance(arg, (list, tuple)) and arg and isinstance(arg[0], (torch.Tensor, list, tuple)):
-        return [_each(one, change) for one in arg]
+        return [_each(item, change) for item in arg]
     return arg
 
 

@@ -1,4 +1,4 @@
-"""All faults that are armed on this rank, each where it strikes."""
+"""All faults that are armed on this rank, each at its place."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ class Faults:
     def heal(self, faults: Sequence[Fault] | None = None) -> None:
         """Disarm these faults, or all. Effects that already happened stay."""
         for place in self._places.values():
-            place[:] = [one for one in place if faults is not None and one.fault not in faults]
+            place[:] = [armed for armed in place if faults is not None and armed.fault not in faults]
         self._settle()
 
     def end_of_run(self) -> None:
         """Remove faults that end with the run; record those that were never triggered."""
         for place in self._places.values():
-            for one in place:
-                if not one.struck:
-                    self._box.event("fault missed", {"fault": str(one.fault), "why": "; ".join(one.troubles)})
+            for armed in place:
+                if not armed.triggered:
+                    self._box.event("fault missed", {"fault": str(armed.fault), "why": "; ".join(armed.troubles)})
         self.forget()
 
     def forget(self) -> None:
         """Only what is kept stays."""
         for place in self._places.values():
-            place[:] = [one for one in place if one.keep]
+            place[:] = [armed for armed in place if armed.keep]
         self._settle()
 
     def _settle(self) -> None:
-        """Hooks are in place only while there is something to strike."""
+        """Hooks are in place only while a fault is armed."""
         self._data.settle()
         self._model.settle()
 
-    def told(self) -> list[dict[str, Any]]:
+    def to_json(self) -> list[dict[str, Any]]:
         """What is armed, and how often each was triggered, as JSON."""
-        return [one.told() for place in self._places.values() for one in place]
+        return [armed.to_json() for place in self._places.values() for armed in place]

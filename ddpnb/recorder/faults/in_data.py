@@ -16,13 +16,13 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
 from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.faults.settings import Lasting
+from ddpnb.recorder.faults.torch_hooks import FaultHooks
 
 _OF_WORKERS = ("stalled worker", "killed worker")
 
 
-class InData(Lasting):
-    """The faults that strike data loaders, samplers and random numbers."""
+class InData(FaultHooks):
+    """The faults of data loaders, samplers and random numbers."""
 
     def __init__(self, box: BlackBox, rank: int) -> None:
         super().__init__(box, rank)
@@ -52,7 +52,7 @@ class InData(Lasting):
         for armed in self.due_once("shorter shard", loader):
             fewer = min(max(1, int(armed.fault.value("batches"))), count - 1)
             self._fewer[loader.batch_sampler] = fewer
-            self.on_heal(armed, loader.batch_sampler, lambda one: self._fewer.pop(one, None))
+            self.on_heal(armed, loader.batch_sampler, lambda sampler: self._fewer.pop(sampler, None))
 
     def _length(self, original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda batches: original(batches) - (self._fewer.get(batches, 0) if self._fewer else 0)
@@ -81,7 +81,7 @@ class InData(Lasting):
                 self.on_heal(armed, sampler, lambda one, own=own: setattr(one, "seed", own))
 
     def _set_epoch(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda sampler, epoch: None if self.lasting("epoch not set") else original(sampler, epoch)
+        return lambda sampler, epoch: None if self.due_since("epoch not set") else original(sampler, epoch)
 
     def _seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda seed: original(int(seed) + len(self.due("reseeded")))
@@ -91,20 +91,20 @@ class InData(Lasting):
     def _next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def __next__(iterator: Any) -> Any:
             if isinstance(iterator, _MultiProcessingDataLoaderIter):
-                self._strike_worker(iterator)
+                self._trigger_in_worker(iterator)
             batch = original(iterator)
             return self._spoiled(batch) if self.wanted("bad sample") else batch
 
         return __next__
 
-    def _strike_worker(self, iterator: Any) -> None:
+    def _trigger_in_worker(self, iterator: Any) -> None:
         worker = _at_work(iterator) if any(map(self.wanted, _OF_WORKERS)) else None
         if worker is None:
             return
         for armed in self.due(*_OF_WORKERS):
             if armed.fault.kind == "stalled worker":
                 os.kill(worker.pid, signal.SIGSTOP)
-                self.on_heal(armed, worker, _go_on)
+                self.on_heal(armed, worker, _continue)
             else:
                 os.kill(worker.pid, signal.SIGKILL)
                 # torch learns it from a signal, whose handler raises: here, and not anywhere later.
@@ -112,7 +112,7 @@ class InData(Lasting):
 
     def _spoiled(self, batch: Any) -> Any:
         leaves, kind = tree_flatten(batch)
-        place = next((i for i, one in enumerate(leaves) if _holds_numbers(one)), None)
+        place = next((i for i, leaf in enumerate(leaves) if _holds_numbers(leaf)), None)
         if place is None:
             self.unable("bad sample", "the batch contains no floating-point tensor")
         elif self.due("bad sample"):
@@ -135,14 +135,14 @@ def _count(loader: Any) -> int:
 
 def _at_work(iterator: Any) -> Any:
     """The worker that has the next batch still in hand, if there is one."""
-    awaited = [told for _, told in sorted(iterator._task_info.items()) if len(told) == 1]
+    awaited = [state for _, state in sorted(iterator._task_info.items()) if len(state) == 1]
     return iterator._workers[awaited[0][0]] if awaited else None
 
 
-def _go_on(worker: Any) -> None:
+def _continue(worker: Any) -> None:
     if worker.is_alive():
         os.kill(worker.pid, signal.SIGCONT)
 
 
-def _holds_numbers(one: Any) -> bool:
-    return isinstance(one, torch.Tensor) and one.is_floating_point() and one.numel() > 0
+def _holds_numbers(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 0

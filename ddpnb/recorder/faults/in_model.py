@@ -14,12 +14,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.faults.armed import Armed
-from ddpnb.recorder.faults.settings import Lasting
+from ddpnb.recorder.faults.torch_hooks import FaultHooks
 from ddpnb.recorder.faults.wrapping import CHANGES
 
 
-class InModel(Lasting):
-    """The faults that strike a wrapped model, its loss and its optimizer."""
+class InModel(FaultHooks):
+    """The faults of a wrapped model, its loss and its optimizer."""
 
     def __init__(self, box: BlackBox, rank: int) -> None:
         super().__init__(box, rank)
@@ -68,7 +68,7 @@ class InModel(Lasting):
             self._forward_before = weakref.ref(ddp), inputs, kwargs
 
     def _perturb_buffer(self, ddp: DistributedDataParallel) -> None:
-        buffers = [one for one in ddp.module.buffers() if one.is_floating_point() and one.numel()]
+        buffers = [buffer for buffer in ddp.module.buffers() if buffer.is_floating_point() and buffer.numel()]
         if not buffers:
             self.unable("perturb buffer", "the model has no floating-point buffer")
         elif ddp.will_sync_module_buffers():
@@ -79,13 +79,17 @@ class InModel(Lasting):
 
     def _switch(self, kind: str, ddp: DistributedDataParallel, *, trains: bool) -> None:
         """Let the last parameter of the model train, or not."""
-        found = [one for one in ddp.module.parameters() if one.requires_grad is not trains and one.is_floating_point()]
-        if len(found) < (1 if trains else 2):
+        parameters = [
+            parameter
+            for parameter in ddp.module.parameters()
+            if parameter.requires_grad is not trains and parameter.is_floating_point()
+        ]
+        if len(parameters) < (1 if trains else 2):
             self.unable(kind, "no parameter is frozen" if trains else "no trainable parameter would be left")
             return
         for armed in self.due_once(kind, ddp):
-            found[-1].requires_grad_(trains)
-            self.on_heal(armed, found[-1], lambda one: one.requires_grad_(not trains))
+            parameters[-1].requires_grad_(trains)
+            self.on_heal(armed, parameters[-1], lambda parameter: parameter.requires_grad_(not trains))
 
     def _forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def forward(ddp: DistributedDataParallel, *inputs: Any, **kwargs: Any) -> Any:
@@ -101,16 +105,16 @@ class InModel(Lasting):
     @contextlib.contextmanager
     def _unused(self, ddp: DistributedDataParallel) -> Iterator[None]:
         """Leave the last parameter out of the graph of what is computed inside."""
-        found = [one for one in ddp.module.parameters() if one.requires_grad]
-        if len(found) < 2:
+        parameters = [parameter for parameter in ddp.module.parameters() if parameter.requires_grad]
+        if len(parameters) < 2:
             self.unable("unused parameter", "the loss would not require a gradient")
-        struck = found[-1:] if len(found) > 1 and self.due("unused parameter") else []
-        for parameter in struck:
+        unused = parameters[-1:] if len(parameters) > 1 and self.due("unused parameter") else []
+        for parameter in unused:
             parameter.requires_grad_(False)
         try:
             yield
         finally:
-            for parameter in struck:
+            for parameter in unused:
                 parameter.requires_grad_(True)
 
     # -- backward and optimizer
@@ -119,7 +123,7 @@ class InModel(Lasting):
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside or self.box.silent:
                 return original(tensors, *args, **kwargs)
-            for armed in self.lasting("scaled gradient"):
+            for armed in self.due_since("scaled gradient"):
                 tensors = _times(tensors, float(armed.fault.value("factor")))
             for _ in self.due("nan loss"):
                 tensors = _times(tensors, math.nan)
@@ -163,7 +167,7 @@ def _add(tensor: torch.Tensor, armed: Armed) -> None:
 def _times(tensors: Any, factor: float) -> Any:
     if isinstance(tensors, torch.Tensor):
         return tensors * factor
-    return [one * factor for one in tensors] if isinstance(tensors, (list, tuple)) else tensors
+    return [tensor * factor for tensor in tensors] if isinstance(tensors, (list, tuple)) else tensors
 
 
 def _rates_back(optimizer: Any, rates: list[tuple[Any, Any]], factor: float) -> None:

@@ -21,12 +21,12 @@ def extra_parameter(_armed: Armed, model: nn.Module) -> None:
 
 def other_order(armed: Armed, model: nn.Module) -> None:
     """Exchange two neighbours of the same shape, of which nothing complains; else any two."""
-    found = [pair for held in _registries(model) for pair in _neighbours(held)]
-    if not found:
+    pairs = [pair for held in _registries(model) for pair in _neighbours(held)]
+    if not pairs:
         armed.cannot("the model has no two parameters or parts that can be swapped")
         return
-    held, one, other, _ = next((pair for pair in found if pair[3]), found[0])
-    exchanged = {one: other, other: one}
+    held, first, second, _ = next((pair for pair in pairs if pair[3]), pairs[0])
+    exchanged = {first: second, second: first}
     items = [(name, held[name]) for name in (exchanged.get(name, name) for name in held)]
     held.clear()
     held.update(items)
@@ -64,11 +64,11 @@ def _registries(model: nn.Module) -> list[dict[str, Any]]:
 
 def _neighbours(held: dict[str, Any]) -> list[tuple[dict[str, Any], str, str, bool]]:
     """Any two of them, and whether their shapes are the same."""
-    shapes = {name: shape for name, one in held.items() if (shape := _shapes(one))}
-    return [(held, one, other, shapes[one] == shapes[other]) for one, other in itertools.pairwise(shapes)]
+    shapes = {name: shape for name, part in held.items() if (shape := _shapes(part))}
+    return [(held, first, second, shapes[first] == shapes[second]) for first, second in itertools.pairwise(shapes)]
 
 
-def _shapes(one: Any) -> list[torch.Size]:
-    if isinstance(one, nn.Module):
-        return [parameter.shape for parameter in one.parameters()]
-    return [one.shape] if isinstance(one, torch.Tensor) else []
+def _shapes(part: Any) -> list[torch.Size]:
+    if isinstance(part, nn.Module):
+        return [parameter.shape for parameter in part.parameters()]
+    return [part.shape] if isinstance(part, torch.Tensor) else []
