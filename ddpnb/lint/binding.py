@@ -25,9 +25,9 @@ class Binds(Calling):
             if isinstance(node, ast.Assign):
                 value = values.of(node.value)
                 for target in node.targets:
-                    values.assign(target, self._told(value, target, node))
+                    values.assign(target, self._with_line(value, target, node))
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                values.assign(node.target, self._told(values.of(node.value), node.target, node))
+                values.assign(node.target, self._with_line(values.of(node.value), node.target, node))
             elif isinstance(node, ast.AugAssign):
                 values.assign(node.target, replace(join(values.of(node.target), values.of(node.value)), expr=None))
             elif isinstance(node, ast.Expr):
@@ -40,7 +40,7 @@ class Binds(Calling):
         if kind:
             self._leave(kind)
 
-    def _told(self, value: Value, target: ast.expr, node: ast.stmt) -> Value:
+    def _with_line(self, value: Value, target: ast.expr, node: ast.stmt) -> Value:
         """The value, with the line of its assignment in its words."""
         name = dotted(target)
         if name is None or value.cause != "rank" or value.expr is None:
@@ -59,7 +59,7 @@ class Binds(Calling):
         if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.args:
             key = dotted(expr.func.value)
             if key is not None and expr.func.attr in ("append", "extend", "add", "update", "insert", "put"):
-                given = join(*(self.values.of(one) for one in expr.args))
+                given = join(*(self.values.of(argument) for argument in expr.args))
                 if given.cause in OWN_DATA and not self.values.env.get(key, SAME).cause:
                     self.values.env[key] = Value("data", given.words, holder=True)
 
@@ -76,10 +76,10 @@ class Binds(Calling):
     def _raises(self, expr: ast.expr) -> None:
         """A raised exception: whether one rank alone may raise it."""
         project = self._knowledge.project
-        found = project.resolve(self.scope, expr.func if isinstance(expr, ast.Call) else expr)
-        if found is not None and found.path and found.name in project.modules[found.path].classes:
+        exception = project.resolve(self.scope, expr.func if isinstance(expr, ast.Call) else expr)
+        if exception is not None and exception.path and exception.name in project.modules[exception.path].classes:
             alone = any(guard.condition.depends_on_rank for guard in self._standing())
-            self._found.raised.setdefault(last_name(expr), []).append(alone)
+            self._learned.raised.setdefault(last_name(expr), []).append(alone)
 
     def _targets(self, node: ast.For | ast.AsyncFor) -> None:
         """Bind a loop's target: batches are rank-specific, numbers are equal on all ranks."""
@@ -93,8 +93,8 @@ class Binds(Calling):
                 self._target(parts[1], source.args[0], line)
                 return
             if name == "zip" and len(parts) == len(source.args):
-                for part, one in zip(parts, source.args, strict=True):
-                    self._target(part, one, line)
+                for part, iterable in zip(parts, source.args, strict=True):
+                    self._target(part, iterable, line)
                 return
             inner = source.args[0] if source.args else None
             if isinstance(inner, ast.Call) and last_name(inner.func) in ("enumerate", "zip"):  # tqdm(enumerate(...))
@@ -125,5 +125,5 @@ def _yields_batches(expr: ast.expr) -> bool:
         if last_name(expr.func) in ("range", "len"):
             return False
         inside = [*expr.args, *([expr.func.value] if isinstance(expr.func, ast.Attribute) else [])]
-        return any(_yields_batches(one) for one in inside)
+        return any(_yields_batches(part) for part in inside)
     return isinstance(expr, (ast.Name, ast.Attribute)) and words.is_data(last_name(expr))

@@ -45,13 +45,13 @@ class Knowledge(Protocol):
 class Calling:
     """The position of a walk through a function, and the calls found so far."""
 
-    def __init__(self, knowledge: Knowledge, scope: Scope, found: Facts, *, last: bool = True) -> None:
+    def __init__(self, knowledge: Knowledge, scope: Scope, learned: Facts, *, last: bool = True) -> None:
         self._knowledge = knowledge
         self.scope = scope
-        self._found = found
+        self._learned = learned
         self._last = last  # the last round: what is matched by what is asked only then
         self.values = Values(
-            knowledge.project, knowledge.facts, found, scope, lambda call: knowledge.operation(scope, call)
+            knowledge.project, knowledge.facts, learned, scope, lambda call: knowledge.operation(scope, call)
         )
         self._matching = Matching(self.values, lambda call: knowledge.tokens(scope, call))
         self.events: dict[tuple[int, tuple[str, str]], Event] = {}
@@ -86,14 +86,14 @@ class Calling:
             del self._guards[len(self._guards) - len(guards) :]
 
     def _standing(self) -> list[Guard]:
-        found = list(self._guards)
+        guards = list(self._guards)
         for frame in self._frames:
-            found += [*frame.left, *frame.skipped]
-        return found
+            guards += [*frame.left, *frame.skipped]
+        return guards
 
     def _conditions(self) -> tuple[Condition, ...]:
-        found = dict.fromkeys(guard.condition for guard in self._standing())
-        return tuple(sorted(found, key=lambda one: one.line))
+        conditions = dict.fromkeys(guard.condition for guard in self._standing())
+        return tuple(sorted(conditions, key=lambda condition: condition.line))
 
     def _leave(self, kind: str) -> None:
         """A ``return``, ``continue``, ``break`` or ``raise``: some ranks may not run what follows."""
@@ -127,9 +127,9 @@ class Calling:
         if isinstance(expr, ast.BoolOp):
             self._calls(expr.values[0])
             done: list[Guard] = []
-            for one, part in zip(expr.values, expr.values[1:], strict=False):
+            for test, part in zip(expr.values, expr.values[1:], strict=False):
                 way = isinstance(expr.op, ast.And)
-                done.append(self._arm(one, way, "and"))
+                done.append(self._arm(test, way, "and"))
                 with self._under(*done):
                     self._calls(part)
         elif isinstance(expr, ast.IfExp):
@@ -159,14 +159,14 @@ class Calling:
 
     def _comprehension(self, expr: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
         guards: list[Guard] = []
-        for one in expr.generators:
-            self._calls(one.iter)
-            value = self.values.of(one.iter)
+        for generator in expr.generators:
+            self._calls(generator.iter)
+            value = self.values.of(generator.iter)
             if value.cause == "data":
                 value = SAME
-            text = f"for {bare(one.target)} in {shown(one.iter)}"
-            guards.append(self._guard(one.iter.lineno, text, "for", value))
-            guards += [self._arm(test, True, "if") for test in one.ifs]
+            text = f"for {bare(generator.target)} in {shown(generator.iter)}"
+            guards.append(self._guard(generator.iter.lineno, text, "for", value))
+            guards += [self._arm(test, True, "if") for test in generator.ifs]
         with self._under(*guards):
             for part in (expr.key, expr.value) if isinstance(expr, ast.DictComp) else (expr.elt,):
                 self._calls(part)
@@ -187,41 +187,41 @@ class Calling:
         called = project.function(project.resolve(self.scope, expr.func))
         if called is not None:
             self._note(Event(expr, None, called, self._conditions()))
-            for name, one in self.values.arguments(expr, called):
-                value = replace(self.values.of(one), follows=frozenset())
-                if value.cause == "rank" and not (isinstance(one, ast.Name) and one.id == name):
-                    value = replace(value, words=f"`{name}` is `{shown(one)}` in the call at line {expr.lineno}")
-                self._found.arguments.setdefault((called.key, name), []).append(value)
+            for name, argument in self.values.arguments(expr, called):
+                value = replace(self.values.of(argument), follows=frozenset())
+                if value.cause == "rank" and not (isinstance(argument, ast.Name) and argument.id == name):
+                    value = replace(value, words=f"`{name}` is `{shown(argument)}` in the call at line {expr.lineno}")
+                self._learned.arguments.setdefault((called.key, name), []).append(value)
             self._agree_arguments(expr, called)
-        for one in all_arguments(expr):
-            if isinstance(one, (ast.Name, ast.Attribute)):
-                self._hand_on(expr, one)
+        for argument in all_arguments(expr):
+            if isinstance(argument, (ast.Name, ast.Attribute)):
+                self._hand_on(expr, argument)
 
     def _agree_arguments(self, expr: ast.Call, called: Scope) -> None:
         agreed = self._knowledge.facts.agrees.get(called.key, frozenset())
-        names = [one.arg for one in called.parameters]
+        names = [argument.arg for argument in called.parameters]
         if called.owner and names:
             names = names[1:]
-        for name, one in zip(names, expr.args, strict=False):
+        for name, argument in zip(names, expr.args, strict=False):
             if name in agreed and not self._dead:
-                self.values.agree(one)
+                self.values.agree(argument)
 
-    def _hand_on(self, call: ast.Call, one: ast.Name | ast.Attribute) -> None:
+    def _hand_on(self, call: ast.Call, argument: ast.Name | ast.Attribute) -> None:
         """A function of the project is passed as an argument: the callee may call it."""
         project = self._knowledge.project
-        found = project.resolve(self.scope, one)
-        if found is None or not found.path or found.instance or found.name in project.modules[found.path].classes:
+        target = project.resolve(self.scope, argument)
+        if target is None or not target.path or target.instance or target.name in project.modules[target.path].classes:
             return
-        called = project.function(found)
+        called = project.function(target)
         if called is None or self.values.outside(call.func).startswith("torch.distributed.rpc."):
             return
-        self._found.handed_on.add(called.key)
+        self._learned.handed_on.add(called.key)
         self._note(Event(call, None, called, self._conditions(), handed_on=True))
         name = self.values.outside(call.func)
         if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes") and called.parameters:
             said = f"`{called.parameters[0].arg}` is the process index passed by {name.rpartition('.')[2]}()"
             value = Value("rank", said)
-            self._found.arguments.setdefault((called.key, called.parameters[0].arg), []).append(value)
+            self._learned.arguments.setdefault((called.key, called.parameters[0].arg), []).append(value)
 
     def _note(self, event: Event) -> None:
         called = event.called.key if event.called is not None else ("", event.op or "")
@@ -230,7 +230,7 @@ class Calling:
     def possible(self, event: Event, given: dict[str, ast.expr]) -> bool:
         """Whether the event can happen when the function is called with these constants."""
         kept = self.values.env
-        self.values.env = {**kept, **{name: Value(expr=one, plain=True) for name, one in given.items()}}
+        self.values.env = {**kept, **{name: Value(expr=value, plain=True) for name, value in given.items()}}
         try:
             return not any(
                 guard.test is not None and self._matching.outcome(guard.test) is (not guard.way)
@@ -244,19 +244,19 @@ class Calling:
         called = event.called
         if called is None or isinstance(called.node, ast.Module) or event.handed_on:
             return {}
-        own, found = called.node.args, dict[str, ast.expr]()
+        own, values = called.node.args, dict[str, ast.expr]()
         positional = [*own.posonlyargs, *own.args]
-        for one, default in zip(reversed(positional), reversed(own.defaults), strict=False):
-            found[one.arg] = default
-        for one, default in zip(own.kwonlyargs, own.kw_defaults, strict=True):
+        for argument, default in zip(reversed(positional), reversed(own.defaults), strict=False):
+            values[argument.arg] = default
+        for argument, default in zip(own.kwonlyargs, own.kw_defaults, strict=True):
             if default is not None:
-                found[one.arg] = default
-        unclear = any(isinstance(one, ast.Starred) for one in event.node.args) or any(
-            one.arg is None for one in event.node.keywords
+                values[argument.arg] = default
+        unclear = any(isinstance(argument, ast.Starred) for argument in event.node.args) or any(
+            argument.arg is None for argument in event.node.keywords
         )
-        for name, one in self.values.arguments(event.node, called):
-            found[name] = given.get(one.id, one) if isinstance(one, ast.Name) else one
-        return {} if unclear else {name: one for name, one in found.items() if _is_constant(one)}
+        for name, argument in self.values.arguments(event.node, called):
+            values[name] = given.get(argument.id, argument) if isinstance(argument, ast.Name) else argument
+        return {} if unclear else {name: argument for name, argument in values.items() if _is_constant(argument)}
 
     # -- meeting
 
@@ -296,11 +296,11 @@ class Calling:
         own = statements[index]
         beside = [*statements[index + 1 : index + 20], *reversed(statements[max(0, index - 20) : index])]
         return [
-            one
-            for one in beside
-            if isinstance(one, (ast.If, ast.With, ast.Try))
-            and self._paired.get(id(one), id(own)) == id(own)
-            and self._paired.get(id(own), id(one)) == id(one)
+            partner
+            for partner in beside
+            if isinstance(partner, (ast.If, ast.With, ast.Try))
+            and self._paired.get(id(partner), id(own)) == id(own)
+            and self._paired.get(id(own), id(partner)) == id(partner)
         ]
 
     def _across_context(self, node: ast.If) -> bool:
@@ -311,8 +311,8 @@ class Calling:
         partner = module.functions.get(f"{self.scope.owner}.{other}") if other else None
         if partner is None or isinstance(partner.node, ast.Module):
             return False
-        others = [one for one in partner.node.body if isinstance(one, ast.If)]
-        return any(self._matching.same_for_all([node, one]) for one in others)
+        others = [test for test in partner.node.body if isinstance(test, ast.If)]
+        return any(self._matching.same_for_all([node, test]) for test in others)
 
     # -- groups
 
@@ -335,8 +335,10 @@ class Calling:
                 return conditions
         said = f"only the members of `{name}` call it"
         return tuple(
-            replace(one, matched=True, reason=f"{one.reason}; {said}") if one.doubt == "strong" else one
-            for one in conditions
+            replace(condition, matched=True, reason=f"{condition.reason}; {said}")
+            if condition.doubt == "strong"
+            else condition
+            for condition in conditions
         )
 
     def _world_of_its_own(self, call: ast.Call) -> set[int] | None:
@@ -354,12 +356,12 @@ class Calling:
         if isinstance(given, ast.Call) and last_name(given.func) == "list" and len(given.args) == 1:
             given = given.args[0]
         if isinstance(given, ast.Call) and last_name(given.func) == "range":
-            bounds = [one.value for one in given.args if isinstance(one, ast.Constant) and type(one.value) is int]
+            bounds = [item.value for item in given.args if isinstance(item, ast.Constant) and type(item.value) is int]
             small = len(bounds) == len(given.args) and 0 < len(bounds) < 3 and max(bounds) < 10_000
             return set(range(*bounds)) if small else None
         if isinstance(given, (ast.List, ast.Tuple)):
-            found = {one.value for one in given.elts if isinstance(one, ast.Constant) and type(one.value) is int}
-            return found if len(found) == len(given.elts) else None
+            ranks = {item.value for item in given.elts if isinstance(item, ast.Constant) and type(item.value) is int}
+            return ranks if len(ranks) == len(given.elts) else None
         return None
 
 

@@ -72,15 +72,17 @@ class Frame:
 
     def add(self, guard: Guard, round_only: bool = False) -> None:
         into = self.skipped if round_only else self.left
-        one = guard.condition
-        if all((one.line, one.kind, one.text) != (g.condition.line, g.condition.kind, g.condition.text) for g in into):
+        new = guard.condition
+        if all((new.line, new.kind, new.text) != (g.condition.line, g.condition.kind, g.condition.text) for g in into):
             into.append(guard)
 
 
 def surest(guards: Iterable[Guard]) -> Guard | None:
     """The guard most certain to differ between ranks; None if none does."""
-    found = [guard for guard in guards if guard.condition.depends_on_rank]
-    return min(found, key=lambda guard: (guard.condition.matched, CAUSES.index(guard.condition.cause)), default=None)
+    differing = [guard for guard in guards if guard.condition.depends_on_rank]
+    return min(
+        differing, key=lambda guard: (guard.condition.matched, CAUSES.index(guard.condition.cause)), default=None
+    )
 
 
 def leaving(kind: Kind, guards: list[Guard]) -> Guard | None:
@@ -88,15 +90,15 @@ def leaving(kind: Kind, guards: list[Guard]) -> Guard | None:
     guard = surest(guards)
     if guard is None:
         return None
-    one = guard.condition
+    condition = guard.condition
     inner: list[Condition] = []
-    text = str(one) if one.kind in ("except", "for", "while") else one.text
-    if one.kind in _ARMS:  # from the decision that differs inwards: all of it must hold for a rank to leave
+    text = str(condition) if condition.kind in ("except", "for", "while") else condition.text
+    if condition.kind in _ARMS:  # from the decision that differs inwards: all of it must hold for a rank to leave
         inner = [other.condition for other in guards[guards.index(guard) :] if other.condition.kind in _ARMS]
         text = " and ".join(dict.fromkeys(other.text for other in inner[:3]))
     matched = all(g.condition.matched for g in guards if g.condition.depends_on_rank)
-    line = inner[-1].line if inner else one.line
-    return Guard(replace(one, line=line, kind=kind, text=text, matched=matched), guard.test, not guard.way)
+    line = inner[-1].line if inner else condition.line
+    return Guard(replace(condition, line=line, kind=kind, text=text, matched=matched), guard.test, not guard.way)
 
 
 _ARMS = ("if", "else", "case", "and")
@@ -137,20 +139,25 @@ def caught(handler: ast.ExceptHandler, raised: Mapping[str, list[bool]]) -> tupl
 
 def swallows(handlers: list[ast.ExceptHandler], raised: Mapping[str, list[bool]]) -> ast.ExceptHandler | None:
     """The first handler after which a rank continues although it failed where others may not have."""
-    return next((one for one in handlers if caught(one, raised)[1] and not _goes_down(one.body)), None)
+    return next((handler for handler in handlers if caught(handler, raised)[1] and not _goes_down(handler.body)), None)
 
 
 def _goes_down(body: list[ast.stmt]) -> bool:
     """Whether these statements always end in ``raise`` or the end of the process."""
-    for one in body:
-        if isinstance(one, ast.Raise):
+    for statement in body:
+        if isinstance(statement, ast.Raise):
             return True
-        if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call):
-            called = whole_text(one.value.func)[:60]
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            called = whole_text(statement.value.func)[:60]
             if called in ("sys.exit", "exit", "quit", "os._exit", "os.abort") or called.endswith(".abort"):
                 return True
-        if isinstance(one, ast.If) and one.orelse and _goes_down(one.body) and _goes_down(one.orelse):
+        if (
+            isinstance(statement, ast.If)
+            and statement.orelse
+            and _goes_down(statement.body)
+            and _goes_down(statement.orelse)
+        ):
             return True
-        if isinstance(one, (ast.With, ast.AsyncWith)) and _goes_down(one.body):
+        if isinstance(statement, (ast.With, ast.AsyncWith)) and _goes_down(statement.body):
             return True
     return False

@@ -39,10 +39,10 @@ class Values(Names):
         """What is known of an expression's value at this point of the walk."""
         if expr is None or isinstance(expr, ast.Constant):
             return Value(expr=expr, plain=True)
-        found = self._of(expr)
-        if found.expr is not None:
-            return found
-        return Value(found.cause, found.words, expr, found.plain, found.follows, found.holder)
+        value = self._of(expr)
+        if value.expr is not None:
+            return value
+        return Value(value.cause, value.words, expr, value.plain, value.follows, value.holder)
 
     def _of(self, expr: ast.expr) -> Value:
         if isinstance(expr, (ast.Name, ast.Attribute)):
@@ -53,17 +53,17 @@ class Values(Names):
             return self._of_call(expr)
         if isinstance(expr, ast.IfExp):
             test, arms = self.of(expr.test), (self.of(expr.body), self.of(expr.orelse))
-            found = join(*arms)
-            return self.chosen(test, arms, expr) if not found.cause else found
+            value = join(*arms)
+            return self.chosen(test, arms, expr) if not value.cause else value
         if isinstance(expr, ast.Compare):
             left = self.of(expr.left)
             if left.holder and isinstance(expr.ops[0], (ast.Is, ast.IsNot)):
                 return PLAIN
-            found = join(left, *(self.of(one) for one in expr.comparators))
-            return Value(found.cause, found.words, expr, True, found.follows)
+            value = join(left, *(self.of(part) for part in expr.comparators))
+            return Value(value.cause, value.words, expr, True, value.follows)
         if isinstance(expr, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-            found = join(*(self.of(one.iter) for one in expr.generators))
-            return Value("data" if found.cause == "rank" else found.cause, found.words)
+            value = join(*(self.of(part.iter) for part in expr.generators))
+            return Value("data" if value.cause == "rank" else value.cause, value.words)
         if isinstance(expr, (ast.Lambda, ast.Dict)):
             return SAME
         if isinstance(expr, ast.NamedExpr):
@@ -95,9 +95,9 @@ class Values(Names):
                 return base
             kept = self._facts.attributes.get(name, [])
             if kept and all(value.cause == "rank" or value.plain for value in kept):
-                found = join(*kept)
-                if found.cause == "rank" or not words.tells_rank(name):
-                    return found if found.cause else SAME
+                value = join(*kept)
+                if value.cause == "rank" or not words.tells_rank(name):
+                    return value if value.cause else SAME
                 return SAME
         return self._by_name(name)
 
@@ -109,7 +109,7 @@ class Values(Names):
             return base if base.cause else self._by_name(index.value)
         inner = self.of(index)
         if inner.cause == "rank" and base.cause in ("", "rank"):
-            by_name = any(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in ast.walk(index))
+            by_name = any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in ast.walk(index))
             return Value("rank", inner.words) if by_name else _own_part(expr)
         return Value(base.cause, base.words) if base.cause != "rank" or not base.plain else base
 
@@ -136,15 +136,15 @@ class Values(Names):
         given = [self.of(argument) for argument in all_arguments(expr)]
         called = self._project.function(self._named(expr.func))
         if called is not None:
-            found = self._of_function(expr, called)
-            if found is not None:
-                return found
+            returned = self._of_function(expr, called)
+            if returned is not None:
+                return returned
         elif words.tells_rank(last) and not given:
             return Value("rank", f"`{shown(expr)}` is rank-dependent, judging by its name", expr)
         base = self.of(expr.func.value) if isinstance(expr.func, ast.Attribute) else PLAIN
         if name in _THROUGH:
-            told = given[: len(expr.args)]  # not the device
-            return join(*told) if name != "range" or len(given) == 1 else _of_range(given, expr)
+            values = given[: len(expr.args)]  # not the device
+            return join(*values) if name != "range" or len(given) == 1 else _of_range(given, expr)
         if last in _THROUGH_METHODS and isinstance(expr.func, ast.Attribute):
             return join(base, *given)
         if last in ("get", "setdefault") and expr.args and isinstance(expr.args[0], ast.Constant):
@@ -182,26 +182,30 @@ class Values(Names):
 
     def arguments(self, expr: ast.Call, called: Scope) -> list[tuple[str, ast.expr]]:
         """The parameters that a call passes, each with its argument."""
-        parameters = [one.arg for one in called.parameters]
+        parameters = [parameter.arg for parameter in called.parameters]
         plain = called.node.decorator_list if not isinstance(called.node, ast.Module) else []
-        if called.owner and parameters and not any(last_name(one) == "staticmethod" for one in plain):
+        if called.owner and parameters and not any(last_name(parameter) == "staticmethod" for parameter in plain):
             parameters = parameters[1:]
-        found = [
+        passed = [
             (name, argument)
             for name, argument in zip(parameters, expr.args, strict=False)
             if not isinstance(argument, ast.Starred)
         ]
-        return found + [(one.arg, one.value) for one in expr.keywords if one.arg in parameters and one.arg]
+        return passed + [
+            (parameter.arg, parameter.value)
+            for parameter in expr.keywords
+            if parameter.arg in parameters and parameter.arg
+        ]
 
     def bound(self, expr: ast.Call, called: Scope) -> list[tuple[str, Value]]:
         """The parameters that a call passes, each with what is known of its value."""
-        return [(name, self.of(one)) for name, one in self.arguments(expr, called)]
+        return [(name, self.of(argument)) for name, argument in self.arguments(expr, called)]
 
     def _iterable_dataset(self, func: ast.expr) -> bool:
-        found = self._named(func)
-        if found is None or not found.path or found.instance:
+        target = self._named(func)
+        if target is None or not target.path or target.instance:
             return False
-        node = self._project.modules[found.path].classes.get(found.name)
+        node = self._project.modules[target.path].classes.get(target.name)
         return node is not None and any(last_name(base) == "IterableDataset" for base in node.bases)
 
 
@@ -212,8 +216,8 @@ def _own_part(expr: ast.expr) -> Value:
 
 def _of_range(given: list[Value], expr: ast.expr) -> Value:
     """``range(rank, n, world)``: a shard per rank."""
-    found = join(*given)
-    return _own_part(expr) if found.cause == "rank" else found
+    value = join(*given)
+    return _own_part(expr) if value.cause == "rank" else value
 
 
 _METADATA = frozenset({"device", "dtype", "requires_grad", "training", "layout", "is_cuda", "__name__", "__class__"})

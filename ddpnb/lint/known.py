@@ -32,8 +32,8 @@ PLAIN = Value(plain=True)
 def join(*values: Value) -> Value:
     """The surest cause of several values; plain only if all are."""
     if len(values) == 1:
-        (one,) = values
-        return Value(one.cause, one.words, None, one.plain, one.follows, one.holder)
+        (value,) = values
+        return Value(value.cause, value.words, None, value.plain, value.follows, value.holder)
     worst = min(values, key=lambda value: CAUSES.index(value.cause) if value.cause else len(CAUSES), default=PLAIN)
     follows = frozenset[str]().union(*(value.follows for value in values))
     return Value(worst.cause, worst.words, None, all(value.plain for value in values), follows, worst.holder)
@@ -44,9 +44,9 @@ def loosely(*values: Value) -> Value:
 
     What only gets the rank (a device, a sampler, a file) need not differ in what is asked of it.
     """
-    found = join(*(value for value in values if value.cause in OWN_DATA))
+    value = join(*(value for value in values if value.cause in OWN_DATA))
     every = frozenset(f"~{name.removeprefix('~')}" for name in join(*values).follows)
-    return Value(found.cause, found.words, None, False, every, True)
+    return Value(value.cause, value.words, None, False, every, True)
 
 
 @dataclass(slots=True)

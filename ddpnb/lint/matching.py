@@ -48,15 +48,15 @@ class _Try:
 
 def ranks_to_try(*nodes: ast.AST) -> list[int]:
     """Ranks that the constants of these tests distinguish."""
-    found = {0, 1, 2, 3}
+    ranks = {0, 1, 2, 3}
     for node in nodes:
         for part in ast.walk(node):
             value = part.value if isinstance(part, ast.Constant) else None
             if isinstance(value, str) and value.isdecimal() and len(value) < 6:
                 value = int(value)  # os.environ["RANK"] == "3"
             if type(value) is int and 0 < value < 100_000:
-                found |= {value - 1, value, value + 1}
-    return sorted(found)[:_MOST_RANKS]
+                ranks |= {value - 1, value, value + 1}
+    return sorted(ranks)[:_MOST_RANKS]
 
 
 class Matching:
@@ -73,14 +73,14 @@ class Matching:
 
     def outcome(self, test: ast.expr) -> bool | None:
         """What the test is on every rank of a distributed run; None if it is not known or differs."""
-        found: set[bool] = set()
+        results: set[bool] = set()
         ranks = ranks_to_try(test)
         for rank in ranks:
             try:
-                found.add(self._truth(test, _Try(rank, max(ranks) + 1)))
+                results.add(self._truth(test, _Try(rank, max(ranks) + 1)))
             except (_Ask, _Opaque, RecursionError):
                 return None
-        return found.pop() if len(found) == 1 else None
+        return results.pop() if len(results) == 1 else None
 
     def holds_on(self, tests: Sequence[tuple[ast.expr, bool]]) -> set[int] | None:
         """The ranks on which all these tests come out so; None if that cannot be worked out."""
@@ -143,8 +143,8 @@ class Matching:
                     return value
             return value
         if isinstance(expr, ast.BinOp):
-            one, other = (self._work_out(part, how, depth + 1) for part in (expr.left, expr.right))
-            return _arithmetic(expr.op, one, other)
+            left, right = (self._work_out(part, how, depth + 1) for part in (expr.left, expr.right))
+            return _arithmetic(expr.op, left, right)
         if isinstance(expr, ast.Compare):
             left = self._work_out(expr.left, how, depth + 1)
             for op, part in zip(expr.ops, expr.comparators, strict=True):
@@ -204,7 +204,7 @@ class Matching:
         ``closing`` is how the end of the statements is left: ``return`` at the end of a function.
         ``caught``: a rank that raises continues; otherwise it ends, and with it the run.
         """
-        tests = [part for one in statements for part in ast.walk(one) if isinstance(part, ast.Constant)]
+        tests = [part for statement in statements for part in ast.walk(statement) if isinstance(part, ast.Constant)]
         return self._same(statements, closing, caught, ranks_to_try(*tests), {})
 
     def _same(
@@ -311,7 +311,7 @@ class Matching:
             tokens += self._collectives(child)
         if isinstance(node, ast.Call):
             # Sends and receives are for some ranks by nature, and what ends need not meet.
-            tokens += [one for one in self._calls(node) if one[0] not in words.P2P and one[0] not in words.ENDS]
+            tokens += [token for token in self._calls(node) if token[0] not in words.P2P and token[0] not in words.ENDS]
         return tokens
 
 
@@ -323,8 +323,8 @@ def leaves(node: ast.stmt) -> str:
             code = node.value.args[0] if node.value.args else None
             well = code is None or (isinstance(code, ast.Constant) and code.value in (0, None))
             return "return" if well else "raise"
-    found = {ast.Return: "return", ast.Continue: "continue", ast.Break: "break", ast.Raise: "raise"}
-    return found.get(type(node), "")
+    words = {ast.Return: "return", ast.Continue: "continue", ast.Break: "break", ast.Raise: "raise"}
+    return words.get(type(node), "")
 
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {

@@ -78,7 +78,7 @@ class Project:
                 Reader(module).read()
             except RecursionError:
                 self.problems.append(Problem(path, 0, "nested too deeply"))
-            waiting += [found for found in self._imported(module) if found not in self.modules]
+            waiting += [path for path in self._imported(module) if path not in self.modules]
 
     # -- files
 
@@ -87,15 +87,15 @@ class Project:
         for scope in (module.scope, *module.functions.values()):
             for level, name, attribute in scope.imports.values():
                 wanted += [(level, name), (level, f"{name}.{attribute}" if name else attribute)]
-        found: list[str] = []
+        paths: list[str] = []
         for level, name in wanted:
             parts = name.split(".")
             # A package's own __init__ runs before its modules.
             for depth in range(1, len(parts) + 1):
                 path = self.locate(module.path, level, ".".join(parts[:depth]))
-                if path is not None and path not in found:
-                    found.append(path)
-        return found
+                if path is not None and path not in paths:
+                    paths.append(path)
+        return paths
 
     def locate(self, importer: str, level: int, name: str) -> str | None:
         """The file of the module ``name`` as ``importer`` would import it; None if it is not the project's."""
@@ -107,13 +107,13 @@ class Project:
         if name in self._found:
             return self._found[name]
         first = name.partition(".")[0]
-        found = None
+        path = None
         if first not in ("torch", "numpy", "__future__"):
             library = first in sys.stdlib_module_names
             roots = self._roots if not library else [root for root in self._roots if root in self._own]
-            found = next((path for root in roots if (path := self._file(root, name)) is not None), None)
-        self._found[name] = found
-        return found
+            path = next((path for root in roots if (path := self._file(root, name)) is not None), None)
+        self._found[name] = path
+        return path
 
     def _file(self, folder: str, name: str) -> str | None:
         base = posixpath.join(folder, *name.split(".")) if name else folder
@@ -168,9 +168,9 @@ class Project:
                 return None
         for level, origin in module.stars:
             path = self.locate(scope.path, level, origin)
-            found = self._of_module(path, name, depth) if path in self.modules else None
-            if found is not None:
-                return found
+            ref = self._of_module(path, name, depth) if path in self.modules else None
+            if ref is not None:
+                return ref
             if path is None and origin.startswith("torch.distributed"):
                 return Ref("", f"{origin}.{name}")
         return None
@@ -178,9 +178,9 @@ class Project:
     def _import(self, importer: str, level: int, name: str, attribute: str, depth: int) -> Ref | None:
         path = self.locate(importer, level, name)
         if attribute:
-            found = self._of_module(path, attribute, depth) if path in self.modules else None
-            if found is not None:
-                return found
+            ref = self._of_module(path, attribute, depth) if path in self.modules else None
+            if ref is not None:
+                return ref
             inner = self.locate(importer, level, f"{name}.{attribute}" if name else attribute)
             if inner in self.modules:
                 return Ref(inner, "")
@@ -191,11 +191,11 @@ class Project:
         if path is None or depth > _DEEPEST:
             return None
         module = self.modules[path]
-        found = self._resolve_name(module.scope, name, depth + 1)
-        if found is None and posixpath.basename(path) == "__init__.py":
+        ref = self._resolve_name(module.scope, name, depth + 1)
+        if ref is None and posixpath.basename(path) == "__init__.py":
             inner = self._file(posixpath.dirname(path), name)
             return Ref(inner, "") if inner in self.modules else None
-        return found
+        return ref
 
     def _member(self, base: Ref, name: str, depth: int) -> Ref | None:
         if not base.path:
@@ -214,9 +214,9 @@ class Project:
         for base in node.bases if node is not None and depth <= _DEEPEST else ():
             resolved = self.resolve(module.scope, base, depth + 1)
             if resolved is not None and resolved.path and resolved.name:
-                found = self._method(resolved, name, depth + 1)
-                if found is not None:
-                    return found
+                ref = self._method(resolved, name, depth + 1)
+                if ref is not None:
+                    return ref
             elif resolved is not None and not resolved.path:
                 return Ref("", f"{resolved.name}.{name}")
         return None
@@ -231,7 +231,9 @@ class Project:
         having = self._methods.get(expr.attr, [])
         variable = getattr(expr.value, "attr", "") or getattr(expr.value, "id", "")
         plain = variable.replace("_", "").lower()
-        named = [one for one in having if len(plain) > 3 and _means(plain, one.owner.rpartition(".")[2].lower())]
+        named = [
+            method for method in having if len(plain) > 3 and _means(plain, method.owner.rpartition(".")[2].lower())
+        ]
         if len(named) == 1:
             return Ref(named[0].path, named[0].name)
         of_its_own = len(having) == 1 and "_" in expr.attr.strip("_") and expr.attr not in _COMMON
@@ -240,18 +242,18 @@ class Project:
     def _base(self, scope: Scope) -> Ref | None:
         node = self.modules[scope.path].classes.get(scope.owner)
         for base in node.bases if node is not None else ():
-            found = self.resolve(self.modules[scope.path].scope, base)
-            if found is not None:
-                return Ref(found.path, found.name, True)
+            ref = self.resolve(self.modules[scope.path].scope, base)
+            if ref is not None:
+                return Ref(ref.path, ref.name, True)
         return None
 
     def _made(self, scope: Scope, maker: ast.expr, depth: int) -> Ref | None:
-        found = self.resolve(scope, maker, depth + 1)
-        if found is None:
+        ref = self.resolve(scope, maker, depth + 1)
+        if ref is None:
             return None
-        if not found.path:
-            return Ref("", f"{found.name}()", True)
-        return Ref(found.path, found.name, True) if found.name in self.modules[found.path].classes else None
+        if not ref.path:
+            return Ref("", f"{ref.name}()", True)
+        return Ref(ref.path, ref.name, True) if ref.name in self.modules[ref.path].classes else None
 
     def _kept(self, scope: Scope, expr: ast.Attribute, depth: int) -> Ref | None:
         """What ``self.x`` holds, if the class says so: ``self.x = Maker(...)``."""
@@ -262,15 +264,15 @@ class Project:
                 return self._made(module.functions.get(f"{method.owner}.__init__", method), maker, depth)
         return None
 
-    def function(self, found: Ref | None) -> Scope | None:
+    def function(self, ref: Ref | None) -> Scope | None:
         """The function that a call of ``found`` runs: a class runs its ``__init__``."""
-        if found is None or not found.path:
+        if ref is None or not ref.path:
             return None
-        module = self.modules[found.path]
-        if found.name in module.functions:
-            return module.functions[found.name]
-        if found.name in module.classes:
-            started = self._method(found, "__call__" if found.instance else "__init__", 0)
+        module = self.modules[ref.path]
+        if ref.name in module.functions:
+            return module.functions[ref.name]
+        if ref.name in module.classes:
+            started = self._method(ref, "__call__" if ref.instance else "__init__", 0)
             return self.modules[started.path].functions.get(started.name) if started and started.path else None
         return None
 

@@ -20,13 +20,13 @@ class Names:
         self,
         project: Project,
         facts: Facts,
-        found: Facts,
+        learned: Facts,
         scope: Scope,
         operation: Callable[[ast.Call], str | None],
     ) -> None:
         self._project = project
         self._facts = facts  # of the round before
-        self._found = found  # of this one
+        self._learned = learned  # of this one
         self.scope = scope
         self.env: dict[str, Value] = {}
         self._operation = operation
@@ -38,9 +38,9 @@ class Names:
     def _parameter(self, name: str) -> Value:
         given = self._facts.arguments.get((self.scope.key, name), [])
         named = words.tells_rank(name)
-        found = join(*given) if given else SAME
-        if found.cause:
-            return Value(found.cause, found.words)
+        value = join(*given) if given else SAME
+        if value.cause:
+            return Value(value.cause, value.words)
         if not named or (given and self.scope.key not in self._facts.handed_on and all(v.plain for v in given)):
             return SAME
         return Value("rank", f"`{name}` is the rank, judging by its name")
@@ -53,13 +53,13 @@ class Names:
         """Bind a target; its old value is dropped."""
         if isinstance(target, (ast.Tuple, ast.List)):
             parts = value.expr.elts if isinstance(value.expr, (ast.Tuple, ast.List)) else []
-            for index, one in enumerate(target.elts):
+            for index, part in enumerate(target.elts):
                 if len(parts) == len(target.elts):
-                    self.assign(one, self.of(parts[index]))
+                    self.assign(part, self.of(parts[index]))
                 else:
-                    name = last_name(one)
+                    name = last_name(part)
                     unsure = value.cause in ("", "rank") and not value.plain
-                    self.assign(one, self._by_name(name) if unsure and name else Value(value.cause, value.words))
+                    self.assign(part, self._by_name(name) if unsure and name else Value(value.cause, value.words))
         elif isinstance(target, ast.Starred):
             self.assign(target.value, Value(value.cause, value.words))
         elif isinstance(target, (ast.Name, ast.Attribute)):
@@ -74,7 +74,7 @@ class Names:
                 del self.env[old]
             self.env[key] = value
             if isinstance(target, ast.Attribute):
-                self._found.attributes.setdefault(target.attr, []).append(value)
+                self._learned.attributes.setdefault(target.attr, []).append(value)
         elif isinstance(target, ast.Subscript) and value.cause:
             key = dotted(target.value)
             if key is not None and key in self.env and not self.env[key].cause:
@@ -98,9 +98,9 @@ class Names:
 
     def outside(self, expr: ast.expr) -> str:
         """The dotted name of something that is not the project's; what stands there if it is not known."""
-        found = self._named(expr)
-        if found is not None:
-            return "" if found.path else found.name
+        ref = self._named(expr)
+        if ref is not None:
+            return "" if ref.path else ref.name
         return dotted(expr) or ""
 
     def _variable(self, expr: ast.expr) -> Value | None:

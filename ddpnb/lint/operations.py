@@ -44,15 +44,15 @@ class Operations:
         return self._known[id(call)]
 
     def _operation(self, scope: Scope, call: ast.Call) -> str | None:
-        found = self.project.resolve(scope, call.func)
-        if found is not None and found.path:
+        ref = self.project.resolve(scope, call.func)
+        if ref is not None and ref.path:
             return None
         method = last_name(call.func)
-        if found is not None:
-            if found.name.startswith("torch.") and not found.name.startswith(_GROUP_MAKERS):
-                return words.operation(found.name)
-            receiver = found.name.rpartition(".")[0]
-            known = words.operation(found.name) if "()" not in found.name else None
+        if ref is not None:
+            if ref.name.startswith("torch.") and not ref.name.startswith(_GROUP_MAKERS):
+                return words.operation(ref.name)
+            receiver = ref.name.rpartition(".")[0]
+            known = words.operation(ref.name) if "()" not in ref.name else None
             if known is not None:
                 return known
         else:
@@ -85,11 +85,11 @@ class Operations:
 
     def makes_calls(self, expr: ast.expr) -> bool:
         """Whether there is a call within an expression at all."""
-        found = self._calling.get(id(expr))
-        if found is None:
-            found = any(isinstance(part, (ast.Call, ast.NamedExpr)) for part in ast.walk(expr))
-            self._calling[id(expr)] = found
-        return found
+        calls = self._calling.get(id(expr))
+        if calls is None:
+            calls = any(isinstance(part, (ast.Call, ast.NamedExpr)) for part in ast.walk(expr))
+            self._calling[id(expr)] = calls
+        return calls
 
     def tokens(self, scope: Scope, call: ast.Call) -> Sequence[Token]:
         """The collectives (and sends) that a call stands for: its own, or those of the function that it runs."""
@@ -97,41 +97,41 @@ class Operations:
         if op is not None:
             group = group_of(call)
             return ((op, shown(group) if group is not None else ""),)
-        found: list[Token] = []
-        for one in (call.func, *all_arguments(call)):
-            if one is call.func or isinstance(one, (ast.Name, ast.Attribute)):  # Thread(target=talk)
-                named = self.project.resolve(scope, one)
-                called = self.project.function(named) if one is call.func or not _is_object(named) else None
-                found += self.all_of(called) if called is not None else ()
-        return found
+        tokens: list[Token] = []
+        for part in (call.func, *all_arguments(call)):
+            if part is call.func or isinstance(part, (ast.Name, ast.Attribute)):  # Thread(target=talk)
+                named = self.project.resolve(scope, part)
+                called = self.project.function(named) if part is call.func or not _is_object(named) else None
+                tokens += self.all_of(called) if called is not None else ()
+        return tokens
 
     def all_of(self, scope: Scope) -> tuple[Token, ...]:
         """The collectives of a function and of those that it calls, in the order of the source."""
         if scope.key in self._flat:
             return self._flat[scope.key]
         self._flat[scope.key] = ()  # for a function that calls itself
-        found: list[Token] = []
+        tokens: list[Token] = []
         waiting: list[ast.AST] = list(reversed(scope.node.body))
-        while waiting and len(found) < _MOST_TOKENS:
+        while waiting and len(tokens) < _MOST_TOKENS:
             node = waiting.pop()
             if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
                 continue
             if isinstance(node, ast.Call):
-                found += self.tokens(scope, node)
+                tokens += self.tokens(scope, node)
             waiting += reversed(list(ast.iter_child_nodes(node)))
-        self._flat[scope.key] = tuple(found)
+        self._flat[scope.key] = tuple(tokens)
         return self._flat[scope.key]
 
 
-def _is_object(found: Ref | None) -> bool:
-    return found is not None and found.instance
+def _is_object(ref: Ref | None) -> bool:
+    return ref is not None and ref.instance
 
 
 def group_of(call: ast.Call) -> ast.expr | None:
     """The group that a collective names; None for the default one."""
-    found = keyword(call, "group", "process_group")
-    if found is None and last_name(call.func) == "barrier" and call.args:
-        found = call.args[0]
-    if found is None or isinstance(found, ast.Constant) or last_name(found) == "WORLD":
+    group = keyword(call, "group", "process_group")
+    if group is None and last_name(call.func) == "barrier" and call.args:
+        group = call.args[0]
+    if group is None or isinstance(group, ast.Constant) or last_name(group) == "WORLD":
         return None
-    return found
+    return group

@@ -30,17 +30,17 @@ class Reading(Operations):
         self.walks: list[Walk] = []
         scopes = self._that_matter()
         for number in range(_ROUNDS):
-            found = Facts()
+            learned = Facts()
             self.walks = []
             for scope in scopes:
-                walk = Walk(self, scope, found, last=number > 0)
+                walk = Walk(self, scope, learned, last=number > 0)
                 try:
                     walk.run()
                 except RecursionError:
                     continue
                 self.walks.append(walk)
-            settled = number > 0 and found.settled(self.facts)
-            self.facts = found
+            settled = number > 0 and learned.settled(self.facts)
+            self.facts = learned
             if settled:
                 break
 

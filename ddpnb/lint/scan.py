@@ -40,38 +40,38 @@ def scan(sources: Mapping[str, str], entries: Sequence[str]) -> Scan:
     project = Project(sources, entries)
     reading = Reading(project)
     late = [
-        (path, one)
+        (path, work)
         for path, module in project.modules.items()
         if "async_op" in module.source or "isend" in module.source or "irecv" in module.source
-        for one in unwaited(module.source)
+        for work in unwaited(module.source)
     ]
     return Scan(tuple(_sites(reading)), tuple(project.modules), tuple(project.problems), tuple(late))
 
 
 def _sites(reading: Reading) -> list[CollectiveSite]:
-    found: list[CollectiveSite] = []
+    sites: list[CollectiveSite] = []
     by_scope = {walk.scope.key: walk for walk in reading.walks}
     for walk in reading.walks:
         for event in walk.events.values():
             if event.op is not None:
-                found.append(_site(walk, event, event.conditions))
-            elif event.called is not None and any(one.doubt != "none" for one in event.conditions):
-                found += _beyond(walk, event, by_scope)
-        if len(found) > _MOST_SITES:
+                sites.append(_site(walk, event, event.conditions))
+            elif event.called is not None and any(condition.doubt != "none" for condition in event.conditions):
+                sites += _beyond(walk, event, by_scope)
+        if len(sites) > _MOST_SITES:
             break
     ways: dict[tuple[str, int], set[str]] = {}
-    for site in found:
-        one = site.decision
-        if one is not None and site.op not in words.SETUP:
-            ways.setdefault((one.file, one.line), set()).add("on" if one.kind in ("if", "case", "and") else "past")
+    for site in sites:
+        decision = site.decision
+        if decision is not None and site.op not in words.SETUP:
+            way = "on" if decision.kind in ("if", "case", "and") else "past"
+            ways.setdefault((decision.file, decision.line), set()).add(way)
     both = {place for place, kinds in ways.items() if len(kinds) > 1}
-    found = [
-        replace(site, both_arms=True) if (one := site.decision) and (one.file, one.line) in both else site
-        for site in found
-    ]
+    for index, site in enumerate(sites):
+        if (decision := site.decision) and (decision.file, decision.line) in both:
+            sites[index] = replace(site, both_arms=True)
     order = {path: number for number, path in enumerate(reading.project.modules)}
-    found.sort(key=lambda one: (DOUBTS.index(one.doubt), order[one.places[0].file], one.places[0].line, len(one.via)))
-    return found[:_MOST_SITES]
+    sites.sort(key=lambda s: (DOUBTS.index(s.doubt), order[s.places[0].file], s.places[0].line, len(s.via)))
+    return sites[:_MOST_SITES]
 
 
 def _site(
@@ -81,7 +81,7 @@ def _site(
         event.op or "",
         _place(walk.scope, event.node),
         conditions,
-        tuple(_place(one.scope, step.node) for one, step in via),
+        tuple(_place(caller.scope, step.node) for caller, step in via),
         tuple(_called(step) for _, step in via),
         shown(event.node),
         event.node.end_lineno or event.node.lineno,
@@ -104,32 +104,31 @@ def _called(event: Event) -> str:
 
 def _beyond(walk: Walk, event: Event, walks: Mapping[tuple[str, str], Walk]) -> list[CollectiveSite]:
     """The collectives behind a call, each by the shortest chain of calls."""
-    found: list[CollectiveSite] = []
+    sites: list[CollectiveSite] = []
     seen: set[tuple[tuple[str, str], str]] = set()
     waiting: deque[tuple[tuple[tuple[Walk, Event], ...], dict[str, ast.expr]]] = deque()
     waiting.append((((walk, event),), walk.constants(event, {})))
-    while waiting and len(found) < _MOST_SITES:
+    while waiting and len(sites) < _MOST_SITES:
         chain, given = waiting.popleft()
         called = chain[-1][1].called
         inner = walks.get(called.key) if called is not None else None
         if inner is None or len(chain) > _LONGEST_CHAIN:
             continue
-        as_called = (inner.scope.key, str({name: ast.dump(one) for name, one in given.items()}))
+        as_called = (inner.scope.key, str({name: ast.dump(value) for name, value in given.items()}))
         if as_called in seen:
             continue
         seen.add(as_called)
-        for one in inner.events.values():
-            if not inner.possible(one, given):
+        for inner_event in inner.events.values():
+            if not inner.possible(inner_event, given):
                 continue
-            if one.op is not None:
-                found.append(_site(inner, one, _for_members(one, event.conditions, given), chain))
+            if inner_event.op is not None:
+                sites.append(_site(inner, inner_event, _for_members(inner_event, event.conditions, given), chain))
             else:
-                waiting.append(((*chain, (inner, one)), inner.constants(one, given)))
+                waiting.append(((*chain, (inner, inner_event)), inner.constants(inner_event, given)))
     shortest: dict[Site, CollectiveSite] = {}
-    for one in found:
-        shortest.setdefault(one.site, one)
-    found = list(shortest.values())
-    return [one for one in found if one.marked]
+    for site in sites:
+        shortest.setdefault(site.site, site)
+    return [site for site in shortest.values() if site.marked]
 
 
 def _for_members(
@@ -139,4 +138,6 @@ def _for_members(
     group = group_of(event.node)
     if group is None or (isinstance(group, ast.Name) and group.id in given):  # barrier(group=None)
         return conditions
-    return tuple(replace(one, matched=True) if one.doubt == "strong" else one for one in conditions)
+    return tuple(
+        replace(condition, matched=True) if condition.doubt == "strong" else condition for condition in conditions
+    )

@@ -85,17 +85,17 @@ class Reader:
 
     def _bind(self, node: ast.AST, scope: Scope) -> None:
         if isinstance(node, ast.Import):
-            for one in node.names:
-                name = one.asname or one.name.partition(".")[0]
-                scope.imports.setdefault(name, (0, one.name if one.asname else name, ""))
-                if not one.asname and "." in one.name:  # import a.b binds a, and reads a.b
-                    scope.imports.setdefault(one.name, (0, one.name, ""))
+            for alias in node.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                scope.imports.setdefault(name, (0, alias.name if alias.asname else name, ""))
+                if not alias.asname and "." in alias.name:  # import a.b binds a, and reads a.b
+                    scope.imports.setdefault(alias.name, (0, alias.name, ""))
         elif isinstance(node, ast.ImportFrom):
-            for one in node.names:
-                if one.name == "*":
+            for alias in node.names:
+                if alias.name == "*":
                     self._module.stars.append((node.level, node.module or ""))
                 else:
-                    scope.imports.setdefault(one.asname or one.name, (node.level, node.module or "", one.name))
+                    scope.imports.setdefault(alias.asname or alias.name, (node.level, node.module or "", alias.name))
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 self._assign(target, node.value, scope)

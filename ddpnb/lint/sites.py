@@ -34,20 +34,22 @@ class CollectiveSite:
     @property
     def decision(self) -> Condition | None:
         """The condition most likely to let only some ranks pass."""
-        found = [one for one in self.conditions if self._doubt_of(one) != "none"]
-        return min(found, key=lambda one: (DOUBTS.index(self._doubt_of(one)), -one.line), default=None)
+        doubtful = [condition for condition in self.conditions if self._doubt_of(condition) != "none"]
+        return min(doubtful, key=lambda c: (DOUBTS.index(self._doubt_of(c)), -c.line), default=None)
 
     @property
     def decisions(self) -> tuple[Condition, ...]:
         """All conditions as likely as ``decision``, in line order."""
         doubt = self.doubt
-        return tuple(one for one in self.conditions if doubt != "none" and self._doubt_of(one) == doubt)
+        return tuple(
+            condition for condition in self.conditions if doubt != "none" and self._doubt_of(condition) == doubt
+        )
 
     @property
     def doubt(self) -> Doubt:
         """``strong``: according to the source only some ranks get here; ``weak``: possible; ``none``."""
-        found = self.decision
-        return self._doubt_of(found) if found is not None else "none"
+        decision = self.decision
+        return self._doubt_of(decision) if decision is not None else "none"
 
     def _doubt_of(self, condition: Condition) -> Doubt:
         doubt = condition.doubt
@@ -66,20 +68,20 @@ class CollectiveSite:
     @property
     def reason(self) -> str:
         """Why it is marked."""
-        found = self.decision
-        return found.reason if found is not None else ""
+        decision = self.decision
+        return decision.reason if decision is not None else ""
 
     @property
     def advice(self) -> str:
         """What to do about it."""
-        found = self.decision
-        return self.advice_on(found) if found is not None else ""
+        decision = self.decision
+        return self.advice_on(decision) if decision is not None else ""
 
-    def advice_on(self, one: Condition) -> str:
+    def advice_on(self, condition: Condition) -> str:
         """What to do about one of the conditions."""
-        if self.both_arms and one.doubt == "strong":
-            return f"Issue the same collectives in the same order in both branches of line {one.line}."
-        return _advice(one, bool(self.via))
+        if self.both_arms and condition.doubt == "strong":
+            return f"Issue the same collectives in the same order in both branches of line {condition.line}."
+        return _advice(condition, bool(self.via))
 
     @property
     def places(self) -> tuple[Site, ...]:
@@ -87,30 +89,30 @@ class CollectiveSite:
         return (*self.via, self.site)
 
 
-def _advice(one: Condition, far: bool) -> str:
+def _advice(condition: Condition, far: bool) -> str:
     what = "the function that contains it" if far else "it"
-    if one.kind in ("if", "else", "case", "and") and one.cause == "rank":
+    if condition.kind in ("if", "else", "case", "and") and condition.cause == "rank":
         return (
             f"Call {what} on all ranks, and keep only rank-specific work (printing, writing) under the `if`."
             if far
             else "Call it on all ranks: move it out of the `if`, before or after it."
         )
-    if one.kind == "decorator":
+    if condition.kind == "decorator":
         return "Move the collective out of the function that runs on one rank, and call it on all ranks."
-    if one.kind in ("return", "continue", "break", "raise") and one.cause == "rank":
-        return f"Call it before line {one.line}, or also on the ranks that leave there."
-    if one.cause in ("shard", "stream"):
+    if condition.kind in ("return", "continue", "break", "raise") and condition.cause == "rank":
+        return f"Call it before line {condition.line}, or also on the ranks that leave there."
+    if condition.cause in ("shard", "stream"):
         return (
             "Give all ranks equally many iterations (drop the rest, repeat samples, or stop at the smallest length), "
             "or use torch.distributed.algorithms.Join."
         )
-    if one.cause == "failure":
+    if condition.cause == "failure":
         return "Let the exception end the rank, or all_reduce an error flag before continuing."
-    if one.kind in ("for", "while") and one.cause == "rank":
+    if condition.kind in ("for", "while") and condition.cause == "rank":
         return "Give all ranks equally many iterations."
-    if one.cause == "files":
+    if condition.cause == "files":
         return "Check on one rank, and broadcast the result before any rank branches on it."
-    if one.cause in ("clock", "random", "memory"):
+    if condition.cause in ("clock", "random", "memory"):
         return "Decide on one rank and broadcast the decision, or agree on it with all_reduce."
     return "Reduce the value, or a flag computed from it, over all ranks (all_reduce) before any rank branches on it."
 
@@ -126,9 +128,9 @@ class Scan:
 
     @property
     def marked(self) -> tuple[CollectiveSite, ...]:
-        return tuple(one for one in self.sites if one.marked)
+        return tuple(site for site in self.sites if site.marked)
 
     @property
     def own(self) -> tuple[CollectiveSite, ...]:
         """Each collective of the source once."""
-        return tuple(one for one in self.sites if not one.via)
+        return tuple(site for site in self.sites if not site.via)

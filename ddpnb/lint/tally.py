@@ -44,12 +44,12 @@ def joined(
             row = seen.setdefault(_pair(place), {})
             row[rank] = row.get(rank, 0) + count
     by_place: dict[tuple[str, int], list[CollectiveSite]] = {}
-    for one in sites:
-        by_place.setdefault((one.site.file, one.site.line), []).append(one)
+    for site in sites:
+        by_place.setdefault((site.site.file, site.site.line), []).append(site)
     rows: list[Counted] = []
     for (file, line), own in by_place.items():
-        last = max(one.last_line for one in own) or line
-        unseen = all(one.op in words.SETUP for one in own)  # these do not pass the door
+        last = max(site.last_line for site in own) or line
+        unseen = all(site.op in words.SETUP for site in own)  # these do not pass the door
         here = [pair for pair in seen if line <= pair[1] <= last and _same_file(pair[0], file)]
         total: dict[int, int] = {}
         ranks: set[int] = set()
@@ -65,10 +65,10 @@ def joined(
 
 def _counted(file: str, line: int, sites: list[CollectiveSite], row: dict[int, int], ranks: set[int]) -> Counted:
     counts = tuple((rank, row.get(rank, 0)) for rank in sorted(ranks | set(row)))
-    ops = sorted({one.op for one in sites})
+    ops = sorted({site.op for site in sites})
     free = all(op in words.P2P for op in ops) if ops else False
     # A root and the others may make one collective from two lines.
-    matched = any(one.matched for site in sites if not site.via for one in site.conditions)
+    matched = any(condition.matched for site in sites if not site.via for condition in site.conditions)
     unequal = not free and not matched and len({count for _, count in counts}) > 1
     return Counted(file, line, ", ".join(ops), counts, unequal, tuple(sites))
 
@@ -77,8 +77,8 @@ def _pair(place: Place) -> tuple[str, int]:
     return (place.file, place.line) if isinstance(place, Site) else (place[0], place[1])
 
 
-def _same_file(one: str, other: str) -> bool:
-    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
+def _same_file(path: str, other: str) -> bool:
+    return path == other or path.endswith(f"/{other}") or other.endswith(f"/{path}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,15 +70,15 @@ class Touches:
 
     def of(self, node: ast.AST, name: str) -> list[Touch]:
         """What ``node`` does with the tensor ``name`` (``x`` or ``self.x``), in the order of the evaluation."""
-        found: list[Touch] = []
+        touches: list[Touch] = []
         for part in _evaluated(node):
             if isinstance(part, (ast.Name, ast.Attribute)) and dotted(part) == name:
                 what = self._what(part)
                 if what is not None:
-                    found.append(Touch(part.lineno, what))
+                    touches.append(Touch(part.lineno, what))
             elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and name.startswith(f"{part.id}."):
-                found.append(Touch(part.lineno, "rebound"))
-        return found
+                touches.append(Touch(part.lineno, "rebound"))
+        return touches
 
     def _what(self, use: ast.Name | ast.Attribute) -> What | None:
         parent = self._parents.get(id(use))
@@ -141,13 +141,13 @@ class Touches:
         if isinstance(here, ast.keyword) and here.arg == "out":
             return "changed"
         func, last = call.func, last_name(call.func)
-        found = self._project.resolve(self._scope, func)
-        if found is not None and not found.path:
-            return _outside(found.name.removesuffix("()"), last)
-        if found is not None and found.instance:
+        ref = self._project.resolve(self._scope, func)
+        if ref is not None and not ref.path:
+            return _outside(ref.name.removesuffix("()"), last)
+        if ref is not None and ref.instance:
             return "read"  # an object that is called: a model
-        if found is not None:
-            called = self._project.function(found)
+        if ref is not None:
+            called = self._project.function(ref)
             return self._in_function(here, call, called) if called is not None else None
         if isinstance(func, ast.Name) and hasattr(builtins, last):
             return "read" if last in _READING_BUILTINS else None
@@ -159,13 +159,13 @@ class Touches:
 
     def _in_function(self, here: ast.AST, call: ast.Call, called: Scope) -> What | None:
         """A function of this file: what it does with its parameter first."""
-        names = [one.arg for one in called.parameters]
+        names = [parameter.arg for parameter in called.parameters]
         if called.owner:
             names = names[1:]
         if isinstance(here, ast.keyword):
             name = here.arg
         else:
-            index = next((index for index, one in enumerate(call.args) if one is here), len(names))
+            index = next((index for index, parameter in enumerate(call.args) if parameter is here), len(names))
             name = names[index] if index < len(names) else None
         if not self._deep or name is None or called is self._scope or isinstance(called.node, ast.Module):
             return None

@@ -70,13 +70,13 @@ _Outcome = _Use | Literal["trusted", "over", "on"]
 def _found(source: str) -> tuple[Unwaited, ...]:
     project = Project({"<source>": source}, ["<source>"])
     operations = Operations(project)
-    found: list[Unwaited] = []
+    unwaited: list[Unwaited] = []
     for scope in project.scopes():
         try:
-            found += _Function(project, operations, scope).unwaited()
+            unwaited += _Function(project, operations, scope).unwaited()
         except RecursionError:
             continue
-    return tuple(sorted(found, key=lambda one: (one.line, one.use_line or 0)))
+    return tuple(sorted(unwaited, key=lambda work: (work.line, work.use_line or 0)))
 
 
 def unwaited(source: str) -> list[Unwaited]:
@@ -125,8 +125,8 @@ class _Function:
                 return "trusted"
             if isinstance(parent, (ast.For, ast.AsyncFor, ast.While)) and work.handle:
                 own = path[depth][0][path[depth][1]]
-                others = [one for one in parent.body if one is not own]
-                if any(_mentions(one, work.handle) for one in others):
+                others = [statement for statement in parent.body if statement is not own]
+                if any(_mentions(statement, work.handle) for statement in others):
                     return "trusted"  # the next round may wait
         return "on"
 

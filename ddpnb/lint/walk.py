@@ -32,14 +32,14 @@ class Walk(Binds):
                                                     Value("rank", reason)))  # fmt: skip
         self._block(node.body, "return" if not isinstance(node, ast.Module) else "")
         key = self.scope.key
-        self._found.variables[key] = dict(self.values.env)
+        self._learned.variables[key] = dict(self.values.env)
         if not isinstance(node, ast.Module):
             returned = self._returned
             if not all(value.cause == "stream" or is_none(value.expr) for value in returned):
                 returned = [SAME if value.cause == "stream" else value for value in returned]  # it is one of several
-            self._found.returns[key] = join(*returned) if returned else PLAIN
-            own = {one.arg for one in self.scope.parameters}
-            self._found.agrees[key] = frozenset(
+            self._learned.returns[key] = join(*returned) if returned else PLAIN
+            own = {parameter.arg for parameter in self.scope.parameters}
+            self._learned.agrees[key] = frozenset(
                 name for name in own if self.values.env.get(name, SAME).words == "agreed"
             )
 
@@ -106,10 +106,10 @@ class Walk(Binds):
                     ends.append(self.values.env)
         for index, frame in enumerate(self._frames):
             frame.left, frame.skipped = list(exits[index][0]), list(exits[index][1])
-            for one in after:
-                for guard in one[index][0]:
+            for ends_of_arm in after:
+                for guard in ends_of_arm[index][0]:
                     frame.add(guard)
-                for guard in one[index][1]:
+                for guard in ends_of_arm[index][1]:
                     frame.add(guard, round_only=True)
         self.values.env = self._merged(ends or [before], test, expr)
 
@@ -117,25 +117,28 @@ class Walk(Binds):
         merged = dict(ends[0])
         for other in ends[1:]:
             for name in {*merged, *other}:
-                one, two = merged.get(name), other.get(name)
-                if one is None or two is None or one == two:
-                    merged[name] = one or two or SAME
+                first, second = merged.get(name), other.get(name)
+                if first is None or second is None or first == second:
+                    merged[name] = first or second or SAME
                     continue
-                if "stream" in (one.cause, two.cause) and one.cause != two.cause:
-                    one, two = (
-                        SAME if value.cause == "stream" and not is_none(value.expr) else value for value in (one, two)
+                if "stream" in (first.cause, second.cause) and first.cause != second.cause:
+                    first, second = (
+                        SAME if value.cause == "stream" and not is_none(value.expr) else value
+                        for value in (first, second)
                     )  # it is one of several
-                if test.cause == "rank" and "agreed" in (one.words, two.words):
+                if test.cause == "rank" and "agreed" in (first.words, second.words):
                     merged[name] = Value(words="agreed")  # the root has what it broadcast, the others got it
                     continue
-                same_text = one.expr and two.expr and whole_text(one.expr) == whole_text(two.expr)
-                both = join(one, two)
+                same_text = first.expr and second.expr and whole_text(first.expr) == whole_text(second.expr)
+                both = join(first, second)
                 if test.cause and not both.cause and not same_text:
-                    made = ast.IfExp(expr, one.expr, two.expr) if len(ends) == 2 and one.expr and two.expr else None
-                    found = self.values.chosen(test, (one, two), made)
-                    if found.cause == test.cause and found.words == test.words:
-                        found = replace(found, words=f"`{name}` is set under `{shown(expr)}` (line {expr.lineno})")
-                    merged[name] = found
+                    made = None
+                    if len(ends) == 2 and first.expr and second.expr:
+                        made = ast.IfExp(expr, first.expr, second.expr)
+                    value = self.values.chosen(test, (first, second), made)
+                    if value.cause == test.cause and value.words == test.words:
+                        value = replace(value, words=f"`{name}` is set under `{shown(expr)}` (line {expr.lineno})")
+                    merged[name] = value
                 else:
                     merged[name] = both
         return merged
@@ -232,20 +235,20 @@ class Walk(Binds):
             self._block(node.body)
         self._block(node.orelse)
         ends = [self.values.env]
-        for one in node.handlers:
+        for handler in node.handlers:
             self.values.env = self._merged([dict(before), ends[0]], SAME, ast.Constant(None))
-            text, cause = caught(one, raised)
+            text, cause = caught(handler, raised)
             shared = {"failure": "only ranks that raised the exception get here",
                       "data": "a rank whose data end earlier gets here earlier"}  # fmt: skip
-            guard = self._guard(one.lineno, text, "except", Value(cause, shared.get(cause, "")))
+            guard = self._guard(handler.lineno, text, "except", Value(cause, shared.get(cause, "")))
             with self._under(guard):
-                self._block(one.body)
-            if not _leaves_always(one.body):
+                self._block(handler.body)
+            if not _leaves_always(handler.body):
                 ends.append(self.values.env)
         self.values.env = self._merged(ends, SAME, ast.Constant(None))
         if node.finalbody:
             reason = "a rank that failed gets here before the others, out of order"
-            ran = any(isinstance(part, ast.Call) for one in node.body for part in ast.walk(one))
+            ran = any(isinstance(part, ast.Call) for statement in node.body for part in ast.walk(statement))
             value = Value("failure", reason) if ran else SAME
             with self._under(self._guard(node.finalbody[0].lineno, "finally", "finally", value)):
                 self._block(node.finalbody)
@@ -277,11 +280,11 @@ def _leaves_always(body: list[ast.stmt]) -> bool:
 
 def _assigned(body: list[ast.stmt]) -> set[str]:
     """Names that statements bind."""
-    found: set[str] = set()
+    names: set[str] = set()
     for statement in body:
         for part in ast.walk(statement):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                found.add(part.id)
+                names.add(part.id)
             elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
-                found.add(dotted(part) or "")
-    return found
+                names.add(dotted(part) or "")
+    return names

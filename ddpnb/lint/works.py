@@ -11,7 +11,7 @@ from ddpnb.lint.modules import Project
 from ddpnb.lint.operations import Operations
 from ddpnb.lint.scopes import Scope
 from ddpnb.source.branches import FUNCTIONS
-from ddpnb.source.expressions import dotted, last_name, shown
+from ddpnb.source.expressions import dotted, keyword, last_name, shown
 
 Kind = Literal["used-before-wait", "never-waited", "thrown-away"]
 
@@ -105,20 +105,20 @@ class Works:
         op = self._operations.operation(self._scope, value) or ""
         fills, reads = _tensors(value, _FILLS.get(op)), _tensors(value, _READS.get(op))
         kind: Kind = "never-waited" if handle else "thrown-away"
-        shown_names = tuple(shown(one) for one in value.args[:1])
+        shown_names = tuple(shown(part) for part in value.args[:1])
         return Work(value, op, handle, fills, reads - fills, kind, shown_names)
 
     def _from_function(self, call: ast.Call, target: ast.expr) -> Work | None:
         """``parts, work = gather(x)``: a function of the project has begun the call."""
         called = self._project.function(self._project.resolve(self._scope, call.func))
         names = target.elts if isinstance(target, ast.Tuple) else [target]
-        if called is None or called.owner or not all(isinstance(one, ast.Name) for one in names):
+        if called is None or called.owner or not all(isinstance(part, ast.Name) for part in names):
             return None
         works = Works(self._project, self._operations, called)
         inner = _returned_work(called, works.is_asynchronous)
         if inner is None or (inner.place is None) == isinstance(target, ast.Tuple):
             return None
-        targets = [one.id for one in names if isinstance(one, ast.Name)]
+        targets = [part.id for part in names if isinstance(part, ast.Name)]
         if len(targets) != len(inner.returned):
             return None
         handle = targets[inner.place or 0]
@@ -126,7 +126,7 @@ class Works:
         fills, reads = (
             _outside(inner, called, call, targets, _tensors(inner.call, places.get(op))) for places in (_FILLS, _READS)
         )
-        names_shown = tuple(shown(one) for one in call.args[:1])
+        names_shown = tuple(shown(part) for part in call.args[:1])
         return Work(call, op, handle if handle != "_" else "", fills, reads - fills, "never-waited", names_shown)
 
     def _is_bound_here(self, name: str) -> bool:
@@ -135,21 +135,21 @@ class Works:
         return not isinstance(node, ast.Module) and any(
             isinstance(part, ast.Assign)
             and isinstance(part.value, (ast.List, ast.Call))
-            and any(isinstance(one, ast.Name) and one.id == name for one in part.targets)
+            and any(isinstance(target, ast.Name) and target.id == name for target in part.targets)
             for part in ast.walk(node)
         )
 
     def is_asynchronous(self, call: ast.Call) -> bool:
-        found = self._project.resolve(self._scope, call.func)
-        name = found.name if found is not None and not found.path else (dotted(call.func) or "") if not found else ""
+        ref = self._project.resolve(self._scope, call.func)
+        name = ref.name if ref is not None and not ref.path else (dotted(call.func) or "") if not ref else ""
         path, _, last = name.rpartition(".")
         if path not in ("torch.distributed", "torch.distributed.distributed_c10d", "dist"):
             return False
         if last in ALWAYS_ASYNC:
             return True
         return last in _FILLS and any(
-            one.arg == "async_op" and isinstance(one.value, ast.Constant) and one.value.value is True
-            for one in call.keywords
+            argument.arg == "async_op" and isinstance(argument.value, ast.Constant) and argument.value.value is True
+            for argument in call.keywords
         )
 
 
@@ -167,9 +167,7 @@ def _tensors(call: ast.Call, place: tuple[int, str] | None) -> set[str]:
     if place is None:
         return set()
     given = call.args[place[0]] if len(call.args) > place[0] else None
-    for one in call.keywords:
-        if one.arg == place[1]:
-            given = one.value
+    given = keyword(call, place[1]) or given
     while isinstance(given, (ast.Attribute, ast.Call)):  # x.data, x.detach(), x.view(-1): the same memory
         inner = given.func if isinstance(given, ast.Call) else given
         if not isinstance(inner, ast.Attribute) or inner.attr not in ("data", "detach", "view", "flatten"):
@@ -183,23 +181,23 @@ def inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
     """The blocks of a statement."""
     if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
         return []
-    found = [block for name in _BLOCKS if (block := getattr(statement, name, None))]
-    found += [one.body for one in getattr(statement, "handlers", [])]
-    return found + [case.body for case in getattr(statement, "cases", [])]
+    blocks = [block for name in _BLOCKS if (block := getattr(statement, name, None))]
+    blocks += [part.body for part in getattr(statement, "handlers", [])]
+    return blocks + [case.body for case in getattr(statement, "cases", [])]
 
 
 def header(statement: ast.stmt) -> list[ast.AST]:
     """What of a statement is evaluated before its blocks."""
     names = ("test", "iter", "subject", "target")
-    found: list[ast.AST] = [part for name in names if isinstance(part := getattr(statement, name, None), ast.AST)]
-    return found + [one.context_expr for one in getattr(statement, "items", [])]
+    parts: list[ast.AST] = [part for name in names if isinstance(part := getattr(statement, name, None), ast.AST)]
+    return parts + [part.context_expr for part in getattr(statement, "items", [])]
 
 
 def waits(node: ast.AST, *, only_header: bool = False) -> bool:
     """Whether something in here waits for anything: then nothing is certain."""
     parts = header(node) if only_header and isinstance(node, ast.stmt) else [node]
     return any(
-        isinstance(part, ast.Call) and last_name(part.func) in _WAITING for one in parts for part in ast.walk(one)
+        isinstance(inner, ast.Call) and last_name(inner.func) in _WAITING for part in parts for inner in ast.walk(part)
     )
 
 
@@ -217,16 +215,21 @@ def _returned_work(scope: Scope, is_asynchronous: Callable[[ast.Call], bool]) ->
     node = scope.node
     body = node.body if not isinstance(node, ast.Module) else []
     last = body[-1] if body else None
-    if not isinstance(last, ast.Return) or last.value is None or any(isinstance(one, _COMPOUND) for one in body):
+    if (
+        not isinstance(last, ast.Return)
+        or last.value is None
+        or any(isinstance(statement, _COMPOUND) for statement in body)
+    ):
         return None
-    begun = [part for one in body for part in ast.walk(one) if isinstance(part, ast.Call) and is_asynchronous(part)]
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    begun = [call for call in nodes if isinstance(call, ast.Call) and is_asynchronous(call)]
     if len(begun) != 1:
         return None
     names = {
         target.id
-        for one in body
-        if isinstance(one, ast.Assign) and one.value is begun[0]
-        for target in one.targets
+        for statement in body
+        if isinstance(statement, ast.Assign) and statement.value is begun[0]
+        for target in statement.targets
         if isinstance(target, ast.Name)
     }
     parts = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
@@ -244,13 +247,13 @@ _COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.Async
 
 def _outside(inner: _Returned, scope: Scope, call: ast.Call, targets: list[str], names: set[str]) -> set[str]:
     """The caller's names of what is called ``inner`` inside: those that it is given, and those that it has given."""
-    found = {
+    names_outside = {
         target
         for place, target in enumerate(targets)
         if place < len(inner.returned) and place != inner.place and inner.returned[place] in names
     }
-    parameters = [one.arg for one in scope.parameters]
+    parameters = [parameter.arg for parameter in scope.parameters]
     given: list[tuple[str, ast.expr]] = list(zip(parameters, call.args, strict=False))
-    given += [(one.arg, one.value) for one in call.keywords if one.arg]
-    found |= {name for parameter, value in given if parameter in names and (name := dotted(value))}
-    return found
+    given += [(part.arg, part.value) for part in call.keywords if part.arg]
+    names_outside |= {name for parameter, value in given if parameter in names and (name := dotted(value))}
+    return names_outside

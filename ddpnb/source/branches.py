@@ -55,7 +55,7 @@ def path_of(source: str, line: int) -> Path:
     The arm of the last one is empty: the line is that statement itself, or its header.
     """
     node: ast.AST | None = tree(source)
-    found: Path = []
+    path: Path = []
     while node is not None:
         arm, inner = "", None
         for name, value in ast.iter_fields(node):
@@ -68,9 +68,9 @@ def path_of(source: str, line: int) -> Path:
                         inner = child
         if inner is None and isinstance(node, ast.Module):
             return []
-        found.append((node, arm))
+        path.append((node, arm))
         node = inner
-    return found
+    return path
 
 
 def span(node: ast.AST) -> tuple[int, int]:
@@ -84,15 +84,15 @@ def span(node: ast.AST) -> tuple[int, int]:
     return first, getattr(node, "end_lineno", None) or first
 
 
-def relation(source: str, one: int, other: int) -> Relation:
+def relation(source: str, line: int, other: int) -> Relation:
     """How two lines of one file stand to each other.
 
     ``exclusive``: no run of the function passes both (two arms of an ``if`` or ``match``);
     ``sequence``: a run can pass both; ``unknown``: other functions, or no readable source.
     """
-    if one == other:
+    if line == other:
         return "same"
-    paths = path_of(source, one), path_of(source, other)
+    paths = path_of(source, line), path_of(source, other)
     if not paths[0] or not paths[1]:
         return "unknown"
     own = [_function_of(path) for path in paths]
@@ -100,7 +100,7 @@ def relation(source: str, one: int, other: int) -> Relation:
         return "unknown"
     for (node_a, arm_a), (node_b, arm_b) in zip(*paths, strict=False):
         if node_a is not node_b:
-            first, arm = (node_a, arm_a) if one < other else (node_b, arm_b)
+            first, arm = (node_a, arm_a) if line < other else (node_b, arm_b)
             return "exclusive" if _leaves(first, arm) else "sequence"
         if arm_a != arm_b:
             return "exclusive" if _excludes(node_a, arm_a, arm_b) else "sequence"
@@ -116,13 +116,13 @@ def _leaves(node: ast.AST, arm: str) -> bool:
     return isinstance(body, list) and bool(body) and isinstance(body[-1], _LEAVING)
 
 
-def _excludes(node: ast.AST, one: str, other: str) -> bool:
+def _excludes(node: ast.AST, first: str, second: str) -> bool:
     """Whether no run passes both of these arms of a statement."""
-    if not one or not other:  # the header comes before every arm
+    if not first or not second:  # the header comes before every arm
         return False
     if isinstance(node, (ast.If, ast.Match)):
         return True
-    past_the_body = [arm.startswith("handlers") or arm == "orelse" for arm in (one, other)]
+    past_the_body = [arm.startswith("handlers") or arm == "orelse" for arm in (first, second)]
     return isinstance(node, (ast.Try, ast.TryStar)) and all(past_the_body)
 
 
@@ -137,14 +137,14 @@ def function_at(source: str, line: int) -> str:
 
 def guards_of(source: str, line: int) -> list[tuple[int, str]]:
     """Every ``if`` around ``line`` in its function, innermost first: its line and its condition as text."""
-    found: list[tuple[int, str]] = []
+    guards: list[tuple[int, str]] = []
     for node, arm in reversed(path_of(source, line)):
         if isinstance(node, FUNCTIONS) and arm == "body":
             break
         if isinstance(node, ast.If) and arm:
             text = whole_text(node.test)
-            found.append((node.lineno, text if arm == "body" else f"not ({text})"))
-    return found
+            guards.append((node.lineno, text if arm == "body" else f"not ({text})"))
+    return guards
 
 
 def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
@@ -159,7 +159,7 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
             break
     else:
         return []
-    found: list[tuple[int, str, str]] = []
+    ways: list[tuple[int, str, str]] = []
     words = {ast.Continue: "continue", ast.Break: "break", ast.Return: "return", ast.Raise: "raise"}
 
     def visit(statements: list[ast.stmt], condition: str) -> None:
@@ -168,7 +168,7 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
                 continue
             word = words.get(type(statement))
             if word is not None and condition:
-                found.append((statement.lineno, word, condition))
+                ways.append((statement.lineno, word, condition))
             if isinstance(statement, ast.If):
                 test = whole_text(statement.test)
                 holds = span(statement)[1] >= line
@@ -178,7 +178,7 @@ def ways_around(source: str, line: int) -> list[tuple[int, str, str]]:
                 visit(statement.body, condition)
 
     visit(node.body, "")
-    return found
+    return ways
 
 
 def decisions(source: str, line: int) -> list[str]:
@@ -229,12 +229,12 @@ def other_ways(source: str, line: int) -> bool:
 
 def _jumps(holder: ast.AST) -> list[int]:
     """The lines of the statements that leave this loop or function, or its iteration."""
-    found: list[int] = []
+    lines: list[int] = []
     waiting = [(child, False) for child in ast.iter_child_nodes(holder)]
     while waiting:
         node, nested = waiting.pop()
         if isinstance(node, (ast.Return, ast.Raise)) or (isinstance(node, (ast.Continue, ast.Break)) and not nested):
-            found.append(node.lineno)
+            lines.append(node.lineno)
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
             waiting += [(child, nested or isinstance(node, LOOPS)) for child in ast.iter_child_nodes(node)]
-    return found
+    return lines

@@ -14,13 +14,13 @@ Loop = ast.For | ast.AsyncFor | ast.While
 
 def loops_of(source: str, line: int) -> list[Loop]:
     """The loops around ``line`` in its function, innermost first; a ``while`` holds its condition."""
-    found: list[Loop] = []
+    loops: list[Loop] = []
     for node, arm in reversed(path_of(source, line)):
         if isinstance(node, FUNCTIONS) and arm == "body":
             break
         if isinstance(node, LOOPS) and (arm == "body" or (isinstance(node, ast.While) and not arm)):
-            found.append(node)
-    return found
+            loops.append(node)
+    return loops
 
 
 def loop_around(source: str, line: int) -> tuple[int, int] | None:
@@ -86,7 +86,7 @@ def _may_be_left(holder: ast.AST, line: int) -> bool:
             if before or (isinstance(node, ast.Return) and isinstance(holder, LOOPS)):
                 return True
         if isinstance(node, LOOPS):  # its own jumps; a return inside still leaves
-            waiting += [one for one in ast.walk(node) if isinstance(one, ast.Return)]
+            waiting += [part for part in ast.walk(node) if isinstance(part, ast.Return)]
         elif not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
             waiting += ast.iter_child_nodes(node)
     return False

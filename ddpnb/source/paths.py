@@ -23,11 +23,11 @@ def path_to(record: RankRecord, call: Call) -> tuple[Site, ...]:
 
 
 def _candidates(record: RankRecord) -> list[tuple[Site, ...]]:
-    found = []
+    paths = []
     if record.ending is not None:
-        found.append(tuple(frame.site for frame in record.ending.frames if frame.user))
-    found += [tuple(frame.site for frame in stack.user_frames) for stack in record.stacks]
-    return found
+        paths.append(tuple(frame.site for frame in record.ending.frames if frame.user))
+    paths += [tuple(frame.site for frame in stack.user_frames) for stack in record.stacks]
+    return paths
 
 
 @dataclass(frozen=True, slots=True)
