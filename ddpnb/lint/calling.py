@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ddpnb.lint.conditions import Condition, Frame, Guard, Kind, leaving, negated
+from ddpnb.lint.conditions import Condition, ExitScope, Guard, Kind, leaving, negated
 from ddpnb.lint.differences import AGREEING, Values
 from ddpnb.lint.known import SAME, Facts, Value
 from ddpnb.lint.matching import Matching, Token, leaves, ranks_to_try
@@ -56,7 +56,7 @@ class Calling:
         self._matching = Matching(self.values, lambda call: knowledge.tokens(scope, call))
         self.events: dict[tuple[int, tuple[str, str]], Event] = {}
         self._guards: list[Guard] = []
-        self._frames: list[Frame] = [Frame("function", 0)]
+        self._frames: list[ExitScope] = [ExitScope("function", 0)]
         self._blocks: list[tuple[list[ast.stmt], int, str]] = []
         self._returned: list[Value] = []
         self._settled: dict[int, bool] = {}

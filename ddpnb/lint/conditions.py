@@ -62,7 +62,7 @@ class Guard:
 
 
 @dataclass(slots=True)
-class Frame:
+class ExitScope:
     """A function, loop or ``try`` that can be left early, with the conditions that left it so far."""
 
     kind: Literal["function", "loop", "try"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ddpnb.lint import vocabulary as words
 from ddpnb.lint.binding import Binds, is_none
-from ddpnb.lint.conditions import Frame, Guard, caught, negated, swallows
+from ddpnb.lint.conditions import ExitScope, Guard, caught, negated, swallows
 from ddpnb.lint.known import PLAIN, SAME, Value, join
 from ddpnb.lint.matching import leaves
 from ddpnb.source.branches import FUNCTIONS
@@ -145,7 +145,7 @@ class Walk(Binds):
 
     def _loop(self, body: list[ast.stmt], guard: Guard | None, prepare: ast.For | ast.AsyncFor | None = None) -> None:
         guards = (guard,) if guard is not None else ()
-        frame = Frame("loop", len(self._guards))
+        frame = ExitScope("loop", len(self._guards))
         self._frames.append(frame)
         before = dict(self.values.env)
         for name in _assigned(body):
@@ -207,7 +207,7 @@ class Walk(Binds):
 
     def _guarded(self, body: list[ast.stmt], line: int, text: str) -> None:
         """Statements whose exceptions are swallowed: everything after the first may be skipped."""
-        self._frames.append(Frame("try", len(self._guards)))
+        self._frames.append(ExitScope("try", len(self._guards)))
         reason = f"line {line} swallows an exception raised before it, and the rank continues without it"
         failing = self._guard(line, text, "try", Value("failure", reason))
         for index, statement in enumerate(body):

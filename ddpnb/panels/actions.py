@@ -14,7 +14,7 @@ from ddpnb.control.run import Run
 from ddpnb.errors import UsageError
 from ddpnb.model.faults import KINDS
 from ddpnb.panels import asked
-from ddpnb.panels.work import Work
+from ddpnb.panels.tasks import Tasks
 from ddpnb.world import World
 
 Values = Mapping[str, str]
@@ -27,13 +27,13 @@ class Actions:
 
     Args:
         world: the World to control.
-        work: runs the actions.
+        tasks: runs the actions.
         looked: called after an action, to refresh the dashboard.
     """
 
-    def __init__(self, world: World, work: Work, looked: Callable[[], None]) -> None:
+    def __init__(self, world: World, tasks: Tasks, looked: Callable[[], None]) -> None:
         self.world = world
-        self.work = work
+        self.tasks = tasks
         self.kind = next(iter(KINDS))  # the fault whose form is shown
         self._lock = threading.Lock()  # of what is armed: buttons change it, and each reader takes out what has ended
         self._holds: list[tuple[Holding, Callable[[], bool]]] = []
@@ -71,7 +71,7 @@ class Actions:
                 self._looked()
 
         # Steps of start-up are made beside one another: one that waits is what the next one is for.
-        self.work.start(what, work, again=action in ("release", "step these"))
+        self.tasks.start(what, work, again=action in ("release", "step these"))
         return True
 
     # -- what is armed

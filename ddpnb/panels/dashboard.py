@@ -17,7 +17,7 @@ from ddpnb.panels.actions import Actions
 from ddpnb.panels.live import Live, Picture
 from ddpnb.panels.memory import Memory
 from ddpnb.panels.panel import Panel
-from ddpnb.panels.work import Work
+from ddpnb.panels.tasks import Tasks
 from ddpnb.render import board, cells, controls, faults, lesson, lines, replicas, startup
 from ddpnb.views import board as boards
 from ddpnb.views.gradient_norms import gradient_norms
@@ -38,8 +38,8 @@ class Dashboard(Panel):
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._work = Work(self._refresh_controls)
-        self.actions = Actions(world, self._work, self._look)
+        self._tasks = Tasks(self._refresh_controls)
+        self.actions = Actions(world, self._tasks, self._look)
         self._drawing = threading.RLock()
         self._controls: object = None  # of what the forms were made
         self._memory = Memory()
@@ -60,7 +60,7 @@ class Dashboard(Panel):
         self.stacks = Stacks(on_unfolded=self._ask)
         self.replicas = self._part("Replicas", "replicas", self._compare_replicas)
         self.memory = self._part(
-            "Memory over time", "memory over time", lambda: self._work.start("drawing", self._draw)
+            "Memory over time", "memory over time", lambda: self._tasks.start("drawing", self._draw)
         )
         self.output = self._part("Output of the ranks", "output of the ranks", self._show_output)
         parts = (self.head, self.card, self.board, self.timeline, self.detail, self.runs, self.lesson, self.hold, self.faults,
@@ -183,9 +183,9 @@ class Dashboard(Panel):
             alive=not closed,
             in_run=in_run or starting,
             held=held,
-            busy=self._work.busy,
-            said=self._work.said,
-            bad=self._work.bad,
+            busy=self._tasks.busy,
+            said=self._tasks.said,
+            bad=self._tasks.bad,
         )
 
     # -- what somebody does
@@ -194,7 +194,7 @@ class Dashboard(Panel):
         if self.actions.take(action, values):
             return
         if action == "why":
-            self._work.start("diagnosing", self._why)
+            self._tasks.start("diagnosing", self._why)
         elif action == "kind":
             self.actions.kind = values.get("kind", "")
             self._refresh_controls()
@@ -203,9 +203,9 @@ class Dashboard(Panel):
         elif action == "select":
             self._select(values)
         elif action == "story":
-            self._work.start("reading", lambda: self._read(values.get("name", "")))
+            self._tasks.start("reading", lambda: self._read(values.get("name", "")))
         elif action in ("save PNG", "save SVG"):
-            self._work.start("saving", lambda: self._save(action[-3:].lower()))
+            self._tasks.start("saving", lambda: self._save(action[-3:].lower()))
 
     def _look(self) -> None:
         self._live.hurry()
@@ -223,7 +223,7 @@ class Dashboard(Panel):
 
     def _ask(self) -> None:
         """Read the stacks and variables of the ranks."""
-        self._work.start("reading stacks and variables", self._asked, quiet=True)
+        self._tasks.start("reading stacks and variables", self._asked, quiet=True)
 
     def _asked(self) -> None:
         run = self.world.last_run
@@ -254,7 +254,7 @@ class Dashboard(Panel):
         self.lesson.show(shown, f"{story}\n\n{script}")
 
     def _compare_replicas(self) -> None:
-        self._work.start("comparing the replicas", self._compared)
+        self._tasks.start("comparing the replicas", self._compared)
 
     def _compared(self) -> None:
         found: comparison.Comparison = self.world.compare()

@@ -42,7 +42,7 @@ _DRAWING = (RandomSampler, SubsetRandomSampler)  # their order follows from the 
 _OWN_LENGTH = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
-class Pass:
+class SamplerState:
     """How often a sampler was iterated, and the calls of ``set_epoch``."""
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ class Pass:
         self.epoch: Any = None
 
 
-class Loop:
+class OpenLoop:
     """One iteration over a loader, from ``iter()`` until it is exhausted or dropped."""
 
-    def __init__(self, phase: int, steps: int, sampler: tuple[int, Pass] | None) -> None:
+    def __init__(self, phase: int, steps: int, sampler: tuple[int, SamplerState] | None) -> None:
         self.phase = phase
         self.began = steps  # optimizer steps when it began
         self.sampler = sampler  # its number and passes; the sampler itself may go
@@ -95,9 +95,9 @@ class Data(Hooks):
 
     def __init__(self, box: BlackBox) -> None:
         super().__init__(box)
-        self._loaders, self._samplers, self._datasets = Known(list), Known(Pass), Known(list)
-        self._loops: dict[int, Loop] = {}  # by the id of the iterator
-        self._dropped: deque[Loop] = deque()
+        self._loaders, self._samplers, self._datasets = Known(list), Known(SamplerState), Known(list)
+        self._loops: dict[int, OpenLoop] = {}  # by the id of the iterator
+        self._dropped: deque[OpenLoop] = deque()
         self._steps = self._loop_count = self._pass_count = 0
 
     def install(self) -> None:
@@ -143,7 +143,7 @@ class Data(Hooks):
 
         return __next__
 
-    def _batch(self, loop: Loop, batch: Any) -> None:
+    def _batch(self, loop: OpenLoop, batch: Any) -> None:
         kind = structure(batch)[:_KIND_TEXT]
         if kind not in loop.kinds and len(loop.kinds) < _KINDS:
             loop.kinds[kind] = loop.batches
@@ -167,7 +167,7 @@ class Data(Hooks):
         passes = self._samplers(sampler)[:2] if distributed else None
         facts = {"loader": number, "turn": len(begun), "step": self._steps, "rng": _state(sampler)}
         phase = self.box.begin_phase("data loop", {**facts, **place()})
-        loop = Loop(phase, self._steps, passes)
+        loop = OpenLoop(phase, self._steps, passes)
         key = id(iterator)
         loop.reference = weakref.ref(iterator, lambda _: self._drop(key))
         self._loops[key] = loop
@@ -196,7 +196,7 @@ class Data(Hooks):
             if loop is not None:
                 self._close(loop, complete=False)
 
-    def _close(self, loop: Loop, *, complete: bool, steps: int | None = None) -> None:
+    def _close(self, loop: OpenLoop, *, complete: bool, steps: int | None = None) -> None:
         loop.reference = None
         steps = self._steps - loop.began if steps is None else steps
         facts: dict[str, Any] = {"batches": loop.batches, "steps": steps, "complete": complete, "kinds": loop.kinds}

@@ -27,7 +27,7 @@ ROWS = 512
 _SEQ = 0xFFFFFFFF
 
 
-class Board:
+class Announcements:
     """The announcements of one group.
 
     Args:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from ddpnb.model.calls import Group
 from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.fence import Board, board_path
+from ddpnb.recorder.fence import Announcements, board_path
 
 _UNHURRIED = timedelta(days=7)
 
@@ -25,7 +25,7 @@ class KnownGroup:
 
     __slots__ = ("board", "hurry", "identity", "key", "next_seq", "ranks", "returned", "string", "turns")
 
-    def __init__(self, string: int, group: Group, board: Board | None) -> None:
+    def __init__(self, string: int, group: Group, board: Announcements | None) -> None:
         self.string = string
         self.identity = group
         self.key = group.key
@@ -98,10 +98,10 @@ class Groups:
             {"ranks": list(group.ranks), "ordinal": group.ordinal, "name": group.name, "label": group.label}
         )
 
-    def _board(self, group: Group, me: int) -> Board | None:
+    def _board(self, group: Group, me: int) -> Announcements | None:
         """The shared file for the fence; None if there is no space for it (the fence is then off)."""
         try:
-            return Board(board_path(self._folder, self._run, group.key), len(group.ranks), me)
+            return Announcements(board_path(self._folder, self._run, group.key), len(group.ranks), me)
         except OSError as error:
             self._box.event("no fence", {"ranks": list(group.ranks), "error": error.strerror})
             print(

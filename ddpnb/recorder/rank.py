@@ -30,7 +30,7 @@ from ddpnb.recorder.phases import Phases, end_groups
 from ddpnb.recorder.protocol import FOLDER
 from ddpnb.recorder.rebind import Orphans
 from ddpnb.recorder.replicas import Replicas
-from ddpnb.recorder.startup import Startup
+from ddpnb.recorder.startup import RankStartup
 from ddpnb.recorder.training import Training
 
 
@@ -55,7 +55,7 @@ class Rank:
         self.control = ControlChannel(self.door, self.replicas, self.faults)
         self._spare = _Spare(folder)
         self._left = False  # a group that there is was left by a script or a function: nobody else's
-        self.startup = Startup(self.phases, self.door.release)
+        self.startup = RankStartup(self.phases, self.door.release)
         self.orphans = Orphans()
         self.door.open()
         for hooks in self.hooks:

@@ -31,7 +31,7 @@ _WIDTH = 16
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
 
 
-class Startup:
+class RankStartup:
     """The start-up of this rank.
 
     Args:

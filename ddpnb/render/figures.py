@@ -17,7 +17,7 @@ from matplotlib.patches import Patch, Rectangle
 from ddpnb.render.palette import BUSY, COLOURS
 from ddpnb.render.text import printable
 from ddpnb.views.columns import Shown
-from ddpnb.views.lanes import Lane, Lanes, Span
+from ddpnb.views.lanes import DrawnCall, Lane, Lanes
 
 _LIGHT = 0
 _BAR = 0.6  # of the height of a lane
@@ -57,7 +57,7 @@ def timeline(lanes: Lanes, begin: float | None = None, end: float | None = None)
         return figure
 
 
-def _lane(axes: Axes, at: int, row: Lane, spans: list[Span], now: float, zero: float) -> None:
+def _lane(axes: Axes, at: int, row: Lane, spans: list[DrawnCall], now: float, zero: float) -> None:
     """The stretches of one lane: one collection for each kind, however many calls there are."""
     until = min(row.until, now)
     kinds: dict[str, list[tuple[float, float, float]]] = {name: [] for name in _STYLES}
@@ -89,7 +89,7 @@ def _lane(axes: Axes, at: int, row: Lane, spans: list[Span], now: float, zero: f
             )  # fmt: skip
 
 
-def _words(axes: Axes, at: int, row: Lane, spans: list[Span], zero: float, width: float) -> None:
+def _words(axes: Axes, at: int, row: Lane, spans: list[DrawnCall], zero: float, width: float) -> None:
     """What the rank is doing, on a plate."""
     open_ = [span for span in spans if span.shown in (Shown.OPEN, Shown.HELD)]
     if row.mark is not None:
@@ -113,7 +113,7 @@ def _absent(row: Lane) -> float:
     return row.until if math.isfinite(row.until) else row.since
 
 
-def _between(spans: Iterable[Span], begin: float, end: float) -> list[tuple[float, float]]:
+def _between(spans: Iterable[DrawnCall], begin: float, end: float) -> list[tuple[float, float]]:
     """The intervals between the calls."""
     found: list[tuple[float, float]] = []
     for span in spans:

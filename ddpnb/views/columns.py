@@ -42,10 +42,10 @@ EVENT = np.dtype([
     ("lane", "<u2"), ("state", "u1"),
 ])  # fmt: skip
 Events = NDArray[Any]
-Kind = tuple[int, int, int, int]
+CallKind = tuple[int, int, int, int]
 
 
-class Reader:
+class CallReader:
     """Reads calls into events, one rank after the other.
 
     ``texts`` and ``kinds`` only grow. A kind is (title, group, signature, site), each the number of a
@@ -54,7 +54,7 @@ class Reader:
 
     def __init__(self, arrivals: Arrivals) -> None:
         self.texts: list[str] = []
-        self.kinds: list[Kind] = []
+        self.kinds: list[CallKind] = []
         self.origin: float | None = None  # nanoseconds
         self._arrivals = arrivals
         self._signatures, self._groups, self._sites = _Numbering[Signature](), _Numbering[Group](), _Numbering[Site]()

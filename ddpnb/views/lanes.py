@@ -19,8 +19,8 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 from ddpnb.views.arrivals import Arrivals
-from ddpnb.views.columns import EVENT, Events, Kind, Reader, Shown
-from ddpnb.views.marks import Doing, Mark, begin_of, doings, few, marks, representatives
+from ddpnb.views.columns import EVENT, CallKind, CallReader, Events, Shown
+from ddpnb.views.marks import Doing, LaneMark, begin_of, doings, few, marks, representatives
 
 MOST = 64  # lanes
 KEEP = 10_000  # calls of a rank; at twice as many, the older half is dropped
@@ -44,7 +44,7 @@ class Lane:
     until: float = np.inf
     state: RankState = RankState.UNKNOWN
     doing: str = ""
-    mark: Mark | None = None
+    mark: LaneMark | None = None
     since: float = 0.0
     stands_in: int = -1
 
@@ -54,7 +54,7 @@ class Columns:
     """The calls of all lanes (``whole``) or those that are new or known better, and what they refer to.
 
     ``places`` are the places of which more is known, ``met`` when the last rank came to each, NaN while
-    that is not known. Of ``texts`` and ``kinds`` (see ``Reader``) given are the new ones.
+    that is not known. Of ``texts`` and ``kinds`` (see ``CallReader``) given are the new ones.
     """
 
     whole: bool
@@ -62,11 +62,11 @@ class Columns:
     places: NDArray[np.int64]
     met: NDArray[np.float64]
     texts: tuple[str, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[CallKind, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class DrawnCall:
     """One call as it is drawn: it waits from ``begin`` to ``met`` and is in the collective until ``end``."""
 
     begin: float
@@ -145,7 +145,7 @@ class Lanes:
         self._most = most
         self.now = 0.0  # seconds since the origin: up to then something is known
         self._arrivals = Arrivals()
-        self._reader = Reader(self._arrivals)
+        self._reader = CallReader(self._arrivals)
         self._reader.seconds(origin_ns)
         self._calls: dict[int, _Calls] = {}
         self._about: dict[int, Lane] = {}
@@ -275,7 +275,7 @@ class Lanes:
         missing = self._arrivals.missing(int(event["place"]))
         return self._title(event) + (f" waits for {few(missing)}" if missing else "")
 
-    def spans(self, rank: int, last: int = 0) -> list[Span]:
+    def spans(self, rank: int, last: int = 0) -> list[DrawnCall]:
         """The calls of a lane (the last ones) as they are drawn, in the order of time."""
         events = self._calls[rank].all()
         events = events[np.argsort(events["begin"], kind="stable")][-last:]
@@ -292,7 +292,7 @@ class Lanes:
         open_ = (state == Shown.OPEN) | (state == Shown.LEFT) | (state == Shown.HELD)
         met = np.clip(np.where(np.isnan(met), np.where(open_, end, begin), met), begin, end)
         return [
-            Span(float(begin[at]), float(met[at]), float(end[at]), Shown(int(state[at])), self._title(event), int(event["number"]))
+            DrawnCall(float(begin[at]), float(met[at]), float(end[at]), Shown(int(state[at])), self._title(event), int(event["number"]))
             for at, event in enumerate(events)
         ]  # fmt: skip
 

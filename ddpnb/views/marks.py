@@ -18,7 +18,7 @@ _LONGEST = 80  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LaneMark:
     """What a culprit did or did not do: the call ``number`` does not fit, or since ``since_ns`` others wait for it."""
 
     kind: Literal["mismatch", "absent"]
@@ -83,9 +83,9 @@ def _ceased(one: Standing, taken_ns: int) -> int:
     return 0
 
 
-def marks(recording: Recording, diagnosis: Diagnosis | None) -> dict[int, Mark]:
+def marks(recording: Recording, diagnosis: Diagnosis | None) -> dict[int, LaneMark]:
     """The marks of the culprits of all errors; the first finding about a rank counts."""
-    found: dict[int, Mark] = {}
+    found: dict[int, LaneMark] = {}
     errors = diagnosis.errors if diagnosis is not None else ()
     standing = standings(recording) if errors else {}
     for finding in errors:
@@ -106,11 +106,11 @@ def begin_of(record: RankRecord) -> int:
     return joined[-1] if joined else 0
 
 
-def _mark(standing: Standing, finding: Finding, collective: Call, since: int) -> Mark | None:
+def _mark(standing: Standing, finding: Finding, collective: Call, since: int) -> LaneMark | None:
     own = call_in(standing.record, collective.group, collective.seq)
     if finding.type.separate_calls:
         own = standing.call or own
-        return Mark("mismatch", _cut(f"{own.title}: not the call of the other ranks"), own.number) if own else None
+        return LaneMark("mismatch", _cut(f"{own.title}: not the call of the other ranks"), own.number) if own else None
     if own is not None:
         if (
             own.signature.agreed == collective.signature.agreed
@@ -118,11 +118,13 @@ def _mark(standing: Standing, finding: Finding, collective: Call, since: int) ->
         ):
             return None
         what = "not the call of the other ranks" if own.op != collective.op else "differs from the other ranks"
-        return Mark("mismatch", _cut(f"{own.title}: {what}"), own.number)
+        return LaneMark("mismatch", _cut(f"{own.title}: {what}"), own.number)
     if standing.call is not None:
-        return Mark("mismatch", _cut(f"{standing.call.title}: not the call of the other ranks"), standing.call.number)
+        return LaneMark(
+            "mismatch", _cut(f"{standing.call.title}: not the call of the other ranks"), standing.call.number
+        )
     why = _doing(standing, ()) or ("computing" if standing.state is RankState.COMPUTING else "state unknown")
-    return Mark("absent", _cut(f"{why}: never called {collective.title}"), since_ns=since)
+    return LaneMark("absent", _cut(f"{why}: never called {collective.title}"), since_ns=since)
 
 
 def _since(recording: Recording, finding: Finding, collective: Call) -> int:

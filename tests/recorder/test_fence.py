@@ -12,19 +12,19 @@ from ddpnb.model.blackbox import BoxReader
 from ddpnb.recorder import groups
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
-from ddpnb.recorder.fence import ROWS, Board
+from ddpnb.recorder.fence import ROWS, Announcements
 
 
 def test_all_of_its_space_is_allocated(tmp_path):
-    Board(str(tmp_path / "fence"), 4, 0)
+    Announcements(str(tmp_path / "fence"), 4, 0)
     assert os.stat(tmp_path / "fence").st_blocks * 512 >= ROWS * 4 * 8
 
 
 def test_whoever_comes_later_finds_what_was_announced(tmp_path):
-    first, second = (Board(str(tmp_path / "fence"), 2, me) for me in range(2))
+    first, second = (Announcements(str(tmp_path / "fence"), 2, me) for me in range(2))
     assert first.announce(1, 5) == []
     assert second.announce(1, 6) == [0]
-    assert Board(str(tmp_path / "fence"), 2, 1).announce(1, 7) == [0]
+    assert Announcements(str(tmp_path / "fence"), 2, 1).announce(1, 7) == [0]
 
 
 @pytest.mark.usefixtures("of_two")

@@ -52,7 +52,7 @@ class Desk:
         self.until(lambda: self.dashboard.head.text.split(": ")[1].split(",")[0] == outcome)
 
     def is_done(self):
-        self.until(lambda: not self.dashboard._work.busy)
+        self.until(lambda: not self.dashboard._tasks.busy)
 
     def leave(self):
         self.is_done()
@@ -329,7 +329,7 @@ def test_a_click_returns_although_the_world_is_busy(desk):
     """The lock is held here, so whatever waited for it in this thread would go on at once; another waits."""
     with desk.world._lock:
         assert desk.dashboard.actions.take("evaluate", {"expression": "40 + 2"})
-        assert desk.dashboard._work.busy == ("evaluating",)
+        assert desk.dashboard._tasks.busy == ("evaluating",)
         assert "ddpnb evaluating" in {thread.name for thread in threading.enumerate()}
     desk.reads("42")
 

@@ -1,4 +1,4 @@
-"""Work that a panel has started: in threads, and what comes of it is said."""
+"""Tasks that a panel has started: in threads, and what comes of it is said."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ddpnb.errors import UsageError
-from ddpnb.panels.work import Work
+from ddpnb.panels.tasks import Tasks
 
 LONG = 20.0
 
@@ -16,7 +16,7 @@ class Desk:
     """A panel that does nothing but wait for its work."""
 
     def __init__(self):
-        self.work = Work(self._changed)
+        self.work = Tasks(self._changed)
         self.seen = []
         self._moved = threading.Condition()
 

@@ -9,7 +9,7 @@ from typing import Any
 from ddpnb.errors import DdpnbError
 
 
-class Work:
+class Tasks:
     """The actions of one panel.
 
     Args:
