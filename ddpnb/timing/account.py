@@ -153,7 +153,7 @@ class Ledger:
         collective = self._collectives.get(key)
         if collective is None:
             collective = self._collectives[key] = TimedCollective(key, call)
-        collective.come(rank, call.entered_ns)
+        collective.arrive(rank, call.entered_ns)
         if call.seq:
             known.counts[group] = max(call.seq, known.counts.get(group, 0))
         if not blocks_host(call):
@@ -164,10 +164,10 @@ class Ledger:
                 if not self._divide(collective, claim, self._timelines):
                     collective.claims.append(claim)
         if collective.complete:
-            self._all_came(collective)
+            self._all_arrived(collective)
         return collective
 
-    def _all_came(self, collective: TimedCollective) -> None:
+    def _all_arrived(self, collective: TimedCollective) -> None:
         if collective.spread > _CLOCKS_NS:
             self._times_last[max(collective.arrived, key=lambda rank: collective.arrived[rank])] += 1
         for host in collective.hosts:

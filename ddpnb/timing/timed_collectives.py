@@ -16,7 +16,7 @@ class Claim(NamedTuple):
     """The main thread of ``rank`` stood in the call from ``at`` to ``end``.
 
     ``certain``: it surely continued at ``end``. ``waits_only``: nothing is known of the time after
-    the last rank had come. ``over``: the collective was completed by ``end``.
+    the last rank had arrived. ``over``: the collective was completed by ``end``.
     """
 
     rank: int
@@ -103,7 +103,7 @@ class TimedCollective:
             late = tuple(one for one in late if self.arrived[one] == at)
         return at, late[:MOST_BLAMED]
 
-    def come(self, rank: int, at: int) -> None:
+    def arrive(self, rank: int, at: int) -> None:
         self.arrived[rank], self.latest = at, None
 
     def withdraw(self, rank: int) -> None:

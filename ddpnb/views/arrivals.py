@@ -1,4 +1,4 @@
-"""Arrivals: when the last rank arrived at each collective, for many thousand calls at once.
+"""Arrivals: when the last rank arrived at each collective, for thousands of calls at once.
 
 A *place* is one collective of one group (or one message), known by a small number. From the arrival of
 a rank at a place to the arrival of the last one it waits; from then on the collective is under way.
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-NOBODY = 0  # the place of calls that wait for no rank, e.g. a non-root rank in a reduce
-NEVER = 1  # the place of calls whose peers will never be known
+NO_RANK = 0  # the place of calls that wait for no rank, e.g. a non-root rank in a reduce
+UNKNOWN_RANKS = 1  # the place of calls whose peers will never be known
 _FIRST = 2
-EVERYBODY = -1  # all members of a place must arrive; otherwise the only rank that must
+_ALL = -1  # all expected ranks of a place must arrive; otherwise the only rank that must
 
 Numbers = NDArray[Any]
 
@@ -25,19 +25,19 @@ class Arrivals:
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
-        self._members: list[tuple[int, ...]] = [(), ()]
+        self._ranks: list[tuple[int, ...]] = [(), ()]
         self._count = np.zeros(1024, np.int64)
-        self._need = np.ones(1024, np.int64)
-        self._decides = np.full(1024, EVERYBODY, np.int64)
-        self._line = np.full(1024, -1, np.int64)
+        self._needed = np.ones(1024, np.int64)
+        self._root = np.full(1024, _ALL, np.int64)
+        self._group = np.full(1024, -1, np.int64)
         self._seq = np.zeros(1024, np.int64)
         self._agreed = np.zeros(1024, np.int64)
-        self._latest = np.full(1024, -np.inf)
+        self._last = np.full(1024, -np.inf)
         self._known = np.zeros(1024, bool)
-        self._known[NOBODY] = True
-        self._came: dict[int, NDArray[np.bool_]] = {}
+        self._known[NO_RANK] = True
+        self._arrived: dict[int, NDArray[np.bool_]] = {}
         self._open: dict[int, set[int]] = {}
-        self._upto: dict[int, int] = {}
+        self._reached: dict[int, int] = {}
         self._size = _FIRST
 
     def __len__(self) -> int:
@@ -51,9 +51,9 @@ class Arrivals:
     def place(
         self,
         key: Hashable,
-        members: tuple[int, ...],
-        decides: int = EVERYBODY,
-        line: int = -1,
+        expected_ranks: tuple[int, ...],
+        root: int | None = None,
+        group: int = -1,
         seq: int = 0,
         agreed: int = 0,
     ) -> int:
@@ -61,11 +61,11 @@ class Arrivals:
 
         Args:
             key: what all calls of it have in common.
-            members: the ranks that take part.
-            decides: the one rank for which all wait, if it is one.
-            line: the group, if its collectives are made one after the other, in the order of ``seq``.
-            seq: its number in the line.
-            agreed: a number of what all ranks must give alike there.
+            expected_ranks: the ranks that take part.
+            root: the one rank for which all wait; None if all wait for all.
+            group: the number of the group; -1 for a message, which is in no sequence.
+            seq: its number in the group.
+            agreed: a number of what all ranks must agree on.
         """
         found = self._numbers.get(key)
         if found is not None:
@@ -74,42 +74,43 @@ class Arrivals:
         if place == len(self._count):
             self._grow()
         self._numbers[key] = place
-        self._members.append(members)
-        self._need[place] = len(members) if decides == EVERYBODY else 1
-        self._decides[place], self._line[place], self._seq[place], self._agreed[place] = decides, line, seq, agreed
-        self._open.setdefault(line, set()).add(place)
-        self._known[place] = line >= 0 and seq < self._upto.get(line, 0)
+        self._ranks.append(expected_ranks)
+        self._needed[place] = len(expected_ranks) if root is None else 1
+        self._root[place] = _ALL if root is None else root
+        self._group[place], self._seq[place], self._agreed[place] = group, seq, agreed
+        self._open.setdefault(group, set()).add(place)
+        self._known[place] = group >= 0 and seq < self._reached.get(group, 0)
         self._size += 1
         return place
 
-    def come(self, rank: int, places: Numbers, at: Numbers, here: Numbers) -> NDArray[np.int64]:
+    def arrive(self, rank: int, places: Numbers, at: Numbers, seen: Numbers) -> NDArray[np.int64]:
         """Take calls of a rank; returns the places that changed.
 
         Args:
             rank: whose calls they are.
             places: of each call.
             at: seconds at which it was made; NaN when unknown.
-            here: whether a peer will see it: not if it is held or was refused.
+            seen: whether a peer will see it: not if it is held or was refused.
         """
-        came = self._came.get(rank)
-        if came is None or len(came) < len(self._count):
+        arrived = self._arrived.get(rank)
+        if arrived is None or len(arrived) < len(self._count):
             grown = np.zeros(len(self._count), np.bool_)
-            if came is not None:
-                grown[: len(came)] = came
-            came = self._came[rank] = grown
-        decides = self._decides[places]
-        counts = (places >= _FIRST) & ((decides == EVERYBODY) | (decides == rank))
-        gone = np.unique(places[counts & ~here & came[places]])
-        came[gone] = False
+            if arrived is not None:
+                grown[: len(arrived)] = arrived
+            arrived = self._arrived[rank] = grown
+        root = self._root[places]
+        counts = (places >= _FIRST) & ((root == _ALL) | (root == rank))
+        gone = np.unique(places[counts & ~seen & arrived[places]])
+        arrived[gone] = False
         self._count[gone] -= 1
-        new = counts & here & ~came[places]
+        new = counts & seen & ~arrived[places]
         which, first = np.unique(places[new], return_index=True)
-        came[which] = True
+        arrived[which] = True
         self._count[which] += 1
-        self._latest[which] = np.fmax(self._latest[which], at[new][first])
+        self._last[which] = np.fmax(self._last[which], at[new][first])
         touched = np.concatenate((gone, which))
         before = self._known[touched]
-        self._known[touched] = self._count[touched] >= self._need[touched]
+        self._known[touched] = self._count[touched] >= self._needed[touched]
         changed = touched[before | self._known[touched]]
         implied = self._imply(which[self._known[which]])
         return np.concatenate((changed, implied)).astype(np.int64)
@@ -118,16 +119,16 @@ class Arrivals:
         """A rank that arrived at a collective of a group has arrived at all earlier ones, recorded or not."""
         found: list[int] = []
         for place in known.tolist():
-            self._open.get(int(self._line[place]), set()).discard(place)
+            self._open.get(int(self._group[place]), set()).discard(place)
         lasts: dict[int, int] = {}
-        for place in known[(self._line[known] >= 0) & (self._decides[known] == EVERYBODY)].tolist():
-            line = int(self._line[place])
-            lasts[line] = max(lasts.get(line, 0), int(self._seq[place]))
-        for line, seq in lasts.items():
-            if seq > self._upto.get(line, 0):
-                self._upto[line] = seq
-                earlier = [place for place in self._open[line] if self._seq[place] < seq]
-                self._open[line].difference_update(earlier)
+        for place in known[(self._group[known] >= 0) & (self._root[known] == _ALL)].tolist():
+            group = int(self._group[place])
+            lasts[group] = max(lasts.get(group, 0), int(self._seq[place]))
+        for group, seq in lasts.items():
+            if seq > self._reached.get(group, 0):
+                self._reached[group] = seq
+                earlier = [place for place in self._open[group] if self._seq[place] < seq]
+                self._open[group].difference_update(earlier)
                 found += earlier
         self._known[found] = True
         return np.array(found, np.int64)
@@ -138,15 +139,14 @@ class Arrivals:
 
     def met(self, places: Numbers | slice = slice(None)) -> NDArray[np.float64]:
         """When the last awaited rank arrived, in seconds; NaN while unknown."""
-        return np.where(self._known[: self._size][places], self._latest[: self._size][places], np.nan)
+        return np.where(self._known[: self._size][places], self._last[: self._size][places], np.nan)
 
-    def missing(self, place: int) -> tuple[int, ...]:
-        """The missing ranks."""
+    def missing_ranks(self, place: int) -> tuple[int, ...]:
         if place < _FIRST or self._known[place]:
             return ()
-        members = self._members[place] if self._decides[place] == EVERYBODY else (int(self._decides[place]),)
+        needed = self._ranks[place] if self._root[place] == _ALL else (int(self._root[place]),)
         return tuple(
-            rank for rank in members if rank not in self._came or not self._came[rank][place : place + 1].any()
+            rank for rank in needed if rank not in self._arrived or not self._arrived[rank][place : place + 1].any()
         )
 
     def forget(self, keep: Numbers) -> NDArray[np.int64]:
@@ -156,7 +156,7 @@ class Arrivals:
         stay[keep] = True
         stay |= ~self._known[: self._size] & (self._count[: self._size] > 0)
         old = np.flatnonzero(stay)
-        new = np.full(self._size, NEVER, np.int64)
+        new = np.full(self._size, UNKNOWN_RANKS, np.int64)
         new[old] = np.arange(len(old))
         size = max(1024, 2 * len(old))
         for name in _COLUMNS:
@@ -164,15 +164,15 @@ class Arrivals:
             kept = np.zeros(size, column.dtype)
             kept[: len(old)] = column[old]
             setattr(self, name, kept)
-        self._latest[len(old) :] = -np.inf
-        for rank, came in self._came.items():
+        self._last[len(old) :] = -np.inf
+        for rank, arrived in self._arrived.items():
             kept = np.zeros(size, np.bool_)
-            there = old[old < len(came)]
-            kept[: len(there)] = came[there]
-            self._came[rank] = kept
+            there = old[old < len(arrived)]
+            kept[: len(there)] = arrived[there]
+            self._arrived[rank] = kept
         self._numbers = {key: int(new[place]) for key, place in self._numbers.items() if stay[place]}
-        self._members = [self._members[place] for place in old]
-        self._open = {line: {int(new[p]) for p in places if stay[p]} for line, places in self._open.items()}
+        self._ranks = [self._ranks[place] for place in old]
+        self._open = {group: {int(new[p]) for p in places if stay[p]} for group, places in self._open.items()}
         self._size = len(old)
         return new
 
@@ -182,7 +182,7 @@ class Arrivals:
             grown = np.zeros(2 * len(column), column.dtype)
             grown[: len(column)] = column
             setattr(self, name, grown)
-        self._latest[self._size :] = -np.inf
+        self._last[self._size :] = -np.inf
 
 
-_COLUMNS = ("_count", "_need", "_decides", "_line", "_seq", "_agreed", "_latest", "_known")
+_COLUMNS = ("_count", "_needed", "_root", "_group", "_seq", "_agreed", "_last", "_known")

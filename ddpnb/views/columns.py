@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ddpnb.model.calls import P2P_OPS, Call, CallState, Group, Signature, Site
 from ddpnb.model.collectives import Direction, direction_of, message_key, root_of
-from ddpnb.views.arrivals import EVERYBODY, NEVER, NOBODY, Arrivals
+from ddpnb.views.arrivals import NO_RANK, UNKNOWN_RANKS, Arrivals
 
 Thing = TypeVar("Thing", bound=Hashable)
 _SEQ_BITS = 33
@@ -72,7 +72,7 @@ class CallReader:
         return (float(at_ns) - self.origin) * 1e-9
 
     def read(self, rank: int, calls: Sequence[Call], before: float) -> tuple[Events, NDArray[np.bool_], NDArray[Any]]:
-        """The events, whether peers see each call, and the places to which the rank came.
+        """The events, whether peers see each call, and the places at which the rank arrived.
 
         Args:
             rank: whose calls they are.
@@ -104,7 +104,7 @@ class CallReader:
         collects = np.array([direction_of(one.op) is Direction.TO_ROOT for one in self._signatures.known])[signature]
         leaf = [at for at in np.flatnonzero(collects).tolist() if root_of(calls[at]) not in (rank, None)]
         events["place"] = places
-        events["place"][leaf] = NOBODY
+        events["place"][leaf] = NO_RANK
         return events, _SEEN[state], places
 
     def _read_times(self, events: Events, calls: Sequence[Call], before: float) -> None:
@@ -152,24 +152,23 @@ class CallReader:
         keys: list[int] = ((group << _SEQ_BITS) | seq.astype(np.int64)).tolist()
         found = self._arrivals.places(keys)
         for at in np.flatnonzero(~member | p2p | (seq == 0)).tolist():
-            found[at] = self._message(rank, calls[at], int(group[at])) if p2p[at] else NEVER
+            found[at] = self._message(rank, calls[at], int(group[at])) if p2p[at] else UNKNOWN_RANKS
         for at in [at for at, place in enumerate(found) if place is None]:
             found[at] = self._place(keys[at], calls[at], int(group[at]), int(agreed[at]))
         places = np.array(found, np.int64)
         # A rank that calls something else does not arrive at the place of the others.
         other = self._arrivals.agreed(places) != agreed
-        for at in np.flatnonzero(other & (places > NEVER) & ~p2p).tolist():
+        for at in np.flatnonzero(other & (places > UNKNOWN_RANKS) & ~p2p).tolist():
             places[at] = self._place((keys[at], int(agreed[at])), calls[at], int(group[at]), int(agreed[at]))
         return places
 
     def _place(self, key: Hashable, call: Call, group: int, agreed: int) -> int:
         root = root_of(call) if direction_of(call.op) is Direction.FROM_ROOT else None
-        decides = EVERYBODY if root is None else root
-        return self._arrivals.place(key, call.group.ranks, decides, group, min(call.seq, _MOST), agreed)
+        return self._arrivals.place(key, call.group.ranks, root, group, min(call.seq, _MOST), agreed)
 
     def _message(self, rank: int, call: Call, group: int) -> int:
         key = message_key(call, rank, group)
-        return NEVER if key is None else self._arrivals.place(key, key[1:3])
+        return UNKNOWN_RANKS if key is None else self._arrivals.place(key, key[1:3])
 
 
 class _Numbering(Generic[Thing]):

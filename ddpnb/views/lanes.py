@@ -163,7 +163,7 @@ class Lanes:
         lane = self._calls_of(rank)
         before = float(lane.events["begin"][lane.count - 1]) if lane is not None and lane.count else 0.0
         events, seen, places = self._reader.read(rank, made, before)
-        self._changed.append(self._arrivals.come(rank, places, events["begin"], seen))
+        self._changed.append(self._arrivals.arrive(rank, places, events["begin"], seen))
         self.now = max(self.now, float(events["begin"].max()), _last(events["end"]))
         if lane is not None:
             self._moved(rank)
@@ -272,7 +272,7 @@ class Lanes:
         if not len(standing):
             return ""
         event = lane.events[standing[-1]]
-        missing = self._arrivals.missing(int(event["place"]))
+        missing = self._arrivals.missing_ranks(int(event["place"]))
         return self._title(event) + (f" waits for {few(missing)}" if missing else "")
 
     def spans(self, rank: int, last: int = 0) -> list[DrawnCall]:
