@@ -7,7 +7,7 @@ import random
 import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
-from ddpnb.diagnosis.hangs.cycles import knots, waiting_for_themselves
+from ddpnb.diagnosis.hangs.cycles import connected_parts, ranks_in_a_cycle
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
 from ddpnb.diagnosis.once import once
@@ -96,7 +96,7 @@ def plainly_stuck(found, placed):
     return set(found) - live
 
 
-def plain_knots(found, held):
+def plain_parts(found, held):
     parts = []
     for rank in sorted(held):
         joined = {rank} | set(found[rank].missing)
@@ -118,9 +118,9 @@ def test_stuck_ranks_knots_and_cycles_are_what_they_were():
     for seed, found, placed in graphs():
         held = stuck(found, placed, 10.0)
         assert held == plainly_stuck(found, placed), seed
-        assert knots(found, held) == plain_knots(found, held), seed
+        assert connected_parts(found, held) == plain_parts(found, held), seed
         turning = tuple(rank for rank in sorted(found) if rank in reached(found, rank))
-        assert waiting_for_themselves(found, found) == turning, seed
+        assert ranks_in_a_cycle(found, found) == turning, seed
         cycles += bool(turning)
     assert cycles > 20
 

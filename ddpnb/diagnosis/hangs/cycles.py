@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 
 
-def knots(waits: Mapping[int, Wait], stuck: Iterable[int]) -> list[set[int]]:
+def connected_parts(waits: Mapping[int, Wait], stuck: Iterable[int]) -> list[set[int]]:
     """Stuck ranks and those that they wait for, as connected components, ordered by the last stuck rank of each."""
     alike: dict[frozenset[int], list[int]] = defaultdict(list)
     for rank in sorted(stuck):
@@ -28,7 +28,7 @@ def knots(waits: Mapping[int, Wait], stuck: Iterable[int]) -> list[set[int]]:
     return sorted(found.values(), key=lambda part: last[id(part)])
 
 
-def waiting_for_themselves(waits: Mapping[int, Wait], among: Iterable[int]) -> tuple[int, ...]:
+def ranks_in_a_cycle(waits: Mapping[int, Wait], among: Iterable[int]) -> tuple[int, ...]:
     """The ranks in a cycle of the graph: those that, over any number of waits, wait for themselves.
 
     By Tarjan's algorithm. A set of ranks that several ranks wait for is one node between them, so that there are no
@@ -62,7 +62,7 @@ def waiting_for_themselves(waits: Mapping[int, Wait], among: Iterable[int]) -> t
                         part.append(path.pop())
                     on_path.difference_update(part)
                     if len(part) > 1:
-                        found.update(one for one in part if isinstance(one, int))
+                        found.update(member for member in part if isinstance(member, int))
             elif after not in order:
                 stack.append(begin(after))
             elif after in on_path:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from ddpnb.diagnosis import hints
 from ddpnb.diagnosis.hangs import blocked, startup
 from ddpnb.diagnosis.hangs.call_order import may_come_again
-from ddpnb.diagnosis.hangs.cycles import knots, waiting_for_themselves
+from ddpnb.diagnosis.hangs.cycles import connected_parts, ranks_in_a_cycle
 from ddpnb.diagnosis.hangs.init_facts import address_of
 from ddpnb.diagnosis.hangs.rank_state import Standing, where
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
@@ -33,14 +33,14 @@ def find(
     stuck: frozenset[int],
     patience: float,
 ) -> list[Finding]:
-    """One finding per independent knot of the wait-for graph."""
+    """One finding per independent part of the wait-for graph."""
     found = []
-    for knot in knots(waits, stuck):
-        waiting = sorted(knot & stuck)
+    for part in connected_parts(waits, stuck):
+        waiting = sorted(part & stuck)
         # Awaited ranks that may still make the call are not at fault.
         gone = [
             rank
-            for rank in sorted(knot - stuck)
+            for rank in sorted(part - stuck)
             if rank not in standings or standings[rank].state is RankState.ENDED or standings[rank].expired(patience)
         ]
         finding = _explain(recording, standings, waits, waiting, gone)
@@ -303,7 +303,7 @@ def _crossed(
             ),
             "Call every collective of a group on all of its members.",
         )
-    cycle = waiting_for_themselves(waits, calls) or tuple(sorted(calls))
+    cycle = ranks_in_a_cycle(waits, calls) or tuple(sorted(calls))
     waiting = tuple(sorted(calls.keys() - set(cycle)))
     return Finding(
         GROUP_ORDER,

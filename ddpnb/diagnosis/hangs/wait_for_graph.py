@@ -54,38 +54,38 @@ def waits(recording: Recording, standings: dict[int, Standing], patience: float)
 def stuck(found: dict[int, Wait], standings: dict[int, Standing], patience: float) -> frozenset[int]:
     """The waiting ranks that are blocked forever.
 
-    Ranks that compute, or that have been blocked elsewhere or frozen for less than ``patience`` seconds, may still
-    make the call; ended ranks never do.
+    Ranks that compute, or that have been blocked outside any collective or unresponsive for less than ``patience``
+    seconds, may still make the call; ended ranks never do.
     """
     live = {
         rank
         for rank, standing in standings.items()
         if rank not in found and standing.state is not RankState.ENDED and not standing.expired(patience)
     }
-    alike: dict[tuple[frozenset[int], frozenset[int]], list[int]] = defaultdict(list)
+    by_needs: dict[tuple[frozenset[int], frozenset[int]], list[int]] = defaultdict(list)
     for rank, wait in found.items():
         if not wait.missing or wait.finite:
             live.add(rank)
         else:
-            alike[wait.missing, wait.certain].append(rank)
-    # A rank that needs several is checked again when the one becomes live at which the last check ended.
-    ended_at: dict[int, list[tuple[list[int], Iterator[int]]]] = defaultdict(list)
-    for_any = [(missing, ranks) for (missing, certain), ranks in alike.items() if not certain]
-    coming = [rank for missing, ranks in for_any if not missing.isdisjoint(live) for rank in ranks]
-    looks = [(ranks, iter(certain)) for (_, certain), ranks in alike.items() if certain]
-    while looks or coming:
-        while looks:
-            ranks, needed = looks.pop()
-            dead = next((rank for rank in needed if rank not in live), None)
-            if dead is None:
-                coming += ranks
+            by_needs[wait.missing, wait.certain].append(rank)
+    # Ranks that need several are checked again when the first of them that was not live becomes live.
+    waiting_for: dict[int, list[tuple[list[int], Iterator[int]]]] = defaultdict(list)
+    for_any = [(missing, ranks) for (missing, certain), ranks in by_needs.items() if not certain]
+    now_live = [rank for missing, ranks in for_any if not missing.isdisjoint(live) for rank in ranks]
+    unchecked = [(ranks, iter(certain)) for (_, certain), ranks in by_needs.items() if certain]
+    while unchecked or now_live:
+        while unchecked:
+            ranks, needed = unchecked.pop()
+            first = next((rank for rank in needed if rank not in live), None)
+            if first is None:
+                now_live += ranks
             else:
-                ended_at[dead].append((ranks, needed))
-        rank = coming.pop() if coming else None
+                waiting_for[first].append((ranks, needed))
+        rank = now_live.pop() if now_live else None
         if rank is not None and rank not in live:
             live.add(rank)
-            looks = ended_at.pop(rank, [])
-            coming += [one for missing, ranks in for_any if rank in missing for one in ranks]
+            unchecked = waiting_for.pop(rank, [])
+            now_live += [other for missing, ranks in for_any if rank in missing for other in ranks]
             for_any = [(missing, ranks) for missing, ranks in for_any if rank not in missing]
     return frozenset(found) - live
 
