@@ -55,36 +55,36 @@ def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile,
         for side in finding.sides
         for rank in side
     }
-    standing = standings(recording)
-    missing = _missing(recording, standing)
+    by_rank = standings(recording)
+    missing = _missing(recording, by_rank)
     found = [
-        _tile(recording, one, tuple(sorted(missing.get(rank, ()))), culprit.get(rank, ""), undecided.get(rank, ""))
-        for rank, one in sorted(standing.items())
+        _tile(recording, standing, tuple(sorted(missing.get(rank, ()))), culprit.get(rank, ""), undecided.get(rank, ""))
+        for rank, standing in sorted(by_rank.items())
     ]
     return tuple(found) if len(found) <= SINGLE else _together(found)
 
 
-def _missing(recording: Recording, standing: dict[int, Standing]) -> dict[int, frozenset[int]]:
+def _missing(recording: Recording, by_rank: dict[int, Standing]) -> dict[int, frozenset[int]]:
     """The ranks that each rank waits for. All in one collective wait for the same ranks: one of them is examined."""
     alike: dict[object, list[int]] = {}
-    for rank, one in standing.items():
-        call = one.call if one.call is not None and not one.call.is_p2p else None
+    for rank, standing in by_rank.items():
+        call = standing.call if standing.call is not None and not standing.call.is_p2p else None
         alike.setdefault((call.group, call.seq) if call is not None else rank, []).append(rank)
-    found = waits(recording, {ranks[0]: standing[ranks[0]] for ranks in alike.values()}, 0.0)
+    found = waits(recording, {ranks[0]: by_rank[ranks[0]] for ranks in alike.values()}, 0.0)
     return {rank: found[ranks[0]].missing for ranks in alike.values() if ranks[0] in found for rank in ranks}
 
 
-def _tile(recording: Recording, one: Standing, missing: tuple[int, ...], finding: str, undecided: str) -> Tile:
-    record = one.record
-    idle = one.shown is RankState.IDLE
+def _tile(recording: Recording, standing: Standing, missing: tuple[int, ...], finding: str, undecided: str) -> Tile:
+    record = standing.record
+    idle = standing.shown is RankState.IDLE
     ending = record.ending
     return Tile(
-        (one.rank,),
-        one.shown,
-        "nothing is running" if idle else _doing(one),
+        (standing.rank,),
+        standing.shown,
+        "nothing is running" if idle else _doing(standing),
         missing,
-        None if idle else _since(recording, one),
-        one.site,
+        None if idle else _since(recording, standing),
+        standing.site,
         record.steps,
         record.pid,
         record.device,
@@ -95,29 +95,29 @@ def _tile(recording: Recording, one: Standing, missing: tuple[int, ...], finding
     )
 
 
-def _doing(one: Standing) -> str:
-    call = one.held or one.call
+def _doing(standing: Standing) -> str:
+    call = standing.held or standing.call
     if call is not None:
         return f"{call.title} of {call.group}"
-    if one.state in (RankState.STARTING, RankState.CREATING_GROUP) and one.phase is not None:
-        return one.phase.name
-    if one.record.ending is not None:
-        return str(one.record.ending)
-    if one.state is RankState.BLOCKED:
-        return one.record.process.waits_on
-    last = one.record.calls[-1] if one.record.calls else None
+    if standing.starting is not None:
+        return standing.starting.name
+    if standing.record.ending is not None:
+        return str(standing.record.ending)
+    if standing.state is RankState.BLOCKED:
+        return standing.record.process.waits_on
+    last = standing.record.calls[-1] if standing.record.calls else None
     return f"after {last.title}" if last is not None else ""
 
 
-def _since(recording: Recording, one: Standing) -> float | None:
+def _since(recording: Recording, standing: Standing) -> float | None:
     began = 0
-    call: Call | None = one.held or one.call
+    call: Call | None = standing.held or standing.call
     if call is not None:
         began = call.entered_ns
-    elif one.state in (RankState.STARTING, RankState.CREATING_GROUP) and one.phase is not None:
-        began = one.phase.began_ns
-    elif one.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
-        return one.idle_s
+    elif standing.starting is not None:
+        began = standing.starting.began_ns
+    elif standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
+        return standing.idle_s
     return (recording.taken_ns - began) * 1e-9 if began and recording.taken_ns > began else None
 
 
@@ -128,14 +128,14 @@ def _together(found: list[Tile]) -> tuple[Tile, ...]:
         alike.setdefault((tile.state, tile.doing, tile.site, tile.finding, tile.undecided, tile.well), []).append(tile)
     grouped = [
         replace(
-            ones[0],
-            ranks=tuple(one.ranks[0] for one in ones),
-            since_s=max((one.since_s for one in ones if one.since_s is not None), default=None),
-            steps=min(one.steps for one in ones),
-            missing=tuple(sorted({rank for one in ones for rank in one.missing})),
-            process=Process() if len(ones) > 1 else ones[0].process,
+            tiles[0],
+            ranks=tuple(tile.ranks[0] for tile in tiles),
+            since_s=max((tile.since_s for tile in tiles if tile.since_s is not None), default=None),
+            steps=min(tile.steps for tile in tiles),
+            missing=tuple(sorted({rank for tile in tiles for rank in tile.missing})),
+            process=Process() if len(tiles) > 1 else tiles[0].process,
         )
-        for ones in alike.values()
+        for tiles in alike.values()
     ]
     ordered = sorted(grouped, key=lambda tile: (not tile.finding, not tile.undecided, len(tile.ranks), tile.ranks))
     if len(ordered) > _SHOWN:

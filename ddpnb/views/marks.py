@@ -56,29 +56,29 @@ class Doing:
 
 def doings(recording: Recording) -> dict[int, Doing]:
     """What every rank is doing."""
-    standing = standings(recording)
-    waiting = waits(recording, standing, 0.0)
+    by_rank = standings(recording)
+    waiting = waits(recording, by_rank, 0.0)
     return {
         rank: Doing(
-            one.state,
-            _cut(_doing(one, waiting[rank].missing if rank in waiting else ())),
-            _ceased(one, recording.taken_ns),
-            one.call.number if one.call is not None and one.call.state is CallState.ISSUED else -1,
+            standing.state,
+            _cut(_doing(standing, waiting[rank].missing if rank in waiting else ())),
+            _ceased(standing, recording.taken_ns),
+            standing.call.number if standing.call is not None and standing.call.state is CallState.ISSUED else -1,
         )
-        for rank, one in standing.items()
+        for rank, standing in by_rank.items()
     }
 
 
-def _ceased(one: Standing, taken_ns: int) -> int:
-    if one.record.ending is not None:
-        return one.record.ending.at_ns
-    if one.phase is not None:
-        return one.phase.began_ns
-    idle_since = max(0, taken_ns - int(one.idle_s * 1e9)) if 0 <= one.idle_s < 1e9 else 0
-    if one.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
+def _ceased(standing: Standing, taken_ns: int) -> int:
+    if standing.record.ending is not None:
+        return standing.record.ending.at_ns
+    if standing.phase is not None:
+        return standing.phase.began_ns
+    idle_since = max(0, taken_ns - int(standing.idle_s * 1e9)) if 0 <= standing.idle_s < 1e9 else 0
+    if standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
         return idle_since
-    if one.call is not None and one.call.state is CallState.ISSUED:
-        last = one.record.calls[-1]  # its last known position
+    if standing.call is not None and standing.call.state is CallState.ISSUED:
+        last = standing.record.calls[-1]  # its last known position
         return max(idle_since, last.entered_ns, last.issued_ns, last.done_ns)
     return 0
 
@@ -87,14 +87,14 @@ def marks(recording: Recording, diagnosis: Diagnosis | None) -> dict[int, LaneMa
     """The marks of the culprits of all errors; the first finding about a rank counts."""
     found: dict[int, LaneMark] = {}
     errors = diagnosis.errors if diagnosis is not None else ()
-    standing = standings(recording) if errors else {}
+    by_rank = standings(recording) if errors else {}
     for finding in errors:
         if finding.collective is None or not finding.waiting:
             continue
         since = _since(recording, finding, finding.collective)
         for rank in finding.culprits:
-            if rank in standing and rank not in found:
-                mark = _mark(standing[rank], finding, finding.collective, since)
+            if rank in by_rank and rank not in found:
+                mark = _mark(by_rank[rank], finding, finding.collective, since)
                 if mark is not None:
                     found[rank] = mark
     return found
@@ -134,18 +134,18 @@ def _since(recording: Recording, finding: Finding, collective: Call) -> int:
     return min((call.entered_ns for call in calls if call.entered_ns), default=collective.entered_ns)
 
 
-def _doing(one: Standing, missing: Collection[int]) -> str:
-    if one.held is not None:
-        return f"held before {one.held.title}"
-    if one.call is not None:
-        return f"{one.call.title} waits for {few(missing)}" if missing else one.call.title
-    if one.state in (RankState.STARTING, RankState.CREATING_GROUP) and one.phase is not None:
-        return f"{one.phase.name} waits for {few(missing)}" if missing else one.phase.name
-    if one.state is RankState.ENDED and one.record.ending is not None:
-        return str(one.record.ending)
-    if one.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
-        what = "blocked" if one.state is RankState.BLOCKED else "unresponsive"
-        return f"{what} at {one.site}" if one.site.line else what
+def _doing(standing: Standing, missing: Collection[int]) -> str:
+    if standing.held is not None:
+        return f"held before {standing.held.title}"
+    if standing.call is not None:
+        return f"{standing.call.title} waits for {few(missing)}" if missing else standing.call.title
+    if standing.starting is not None:
+        return f"{standing.starting.name} waits for {few(missing)}" if missing else standing.starting.name
+    if standing.state is RankState.ENDED and standing.record.ending is not None:
+        return str(standing.record.ending)
+    if standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
+        what = "blocked" if standing.state is RankState.BLOCKED else "unresponsive"
+        return f"{what} at {standing.site}" if standing.site.line else what
     return ""
 
 

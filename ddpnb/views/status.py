@@ -26,38 +26,40 @@ class RankStatus:
 
 def status(recording: Recording) -> tuple[RankStatus, ...]:
     """The ranks of a Recording, in rank order."""
-    standing = standings(recording)
-    waiting = waits(recording, standing, 0.0)
+    by_rank = standings(recording)
+    waiting = waits(recording, by_rank, 0.0)
     found: list[RankStatus] = []
-    for rank, one in sorted(standing.items()):
-        if one.shown is RankState.IDLE:
+    for rank, standing in sorted(by_rank.items()):
+        if standing.shown is RankState.IDLE:
             found.append(RankStatus(rank, RankState.IDLE, "nothing is running"))
             continue
         missing = waiting[rank].missing if rank in waiting else frozenset[int]()
         found.append(
-            RankStatus(rank, one.state, _doing(one, missing), one.site, one.held or one.call, one.record.steps)
+            RankStatus(
+                rank,
+                standing.state,
+                _doing(standing, missing),
+                standing.site,
+                standing.held or standing.call,
+                standing.record.steps,
+            )
         )
     return tuple(found)
 
 
-def _doing(one: Standing, missing: frozenset[int]) -> str:
-    place = phrases.at(one.site)
-    if one.held is not None:
-        return f"held before {one.held.title} of {one.held.group}{place}"
-    if one.call is not None:
-        whom = f", for {phrases.ranks(missing)}" if missing else ""
-        return f"waits in {one.call.title} of {one.call.group}{place}{whom}"
-    if one.state in (RankState.STARTING, RankState.CREATING_GROUP):
-        whom = f", for {phrases.ranks(missing)}" if missing else ""
-        return f"waits in {one.phase.name if one.phase is not None else 'start-up'}{place}{whom}"
-    if one.state is RankState.ENDED:
-        return f"{one.record.ending}{place if one.record.ending is not None and not one.record.ending.well else ''}"
-    words = {
-        RankState.BLOCKED: "is blocked",
-        RankState.UNRESPONSIVE: "does not respond; last seen",
-        RankState.COMPUTING: "computes",
-    }
-    what = (
-        f" in {one.record.process.waits_on}" if one.state is RankState.BLOCKED and one.record.process.waits_on else ""
-    )
-    return f"{words.get(one.state, 'state unknown')}{what}{place}"
+def _doing(standing: Standing, missing: frozenset[int]) -> str:
+    place = phrases.at(standing.site)
+    whom = f", for {phrases.ranks(missing)}" if missing else ""
+    ending, waits_on = standing.record.ending, standing.record.process.waits_on
+    if standing.held is not None:
+        return f"held before {standing.held.title} of {standing.held.group}{place}"
+    if standing.call is not None:
+        return f"waits in {standing.call.title} of {standing.call.group}{place}{whom}"
+    if standing.starting is not None:
+        return f"waits in {standing.starting.name}{place}{whom}"
+    if ending is not None:
+        return f"{ending}{'' if ending.well else place}"
+    if standing.state is RankState.BLOCKED:
+        return f"is blocked{f' in {waits_on}' if waits_on else ''}{place}"
+    words = {RankState.UNRESPONSIVE: "does not respond; last seen", RankState.COMPUTING: "computes"}
+    return f"{words.get(standing.state, 'state unknown')}{place}"

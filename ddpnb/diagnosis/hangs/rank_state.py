@@ -34,6 +34,11 @@ class Standing:
         return self.state if ran else RankState.IDLE
 
     @property
+    def starting(self) -> Phase | None:
+        """The call of ``init_process_group`` or ``new_group`` that it waits in."""
+        return self.phase if self.state in (RankState.STARTING, RankState.CREATING_GROUP) else None
+
+    @property
     def idle_s(self) -> float:
         return self.record.process.idle_s
 
