@@ -16,7 +16,7 @@ import pytest
 
 from ddpnb.errors import LaunchError
 from ddpnb.model import blackbox, samples
-from ddpnb.processes import folder
+from ddpnb.processes import folder, locked_folder
 from ddpnb.processes.folder import Folders
 from ddpnb.recorder import shared_files
 from ddpnb.recorder.blackbox import BlackBox
@@ -355,7 +355,7 @@ def test_what_an_interrupted_removal_leaves_is_swept(shared, monkeypatch, make, 
     left = Path(folders.memory)
     (left / "a_folder").mkdir()
     (left / "a_folder" / "file").touch()
-    remove = folder._remove
+    remove = locked_folder.remove_path
 
     def interrupted(path):
         if os.path.basename(path) == name:
@@ -363,7 +363,7 @@ def test_what_an_interrupted_removal_leaves_is_swept(shared, monkeypatch, make, 
         remove(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(folder, "_remove", interrupted)
+        patched.setattr(locked_folder, "remove_path", interrupted)
         with pytest.raises(KeyboardInterrupt):
             folders.remove()
     assert (left / name).exists() and (left / ".ddpnb-world").exists()
@@ -375,7 +375,7 @@ def test_what_cannot_be_removed_keeps_its_marker(shared, monkeypatch, make):
     folders = Folders(1)
     left = Path(folders.memory)
     with monkeypatch.context() as patched:
-        patched.setattr(folder, "_remove", lambda path: None)
+        patched.setattr(locked_folder, "remove_path", lambda path: None)
         folders.remove()
     assert (left / ".ddpnb-world").exists()
     make()  # sweeps

@@ -1,0 +1,149 @@
+"""A folder that is locked while its process lives, and removed by a later process if its own was killed.
+
+A process ID would not do: in another container that shares the file system it means nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+
+_MARKER = ".ddpnb-world"
+_PREFIX = "ddpnb-"
+
+_locks: set[int] = set()
+
+
+def _drop_locks() -> None:
+    """A forked child shares the locks of its parent's worlds: it must not hold them when the parent is dead."""
+    while _locks:
+        with contextlib.suppress(OSError):
+            os.close(_locks.pop())
+
+
+os.register_at_fork(after_in_child=_drop_locks)
+
+
+class LockedFolder:
+    """One folder that is locked for as long as this process lives, or until it is removed.
+
+    Raises:
+        OSError: it cannot be made there.
+    """
+
+    def __init__(self, base: str) -> None:
+        mine = _of_user(base)
+        _sweep(mine)
+        self.path = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=mine)
+        self._lock = _mark(self.path)
+
+    def remove(self) -> None:
+        """Remove it with all that it holds. Safe to call twice."""
+        _remove_marked(self.path)
+        lock, self._lock = self._lock, -1
+        if lock in _locks:
+            _locks.discard(lock)
+            os.close(lock)
+
+
+def remove_path(path: str) -> None:
+    """Remove a file or a folder with all that it holds; what cannot be removed stays."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _remove_marked(folder: str) -> None:
+    """Remove a world's folder. Its marker goes last: what an interrupt, or a file that stays, leaves is swept later."""
+    marker = os.path.join(folder, _MARKER)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name != _MARKER:
+                remove_path(os.path.join(folder, name))
+        if {*os.listdir(folder)} <= {_MARKER}:
+            try:
+                os.unlink(marker)
+            finally:
+                _remove_empty(folder, marker)
+
+
+def _remove_empty(folder: str, marker: str) -> None:
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        pass
+    except OSError:  # something was written there just now
+        os.close(os.open(marker, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+
+def _of_user(base: str) -> str:
+    """The folder in ``base`` that belongs to this user alone.
+
+    Raises:
+        OSError: what has its name is no folder of this user, or it cannot be made.
+    """
+    path = os.path.join(base, f"{_PREFIX}{os.geteuid()}")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise OSError(error.errno, f"{path} is not a folder of yours ({error.strerror})", path) from None
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise OSError(errno.EPERM, f"{path} belongs to another user", path)
+        os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)
+    return path
+
+
+def _mark(folder: str) -> int:
+    """Mark a folder as that of a living world; returns the descriptor that holds the lock.
+
+    Nobody sees the marker before it is locked. Where files cannot be locked there is none (-1), and nobody sweeps.
+    """
+    unlocked = os.path.join(folder, f"{_MARKER}.part")
+    fd = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return -1
+    os.rename(unlocked, os.path.join(folder, _MARKER))
+    _locks.add(fd)
+    return fd
+
+
+def _sweep(mine: str) -> None:
+    """Remove the folders of this user's worlds whose launchers were killed before they could."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(mine):
+            if name.startswith(_PREFIX):
+                with contextlib.suppress(OSError):
+                    _sweep_one(os.path.join(mine, name))
+
+
+def _sweep_one(folder: str) -> None:
+    """Remove a folder if it has our marker and nobody holds it.
+
+    Raises:
+        OSError: it has none, or its world is alive.
+    """
+    if not stat.S_ISDIR(os.lstat(folder).st_mode):
+        return
+    marker = os.path.join(folder, _MARKER)
+    fd = os.open(marker, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.lstat(marker)) and os.fstat(fd).st_uid == os.geteuid():
+            _remove_marked(folder)
+    finally:
+        os.close(fd)
