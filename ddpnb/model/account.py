@@ -160,6 +160,6 @@ class Account:
             "pattern": self.pattern,
             "parts": self.parts.to_json(),
             "ranks": [rank.to_json() for rank in self.ranks],
-            "stragglers": [one.to_json() for one in self.stragglers],
+            "stragglers": [straggler.to_json() for straggler in self.stragglers],
             "notes": list(self.notes),
         }

@@ -45,12 +45,12 @@ def width_of(dtype: str) -> int:
 
 def units_of(tensors: Sequence[TensorSpec]) -> list[tuple[int, int, int]]:
     """The parts in which these tensors are digested: (index of the tensor, first element, end)."""
-    found: list[tuple[int, int, int]] = []
+    units: list[tuple[int, int, int]] = []
     for index, tensor in enumerate(tensors):
         elements = math.prod(tensor.shape)
         step = max(1, CHUNK_WORDS * 4 // width_of(tensor.dtype))
-        found += [(index, first, min(first + step, elements)) for first in range(0, elements, step)]
-    return found
+        units += [(index, first, min(first + step, elements)) for first in range(0, elements, step)]
+    return units
 
 
 def unit_names(tensors: Sequence[TensorSpec]) -> list[str]:
@@ -160,10 +160,10 @@ class SampleReader:
             self._units[model] = unit_names(models[model].tensors) if model in models else []
         log2 = min(log2, 31)
         chosen = self._units[model][first_of(step, log2) :: 1 << log2]
-        told = _mapping(self._string(names))
-        named = told.pop("names", ())
+        described = _mapping(self._string(names))
+        named = described.pop("names", ())
         names_given = cast("list[Any]", named) if isinstance(named, list) else []
-        facts: dict[str, Any] = dict(zip(map(str, names_given), numbers, strict=False)) | told
+        facts: dict[str, Any] = dict(zip(map(str, names_given), numbers, strict=False)) | described
         bypass = facts.get("bypass")  # the number of a place: where the module was called without its wrapper
         if isinstance(bypass, float) and 0 < bypass < 1 << 32:
             facts["bypass_site"] = self._string(int(bypass))
@@ -184,7 +184,7 @@ class SampleReader:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    return {str(key): one for key, one in cast("dict[Any, Any]", value).items()} if isinstance(value, dict) else {}
+    return {str(key): item for key, item in cast("dict[Any, Any]", value).items()} if isinstance(value, dict) else {}
 
 
 def step_of(row: bytes) -> int:
@@ -203,5 +203,5 @@ def contents(row: bytes) -> tuple[tuple[int, str, int], bytes]:
     name = KINDS[kind] if kind < len(KINDS) else "?"
     first, end = _ALIKE.get(name, (0, 0))
     start = ROW_SIZE + 8 * values
-    told = row[ROW_SIZE + 8 * first : ROW_SIZE + 8 * min(end, values)]
-    return (model, name, turn), struct.pack("<BI", log2, step) + told + row[start : start + 4 * units]
+    alike = row[ROW_SIZE + 8 * first : ROW_SIZE + 8 * min(end, values)]
+    return (model, name, turn), struct.pack("<BI", log2, step) + alike + row[start : start + 4 * units]

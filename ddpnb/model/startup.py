@@ -70,12 +70,12 @@ class StartupState:
         return {
             str(rank): {
                 step: {
-                    "state": one.state,
-                    "seconds": round(one.seconds, 4),
-                    "facts": dict(one.facts),
-                    "error": one.error,
+                    "state": state.state,
+                    "seconds": round(state.seconds, 4),
+                    "facts": dict(state.facts),
+                    "error": state.error,
                 }
-                for step, one in steps.items()
+                for step, state in steps.items()
             }
             for rank, steps in sorted(self.ranks.items())
         }

@@ -23,11 +23,11 @@ _ASIDE = re.compile(r"rank\d{1,9}\.log\.(\d{1,9})")
 def set_aside(folder: str) -> None:
     """Keep the logs of an earlier run in this folder: ``rank0.log`` becomes ``rank0.log.1``, all with one number."""
     names = os.listdir(folder)
-    found = [name for name in names if _LOG.fullmatch(name)]
-    if not any(os.path.getsize(os.path.join(folder, name)) for name in found):
+    current = [name for name in names if _LOG.fullmatch(name)]
+    if not any(os.path.getsize(os.path.join(folder, name)) for name in current):
         return
     number = max((int(match[1]) for name in names if (match := _ASIDE.fullmatch(name))), default=0) + 1
-    for name in found:
+    for name in current:
         os.rename(os.path.join(folder, name), os.path.join(folder, f"{name}.{number}"))
 
 
@@ -82,11 +82,11 @@ def last_words(log: str) -> tuple[Frame, ...]:
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ()
-    _, fatal, told = text.rpartition("Fatal Python error: ")
-    _, _, current = told.partition("Current thread ")
+    _, fatal, dump = text.rpartition("Fatal Python error: ")
+    _, _, current = dump.partition("Current thread ")
     if not fatal or not current:
         return ()
     lines = current.partition("\n")[2].split("\n\n")[0].splitlines()
-    found = [match for line in lines if (match := _LAST_FRAME.fullmatch(line))]
-    frames = [Frame(m[1], int(m[2]), m[3], is_user_file(m[1])) for m in found]
+    matches = [match for line in lines if (match := _LAST_FRAME.fullmatch(line))]
+    frames = [Frame(m[1], int(m[2]), m[3], is_user_file(m[1])) for m in matches]
     return tuple(reversed(frames))

@@ -18,17 +18,21 @@ def between(pids: Iterable[int]) -> dict[int, list[list[Any]]]:
     Returns:
         process -> ``[[fd, [own address, port], [other address, port]], ...]``
     """
-    found: dict[int, list[tuple[int, tuple[str, int], tuple[str, int]]]] = {}
+    connections_of: dict[int, list[tuple[int, tuple[str, int], tuple[str, int]]]] = {}
     for pid in pids:
         try:
             connections = psutil.Process(pid).net_connections("tcp")
         except psutil.Error:
             continue  # it is gone
-        found[pid] = [(one.fd, _plain(one.laddr), _plain(one.raddr)) for one in connections if one.laddr and one.raddr]
-    ends = {(own, other) for ones in found.values() for _, own, other in ones}
+        connections_of[pid] = [
+            (connection.fd, _plain(connection.laddr), _plain(connection.raddr))
+            for connection in connections
+            if connection.laddr and connection.raddr
+        ]
+    ends = {(own, other) for rows in connections_of.values() for _, own, other in rows}
     return {
-        pid: [[fd, list(own), list(other)] for fd, own, other in ones if (other, own) in ends]
-        for pid, ones in found.items()
+        pid: [[fd, list(own), list(other)] for fd, own, other in rows if (other, own) in ends]
+        for pid, rows in connections_of.items()
     }
 
 
@@ -38,7 +42,7 @@ def in_transit(between: Mapping[int, Sequence[Sequence[Any]]]) -> bool:
     It is if bytes are in a socket's queue, or if a thread of gloo's, which takes them from there, is running or
     waits for a core. Where the kernel does not tell (no /proc), nothing is in transit.
     """
-    return any(_gloo_runs(pid) for pid in between) or any(_queued(pid, ones) for pid, ones in between.items())
+    return any(_gloo_runs(pid) for pid in between) or any(_queued(pid, rows) for pid, rows in between.items())
 
 
 _GLOO = (b"(gloo_", b"(pt_gloo_")

@@ -114,24 +114,24 @@ def plan(
             raise UsageError(f"unknown backend {asked!r}.", f"Choose one of: {', '.join(BACKENDS)}.")
     if asked == "gloo" and devices is None:
         return Plan("gloo", ("cpu",) * n, {}, chosen=True)
-    found = gpus()
-    if found == 0:
+    count = gpus()
+    if count == 0:
         if devices is not None:
             raise DeviceError("this machine has no CUDA device.", 'Leave out devices=, or use backend="gloo".')
         warnings = ()
         if asked == "nccl":
             warnings = ("NCCL needs a GPU and none was found: falling back to gloo on the CPU.",)
         return Plan("gloo", ("cpu",) * n, {}, warnings, chosen=True)  # a script that asks for NCCL falls back
-    return _on_gpus(n, asked, devices, found, nccl)
+    return _on_gpus(n, asked, devices, count, nccl)
 
 
-def _on_gpus(n: int, asked: str | None, devices: Sequence[int] | None, found: int, nccl: Callable[[], bool]) -> Plan:
-    chosen = list(devices) if devices is not None else list(range(found))
-    unknown = [device for device in chosen if not 0 <= device < found]
+def _on_gpus(n: int, asked: str | None, devices: Sequence[int] | None, count: int, nccl: Callable[[], bool]) -> Plan:
+    chosen = list(devices) if devices is not None else list(range(count))
+    unknown = [device for device in chosen if not 0 <= device < count]
     if unknown:
         raise DeviceError(
-            f"there is no CUDA device {unknown[0]}: this machine has {found}.",
-            f"Choose from {list(range(found))}.",
+            f"there is no CUDA device {unknown[0]}: this machine has {count}.",
+            f"Choose from {list(range(count))}.",
         )
     if n > len(chosen) and asked != "gloo":
         raise DeviceError(
@@ -146,7 +146,7 @@ def _on_gpus(n: int, asked: str | None, devices: Sequence[int] | None, found: in
     environment = {}
     if devices is not None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        names = visible.split(",") if visible else [str(device) for device in range(found)]
+        names = visible.split(",") if visible else [str(device) for device in range(count)]
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(names[device] for device in chosen[:n])
     return Plan(
         backend,

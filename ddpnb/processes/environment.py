@@ -32,10 +32,10 @@ def torchrun_environment(rank: int, n: int, port: int, run_id: str = "none") -> 
         "TORCHELASTIC_RUN_ID": run_id,
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }
-    found = {name: str(value) for name, value in variables.items()}
+    environment = {name: str(value) for name, value in variables.items()}
     # torchrun's own default: n processes with one thread per core each would fight for the cores.
-    found["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1" if n > 1 else str(os.cpu_count() or 1))
-    return found
+    environment["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1" if n > 1 else str(os.cpu_count() or 1))
+    return environment
 
 
 def debug_environment(backend: str) -> dict[str, str]:

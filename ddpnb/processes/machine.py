@@ -41,15 +41,15 @@ def oom_kills() -> dict[str, int]:
     """
     files = ((folder, name) for folder in _control_groups("memory") for name in ("memory.events", "memory.oom_control"))
     counts = (count for file in files if (count := _named(*file).get("oom_kill")) is not None)
-    told = {"oom_kills": next(counts, None), "oom_kills_anywhere": _named("/proc", "vmstat").get("oom_kill")}
-    return {name: count for name, count in told.items() if count is not None}
+    kills = {"oom_kills": next(counts, None), "oom_kills_anywhere": _named("/proc", "vmstat").get("oom_kill")}
+    return {name: count for name, count in kills.items() if count is not None}
 
 
 def _memory() -> dict[str, int]:
-    told = _named("/proc", "meminfo")
-    if "MemTotal:" not in told:
+    info = _named("/proc", "meminfo")
+    if "MemTotal:" not in info:
         return {}
-    total, available = told["MemTotal:"] << 10, told.get("MemAvailable:", 0) << 10
+    total, available = info["MemTotal:"] << 10, info.get("MemAvailable:", 0) << 10
     for folder in _control_groups("memory"):
         limit = _first(folder, "memory.max") or _first(folder, "memory.limit_in_bytes")
         used = _first(folder, "memory.current") or _first(folder, "memory.usage_in_bytes")
@@ -62,8 +62,8 @@ def _memory() -> dict[str, int]:
 
 def _shared_memory() -> dict[str, int]:
     with contextlib.suppress(OSError):
-        told = os.statvfs("/dev/shm")
-        return {"shm_total": told.f_blocks * told.f_frsize, "shm_free": told.f_bavail * told.f_frsize}
+        space = os.statvfs("/dev/shm")
+        return {"shm_total": space.f_blocks * space.f_frsize, "shm_free": space.f_bavail * space.f_frsize}
     return {}
 
 
@@ -102,13 +102,13 @@ def _first(folder: str, name: str) -> str:
 
 def _named(folder: str, name: str) -> dict[str, int]:
     """A file of lines with a name and a number."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     try:
         with open(os.path.join(folder, name)) as file:
             for line in file.read(1 << 16).splitlines():
                 fields = line.split()
                 if len(fields) >= 2 and fields[1].isdigit():
-                    found[fields[0]] = int(fields[1])
+                    numbers[fields[0]] = int(fields[1])
     except OSError:
         pass
-    return found
+    return numbers

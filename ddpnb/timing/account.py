@@ -105,10 +105,10 @@ class Ledger:
         timeline.take(marks)
         if queued is not None:
             timeline.queued(*queued)
-        touched = {call.number: one for call in calls if (one := self._register(rank, call)) is not None}
-        for one in touched.values():
-            if not one.call.state.in_flight:
-                self._settle(rank, one)
+        touched = {call.number: opened for call in calls if (opened := self._register(rank, call)) is not None}
+        for opened in touched.values():
+            if not opened.call.state.in_flight:
+                self._settle(rank, opened)
         timeline.fold()
         while len(known.open) > _OPEN:
             del known.open[next(iter(known.open))]
@@ -119,13 +119,13 @@ class Ledger:
 
     def _register(self, rank: int, call: Call) -> _Open | None:
         known, timeline = self._ranks[rank], self._timelines[rank]
-        one = known.open.get(call.number)
-        if one is not None:
-            one.call = call
+        opened = known.open.get(call.number)
+        if opened is not None:
+            opened.call = call
             if seen_by_peers(call):
-                return one
-            if one.collective is not None:
-                one.collective.withdraw(rank)
+                return opened
+            if opened.collective is not None:
+                opened.collective.withdraw(rank)
             del known.open[call.number]
             return None
         if call.number <= known.highest or not seen_by_peers(call):
@@ -135,12 +135,12 @@ class Ledger:
         timeline.saw(call.entered_ns)
         if timeline.main is None:
             timeline.main = call.thread
-        one = known.open[call.number] = _Open(call, self._arrive(rank, call))
+        opened = known.open[call.number] = _Open(call, self._arrive(rank, call))
         if call.thread == timeline.main:
             if known.tail is not None:
                 known.tail.next_ns = call.entered_ns
-            known.tail = one
-        return one
+            known.tail = opened
+        return opened
 
     def _arrive(self, rank: int, call: Call) -> TimedCollective | None:
         known = self._ranks[rank]
@@ -178,9 +178,9 @@ class Ledger:
 
     # -- ended calls
 
-    def _settle(self, rank: int, one: _Open) -> None:
-        self._ranks[rank].open.pop(one.call.number, None)
-        claim, collective = self._claim(rank, one), one.collective
+    def _settle(self, rank: int, opened: _Open) -> None:
+        self._ranks[rank].open.pop(opened.call.number, None)
+        claim, collective = self._claim(rank, opened), opened.collective
         if claim is not None:
             self._timelines[rank].saw(claim.end)
             if collective is None:
@@ -192,9 +192,9 @@ class Ledger:
             if collective.over:
                 self._collectives.pop(collective.key, None)
 
-    def _claim(self, rank: int, one: _Open, now: int = 0) -> Claim | None:
+    def _claim(self, rank: int, opened: _Open, now: int = 0) -> Claim | None:
         """How long this call blocked the main thread, as far as known."""
-        call, timeline = one.call, self._timelines[rank]
+        call, timeline = opened.call, self._timelines[rank]
         if call.thread != timeline.main or not blocks_host(call):
             return None
         begin, done, mark = call.entered_ns, call.done_ns, timeline.after(call.entered_ns)
@@ -208,7 +208,7 @@ class Ledger:
             claim = Claim(rank, begin, now, call.site, certain=True, over=False)
         else:
             return None
-        overlapped = one.next_ns is not None and one.next_ns < claim.end
+        overlapped = opened.next_ns is not None and opened.next_ns < claim.end
         return claim if claim.end > begin and not overlapped else None
 
     def _divide(self, collective: TimedCollective, claim: Claim, timelines: Timelines) -> bool:
@@ -254,21 +254,21 @@ class Ledger:
         missed = sum(one.unknown for one in self._ranks.values()) + unknown.total()
         made = seen + sum(one.lost for one in self._ranks.values())
         covered = max(0.0, (seen - missed) / made) if made else 1.0
-        found = Account(ranks, stragglers, pattern, covered, host_only)
-        told = notes(found, clocks_differ=self._clocks_differ, cores=cores)
-        return replace(found, notes=(*start_notes(found, [one.start for one in spent.values()]), *told))
+        result = Account(ranks, stragglers, pattern, covered, host_only)
+        general = notes(result, clocks_differ=self._clocks_differ, cores=cores)
+        return replace(result, notes=(*start_notes(result, [one.start for one in spent.values()]), *general))
 
     def _pending(self, now: int) -> list[tuple[TimedCollective | None, Claim]]:
         """Claims of calls that have not ended, or at which ranks are missing."""
-        found: list[tuple[TimedCollective | None, Claim]] = [
+        pending: list[tuple[TimedCollective | None, Claim]] = [
             (collective, claim) for collective in self._collectives.values() for claim in collective.claims
         ]
         for rank, known in self._ranks.items():
-            for one in known.open.values():
-                claim = self._claim(rank, one, now)
+            for opened in known.open.values():
+                claim = self._claim(rank, opened, now)
                 if claim is not None:
-                    found.append((one.collective, claim))
-        return found
+                    pending.append((opened.collective, claim))
+        return pending
 
     def _still_missing(self, collective: TimedCollective, rank: int) -> tuple[int, ...]:
         """The ranks that this rank waits for, if certain: a lost call looks like one that was never issued."""

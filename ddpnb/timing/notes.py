@@ -20,41 +20,41 @@ _NONE_UNUSED = "find_unused_parameters=True was specified in DDP constructor, bu
 
 def notes(account: Account, *, clocks_differ: int = 0, cores: int = 0) -> tuple[str, ...]:
     """What the reader of this account must know."""
-    found: list[str] = []
+    lines: list[str] = []
     if account.covered < _COVERED:
-        found.append(
+        lines.append(
             f"{percent(1 - account.covered)} of the calls are incomplete (lost before they were read, or not recorded "
             "on all ranks): their time counts as compute or communication."
         )
     if account.host_only:
-        found.append(
+        lines.append(
             "The collectives ran on GPUs: how long these waited is not measured. Listed are ranks whose host "
             "issued its calls later than the others."
         )
     if clocks_differ:
-        found.append(
+        lines.append(
             f"{clocks_differ} collectives ended before the last rank arrived: the clocks of the ranks differ, "
             "and their waiting is counted as communication."
         )
     threads = sum(rank.threads for rank in account.ranks if rank.device == "cpu")
     if cores and threads > cores:
-        found.append(
+        lines.append(
             f"{len(account.ranks)} ranks compute with {threads} threads on {cores} cores: they compete for cores, and "
             "each waits while others compute."
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 def start_notes(account: Account, waits: Iterable[Counter[Key]]) -> tuple[str, ...]:
     """A note if the ranks waited for each other before training began."""
-    found: Counter[Key] = Counter()
+    waits_for: Counter[Key] = Counter()
     for counter in waits:
-        found.update(counter)
-    del found[COMMUNICATION]
-    waited = found.total() * 1e-9
+        waits_for.update(counter)
+    del waits_for[COMMUNICATION]
+    waited = waits_for.total() * 1e-9
     if waited < max(0.5, 0.05 * sum(rank.wall_s for rank in account.ranks)):
         return ()
-    (rank, site), _ = found.most_common(1)[0]
+    (rank, site), _ = waits_for.most_common(1)[0]
     where = f" in {site}" if site.line else ""
     return (
         f"Before the end of the first step the ranks waited {span(waited)} in total, mostly for rank {rank}{where}.",
@@ -63,34 +63,34 @@ def start_notes(account: Account, waits: Iterable[Counter[Key]]) -> tuple[str, .
 
 def model_notes(recording: Recording) -> tuple[str, ...]:
     """Switches of DDP that could save time in this run, as far as they were recorded."""
-    found: list[str] = []
+    lines: list[str] = []
     record = next((recording.ranks[rank] for rank in sorted(recording.ranks) if recording.ranks[rank].models), None)
     for model in record.models if record is not None else ():
         if record is not None and model.wrapper == "DistributedDataParallel":
-            found += _ddp_notes(model, record)
-    return tuple(dict.fromkeys(found))
+            lines += _ddp_notes(model, record)
+    return tuple(dict.fromkeys(lines))
 
 
 def _ddp_notes(model: Model, record: RankRecord) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     name = model.module[:80] or "the model"
     searches = model.options.get("find_unused_parameters") is True
     if searches and _NONE_UNUSED in record.output:
-        found.append(
+        lines.append(
             f"find_unused_parameters=True makes DDP walk the graph of {name} in every step, and all its parameters "
             "are used: remove it."
         )
     elif searches and model.options.get("static_graph") is False:
-        found.append(
+        lines.append(
             f"If {name} uses the same parameters in every step, static_graph=True avoids the search for unused ones."
         )
     size = sum(_bytes(tensor) for tensor in model.parameters if tensor.trains)
     if model.options.get("gradient_as_bucket_view") is False and size >= _COPY_BYTES:
-        found.append(
+        lines.append(
             f"gradient_as_bucket_view=True would save {name} a copy of its gradients ({size / (1 << 20):,.0f} MiB) "
             "in every step, and their memory."
         )
-    return found
+    return lines
 
 
 def _bytes(tensor: TensorSpec) -> int:

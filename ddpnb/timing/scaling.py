@@ -34,9 +34,9 @@ def compare(runs: Sequence[tuple[int, Account, Outcome, float]]) -> tuple[Scaled
     """Put these runs (size, account, outcome, seconds) in order and compare each with the smallest that completed."""
     order = sorted(runs, key=lambda run: run[0])
     base = next((a.steps_per_s for _, a, outcome, _ in order if outcome == "ok" and a.steps_per_s), None)
-    found: list[Scaled] = []
+    rows: list[Scaled] = []
     for size, account, outcome, run_s in order:
         pace = account.steps_per_s
         well = outcome == "ok" and pace is not None and base is not None
-        found.append(Scaled(size, account, outcome, run_s, pace / base if well and pace and base else None))
-    return tuple(found)
+        rows.append(Scaled(size, account, outcome, run_s, pace / base if well and pace and base else None))
+    return tuple(rows)

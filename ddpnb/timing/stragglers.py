@@ -36,7 +36,7 @@ def name_stragglers(
     if not everything:
         return (), ""
     order = sorted(sums, key=lambda rank: (-sums[rank].total(), rank))
-    found = tuple(
+    stragglers = tuple(
         Straggler(
             rank,
             sums[rank].total() * 1e-9,
@@ -47,7 +47,7 @@ def name_stragglers(
         )
         for rank in order[:_NAMED]
     )
-    return found, _pattern([one.share for one in found], len(ranks))
+    return stragglers, _pattern([straggler.share for straggler in stragglers], len(ranks))
 
 
 def _pattern(shares: list[float], size: int) -> Pattern:
@@ -62,18 +62,18 @@ def _pattern(shares: list[float], size: int) -> Pattern:
 
 def _because(rank: int, ranks: tuple[RankAccount, ...]) -> str:
     """What the rank spends more time on than the others, per step where there are steps."""
-    mine = next((one for one in ranks if one.rank == rank), None)
-    others = [one for one in ranks if one.rank != rank]
+    mine = next((account for account in ranks if account.rank == rank), None)
+    others = [account for account in ranks if account.rank != rank]
     if mine is None or not others:
         return ""
-    per_step = mine.step is not None and all(one.step is not None for one in others)
+    per_step = mine.step is not None and all(account.step is not None for account in others)
 
-    def spent(one: RankAccount, part: str) -> float:
-        return getattr(one.step if per_step and one.step is not None else one.parts, part)
+    def spent(account: RankAccount, part: str) -> float:
+        return getattr(account.step if per_step and account.step is not None else account.parts, part)
 
     excess: dict[str, tuple[float, float, float]] = {}
     for part in ("data", "compute"):
-        own, usual = spent(mine, part), median(spent(one, part) for one in others)
+        own, usual = spent(mine, part), median(spent(account, part) for account in others)
         excess[part] = (own - usual, own, usual)
     part = max(excess, key=lambda name: excess[name][0])
     _, own, usual = excess[part]

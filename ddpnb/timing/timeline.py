@@ -72,10 +72,10 @@ def _shrunk(claims: Claims, room: float) -> Claims:
     return {key: int(value * share) for key, value in claims.items()}
 
 
-def _sum(one: Claims, two: Claims) -> Claims:
-    if not one or not two:
-        return one or two
-    return {key: one.get(key, 0) + two.get(key, 0) for key in one.keys() | two.keys()}
+def _sum(first: Claims, second: Claims) -> Claims:
+    if not first or not second:
+        return first or second
+    return {key: first.get(key, 0) + second.get(key, 0) for key in first.keys() | second.keys()}
 
 
 class Spent(NamedTuple):
@@ -188,8 +188,12 @@ class Timeline:
         place = bisect_right(self._starts, at) - 1
         if place < 0:
             return None
-        found = self._intervals[place]
-        return (found.ended, found.closed_by) if found.ended is not None and found.closed_by is not None else None
+        interval = self._intervals[place]
+        return (
+            (interval.ended, interval.closed_by)
+            if interval.ended is not None and interval.closed_by is not None
+            else None
+        )
 
     def at(self, moment: int) -> Interval | None:
         """The interval of this moment; None when it is not kept any more."""
@@ -198,8 +202,8 @@ class Timeline:
 
     def claim(self, at: int, key: Key, length: int, *, certain: bool) -> None:
         """So long from ``at`` on the main thread stood there for ``key``."""
-        found = self.at(at)
-        claims = self._sums if found is None else found.certain if certain else found.uncertain
+        interval = self.at(at)
+        claims = self._sums if interval is None else interval.certain if certain else interval.uncertain
         if length > 0 and (key in claims or len(claims) < _KEYS):
             claims[key] = claims.get(key, 0) + length
 
@@ -238,13 +242,13 @@ class Timeline:
 
     def spent(self) -> Spent:
         """Where the time went, as far as it was claimed."""
-        training, start, found = self._training, Counter(self._start_sums), Counter(self._sums)
+        training, start, trained = self._training, Counter(self._start_sums), Counter(self._sums)
         for interval in self._intervals:
-            sums = found if interval.began >= training else start
+            sums = trained if interval.began >= training else start
             for key, length in self._claims(interval).items():
                 sums[key] += length
         before = self._work.data_ns if training and self._work is not None else 0
-        return Spent(start, found, max(0, self._data - before))
+        return Spent(start, trained, max(0, self._data - before))
 
     def step(self) -> Parts | None:
         """The medians of a step's parts, over the last steps, the very first left out."""
@@ -253,11 +257,11 @@ class Timeline:
             parts = parts[1:]
         if not parts:
             return None
-        return Parts(*(median(getattr(one, name) for one in parts) for name in PARTS))
+        return Parts(*(median(getattr(step, name) for step in parts) for name in PARTS))
 
     def _steps(self, intervals: list[Interval]) -> list[Parts]:
         """The parts of every step that these intervals hold whole: they end at a step, and so did what was before."""
-        found: list[Parts] = []
+        steps: list[Parts] = []
         length = data = waiting = communication = 0
         whole = True
         for interval in intervals:
@@ -271,10 +275,10 @@ class Timeline:
             if interval.closed_by in ("step", "begin"):
                 if interval.closed_by == "step" and whole:
                     compute = max(0, length - waiting - communication - data)
-                    found.append(Parts(*(ns * 1e-9 for ns in (compute, waiting, communication, data))))
+                    steps.append(Parts(*(ns * 1e-9 for ns in (compute, waiting, communication, data))))
                 length = data = waiting = communication = 0
                 whole = True
-        return found
+        return steps
 
     @property
     def pace(self) -> float | None:
