@@ -81,11 +81,11 @@ def cycles(count):
 def restarts(count=5):
     again, fresh = [], []
     with ddpnb.launch(2, quiet=True) as world:
-        engines = world._engines
+        engines = world._ranks.processes
         for number in range(count):
             extra = 2 + number
             began = time.perf_counter()
-            engines._start_engine(extra, world._environment(1, world._new_port()) | {"RANK": str(extra)})
+            engines._start_engine(extra, world._ranks.environment(1, world._ranks.new_port()) | {"RANK": str(extra)})
             engines._wait_for([extra], time.monotonic() + 60)
             fresh.append(time.perf_counter() - began)
             engines.kill(extra)

@@ -66,7 +66,7 @@ def main(runs: int, ranks: int) -> None:
                 sys.exit(1)
             if number in (min(WARM, runs), runs):
                 gc.collect()
-                count, size = files({world._folders.memory, world._folders.output})
+                count, size = files({world._ranks.folders.memory, world._ranks.folders.output})
                 looks.append((memory([os.getpid()]), memory(others), memory(rank_pids) / ranks, count, size))
     print(f"{runs} runs on {ranks} ranks; after {min(WARM, runs)} and after {runs}:")
     for name, before, after in zip(

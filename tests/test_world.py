@@ -41,7 +41,7 @@ def world(place):
     plan = devices.plan(1, "gloo", None)
     made = World(plan, fence="raise", patience=1.0, debug=False, port=None, quiet=True)
     yield made
-    made._closed = False
+    made._ranks.closed = False
     made.close()
 
 
@@ -88,11 +88,11 @@ def test_the_working_directory_was_removed(place, tmp_path, monkeypatch):
 
 def test_close_does_not_wait_for_another_thread_without_end(world, place, monkeypatch):
     """A panel may be restarting ranks."""
-    monkeypatch.setattr("ddpnb.world._LOCK_S", 0.2)
+    monkeypatch.setattr("ddpnb.control.ranks._LOCK_S", 0.2)
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with world._lock:
+        with world._ranks.lock:
             held.set()
             done.wait(60)
 
@@ -105,7 +105,7 @@ def test_close_does_not_wait_for_another_thread_without_end(world, place, monkey
         assert time.monotonic() - began < 30
         assert world.closed and os.listdir(place) == []
         with pytest.raises(WorldError, match="closed"):  # what the other thread comes upon
-            world._engines.replace({0: {}}, 1.0)
+            world._ranks.processes.replace({0: {}}, 1.0)
     finally:
         done.set()
         thread.join(10)
@@ -119,14 +119,14 @@ def test_a_process_that_does_not_end_is_said_and_the_folders_go(world, place, mo
 
     try:
         with monkeypatch.context() as patched:
-            world._engines._pids[0] = process.pid
-            world._engines._environments[0] = {FOLDER: world._folder}
-            patched.setattr(world._engines._cluster, "_stop", too_long)
+            world._ranks.processes._pids[0] = process.pid
+            world._ranks.processes._environments[0] = {FOLDER: world._ranks.folders.memory}
+            patched.setattr(world._ranks.processes._cluster, "_stop", too_long)
             patched.setattr(engines, "kernel_status", lambda _pid: "D")
             with pytest.raises(WorldError, match=rf"did not end: {process.pid}\."):
                 world.close()
         assert os.listdir(place) == []
-        assert world._unused._socket.fileno() == -1
+        assert world._ranks.unused_port._socket.fileno() == -1
     finally:
         process.kill()
         process.wait(10)

@@ -141,9 +141,9 @@ def on_ranks(world):
     yield "hold", world.hold, VALUES
     for name in ("ranks", "seq", "site", "group", "when"):
         yield f"{name} of hold", lambda value, name=name: world.hold(**{name: value}), VALUES
-    yield "step", lambda value: world.step(value, wait=0.1), VALUES
-    yield "ranks of step", lambda value: world.step(ranks=value, wait=0.1), VALUES
-    yield "wait of step", lambda value: world.step(wait=value), NUMBERLESS
+    yield "step", lambda value: world.step(value, timeout=0.1), VALUES
+    yield "ranks of step", lambda value: world.step(ranks=value, timeout=0.1), VALUES
+    yield "wait of step", lambda value: world.step(timeout=value), NUMBERLESS
     yield "resume", world.resume, VALUES
     yield "wait of hold", world.hold("all_reduce").wait, NUMBERLESS
     yield "inject", world.inject, VALUES
@@ -182,8 +182,6 @@ def on_ranks(world):
     yield "wait", run.wait, NUMBERLESS
     run.wait(60)
     yield "log", run.log, VALUES
-    yield "is_in", run.is_in, VALUES
-    yield "left_clean", run.left_clean, VALUES
 
 
 @pytest.mark.world

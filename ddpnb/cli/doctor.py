@@ -36,10 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the checks; returns the exit status."""
-    from ddpnb.control.doctor import examine
     from ddpnb.processes import devices
     from ddpnb.render.text import printable
-    from ddpnb.world import launch
+    from ddpnb.world import doctor
 
     if not arguments.timeout > 0:
         raise UsageError(f"--timeout must be a positive number of seconds, not {arguments.timeout!r}.")
@@ -50,8 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_writable(path)
     for path in files:
         remove_earlier(path)  # the doctor may end without a report
-    with launch(n, backend=arguments.backend) as world:
-        found = examine(world, arguments.timeout)
+    found = doctor(n, backend=arguments.backend, timeout=arguments.timeout)
     status = save(found, arguments.json, found.exit_status)
     with suppress(OSError, ValueError):  # the terminal was closed
         print(found, flush=True)

@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
             going.wait()
         except (KeyboardInterrupt, SystemExit):  # Ctrl-C or another signal: print what is known, then exit
             interrupts.notice()
-            found = going.interrupted()
+            found = going._monitor.interrupted()
             save(found, arguments.json)
             save(going.recording, arguments.save)
             with suppress(OSError, ValueError):  # the signal may say that the terminal was closed

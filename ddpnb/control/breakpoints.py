@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ddpnb import arguments
-from ddpnb.control.live_ranks import ANSWER_S, Ranks
+from ddpnb.control.inspection import Inspection
+from ddpnb.control.ranks import Ranks
 from ddpnb.control.results import WorldStatus
 from ddpnb.errors import UsageError, WorldError
 from ddpnb.model import phrases
@@ -25,21 +27,39 @@ _STANDING = (RankState.HELD, RankState.ENDED, RankState.WAITING, RankState.IDLE)
 class Holding:
     """An armed hold. ``wait()`` returns when ranks are held; ``remove()`` disarms it."""
 
-    world: Holds
     hold: Hold
     ranks: tuple[int, ...]
+    _breakpoints: Breakpoints
 
     def wait(self, timeout: float | None = None) -> WorldStatus:
         """Wait until each of its ranks is held, has ended, or waits for a held rank.
 
         Args:
-            timeout: seconds at most; None: no limit.
+            timeout: seconds to wait at most; None: no limit.
+
+        Returns:
+            What every rank is doing then.
+
+        Raises:
+            UsageError: ``timeout`` is no number of seconds.
+
+        Example:
+            >>> world.hold("all_reduce").wait(10).held
+            (0, 1, 2, 3)
         """
-        return self.world._until_still(self.ranks, timeout)
+        return self._breakpoints.wait_until_still(self.ranks, timeout)
 
     def remove(self) -> None:
-        """Disarm it. Held ranks stay held until ``world.step()`` or ``world.resume()``."""
-        self.world._remove(self)
+        """Disarm it. Held ranks stay held until ``world.step()`` or ``world.resume()``.
+
+        Raises:
+            WorldError: the World is closed, or a rank is unresponsive.
+
+        Example:
+            >>> holding = world.hold(ranks=1)
+            >>> holding.remove()
+        """
+        self._breakpoints.remove(self)
 
     def __str__(self) -> str:
         return f"hold {self.hold} on {phrases.ranks(self.ranks)}"
@@ -47,114 +67,95 @@ class Holding:
     __repr__ = __str__
 
 
-class Holds(Ranks):
-    """The part of ``World`` that holds ranks."""
+class Breakpoints:
+    """Holds ranks before collectives, and lets them continue."""
 
-    _held: list[tuple[Holding, bool]]  # holds for the next run, and whether they outlive it
+    def __init__(self, ranks: Ranks, inspection: Inspection) -> None:
+        self._ranks = ranks
+        self._inspection = inspection
+        self._armed: list[tuple[Holding, bool]] = []  # for the next run, and whether they outlive it
 
-    def hold(
-        self,
-        before: str | Iterable[str] = (),
-        *,
-        ranks: int | Iterable[int] | None = None,
-        seq: int | None = None,
-        site: str = "",
-        group: str = "",
-        when: str = "",
-        keep: bool = False,
-    ) -> Holding:
-        """Stop ranks before a collective: the next one, or the next that matches all conditions.
-
-        Variables of a held rank can be read and expressions evaluated in its frames. While a hold is armed, the
-        time-outs of the process groups are suspended for new calls. A hold ends with the current run, or with
-        the next run if none is in progress.
-
-        Args:
-            before: operation or operations, named as in findings: ``"all_reduce"``.
-            ranks: which ranks; all by default.
-            seq: sequence number of the call in its group, from 1: ``all_reduce #5`` is ``seq=5``.
-            site: ``"train.py"``, ``"train.py:91"`` or the name of a function.
-            group: label, name or members (``"0,2"``) of a process group.
-            when: an expression, evaluated in the frame that issues the call: ``"step == 5"``.
-            keep: stay armed for later runs too.
-
-        Raises:
-            UsageError: an unknown rank or operation, or an invalid expression.
-            WorldError: a rank is dead or unresponsive.
-        """
-        ops = arguments.texts("before", before)
-        hold = Hold(ops, seq, site, group, when)
-        with self._lock:
-            self._check_open()
-            chosen = self._chosen(ranks)
-            self._tell_all({"verb": "hold", "hold": None})  # suspends the time-outs of ranks that will wait
-            self._tell(chosen, {"verb": "hold", "hold": hold.to_json(), "keep": keep})
-            holding = Holding(self, hold, chosen)
-            if keep or not set(chosen) <= set(self._busy()):
-                self._held.append((holding, keep))
+    def hold(self, hold: Hold, ranks: int | Iterable[int] | None, *, keep: bool) -> Holding:
+        """See ``World.hold``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            chosen = self._ranks.chosen(ranks)
+            self._ranks.send_all({"verb": "hold", "hold": None})  # suspends the time-outs of ranks that will wait
+            self._ranks.send(chosen, {"verb": "hold", "hold": hold.to_json(), "keep": keep})
+            holding = Holding(hold, chosen, self)
+            if keep or not set(chosen) <= set(self._ranks.busy()):
+                self._armed.append((holding, keep))
         return holding
 
-    def step(self, n: int = 1, *, ranks: int | Iterable[int] | None = None, wait: float = 5.0) -> WorldStatus:
-        """Let held ranks issue ``n`` collectives, and stop them before the next one.
-
-        Args:
-            n: number of calls per rank.
-            ranks: which ranks; all that are held by default.
-            wait: maximum seconds to wait until they are held again, have ended, or wait for other ranks.
-
-        Raises:
-            WorldError: none of these ranks is held.
-        """
-        arguments.seconds("wait", wait, least=0)
+    def step(self, n: int, ranks: int | Iterable[int] | None, timeout: float) -> WorldStatus:
+        """See ``World.step``."""
+        arguments.seconds("timeout", timeout, least=0)
         if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < 2**31:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(
                 f"n must be at least 1 collective, not {arguments.short(n)}.", "world.resume() lets it continue."
             )
-        with self._lock:
-            self._check_open()
-            chosen = self._held_ranks(ranks)
-            waiting = [one.rank for one in self._states() if one.state is RankState.WAITING and one.rank not in chosen]
-            self._tell(chosen, {"verb": "step", "count": n})
-        return self._until_still(chosen, wait, waiting)
+        with self._ranks.lock:
+            self._ranks.check_open()
+            states = self._inspection.states()
+            chosen = self._held_ranks(ranks, states)
+            waiting = [one.rank for one in states if one.state is RankState.WAITING and one.rank not in chosen]
+            self._ranks.send(chosen, {"verb": "step", "count": n})
+        return self.wait_until_still(chosen, timeout, waiting)
 
-    def resume(self, ranks: int | Iterable[int] | None = None) -> None:
-        """Let held ranks continue until a hold matches again.
+    def resume(self, ranks: int | Iterable[int] | None) -> None:
+        """See ``World.resume``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            chosen = self._ranks.chosen(ranks)
+            self._armed = [
+                (holding, keep)
+                for holding, keep in self._armed
+                if not (holding.hold.anything and set(holding.ranks) <= set(chosen))
+            ]
+            self._ranks.send(chosen, {"verb": "resume"})
+            self._restore_timeouts(resumed=chosen)
 
-        Args:
-            ranks: which ranks; all by default.
-        """
-        with self._lock:
-            self._check_open()
-            chosen = self._chosen(ranks)
-            self._held = [one for one in self._held if not (one[0].hold.anything and set(one[0].ranks) <= set(chosen))]
-            self._tell(chosen, {"verb": "resume"})
-            self._hurry(resumed=chosen)
+    def remove(self, holding: Holding) -> None:
+        """See ``Holding.remove``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            self._armed = [one for one in self._armed if one[0] != holding]
+            alive = [rank for rank in self._ranks.alive() if rank in holding.ranks]
+            self._ranks.send(alive, {"verb": "unhold", "hold": holding.hold.to_json()})
+            self._restore_timeouts()
 
-    def _remove(self, holding: Holding) -> None:
-        with self._lock:
-            self._check_open()
-            self._held = [one for one in self._held if one[0] != holding]
-            alive = [rank for rank in holding.ranks if self._alive(rank)]
-            self._tell(alive, {"verb": "unhold", "hold": holding.hold.to_json()})
-            self._hurry()
+    def hand_over(self, ranks: Sequence[int]) -> dict[int, list[tuple[Any, bool]]]:
+        """The holds for each of these ranks, which apply them with their next request."""
+        orders = {
+            rank: [(one.hold.to_json(), keep) for one, keep in self._armed if rank in one.ranks] for rank in ranks
+        }
+        self._drop_ended()
+        return orders
 
-    def _hurry(self, resumed: Sequence[int] = (), deaf: Iterable[int] = ()) -> None:
+    def released(self, unresponsive: Iterable[int]) -> None:
+        """The ranks were released: the holds of their run have ended."""
+        self._drop_ended()
+        self._restore_timeouts(unresponsive=unresponsive)
+
+    def _drop_ended(self) -> None:
+        self._armed = [(holding, keep) for holding, keep in self._armed if keep]
+
+    def _restore_timeouts(self, resumed: Sequence[int] = (), unresponsive: Iterable[int] = ()) -> None:
         """Restore the time-outs of the groups when no hold is armed and no rank is held.
 
         Args:
             resumed: ranks that may still appear held for a moment.
-            deaf: ranks that are known to be unresponsive.
+            unresponsive: ranks that need not be asked.
         """
-        asked = [rank for rank in range(self.size) if self._alive(rank) and rank not in deaf]
-        gates = self._engines.ask(asked, {"verb": "gate"}, ANSWER_S)
-        armed = any(one.get("holds") or one.get("pause") for one in gates.values())
-        held = any(one.get("held") for rank, one in gates.items() if rank not in resumed)
-        if not self._held and not armed and not held:
-            self._engines.ask(list(gates), {"verb": "hurry"}, ANSWER_S)
+        gates = self._ranks.ask([rank for rank in self._ranks.alive() if rank not in unresponsive], {"verb": "gate"})
+        armed = any(gate.get("holds") or gate.get("pause") for gate in gates.values())
+        held = any(gate.get("held") for rank, gate in gates.items() if rank not in resumed)
+        if not self._armed and not armed and not held:
+            self._ranks.ask(list(gates), {"verb": "hurry"})
 
-    def _held_ranks(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
-        chosen = self._chosen(ranks)
-        held = {one.rank for one in self._states() if one.state is RankState.HELD}
+    def _held_ranks(self, ranks: int | Iterable[int] | None, states: Iterable[RankStatus]) -> tuple[int, ...]:
+        chosen = self._ranks.chosen(ranks)
+        held = {one.rank for one in states if one.state is RankState.HELD}
         if ranks is None and held:
             return tuple(rank for rank in chosen if rank in held)
         free = [rank for rank in chosen if rank not in held]
@@ -165,7 +166,7 @@ class Holds(Ranks):
             )
         return chosen
 
-    def _until_still(self, ranks: Sequence[int], timeout: float | None, others: Sequence[int] = ()) -> WorldStatus:
+    def wait_until_still(self, ranks: Sequence[int], timeout: float | None, others: Sequence[int] = ()) -> WorldStatus:
         """Wait until these ranks no longer progress: they are held, ended, or wait for others.
 
         Args:
@@ -179,8 +180,8 @@ class Holds(Ranks):
         tick = _TICK_S
         while True:
             now = time.monotonic()
-            shown = {one.rank: one for one in self._states()}
-            busy = set(self._busy())
+            shown = {one.rank: one for one in self._inspection.states()}
+            busy = set(self._ranks.busy())
             followed = [*ranks, *others] if now - began < _MOMENT_S else ranks
             for rank in followed:
                 if rank not in known or known[rank][0] != shown[rank]:
@@ -189,7 +190,7 @@ class Holds(Ranks):
                 rank
                 for rank in followed
                 if (one := known[rank][0]).state not in _STANDING
-                or (one.state == "idle" and rank in busy)  # it is about to begin
+                or (one.state is RankState.IDLE and rank in busy)  # it is about to begin
                 or (one.state is RankState.WAITING and now - known[rank][1] < _STILL_S)
             ]
             held = any(one.state is RankState.HELD for one in shown.values())

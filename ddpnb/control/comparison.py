@@ -95,11 +95,11 @@ class Comparison:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def compare(engines: RankProcesses, ranks: Sequence[int], trace: bool = False, moving: bool = False) -> Comparison:
+def compare(processes: RankProcesses, ranks: Sequence[int], trace: bool = False, moving: bool = False) -> Comparison:
     """Compare what lives on these ranks.
 
     Args:
-        engines, ranks: whom to ask.
+        processes, ranks: whom to ask.
         trace: follow one forward module by module.
         moving: the ranks may be training: then a forward is compared that all of them are about to make.
 
@@ -107,11 +107,11 @@ def compare(engines: RankProcesses, ranks: Sequence[int], trace: bool = False, m
         WorldError: a rank did not answer.
     """
     models = _by_model(
-        {rank: answer.get("models", ()) for rank, answer in _ask(engines, ranks, {"verb": "compare"}).items()}
+        {rank: answer.get("models", ()) for rank, answer in _ask(processes, ranks, {"verb": "compare"}).items()}
     )
     notes: list[str] = []
     module = ""
-    aligned = _next_forward(engines, ranks, models, trace) if models and moving else {}
+    aligned = _next_forward(processes, ranks, models, trace) if models and moving else {}
     models |= aligned
     if trace and aligned:
         traced = [_first_module({rank: one["modules"] for rank, one in told.items()}) for told in aligned.values()]
@@ -129,7 +129,7 @@ def compare(engines: RankProcesses, ranks: Sequence[int], trace: bool = False, m
             notes.append(
                 "the ranks have made different numbers of optimizer steps, so they are at different points of the run."
             )
-        differences, count = _differences(engines, number, held, values=not moving)
+        differences, count = _differences(processes, number, held, values=not moving)
         found += differences
         compared += count
         buffers = {str(name) for told in held.values() for name in told.get("buffers", ())}
@@ -150,7 +150,7 @@ def _by_model(told: Mapping[int, Any]) -> Held:
 
 
 def _differences(
-    engines: RankProcesses, number: int, held: Mapping[int, Mapping[str, Any]], values: bool
+    processes: RankProcesses, number: int, held: Mapping[int, Mapping[str, Any]], values: bool
 ) -> tuple[list[TensorDifference], int]:
     tables = {
         rank: {str(name): (digest, norm) for name, digest, norm in told["tensors"]} for rank, told in held.items()
@@ -165,23 +165,23 @@ def _differences(
             ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
             norms = {r: float(t[name][1]) for r, t in tables.items() if name in t and t[name][1] is not None}
             one_each = [side[0] for side in ordered]
-            largest = _largest(engines, number, name, one_each) if values and len(found) < _VALUES_OF else None
+            largest = _largest(processes, number, name, one_each) if values and len(found) < _VALUES_OF else None
             found.append(TensorDifference(number, name, tuple(map(tuple, ordered)), largest, norms))
     return found, len(names)
 
 
-def _next_forward(engines: RankProcesses, ranks: Sequence[int], models: Held, modules: bool) -> Held:
+def _next_forward(processes: RankProcesses, ranks: Sequence[int], models: Held, modules: bool) -> Held:
     """What the ranks held in one forward of each model that all of them made since, by model.
 
     A model of which no forward comes is left out, and so are all when the ranks make none.
     """
     turns = {str(m): max(int(told["forwards"]) for told in held.values()) + _LEAD for m, held in models.items()}
-    _ask(engines, ranks, {"verb": "trace", "turns": turns, "modules": modules})
+    _ask(processes, ranks, {"verb": "trace", "turns": turns, "modules": modules})
     deadline = time.monotonic() + (TRACE_S if modules else _MOVES_S)
     before, still_since, lead = None, time.monotonic(), _LEAD
     aligned: Held = {}
     while time.monotonic() < deadline and len(aligned) < len(models):
-        told = {rank: answer.get("traced", {}) for rank, answer in _ask(engines, ranks, {"verb": "traced"}).items()}
+        told = {rank: answer.get("traced", {}) for rank, answer in _ask(processes, ranks, {"verb": "traced"}).items()}
         missed: dict[str, int] = {}
         for model, held in models.items():
             rows = {r: told[r][str(model)] for r in held if r in told and told[r].get(str(model), {}).get("done")}
@@ -195,7 +195,7 @@ def _next_forward(engines: RankProcesses, ranks: Sequence[int], models: Held, mo
         if missed:
             lead *= 4
             again = {model: turn + lead for model, turn in missed.items()}
-            _ask(engines, ranks, {"verb": "trace", "turns": again, "modules": modules})
+            _ask(processes, ranks, {"verb": "trace", "turns": again, "modules": modules})
         if told != before:
             before, still_since = told, time.monotonic()
         elif (aligned or not modules) and time.monotonic() - still_since > _MOVES_S:
@@ -221,8 +221,8 @@ def of_recording(recording: Recording) -> Comparison:
     return Comparison(tuple(found), compared, False, {rank: r.steps for rank, r in recording.ranks.items()})
 
 
-def _ask(engines: RankProcesses, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    answers = engines.ask(ranks, content, ANSWER_S)
+def _ask(processes: RankProcesses, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    answers = processes.ask(ranks, content, ANSWER_S)
     silent = [rank for rank in ranks if rank not in answers]
     if silent:
         raise WorldError(
@@ -232,9 +232,9 @@ def _ask(engines: RankProcesses, ranks: Sequence[int], content: dict[str, Any]) 
     return answers
 
 
-def _largest(engines: RankProcesses, model: int, name: str, ranks: Sequence[int]) -> float | None:
+def _largest(processes: RankProcesses, model: int, name: str, ranks: Sequence[int]) -> float | None:
     """The largest absolute difference between the first rank's values and the others'."""
-    answers = engines.ask(ranks, {"verb": "values", "model": model, "tensor": name}, ANSWER_S)
+    answers = processes.ask(ranks, {"verb": "values", "model": model, "tensor": name}, ANSWER_S)
     values = [array("f", base64.b85decode(str(answer.get("values", "")))) for answer in answers.values()]
     if len(values) < 2 or len({len(one) for one in values}) > 1 or not values[0]:
         return None

@@ -11,8 +11,10 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ddpnb.control.groups import Groups
+from ddpnb.control.ranks import Ranks
 from ddpnb.diagnosis import settings
 from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.explanation import explain
@@ -27,11 +29,6 @@ from ddpnb.render.secrets import Secrets
 from ddpnb.render.terminal import output, table
 from ddpnb.render.text import printable
 from ddpnb.views import startup_waits
-
-if TYPE_CHECKING:
-    from ddpnb.world import World
-
-STEP_S = 60.0  # for one step: the first wrap imports a good part of torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,27 +131,21 @@ class Checkup:
 _MARKS = {"ok": "✓", "warning": "!", "unknown": "?"}
 
 
-def examine(world: World, timeout: float = STEP_S) -> Checkup:
-    """Check the machine, and make every start-up step on the ranks of this World.
-
-    Args:
-        world: its ranks must not be in a run.
-        timeout: seconds for a step.
-    """
+def examine(ranks: Ranks, groups: Groups, timeout: float) -> Checkup:
+    """Check the machine, and make every start-up step on ranks that are in no run; ``timeout``: seconds for a step."""
     began = time.monotonic()
-    machine = tuple(checks.host(world.size))
-    startup = world.init(timeout=timeout * len(STEPS))
+    machine = tuple(checks.host(ranks.size))
+    startup = groups.init(timeout * len(STEPS))
     for step in STEPS:
         if startup.run(step, timeout).state.stopped_at == step:
             break
     state, shown = startup.state, str(startup)
-    recording = world.startup_recording()
-    logs = {rank: startup.log(rank) for rank in range(world.size)}
-    findings = [*(_of_errors(state) or _of_waits(state)), *settings.find(recording)]
-    known = {one.code: one for one in reversed(findings)}
-    timing = {"launch_s": world.launch_s, "run_s": time.monotonic() - began}
-    world.release()
-    return Checkup(machine, state, shown, tuple(reversed(known.values())), logs, timing)
+    logs = {rank: startup.log(rank) for rank in range(ranks.size)}
+    findings = [*(_of_errors(state) or _of_waits(state)), *settings.find(groups.startup_recording())]
+    first = {finding.code: finding for finding in reversed(findings)}
+    timing = {"launch_s": ranks.launch_s, "run_s": time.monotonic() - began}
+    groups.release()
+    return Checkup(machine, state, shown, tuple(reversed(first.values())), logs, timing)
 
 
 def _of_errors(state: StartupState) -> list[Finding]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ddpnb import arguments
 from ddpnb.control import comparison
 from ddpnb.control.comparison import Comparison
-from ddpnb.control.live_ranks import ANSWER_S, Ranks
+from ddpnb.control.ranks import ANSWER_S, Ranks
 from ddpnb.control.results import Evaluations, FrameDiff, WorldStatus
 from ddpnb.errors import WorldError
-from ddpnb.files import check_writable
 from ddpnb.model import phrases
 from ddpnb.model.holds import check_expression
 from ddpnb.model.rank_state import RankState
@@ -20,152 +18,108 @@ from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.observe.observer import Observer
 from ddpnb.processes.py_spy import py_spy_stacks
 from ddpnb.views import frame_variables
-from ddpnb.views.status import RankStatus
+from ddpnb.views.status import RankStatus, status
 
 
-class Looks(Ranks):
-    """The part of ``World`` that inspects ranks."""
+class Inspection:
+    """Reads the state of live ranks."""
 
-    def _starting(self) -> dict[int, str]:
-        """Ranks that are in a start-up step, and what they do in it."""
-        raise NotImplementedError
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
 
-    def snapshot(self) -> Recording:
-        """A Recording of this moment: phases, calls in flight, and stacks with the locals of user frames."""
-        return self._asked(values=False)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a Recording of this moment to a file: see ``Recording.save()``. ``ddpnb.load()`` reads it.
-
-        Args:
-            path: a file that does not exist yet, or is replaced.
-
-        Raises:
-            UsageError: the file could not be written there.
-            CannotWrite: the disk is full.
-        """
-        check_writable(path)
-        self.snapshot().save(path)
+    def snapshot(self, *, values: bool = False) -> Recording:
+        """See ``World.snapshot``; ``values``: with the norms of tensors, to tell those of one shape apart."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            return self._observer().record(values=values)
 
     def status(self) -> WorldStatus:
-        """What every rank is doing, one line per rank."""
-        with self._lock:
-            self._check_open()
-            starting = self._starting()
-            found = self._states()
+        """See ``World.status``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            startup = self._ranks.startup
+            sentences = startup.sentences() if startup is not None else {}
+            starting = startup.busy() if startup is not None else ()
+            states = self.states()
         return WorldStatus(
-            tuple(RankStatus(o.rank, RankState.STARTING, starting[o.rank]) if o.rank in starting else o for o in found)
+            tuple(
+                RankStatus(s.rank, RankState.STARTING, sentences[s.rank]) if s.rank in starting else s for s in states
+            )
         )
 
-    def evaluate(
-        self, expression: str, *, ranks: int | Iterable[int] | None = None, frame: int = 0, timeout: float = 5.0
-    ) -> Evaluations:
-        """Evaluate an expression on ranks: in the current user frame, or on idle ranks with the variables of cells.
-
-        Args:
-            expression: Python; it runs on the rank, with all its side effects.
-            ranks: which ranks; by default all that are alive.
-            frame: 0 for the innermost user frame, 1 for its caller, ...
-            timeout: seconds to wait for the result; after that the evaluation continues in its own thread.
-
-        Raises:
-            UsageError: not a valid expression.
-        """
+    def evaluate(self, expression: str, ranks: int | Iterable[int] | None, frame: int, timeout: float) -> Evaluations:
+        """See ``World.evaluate``."""
         check_expression(expression)
         arguments.whole("frame", frame, 0)
         arguments.seconds("timeout", timeout)
-        with self._lock:
-            self._check_open()
-            chosen = self._chosen(ranks)
+        with self._ranks.lock:
+            self._ranks.check_open()
+            chosen = self._ranks.chosen(ranks)
             content = {"verb": "evaluate", "expression": expression, "frame": frame, "timeout": timeout}
-            answers = self._engines.ask(chosen, content, timeout + ANSWER_S)
+            answers = self._ranks.ask(chosen, content, timeout + ANSWER_S)
         return Evaluations.of(expression, chosen, answers)
 
-    def diff(self, frame: int = 0) -> FrameDiff:
-        """The variables of the same frame on all ranks, side by side, and which differ.
-
-        Args:
-            frame: 0 for the innermost function that most ranks are in, 1 for its caller, ...
-        """
+    def diff(self, frame: int) -> FrameDiff:
+        """See ``World.diff``."""
         arguments.whole("frame", frame, 0)
-        return FrameDiff(frame_variables.side_by_side(self._asked(values=True), frame))
+        return FrameDiff(frame_variables.side_by_side(self.snapshot(values=True), frame))
 
-    def compare(self, trace: bool = False) -> Comparison:
-        """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.
-
-        Works while ranks train, wait or hang. If the models no longer exist, the last samples of the run are
-        compared (``Comparison.exact`` is then False).
-
-        Args:
-            trace: also trace the next forward of all ranks, module by module, and report where it first
-                differs. Needs a run in progress.
-
-        Raises:
-            WorldError: the World is closed, or a rank is unresponsive.
-        """
-        with self._lock:
-            self._check_open()
-            alive = [rank for rank in range(self.size) if self._engines.alive(rank)]
-            self._check_hearing(alive)
-            run = self._last
-        found = comparison.compare(self._engines, alive, trace, moving=run is not None and not run.done)
-        if found.compared or run is None:
-            return found
+    def compare(self, *, trace: bool) -> Comparison:
+        """See ``World.compare``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            alive = self._ranks.alive()
+            self._check_responsive(alive)
+            run = self._ranks.last_monitor
+        live = comparison.compare(
+            self._ranks.processes, alive, trace, moving=run is not None and not run.known.is_set()
+        )
+        if live.compared or run is None:
+            return live
         return comparison.of_recording(run.recording or run.observer.record(ask=False))
 
-    def _check_hearing(self, ranks: Sequence[int]) -> None:
+    def states(self) -> tuple[RankStatus, ...]:
+        """What every rank is doing in its run."""
+        recording = self._look()
+        states = status(recording)
+        if any(s.state is RankState.BLOCKED and recording.ranks[s.rank].in_flight for s in states):
+            states = status(self._look(ask=True))  # only its stack shows that it waits in torch for one of its calls
+        return states
+
+    def _observer(self) -> Observer:
+        """The observer of the last run, which knows more than a new one."""
+        if self._ranks.in_run and self._ranks.last_monitor is not None:
+            return self._ranks.last_monitor.observer
+        return self._ranks.observer()
+
+    def _look(self, *, ask: bool = False) -> Recording:
+        """A Recording of this moment; ``ask``: with the ranks' own stacks."""
+        recording = self._observer().record(ask=ask, with_locals=False)
+        if not self._ranks.in_run:
+            return recording
+        # A rank that was replaced has a new process, which was not in that run.
+        in_run = {rank: r if rank in self._ranks.in_run else RankRecord(rank) for rank, r in recording.ranks.items()}
+        return replace(recording, ranks=in_run)
+
+    def _check_responsive(self, ranks: Sequence[int]) -> None:
         """Fail early if a rank cannot answer; the digests of a large model may take long.
 
         Raises:
             WorldError: a rank is stopped, or native code holds its GIL.
         """
-        stopped, frozen = [rank for rank in ranks if self._engines.stopped(rank)], []
+        processes = self._ranks.processes
+        stopped, frozen = [rank for rank in ranks if processes.stopped(rank)], []
         if not stopped:
-            answers = self._engines.ask(ranks, {"verb": "gate"}, ANSWER_S)
-            self._engines.check_connection()
+            answers = self._ranks.ask(ranks, {"verb": "gate"})
+            processes.check_connection()
             silent = [rank for rank in ranks if rank not in answers]
-            stopped = [rank for rank in silent if self._engines.stopped(rank)]  # it takes a moment to stop all threads
-            frozen = [
-                rank for rank in silent if any(stack.holds_lock for stack in py_spy_stacks(self._engines.pid(rank)))
-            ]
-        if deaf := stopped or frozen:
+            stopped = [rank for rank in silent if processes.stopped(rank)]  # it takes a moment to stop all threads
+            frozen = [rank for rank in silent if any(stack.holds_lock for stack in py_spy_stacks(processes.pid(rank)))]
+        if unresponsive := stopped or frozen:
             why = "stopped" if stopped else "blocked in native code that holds the GIL"
-            hint = f"world.restart({deaf[0]}) replaces it."
+            hint = f"world.restart({unresponsive[0]}) replaces it."
             raise WorldError(
-                f"{phrases.ranks(deaf, True)} {phrases.verb(deaf, 'is', 'are')} {why}: the replicas cannot be compared.",
-                f"kill -CONT {self._engines.pid(deaf[0])} lets it continue; {hint}" if stopped else hint,
+                f"{phrases.ranks(unresponsive, True)} {phrases.verb(unresponsive, 'is', 'are')} {why}: the replicas "
+                "cannot be compared.",
+                f"kill -CONT {processes.pid(unresponsive[0])} lets it continue; {hint}" if stopped else hint,
             )
-
-    def observer(self) -> Observer:
-        """A new Observer of the ranks: it reads their shared memory and never sends them a request."""
-        run = self._last if self._in_run else None
-        if run is not None:
-            return run.another_observer()
-        return Observer(self._engines, self._folder, dict.fromkeys(range(self.size), ""), 0)
-
-    def _look(self, *, ask: bool = False) -> Recording:
-        if self._in_run and self._last is not None:
-            taken = self._last.observer.record(ask=ask, with_locals=False)
-            # One that was replaced since has a fresh process, of which that run knows nothing.
-            return replace(
-                taken, ranks={r: one if r in self._in_run else RankRecord(r) for r, one in taken.ranks.items()}
-            )
-        return self.observer().record(ask=ask, with_locals=False)
-
-    def _asked(self, *, values: bool) -> Recording:
-        with self._lock:
-            self._check_open()
-            if self._in_run and self._last is not None:
-                return self._last.observer.record(values=values)
-            return self.observer().record(values=values)
-
-    # -- their processes
-
-    @property
-    def processes(self) -> dict[int, tuple[int, bool]]:
-        """rank -> (process, whether this process took part in the last run). A replaced process did not."""
-        return {rank: (self._engines.pid(rank), rank in self._in_run) for rank in range(self.size)}
-
-    def pids(self) -> list[int]:
-        """The process ID of each rank, in rank order."""
-        return [self._engines.pid(rank) for rank in range(self.size)]

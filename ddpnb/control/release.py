@@ -43,12 +43,12 @@ class Freed:
 
 
 def release(
-    engines: RankProcesses, everybody: Sequence[int], busy: Callable[[], list[int]], why: str, timeout: float
+    processes: RankProcesses, everybody: Sequence[int], busy: Callable[[], list[int]], why: str, timeout: float
 ) -> Freed:
     """Release the busy ranks, and wait until they are idle.
 
     Args:
-        engines: the processes.
+        processes: of all ranks.
         everybody: all ranks that are alive: gloo waits on the connections between them.
         busy: returns the ranks that are still busy.
         why: text of the exception.
@@ -65,34 +65,34 @@ def release(
     while waiting and time.monotonic() - began < timeout:
         awake = [rank for rank in waiting if rank not in silent] or waiting
         # First all must know: no rank issues another call, and the first connection that is shut wakes both ends.
-        heard = engines.ask(awake, {"verb": "releasing", "why": why}, _ANSWER_S)
+        heard = processes.ask(awake, {"verb": "releasing", "why": why}, _ANSWER_S)
         silent |= set(awake) - set(heard)
-        between = connections.between([engines.pid(rank) for rank in everybody])
+        between = connections.between([processes.pid(rank) for rank in everybody])
         while connections.in_transit(between) and time.monotonic() < transit_ends:
             time.sleep(_TICK_S)
         both_ways = time.monotonic() - began > _BOTH_WAYS_S
         contents: dict[int, dict[str, Any]] = {
-            rank: {"verb": "release", "connections": between.get(engines.pid(rank), []), "both_ways": both_ways}
+            rank: {"verb": "release", "connections": between.get(processes.pid(rank), []), "both_ways": both_ways}
             for rank in heard
         }
         shut |= set(contents)
-        engines.ask_each(contents, _ANSWER_S)
+        processes.ask_each(contents, _ANSWER_S)
         again = time.monotonic() + _AGAIN_S
         while waiting and time.monotonic() < again:
             time.sleep(_TICK_S)
             waiting = busy()
         if waiting and set(waiting) <= silent:
             break
-    engines.ask(sorted(shut), {"verb": "released"}, _ANSWER_S)
+    processes.ask(sorted(shut), {"verb": "released"}, _ANSWER_S)
     if waiting:
-        engines.check_connection()  # without it no rank has heard of this: that says nothing of them
-    left = {rank: _why_not(engines, rank, rank in silent) for rank in waiting}
+        processes.check_connection()  # without it no rank has heard of this: that says nothing of them
+    left = {rank: _why_not(processes, rank, rank in silent) for rank in waiting}
     return Freed(tuple(rank for rank in asked if rank not in left), left, time.monotonic() - began)
 
 
-def _why_not(engines: RankProcesses, rank: int, silent: bool) -> str:
-    if engines.stopped(rank):
-        return f"its process is stopped (kill -CONT {engines.pid(rank)}); world.restart({rank}) replaces it."
+def _why_not(processes: RankProcesses, rank: int, silent: bool) -> str:
+    if processes.stopped(rank):
+        return f"its process is stopped (kill -CONT {processes.pid(rank)}); world.restart({rank}) replaces it."
     if silent:
         return f"it is unresponsive; world.restart({rank}) replaces it."
     return f"it is still running; it may have caught the exception. world.restart({rank}) replaces it."

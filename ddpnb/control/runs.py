@@ -10,8 +10,13 @@ from typing import Any, TextIO
 
 from ddpnb import arguments
 from ddpnb.control import run_requests
-from ddpnb.control.restart import Replaces
+from ddpnb.control.breakpoints import Breakpoints
+from ddpnb.control.faults import Faults
+from ddpnb.control.groups import Groups
+from ddpnb.control.ranks import Ranks
+from ddpnb.control.restart import Restart
 from ddpnb.control.run import Run
+from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.errors import UsageError
 from ddpnb.observe import logs
 from ddpnb.processes.environment import working_directory
@@ -20,109 +25,89 @@ from ddpnb.recorder import protocol
 _NOTEBOOK_OUTPUT = 1 << 20  # bytes of output that a run shows in a notebook; the files hold all
 
 
-class Runs(Replaces):
-    """The part of ``World`` that runs code."""
+class Runs:
+    """Runs code on the ranks.
 
-    launch_s: float
-    fence: str
-    patience: float
-    _runs: weakref.WeakSet[Run]  # dropping a Run frees its files
+    Args:
+        ranks, breakpoints, faults, groups, restart: the other parts of the World.
+        fence, patience: for runs that do not choose their own.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        breakpoints: Breakpoints,
+        faults: Faults,
+        groups: Groups,
+        restart: Restart,
+        fence: str,
+        patience: float,
+    ) -> None:
+        self._ranks = ranks
+        self._breakpoints = breakpoints
+        self._faults = faults
+        self._groups = groups
+        self._restart = restart
+        self.fence = fence
+        self.patience = patience
 
     def run(
         self,
         target: str | os.PathLike[str] | Callable[..., Any],
-        *args: Any,
-        log_dir: str | os.PathLike[str] | None = None,
-        stream: TextIO | bool | None = True,
-        leave_after_crash: bool = False,
-        fence: str | None = None,
-        patience: float | None = None,
+        args: tuple[Any, ...],
+        *,
+        fence: str | None,
+        patience: float | None,
+        **output: Any,
     ) -> Run:
-        """Run a torchrun script, unmodified, or a function, on all ranks; returns at once.
-
-        Args:
-            target: path of a script, or a function.
-            args: the script's arguments (taken as text), or the function's.
-            log_dir: folder for the complete output of each rank (``rank0.log`` ...); by default a temporary
-                folder that exists as long as the World is open and you keep the ``Run``. Existing logs are
-                renamed to ``rank0.log.1`` ...
-            stream: where to print the output, each line with its rank: True for standard output,
-                False or None for no output.
-            leave_after_crash: when a rank has failed, wait no longer than ``patience`` for the others
-                before the outcome is fixed.
-            fence: as for ``launch()``, for this run only; by default that of the World.
-            patience: as for ``launch()``, for this run only; by default that of the World.
-
-        Raises:
-            ScriptNotFound: the script does not exist.
-            UsageError: unknown fence, or an invalid number of seconds.
-            WorldError: the World is closed, or ranks are still in an earlier run.
-        """
+        """See ``World.run``."""
         script = isinstance(target, (str, os.PathLike))
         terms = self.fence if fence is None else fence, self.patience if patience is None else patience
         run_requests.check_terms(*terms)
         order, payload = (
             (run_requests.of_script(target, args), None)
             if script
-            else run_requests.of_function(target, args, self._folders.output)
+            else run_requests.of_function(target, args, self._ranks.folders.output)
         )
-        with self._lock:
-            self._check_open()
-            self._check_free(range(self.size))
+        with self._ranks.lock:
+            self._ranks.check_open()
+            ranks = range(self._ranks.size)
+            self._ranks.check_free(ranks)
             if script:
-                self._startup = None  # it begins without a group, and makes its own
-            ranks = range(self.size)
-            self._make_room(ranks)
-            return self._start_run(order, payload, ranks, log_dir, stream, leave_after_crash, terms)
+                self._ranks.startup = None  # it begins without a group, and makes its own
+            self._restart.prepare(ranks)
+            return self._start(order, payload, ranks, terms, **output)
 
     def execute(
-        self,
-        code: str,
-        *,
-        ranks: int | Iterable[int] | None = None,
-        stream: TextIO | bool | None = True,
-        name: str | None = None,
+        self, code: str, ranks: int | Iterable[int] | None, stream: TextIO | bool | None, name: str | None
     ) -> Run:
-        """Run Python code on ranks as a notebook cell; variables are kept between calls. Returns immediately.
+        """See ``World.execute``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            chosen = self._ranks.chosen(ranks)
+            name = name if name is not None else f"cell{self._ranks.number + 1}"
+            order = run_requests.of_cell(code, self._ranks.folders.output, name)
+            self._restart.prepare(chosen, cell=True)
+            return self._start(order, None, chosen, (self.fence, self.patience), stream=stream)
 
-        The value of a last expression is printed. The process group and the models of earlier code (or of
-        ``rebuild()``) are available.
-
-        Args:
-            code: Python source.
-            ranks: which ranks; all by default. The others are not in this run: collectives wait for them.
-            stream: as in ``run()``.
-            name: file name in tracebacks and findings, such as ``In[3]``; by default ``cell3.py``, with the
-                number of the run.
-
-        Raises:
-            UsageError: invalid Python syntax, or an invalid name.
-            WorldError: the World is closed, or one of these ranks is dead or still in an earlier run.
-        """
-        with self._lock:
-            self._check_open()
-            chosen = self._chosen(ranks)
-            name = name if name is not None else f"cell{self._number + 1}"
-            order = run_requests.of_cell(code, self._folders.output, name)
-            self._make_room(chosen, cell=True)
-            return self._start_run(order, None, chosen, None, stream, False, (self.fence, self.patience))
-
-    def _start_run(
+    def _start(
         self,
         order: dict[str, Any],
         payload: bytes | None,
         ranks: Sequence[int],
-        log_dir: str | os.PathLike[str] | None,
-        stream: TextIO | bool | None,
-        leave_after_crash: bool,
         terms: tuple[str, float],
+        *,
+        stream: TextIO | bool | None,
+        log_dir: str | os.PathLike[str] | None = None,
+        leave_after_crash: bool = False,
     ) -> Run:
+        shared = self._ranks
         fence, patience = terms
         directory = working_directory()
         if log_dir is not None and not isinstance(log_dir, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"log_dir must be the path of a folder, not {arguments.short(log_dir)}.")
-        number = self._number = self._number + 1
-        folder = os.path.abspath(log_dir) if log_dir is not None else self._folders.log_dir(number)
+        number = shared.number = shared.number + 1
+        folder = os.path.abspath(log_dir) if log_dir is not None else shared.folders.log_dir(number)
         shown = sys.stdout if stream is True else (stream or None)
         if shown is not None and not hasattr(shown, "write"):
             raise UsageError(f"stream must be a file, True, False or None, not {arguments.short(stream)}.")
@@ -134,39 +119,35 @@ class Runs(Replaces):
         except (OSError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or error
             raise UsageError(f"cannot write logs to {folder}: {reason}.", "Choose another log_dir.") from None
-        run = Run(
-            self._engines,
-            self._folder,
+        monitor = RunMonitor(
+            shared.processes,
+            shared.folders.memory,
             number,
             folder,
             ranks,
-            {rank: self._folders.ending(number, rank) for rank in range(self.size)},
+            {rank: shared.folders.ending(number, rank) for rank in range(shared.size)},
             patience=patience,
             stream=shown,
             stream_limit=_NOTEBOOK_OUTPUT if _in_notebook() else None,
-            launch_s=self.launch_s,
+            launch_s=shared.launch_s,
             leave_after_crash=leave_after_crash,
-            interrupt=self.release if _in_ipython() else None,
+            interrupt=self._groups.release if _in_ipython() else None,
             logs_are_removed=log_dir is None,
         )
-        weakref.finalize(run, self._folders.forget, number).atexit = False
-        port = self._new_port()
+        weakref.finalize(monitor, shared.folders.forget, number).atexit = False  # dropping a run frees its files
+        port = shared.new_port()
         order |= {"fence": fence, "directory": directory}
-        armed = self._armed(ranks)
-        own = {
-            rank: armed[rank] | {"environment": {"MASTER_PORT": str(port), **self._variables(rank)}} for rank in ranks
-        }
-        run.start({rank: order | own[rank] for rank in ranks}, payload, protocol.run)
-        self._injected = [one for one in self._injected if one[1] or one[0].fault.description.place != "environment"]
-        self._runs.add(run)
-        self._last = run
-        self._in_run.update(dict.fromkeys(ranks, run))
-        return run
-
-    @property
-    def last_run(self) -> Run | None:
-        """The last run that was started, or None."""
-        return self._last
+        holds, faults = self._breakpoints.hand_over(ranks), self._faults.hand_over(ranks)
+        orders: dict[int, dict[str, Any]] = {}
+        for rank in ranks:
+            environment = {"MASTER_PORT": str(port), **self._faults.variables(rank)}
+            orders[rank] = order | {"holds": holds[rank], "faults": faults[rank], "environment": environment}
+        monitor.start(orders, payload, protocol.run)
+        self._faults.run_started()
+        shared.monitors.add(monitor)
+        shared.last_monitor, shared.last_run = monitor, Run(monitor)
+        shared.in_run.update(dict.fromkeys(ranks, monitor))
+        return shared.last_run
 
 
 def _in_ipython() -> bool:

@@ -102,21 +102,21 @@ class Startup:
 
     # -- what one does with it
 
-    def step(self, ranks: int | Iterable[int] | None = None, wait: float = 10.0) -> Startup:
+    def step(self, ranks: int | Iterable[int] | None = None, timeout: float = 10.0) -> Startup:
         """Make the next step (the failed one again) on these ranks.
 
         Args:
             ranks: which ranks; by default all that are furthest behind.
-            wait: seconds to wait at most. Returns as soon as these ranks have ended the step, or they are
+            timeout: seconds to wait at most. Returns as soon as these ranks have ended the step, or they are
                 known to wait for ranks that are not in it.
 
         Raises:
             UsageError: unknown rank.
             WorldError: one of these ranks is dead, or still in a step.
         """
-        arguments.seconds("wait", wait, least=0)
+        arguments.seconds("timeout", timeout, least=0)
         self._start(ranks)
-        self._settle(wait)
+        self._settle(timeout)
         return self
 
     def run(self, upto: str = STEPS[-1], timeout: float = 60.0) -> Startup:

@@ -177,7 +177,7 @@ class DdpMagics(Magics):
         """Diagnose the last run, or the current state of the ranks if there was none."""
         parse(self.ddp_why, line)
         world = self._world()
-        if world.last_run is not None and any(in_run for _, in_run in world.processes.values()):
+        if world.last_run is not None and any(in_run for _, in_run in world._ranks.members.values()):
             return world.last_run.diagnosis
         return diagnose(world.snapshot(), world.patience)
 

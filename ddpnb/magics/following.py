@@ -154,7 +154,7 @@ class Cell:
         most = cells.MOST if done else _MOST_LIVE
         plain = [cells.text(blocks, notes, most)] if blocks or notes else []
         rich = [cells.html(blocks, notes, most)] if blocks or notes else []
-        found = self.run.verdict if done and self.run.outcome != "released" else None
+        found = self.run._monitor.diagnosis if done and self.run.outcome != "released" else None
         if found is not None and found.findings:
             plain.append(str(found))
             rich.append(found._repr_html_())

@@ -88,7 +88,7 @@ class Px:
 
 
 def _engines(world: World) -> Engines:
-    return cast("Engines", world._engines)  # only they have a client of ipyparallel
+    return cast("Engines", world._ranks.processes)  # only they have a client of ipyparallel
 
 
 def _engines_of(world: World) -> list[int]:

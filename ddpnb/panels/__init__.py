@@ -33,7 +33,7 @@ def show(what: World | Run | Recording | None = None) -> Panel:
     if isinstance(what, World):
         return Dashboard(what)
     if isinstance(what, Run):
-        return Still(what.recording or what.observer.record(), what.diagnosis)
+        return Still(what.recording or what._monitor.observer.record(), what.diagnosis)
     if isinstance(what, Recording):
         return Still(what, diagnose(what))
     raise UsageError(f"show() takes a World, a Run or a Recording, not {_kind(what)}.")

@@ -53,7 +53,7 @@ class Actions:
             "run": ("starting the script", self._run),
             "pitfall": ("starting the pitfall", self._pitfall),
             "begin": ("beginning start-up", lambda _: self._begin()),
-            "step all": ("making a step of start-up", lambda _: self._startup().step(wait=_STEP_S)),
+            "step all": ("making a step of start-up", lambda _: self._startup().step(timeout=_STEP_S)),
             "step these": ("making a step of start-up", self._step_these),
             "run to the end": ("making the steps of start-up", lambda _: self._startup().run()),
         }
@@ -114,7 +114,7 @@ class Actions:
         return over
 
     def _goes_on(self, run: Run) -> bool:
-        return any(run.is_in(rank) for rank in range(self.world.size))
+        return any(map(run._monitor.is_in, range(self.world.size)))
 
     # -- hold and step
 
@@ -143,7 +143,7 @@ class Actions:
             self._drop(self._holds, armed[number])
 
     def _step(self, values: Values) -> None:
-        self.world.step(asked.whole(values, "n") or 1, ranks=asked.ranks(values), wait=_STEP_S)
+        self.world.step(asked.whole(values, "n") or 1, ranks=asked.ranks(values), timeout=_STEP_S)
 
     def _evaluate(self, values: Values) -> str:
         if not values.get("expression", "").strip():
@@ -208,4 +208,4 @@ class Actions:
         ranks = asked.ranks(values)
         if ranks is None:
             raise UsageError("no rank selected.", "Select the ranks that make their next step.")
-        self._startup().step(ranks, wait=_STEP_S)
+        self._startup().step(ranks, timeout=_STEP_S)

@@ -67,7 +67,7 @@ class Dashboard(Panel):
                  self.startup, self.variables, self.stacks, self.replicas, self.memory, self.output)  # fmt: skip
         super().__init__(parts)
         self._beating = (self.head, self.startup, self.timeline, self.board)
-        self._live = Live(world, self._show, self._beat)
+        self._live = Live(world._ranks, self._show, self._beat)
         self._refresh_controls()
         self._live.start()
 
@@ -93,10 +93,10 @@ class Dashboard(Panel):
         """Show a new picture; called on the polling thread."""
         self._picture = picture
         run, recording = picture.run, picture.recording
-        verdict = run.verdict if run is not None else None
+        verdict = run._monitor.diagnosis if run is not None else None
         self._memory.take(recording)
         self.board.live = not self.world.closed
-        replaced = any(not in_run for _, in_run in self.world.processes.values())
+        replaced = any(not in_run for _, in_run in self.world._ranks.members.values())
         self.board.show_recording(recording, None if replaced else verdict)
         if picture.fresh:
             self.timeline.show(recording, verdict)
@@ -167,17 +167,17 @@ class Dashboard(Panel):
         run, closed = self.world.last_run, self.world.closed
         ranks = range(self.world.size)
         starting = state is not None and any(state.running_of(rank) for rank in ranks)
-        in_run = not closed and run is not None and any(run.is_in(rank) for rank in ranks)
+        in_run = not closed and run is not None and any(map(run._monitor.is_in, ranks))
         tiles = boards.tiles(self._picture.recording) if self._picture is not None else ()
         held = in_run and any(one.state is RankState.HELD for one in tiles)
         outcome = run.outcome if run is not None else "idle"
         for name, so in (("held", held), ("starting", starting), ("closed", closed)):
             outcome = name if so else outcome
-        verdict = run.verdict if run is not None else None
+        verdict = run._monitor.diagnosis if run is not None else None
         known = verdict.timing.get("diagnosis_s") if verdict is not None and outcome == "hang" else None
         return controls.Head(
             title="world",
-            description=self.world.plan.description,
+            description=self.world._ranks.plan.description,
             outcome=outcome,
             detail=f"detected after {known:.1f} s" if known is not None else "",
             alive=not closed,
@@ -228,7 +228,7 @@ class Dashboard(Panel):
     def _asked(self) -> None:
         run = self.world.last_run
         taken = self.world.snapshot() if run is None or not run.done or run.recording is None else run.recording
-        self.stacks.show_recording(taken, run.verdict if run is not None else None)
+        self.stacks.show_recording(taken, run._monitor.diagnosis if run is not None else None)
         self.variables.show_recording(taken)
 
     def _choose(self, rank: int) -> None:
@@ -242,7 +242,7 @@ class Dashboard(Panel):
         """A call was selected in the time line: show its line."""
         rank, number = values.get("rank", ""), values.get("number", "")
         if rank.isdecimal() and number.isdecimal():
-            reader = self.world.observer().reader(int(rank)) if int(rank) < self.world.size else None
+            reader = self.world._ranks.observer().reader(int(rank)) if int(rank) < self.world.size else None
             calls = reader.these([int(number)]) if reader is not None else ()
             self.detail.show(board.call(int(rank), calls[0] if calls else None))
 
@@ -261,8 +261,8 @@ class Dashboard(Panel):
         differences = [(one.name, one.sides, one.largest, one.norms) for one in found.differences]
         run = self.world.last_run
         drift = (
-            next((one for one in run.verdict.findings if one.tensors), None)
-            if run is not None and run.verdict is not None
+            next((one for one in run.diagnosis.findings if one.tensors), None)
+            if run is not None and run.recording is not None
             else None
         )
         shown = replicas.replicas(

@@ -11,14 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+from ddpnb.control.ranks import Ranks
 from ddpnb.control.run import Run
 from ddpnb.model.blackbox import News, Status
 from ddpnb.model.calls import Call
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Stack
-from ddpnb.observe.observer import Observer
 
 LOOK_S = 0.06  # between two looks at the boxes
 _HOST_S = 0.5  # between two looks at the processes; also how old a picture may get in which nothing is new
@@ -29,20 +28,6 @@ _TRIES = 50  # looks that may fail one after the other
 _STILL_S = 0.4  # without a change in any box: then the ranks may be asked
 _BEAT_S = 2.0
 _HISTORY = 16  # calls of each rank in a picture: enough to say where it stands
-
-
-class Source(Protocol):
-    """What can be observed: a World, or one run."""
-
-    @property
-    def size(self) -> int: ...
-    @property
-    def last_run(self) -> Run | None: ...
-    @property
-    def closed(self) -> bool: ...
-    @property
-    def processes(self) -> dict[int, tuple[int, bool]]: ...
-    def observer(self) -> Observer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +43,12 @@ class Picture:
 class _Look:
     """What is kept between two polls of one run."""
 
-    def __init__(self, source: Source, *, fresh: bool) -> None:
+    def __init__(self, ranks: Ranks, *, fresh: bool) -> None:
         self._fresh = fresh  # another run has begun, and nothing of it was shown yet
-        self.run = source.last_run
-        self.processes = source.processes
-        self._size = source.size
-        self._observer = source.observer()
+        self.run = ranks.last_run
+        self.members = ranks.members
+        self._size = ranks.size
+        self._observer = ranks.observer()
         self._news: dict[int, News] = {}
         self._statuses: dict[int, Status] = {}
         self._before: dict[int, Status] = {}  # at the look before
@@ -106,7 +91,7 @@ class _Look:
 
     def _known(self, one: RankRecord) -> RankRecord:
         """A rank with its stacks; without the old record if it was restarted since."""
-        if self.run is not None and not self.processes[one.rank][1]:
+        if self.run is not None and not self.members[one.rank][1]:
             return RankRecord(one.rank, one.pid, device=one.device)
         if one.ending is not None:
             return one
@@ -137,16 +122,16 @@ class _Look:
 
 
 class Live:
-    """Polls a source until it is closed or ``stop()`` is called.
+    """Polls the ranks until their World is closed or ``stop()`` is called.
 
     Args:
-        source: a world or a run.
+        ranks: the ranks of a World.
         show: called with each picture, on the polling thread.
         beat: called regularly while polling.
     """
 
-    def __init__(self, source: Source, show: Callable[[Picture], None], beat: Callable[[], None]) -> None:
-        self._source = source
+    def __init__(self, ranks: Ranks, show: Callable[[Picture], None], beat: Callable[[], None]) -> None:
+        self._ranks = ranks
         self._show = show
         self._beat = beat
         self._stopping = threading.Event()
@@ -171,12 +156,12 @@ class Live:
         look: _Look | None = None
         beaten = next_picture = 0.0
         credit, counted, failed = _CREDIT_S, time.monotonic(), 0
-        while not self._stopping.is_set() and not self._source.closed:
+        while not self._stopping.is_set() and not self._ranks.closed:
             now, hurried = time.monotonic(), self._look_now.is_set()
             self._look_now.clear()
             try:
-                if look is None or self._source.last_run is not look.run or self._source.processes != look.processes:
-                    look = _Look(self._source, fresh=look is None or self._source.last_run is not look.run)
+                if look is None or self._ranks.last_run is not look.run or self._ranks.members != look.members:
+                    look = _Look(self._ranks, fresh=look is None or self._ranks.last_run is not look.run)
                 began = time.thread_time()
                 credit, counted = min(_CREDIT_S, credit + (now - counted) / _SHARE), now
                 picture = look.new(due=now >= next_picture, allowed=credit > 0, hurried=hurried)

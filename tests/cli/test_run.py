@@ -282,6 +282,8 @@ def test_the_terminal_is_closed(tmp_path):
 class _NoWorld:
     """A world whose controller dies."""
 
+    _ranks = _groups = None
+
     def __init__(self, *given, **more):
         pass
 
@@ -306,7 +308,7 @@ def test_an_earlier_verdict_does_not_pass_for_that_of_a_run_that_gave_none(comma
     (tmp_path / "x.py").write_text("")
     (tmp_path / "v.json").write_text('{"outcome": "ok"}')
     monkeypatch.setattr("ddpnb.world.launch", launch)
-    monkeypatch.setattr("ddpnb.control.doctor.examine", lambda world, timeout: world.run())
+    monkeypatch.setattr("ddpnb.world.examine", lambda ranks, groups, timeout: _NoWorld().run())
     assert main([command[0], "--json", "v.json", *command[1:]]) == 1
     assert not (tmp_path / "v.json").exists()
 

@@ -42,7 +42,8 @@ class World:
     def __init__(self):
         self.closed = False
         self.ids = {0: 1, 1: 0}
-        self._engines = SimpleNamespace(client=Client(), engine_id=lambda rank: self.ids[rank])
+        engines = SimpleNamespace(client=Client(), engine_id=lambda rank: self.ids[rank])
+        self._ranks = SimpleNamespace(engines=engines)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_a_rank_that_could_not_be_replaced_does_not_disturb_every_cell(worlds):
     def gone(_rank):
         raise WorldError("the process of rank 1 cannot be reached.")
 
-    world._engines.engine_id = gone
+    world._ranks.processes.engine_id = gone
     mine.refresh()
     assert shell.view("px").targets == [1, 0]
 
@@ -93,7 +94,7 @@ def test_it_ends_with_its_world(worlds):
     mine = Px(shell)
     mine.activate(worlds[0])
     mine.activate(worlds[1])
-    assert shell.view("px").client is worlds[1]._engines.client
+    assert shell.view("px").client is worlds[1]._ranks.processes.client
     worlds[1].closed = True
     mine.refresh()
     assert shell.magics_manager.magics == {"line": {}, "cell": {}}
@@ -114,8 +115,8 @@ def test_another_clusters_stays(worlds, capsys):
 def test_one_that_nobody_needs_is_taken_over(worlds, whose, capsys):
     shell, client = Shell(), Client()
     if whose == "of a world":
-        client = worlds[1]._engines.client
+        client = worlds[1]._ranks.processes.client
     client._closed = whose == "of a closed cluster"
     shell.register_magics(ParallelMagics(shell, client.direct_view("all")))
     Px(shell).activate(worlds[0])
-    assert shell.view("px").client is worlds[0]._engines.client and "px_ddp" not in capsys.readouterr().out
+    assert shell.view("px").client is worlds[0]._ranks.processes.client and "px_ddp" not in capsys.readouterr().out

@@ -61,7 +61,7 @@ def begin(world, moment):
     if hold is not None:
         until("both ranks are held", lambda: str(hold.wait(1)).count("held") >= 2)
     else:
-        until("the ranks train", lambda: run.observer.statuses()[1].calls > 3)
+        until("the ranks train", lambda: run._monitor.observer.statuses()[1].calls > 3)
     return run
 
 

@@ -29,7 +29,7 @@ def own(monkeypatch, tmp_path):
 
 
 def controller(world):
-    return world._engines._cluster.controller.pid
+    return world._ranks.processes._cluster.controller.pid
 
 
 def kill(world):
@@ -64,7 +64,7 @@ def test_the_controller_dies(own, moment):
     pids = own.pids()
     if moment == "releasing":
         stop(own)
-        while own._engines.connection != "stopped":
+        while own._ranks.processes.connection != "stopped":
             time.sleep(0.01)
         threading.Timer(0.1, kill, [own]).start()
         assert "controller" in bounded(own.release)
@@ -76,7 +76,7 @@ def test_the_controller_dies(own, moment):
     if moment != "restarting":  # there the run was settled before
         said = bounded(run.wait)
         assert "the controller of this world has died" in said and "rank" not in said.split("its ranks cannot")[0]
-        assert (run.outcome, run.verdict, run.exit_status) == ("unknown", None, 1)
+        assert (run.outcome, run.recording, run.exit_status) == ("unknown", None, 1)
         folder = said.split("output of the ranks is in ")[1].rstrip(".\n")
     for call in (own.release, own.snapshot, own.status, own.compare, own.restart, own.rebuild):
         assert "the controller of this world has died" in bounded(call)
@@ -105,7 +105,7 @@ def test_the_controller_is_stopped(own):
     assert holding.wait(60).held == (0, 1)
     stop(own)
     assert "is stopped" in bounded(run.wait)
-    assert run.verdict is None
+    assert run.recording is None
     go_on(own)
     assert own.release().ranks == (0, 1)
     assert own.run(hands.steps, 3, stream=None).wait(60).outcome == "ok"
@@ -114,7 +114,7 @@ def test_the_controller_is_stopped(own):
 def test_a_forked_child_leaves_the_world_of_its_parent_alone(own):
     """It ends as any process does: at its exit handlers, and out of the ``with`` of the world."""
     run = own.run(hands.paced, 10_000, stream=None)
-    own._lock.acquire()  # as another thread might hold it at the fork
+    own._ranks.lock.acquire()  # as another thread might hold it at the fork
     child = os.fork()
     if child == 0:
         status = 1
@@ -123,13 +123,13 @@ def test_a_forked_child_leaves_the_world_of_its_parent_alone(own):
             said = [bounded(call, 5.0) for call in calls]
             own.close()
             own.__exit__(None, None, None)
-            own._engines.stop()
+            own._ranks.processes.stop()
             ddpnb.world._close_all()
             status = 0 if all("forked child" in one for one in said) else 2
         finally:
             sys.stdout.flush()
             os._exit(status)
-    own._lock.release()
+    own._ranks.lock.release()
     deadline = time.monotonic() + 30
     while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
         if time.monotonic() > deadline:

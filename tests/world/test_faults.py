@@ -103,7 +103,7 @@ def pair():
 def faulty(pair):
     yield pair
     left = pair.release(2).left
-    dead = [rank for rank in range(2) if pair._engines.exit_status(rank) is not None]
+    dead = [rank for rank in range(2) if pair._ranks.processes.exit_status(rank) is not None]
     if left or dead:
         pair.restart([*left, *dead])
     pair.heal()

@@ -57,7 +57,7 @@ def test_a_step_into_a_backward_that_waits_for_others(world):
     holding = world.hold("all_reduce", seq=4)
     run = world.run(hands.trains, 4, stream=None)
     assert holding.wait(60).held == (0, 1, 2, 3)
-    alone = world.step(ranks=1, wait=30)
+    alone = world.step(ranks=1, timeout=30)
     assert alone[1].state == "waiting" and "all_reduce" in alone[1].doing and alone.held == (0, 2, 3), alone
     world.resume()
     assert run.wait(30).outcome == "ok"
@@ -424,13 +424,13 @@ def test_a_restart_that_is_interrupted_or_refused_leaves_no_rank_that_cannot_be_
     """Such a rank looked alive, and the next run was never begun on it: the healthy ranks were blamed."""
     before = world.pids()
     with monkeypatch.context() as failing:
-        owner = world._engines if where == "_engines" else world._engines._cluster._cluster
+        owner = world._ranks.processes if where == "_engines" else world._ranks.processes._cluster._cluster
         failing.setattr(owner, name, fails)
         with pytest.raises(raised):
             world.restart([1, 2])
-        assert not {f"rank{rank}.box.new" for rank in (1, 2)} & {*os.listdir(world._folder)}
+        assert not {f"rank{rank}.box.new" for rank in (1, 2)} & {*os.listdir(world._ranks.folders.memory)}
     if name != "kill":
-        assert not any(world._engines.alive(rank) for rank in (1, 2))
+        assert not any(world._ranks.processes.alive(rank) for rank in (1, 2))
         assert sorted(world.evaluate("1 + 1")) == [0, 3]
         with pytest.raises(WorldError, match=r"rank 1 is dead(.|\n)*world.restart\(1\)"):
             world.evaluate("1 + 1", ranks=1)

@@ -26,7 +26,7 @@ dist.get_rank()
 
 def files(world):
     """The files of runs, by number of the run."""
-    names = [*os.listdir(world._folders.output), *os.listdir(world._folders.memory)]
+    names = [*os.listdir(world._ranks.folders.output), *os.listdir(world._ranks.folders.memory)]
     return {
         int("".join(filter(str.isdigit, part))) for name in names for part in name.split("-") if part.startswith("run")
     }
@@ -34,7 +34,7 @@ def files(world):
 
 def strings(world):
     """Bytes of the table of strings of rank 0 that are used."""
-    with open(os.path.join(world._folders.memory, "rank0.box"), "rb") as file:
+    with open(os.path.join(world._ranks.folders.memory, "rank0.box"), "rb") as file:
         return layout.STATUS.unpack_from(file.read(4096), layout.STATUS_AT)[0]
 
 
@@ -42,7 +42,7 @@ def test_what_ranks_print_is_not_kept_in_memory(world, tmp_path):
     run = world.execute("print('x' * 1000)", stream=None).wait(30)
     assert run.log_dir.startswith(os.path.join(tempfile.gettempdir(), f"ddpnb-{os.geteuid()}", ""))
     assert os.path.getsize(os.path.join(run.log_dir, "rank0.log")) >= 1000
-    assert not [name for name in os.listdir(world._folders.memory) if name.startswith("run")]
+    assert not [name for name in os.listdir(world._ranks.folders.memory) if name.startswith("run")]
 
 
 def test_a_run_that_nobody_keeps_leaves_nothing(world, tmp_path):
@@ -70,9 +70,9 @@ def test_a_run_that_nobody_keeps_leaves_nothing(world, tmp_path):
     assert files(world) == {kept.number, own.number, *(run.number for run in kept_too)}
     assert "kept" in own.log(0)
     assert os.listdir(written)  # the user's own folder
-    assert len(world._engines.client.history) <= world.size
+    assert len(world._ranks.processes.client.history) <= world.size
     with pytest.raises(RemoteError, match="NoData"):
-        world._engines.client.hub_history()
+        world._ranks.processes.client.hub_history()
 
 
 def test_a_group_that_lives_on_keeps_its_name(world):

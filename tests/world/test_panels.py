@@ -74,7 +74,7 @@ def launcher():
 @pytest.fixture(scope="module")
 def pair(launcher):
     assert launcher.world is not None, launcher.text
-    launcher.world.patience = 2.0
+    launcher.world._runs.patience = 2.0
     return launcher.world
 
 
@@ -128,14 +128,14 @@ def test_why_says_what_is_wrong_or_that_nothing_is(desk):
 
 def test_a_pitfall_has_its_own_fence_and_patience_and_leaves_the_worlds(desk):
     story, kept = pitfalls.get("collate-averages"), (desk.world.patience, desk.world.fence)
-    desk.world.patience, desk.world.fence = story.patience + 7, "warn"
+    desk.world._runs.patience, desk.world._runs.fence = story.patience + 7, "warn"
     before = desk.world.last_run
     desk.does("pitfall", name=story.name, fixed="1")
     desk.until(lambda: desk.world.last_run is not before)
     desk.is_done()
     assert desk.world.last_run.patience == story.patience
     assert (desk.world.patience, desk.world.fence) == (story.patience + 7, "warn")
-    desk.world.patience, desk.world.fence = kept
+    desk.world._runs.patience, desk.world._runs.fence = kept
     desk.world.last_run.wait(30)
 
 
@@ -327,7 +327,7 @@ def test_what_makes_no_sense_does_nothing(desk, action):
 
 def test_a_click_returns_although_the_world_is_busy(desk):
     """The lock is held here, so whatever waited for it in this thread would go on at once; another waits."""
-    with desk.world._lock:
+    with desk.world._ranks.lock:
         assert desk.dashboard.actions.take("evaluate", {"expression": "40 + 2"})
         assert desk.dashboard._tasks.busy == ("evaluating",)
         assert "ddpnb evaluating" in {thread.name for thread in threading.enumerate()}

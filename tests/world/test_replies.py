@@ -28,7 +28,7 @@ class Deadly(ValueError):
 
 def arrived(run):
     """Wait until the answers of all ranks are there, and what they published before."""
-    for answer in run._answers.values():
+    for answer in run._monitor.answers.values():
         answer.wait(20)
         assert answer.ready()
         assert answer._result.wait_for_output(20)
@@ -54,8 +54,8 @@ def test_an_exception_is_not_loaded(world, tmp_path):
 
 
 def test_what_a_rank_publishes_is_not_loaded(world, tmp_path):
-    engines = [world._engines.engine_id(rank) for rank in range(world.size)]  # not those that were replaced
-    sent = world._engines.client[engines].execute(
+    engines = [world._ranks.processes.engine_id(rank) for rank in range(world.size)]  # not those that were replaced
+    sent = world._ranks.processes.client[engines].execute(
         "import os\n"
         "from ipyparallel.datapub import publish_data\n"
         "class Bomb:\n"
@@ -77,4 +77,4 @@ def test_an_answer_to_an_order_is_json(world, tmp_path):
     with pytest.raises(ValueError):
         Reply(Result()).get()
     assert list(tmp_path.iterdir()) == []
-    assert world._engines.call(2, os.getpid).get(20) == world.pids()[2]
+    assert world._ranks.processes.call(2, os.getpid).get(20) == world.pids()[2]

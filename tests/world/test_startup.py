@@ -65,7 +65,7 @@ def test_a_step_that_fails_is_made_again_when_its_cause_is_repaired(world, fault
 def test_another_port_repaired_while_the_others_wait(world):
     world.inject("wrong port", ranks=2)
     startup = world.init().run("device")
-    startup.step(wait=1.5)
+    startup.step(timeout=1.5)
     assert startup.busy() == [0, 2] and "it is at 127.0.0.1" in startup.sentences()[0]
     assert any(note.startswith("the ranks differ in address") for note in startup.notes())
     assert not world.release().left
@@ -109,7 +109,7 @@ def test_a_rank_that_is_stopped_in_a_step_is_said_to_be_and_replaced(world):
     startup = world.init().run("device")
     before = world.pids()
     os.kill(before[2], signal.SIGSTOP)
-    startup.step(wait=60)  # it does not wait for one that cannot come
+    startup.step(timeout=60)  # it does not wait for one that cannot come
     assert startup.sentences()[2] == "is stopped (SIGSTOP)" and 0 in startup.busy()
     with pytest.raises(WorldError, match=r"rank 2 is stopped(.|\n)*world.restart\(2\)"):
         startup.step(ranks=2)

@@ -287,10 +287,10 @@ def test_logs_that_cannot_be_written_are_refused(world, folder):
 def test_no_room_for_the_files_of_a_run(world, monkeypatch):
     """It is an error of ours, and the ranks are free afterwards."""
     with monkeypatch.context() as full:
-        full.setattr(world._folders, "ending", lambda run, rank: f"/proc/run{run}-rank{rank}.json")
+        full.setattr(world._ranks.folders, "ending", lambda run, rank: f"/proc/run{run}-rank{rank}.json")
         with pytest.raises(CannotWrite, match="run .* cannot begin: cannot write to /proc"):
             world.execute("1", ranks=[0], stream=None)
-        full.setattr(world._folders, "log_dir", lambda run: f"/proc/run{run}")
+        full.setattr(world._ranks.folders, "log_dir", lambda run: f"/proc/run{run}")
         with pytest.raises(CannotWrite, match="start-up cannot begin"):
             world.init()
         with pytest.raises(UsageError, match="cannot write logs to"):
@@ -312,9 +312,9 @@ def test_closed_and_dead_worlds(victims):
     world = ddpnb.launch(1, quiet=True)
     pids = world.pids()
     assert world.run(victims / "alone.py", stream=None).wait(30).outcome == "ok"
-    os.killpg(world._engines._cluster.controller.pid, signal.SIGKILL)
+    os.killpg(world._ranks.processes._cluster.controller.pid, signal.SIGKILL)
     deadline = time.monotonic() + 10
-    while world._engines.connection != "lost" and time.monotonic() < deadline:
+    while world._ranks.processes.connection != "lost" and time.monotonic() < deadline:
         time.sleep(0.05)
     with pytest.raises(WorldError, match="controller"):
         world.run(victims / "alone.py")
@@ -352,7 +352,7 @@ def test_nothing_survives_the_death_of_the_launcher(tmp_path):
         import ddpnb
         world = ddpnb.launch(2, quiet=True)
         os.kill(world.pids()[1], signal.SIGSTOP)
-        controller = world._engines._cluster.controller.pid
+        controller = world._ranks.processes._cluster.controller.pid
         print(*world.pids(), controller, flush=True)
         time.sleep(60)
     """

@@ -47,7 +47,7 @@ def test_files_in_the_working_directory_are_not_imported(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "Client", client)
     with ddpnb.launch(1, backend="gloo", quiet=True, timeout=90) as world:
         assert len(time_outs) == 1 and time_outs[0] > 15  # what is left of the launch's own, not ten seconds
-        controller = psutil.Process(world._engines._cluster.controller.pid)
+        controller = psutil.Process(world._ranks.processes._cluster.controller.pid)
         assert controller.children() == []  # its heart monitor cannot die alone
         cell = world.execute("import os, of_the_notebook\nof_the_notebook.value, os.getcwd()", stream=None).wait(60)
         assert (cell.outcome, cell.log(0).strip()) == ("ok", str((5, str(tmp_path))))

@@ -1,0 +1,235 @@
+"""The ranks of a World: their processes, the run that each is in, and requests to them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ddpnb import arguments
+from ddpnb.control.run import Run
+from ddpnb.control.run_monitor import RunMonitor
+from ddpnb.control.startup import Startup
+from ddpnb.errors import WorldError
+from ddpnb.model import phrases
+from ddpnb.observe.observer import Observer
+from ddpnb.processes.devices import Plan
+from ddpnb.processes.environment import ReservedPort, debug_environment, torchrun_environment
+from ddpnb.processes.exit_reasons import cannot_start
+from ddpnb.processes.folder import Folders
+from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.progress import Progress
+from ddpnb.recorder import protocol
+
+ANSWER_S = 2.0  # how long a rank may take to answer on the control channel
+_LOCK_S = 5.0  # how long close() waits for another thread that uses the ranks
+
+
+class Ranks:
+    """What the parts of a World share. ``lock`` guards the public methods of World.
+
+    Args:
+        plan: the device of each rank.
+        processes: makes the processes, given a folder for their output.
+        debug, port, quiet: as for ``launch()``.
+    """
+
+    def __init__(
+        self, plan: Plan, processes: Callable[[str], RankProcesses], *, debug: bool, port: int | None, quiet: bool
+    ) -> None:
+        self.plan = plan
+        self.size = len(plan.devices)
+        self.launch_s = 0.0
+        self.quiet = quiet
+        self._debug = debug_environment(plan.backend) if debug else {}
+        self._port = port
+        self._reserved: ReservedPort | None = None
+        with contextlib.ExitStack() as undo:
+            self.unused_port = ReservedPort()  # for faults: no store listens on it
+            undo.callback(self.unused_port.release)
+            self.folders = Folders(self.size)
+            undo.callback(self.folders.remove)
+            try:
+                self.processes = processes(self.folders.output)
+            except (OSError, RuntimeError) as error:
+                raise cannot_start(error) from None
+            undo.pop_all()
+        self.number = 0  # of the last run or start-up
+        self.last_run: Run | None = None
+        self.last_monitor: RunMonitor | None = None
+        self.in_run: dict[int, RunMonitor] = {}  # the run that each rank's process was last in
+        self.monitors: weakref.WeakSet[RunMonitor] = weakref.WeakSet()
+        self.startup: Startup | None = None
+        self.startup_number = 0  # its number among the runs
+        self.lock = threading.RLock()
+        self.closed = False
+
+    # -- their processes
+
+    def start(self, timeout: float) -> None:
+        """Start the processes.
+
+        Raises:
+            LaunchError: a process did not start.
+        """
+        began = time.monotonic()
+        with Progress(f"starting {self.plan.description}", self.size, self.quiet) as progress:
+            self.processes.progress = progress.update
+            port = self.new_port()
+            self.processes.start({rank: self.environment(rank, port) for rank in range(self.size)}, timeout)
+        self.launch_s = time.monotonic() - began
+
+    def environment(self, rank: int, port: int) -> dict[str, str]:
+        """The environment variables of a rank's process; ``port``: MASTER_PORT."""
+        return {
+            **torchrun_environment(rank, self.size, port),
+            **self.plan.environment,
+            **self._debug,
+            "DDP_BACKEND": self.plan.backend,
+            protocol.FOLDER: self.folders.memory,
+            protocol.DEVICE: self.plan.devices[rank],
+            **({protocol.BACKEND: self.plan.backend} if self.plan.chosen else {}),
+        }
+
+    def new_port(self) -> int:
+        """The MASTER_PORT of the next run."""
+        if self._port is not None:
+            return self._port
+        if self._reserved is not None:
+            self._reserved.release()
+        self._reserved = ReservedPort()
+        return self._reserved.port
+
+    def close(self) -> None:
+        """End the processes and remove the temporary files.
+
+        Raises:
+            WorldError: a process did not end.
+        """
+        free = self.lock.acquire(timeout=_LOCK_S)
+        try:
+            if self.closed:
+                return
+            self.closed = True
+        finally:
+            if free:
+                self.lock.release()
+        for monitor in list(self.monitors):
+            monitor.stop_watching()
+        try:
+            self.processes.stop()
+        finally:
+            for reserved in (self._reserved, self.unused_port):
+                if reserved is not None:
+                    reserved.release()
+            self.folders.remove()
+
+    @property
+    def members(self) -> dict[int, tuple[int, bool]]:
+        """rank -> (process ID, whether this process took part in the last run). A replaced process did not."""
+        return {rank: (self.processes.pid(rank), rank in self.in_run) for rank in range(self.size)}
+
+    def observer(self) -> Observer:
+        """A new Observer of the ranks: it reads their shared memory and never sends them a request."""
+        if self.in_run and self.last_monitor is not None:
+            return self.last_monitor.another_observer()
+        return self.idle_observer(0)
+
+    def idle_observer(self, number: int) -> Observer:
+        """An Observer of a start-up with this number, or with 0 of ranks that are in no run."""
+        return Observer(self.processes, self.folders.memory, dict.fromkeys(range(self.size), ""), number)
+
+    # -- which of them
+
+    def check_open(self) -> None:
+        """Raise WorldError if the World is closed or its controller does not run."""
+        if self.closed:
+            raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
+        self.processes.check_connection()
+
+    def alive(self) -> list[int]:
+        """The ranks whose processes are alive."""
+        return [rank for rank in range(self.size) if self.processes.alive(rank)]
+
+    def busy(self) -> list[int]:
+        """The ranks that are in a run or in a start-up step."""
+        in_run = [rank for rank, monitor in self.in_run.items() if monitor.is_in(rank)]
+        return sorted({*in_run, *(self.startup.busy() if self.startup is not None else [])})
+
+    def check_free(self, ranks: Iterable[int]) -> None:
+        """Raise WorldError if one of these ranks is busy."""
+        busy = [rank for rank in self.busy() if rank in ranks]
+        if not busy:
+            return
+        monitor = self.in_run.get(busy[0])
+        what = f"run {monitor.number} ({monitor.outcome})" if monitor is not None else "start-up"
+        raise WorldError(
+            f"{phrases.ranks(busy, True)} {phrases.verb(busy, 'is', 'are')} still in {what}.",
+            "Look at it with world.snapshot(); world.release() frees these ranks, world.restart() replaces them.",
+        )
+
+    def check_alive(self, ranks: Iterable[int]) -> None:
+        """Raise WorldError if one of these ranks is dead."""
+        dead = [rank for rank in ranks if not self.processes.alive(rank)]
+        if dead:
+            raise WorldError(
+                f"{phrases.ranks(dead)} {phrases.verb(dead, 'is', 'are')} dead.",
+                f"world.restart({dead[0]}) replaces it.",
+            )
+
+    def chosen(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
+        """These ranks, or all that are alive.
+
+        Raises:
+            UsageError: unknown rank.
+            WorldError: one of these ranks is dead.
+        """
+        if ranks is None:
+            return tuple(self.alive())
+        wanted = arguments.ranks(ranks, self.size)
+        self.check_alive(wanted)
+        return wanted
+
+    # -- requests to them
+
+    def ask(
+        self, ranks: Sequence[int], content: dict[str, Any], timeout: float = ANSWER_S
+    ) -> dict[int, dict[str, Any]]:
+        """Send a request to ranks; the answers of those that answered in time."""
+        return self.processes.ask(ranks, content, timeout)
+
+    def send(self, ranks: Sequence[int], content: dict[str, Any]) -> None:
+        """Send a request to ranks and wait for their answers. Ranks that have not begun their run apply it then.
+
+        Raises:
+            WorldError: a rank is unresponsive.
+        """
+        answers = self._send(ranks, content)
+        silent = [rank for rank in ranks if rank not in answers]
+        if silent:
+            self.processes.check_connection()
+            stopped = [rank for rank in silent if self.processes.stopped(rank)]
+            why = f" ({phrases.ranks(stopped)} {phrases.verb(stopped, 'is', 'are')} stopped)" if stopped else ""
+            raise WorldError(
+                f"{phrases.ranks(silent, True)} {phrases.verb(silent, 'is', 'are')} unresponsive{why}.",
+                f"world.restart({silent[0]}) replaces it.",
+            )
+        refused = next((answer["error"] for answer in answers.values() if answer.get("status") == "error"), None)
+        if refused is not None:
+            raise WorldError(f"a rank refused the request: {refused}.")
+
+    def send_all(self, content: dict[str, Any]) -> None:
+        """Send a request to all ranks that are alive; ignore missing answers."""
+        self._send(self.alive(), content)
+
+    def _send(self, ranks: Sequence[int], content: dict[str, Any]) -> Mapping[int, Mapping[str, Any]]:
+        """Send the request to each rank, with the number of the run that it is in or about to begin."""
+        contents: dict[int, dict[str, Any]] = {}
+        for rank in ranks:
+            monitor = self.in_run.get(rank)
+            number = monitor.number if monitor is not None and monitor.is_in(rank) else 0
+            contents[rank] = {**content, "run": number}
+        return self.processes.ask_each(contents, ANSWER_S)

@@ -1,0 +1,237 @@
+"""Monitors one run in a thread until its outcome is known, and keeps what is known of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+from ddpnb import arguments
+from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.errors import CannotWrite, Interrupted
+from ddpnb.model import phrases
+from ddpnb.model.recording import Recording
+from ddpnb.observe import logs
+from ddpnb.observe.observer import Observer
+from ddpnb.observe.output import Stream
+from ddpnb.observe.verdict import Verdict
+from ddpnb.observe.watchdog import Watchdog
+from ddpnb.processes.rank_processes import Answer, RankProcesses
+
+_LAST_LOOK_S = 3.0  # that a run which was interrupted may spend on ranks that do not answer
+
+
+class RunMonitor:
+    """Starts a run on ranks and monitors it.
+
+    Args:
+        processes: of all ranks of the World.
+        folder: where the black boxes are.
+        number: of the run.
+        log_dir: folder for the output of each rank.
+        ranks: those that are in the run.
+        outcomes: for each rank of the World the file that says how the script ended.
+        patience: seconds that a rank may be blocked outside any collective.
+        stream: where to copy the output; None: nowhere.
+        stream_limit: bytes after which the copy stops.
+        launch_s: how long the launch took.
+        leave_after_crash: wait no longer than ``patience`` for the others once a rank has failed.
+        interrupt: what Ctrl-C does while the outcome is awaited; None: raise KeyboardInterrupt.
+        logs_are_removed: with the World.
+    """
+
+    def __init__(
+        self,
+        processes: RankProcesses,
+        folder: str,
+        number: int,
+        log_dir: str,
+        ranks: Sequence[int],
+        outcomes: Mapping[int, str],
+        *,
+        patience: float,
+        stream: TextIO | None,
+        stream_limit: int | None,
+        launch_s: float,
+        leave_after_crash: bool = False,
+        interrupt: Callable[[], object] | None = None,
+        logs_are_removed: bool = False,
+    ) -> None:
+        self.number = number
+        self.log_dir = log_dir
+        self.patience = patience
+        self.ranks = list(ranks)
+        self.logs = {rank: os.path.join(log_dir, f"rank{rank}.log") for rank in ranks}
+        self.answers: dict[int, Answer] = {}
+        self.known = threading.Event()
+        self.diagnosis: Verdict | None = None  # set before the Recording that it is based on
+        self.recording: Recording | None = None
+        self.failure: Exception | None = None
+        self._processes = processes
+        self._folder = folder
+        self._outcomes = outcomes
+        self.observer = self.another_observer()
+        self._stream = Stream(self.logs, stream, stream_limit)
+        self._stopping = threading.Event()
+        self._launch_s = launch_s
+        self._kept = None if logs_are_removed else log_dir  # where the logs outlive the World
+        self._watchdog = Watchdog(
+            processes,
+            self.observer,
+            self.ranks,
+            self.answers,
+            self._stream,
+            self._stopping,
+            patience=patience,
+            leave_after_crash=leave_after_crash,
+        )
+        self._interrupt = interrupt
+        self._released = False
+        self._began = time.monotonic()
+        self._thread = threading.Thread(target=self._follow, name=f"ddpnb run {number}", daemon=True)
+
+    def start(self, orders: Mapping[int, Mapping[str, Any]], payload: bytes | None, entry: Callable[..., Any]) -> None:
+        """Start the run on each rank, and begin to monitor it.
+
+        Raises:
+            CannotWrite: no space for the files of this run; no rank has begun it.
+        """
+        for rank in self._outcomes.keys() - orders.keys():  # a rank that is not in this run has ended it
+            try:
+                with open(self._outcomes[rank], "w") as file:
+                    json.dump({"how": "finished", "code": 0, "at_ns": time.monotonic_ns()}, file)
+            except OSError as error:
+                raise CannotWrite(
+                    f"run {self.number} cannot begin: cannot write to {self._outcomes[rank]}: {error.strerror}.",
+                    "Free some space in TMPDIR.",
+                ) from None
+        for rank, order in orders.items():
+            own = {**order, "run": self.number, "log": self.logs[rank], "outcome": self._outcomes[rank]}
+            self.answers[rank] = self._processes.begin(rank, entry, own, payload)
+        self._thread.start()
+
+    # -- what is known
+
+    @property
+    def outcome(self) -> str:
+        """As ``Run.outcome``."""
+        if self._released:
+            return "released"
+        if self.diagnosis is None:
+            return "running" if self.failure is None else "unknown"
+        return self.diagnosis.outcome
+
+    def await_outcome(self, timeout: float | None = None) -> None:
+        """Wait until the outcome is known or cannot be known."""
+        self._processes.check_owner()
+        deadline = None if timeout is None else time.monotonic() + arguments.seconds("timeout", timeout, least=0)
+        # Short waits: a wait without end cannot be interrupted on some systems.
+        try:
+            while not self.known.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))):
+                if deadline is not None and time.monotonic() >= deadline:
+                    break
+        except KeyboardInterrupt:
+            if self._interrupt is None:
+                raise
+            raise Interrupted(str(self._interrupt())) from None
+
+    def diagnose_now(self, outside_s: float = math.inf) -> tuple[Verdict, Recording]:
+        """The findings of this moment; ``outside_s``: time limit for ranks that do not answer."""
+        recording = self.observer.record(outside_s=outside_s)
+        return self._diagnosed(recording), recording
+
+    def interrupted(self) -> Verdict:
+        """The findings of this moment, for a run that is about to be stopped.
+
+        Takes at most a few seconds, also if ranks are unresponsive; signals are deferred meanwhile.
+        """
+        found = self.diagnosis
+        if found is None:
+            found, self.recording = self.diagnose_now(_LAST_LOOK_S)
+        return Verdict.of(found, outcome="interrupted")
+
+    def kept_logs(self) -> str:
+        """A folder with the logs of the ranks that is kept after the World is closed."""
+        if self._kept is None:
+            self._kept = logs.keep(self.logs.values())
+        return self._kept
+
+    def another_observer(self) -> Observer:
+        """A new Observer of the same ranks, independent of the one that monitors the run."""
+        return Observer(self._processes, self._folder, self._outcomes, self.number, self.logs)
+
+    def is_in(self, rank: int) -> bool:
+        """Whether this rank's process is still in the run."""
+        answer = self.answers.get(rank)
+        return self.observer.ending(rank) is None and not (answer is not None and answer.ready())
+
+    def left_clean(self, rank: int) -> bool:
+        """Whether the rank's process ended the run alive, with no call left in flight."""
+        ending = self.observer.ending(rank)
+        return (
+            ending is not None
+            and ending.how != "died"
+            and (self.recording is None or not self.recording.ranks[rank].in_flight)
+        )
+
+    def missed(self) -> list[str]:
+        """The faults that were armed for this run and never triggered, as text."""
+        missed: dict[tuple[str, str], list[int]] = {}
+        for rank, record in self.recording.ranks.items() if self.recording is not None else ():
+            for phase in record.phases:
+                if phase.name == "fault missed":
+                    fault = str(phase.facts.get("fault", "")), str(phase.facts.get("why", ""))
+                    missed.setdefault(fault, []).append(rank)
+        return [
+            f"the fault {fault!r} was never triggered on {phrases.ranks(ranks)}: {why or 'nothing matched its conditions'}."
+            for (fault, why), ranks in missed.items()
+        ]
+
+    # -- the thread
+
+    def settle(self, *, released: bool = False) -> None:
+        """Fix the diagnosis now: ranks of this run are about to be restarted or released."""
+        self.stop_watching()
+        if self.diagnosis is None:
+            conclusion = self._conclude(self.observer.record())
+            self._released = released and not conclusion.errors
+
+    def show_rest(self) -> None:
+        """Show the last output of released ranks, without the messages of torch about closed connections."""
+        self._stream.quiet = True
+        self._stream.pump(last=True)
+
+    def stop_watching(self) -> None:
+        """Stop monitoring; the ranks are not touched."""
+        self._stopping.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout=10)
+        self.known.set()
+
+    def _follow(self) -> None:
+        try:
+            recording = self._watchdog.watch()
+            if recording is not None:
+                self._conclude(recording)
+        except Exception as error:  # the observer is expendable: the ranks are left alone
+            self.failure = error
+        finally:
+            self._stream.pump(last=True)
+            for missed in self.missed():
+                self._stream.say(missed)
+            self.known.set()
+
+    def _conclude(self, recording: Recording) -> Verdict:
+        self.diagnosis = conclusion = self._diagnosed(recording, since_ns=recording.last_progress_ns)
+        self.recording = recording
+        return conclusion
+
+    def _diagnosed(self, recording: Recording, since_ns: int = 0) -> Verdict:
+        now = time.monotonic()
+        timing = {"launch_s": self._launch_s, "run_s": now - self._began}
+        timing["diagnosis_s"] = max(0.0, now - since_ns * 1e-9) if since_ns else 0.0
+        return Verdict.of(diagnose(recording, self.patience), timing=timing)
