@@ -32,8 +32,8 @@ TRAIN = """
 import ddpnb
 world = ddpnb.launch({ranks}, quiet=True)
 dashboard = ddpnb.show(world)
-run = world.run("notebooks/train.py", "--mended", "--steps", "100000", stream=None)
-while not run.wait(1).done and min(one.steps for one in run._monitor.observer.record(ask=False).ranks.values()) < {steps}:
+run = world.run("notebooks/train.py", "--fixed", "--steps", "100000", stream=None)
+while not run.wait(1).done and min(rank.steps for rank in world.snapshot().ranks.values()) < {steps}:
     pass
 print(f"{{run.outcome}} after {{world.status()[0].steps}} steps")
 """

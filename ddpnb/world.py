@@ -490,7 +490,7 @@ class World:
                 ``times``), and parameters of its kind.
 
         Returns:
-            The armed fault, with ``struck``, ``finding`` and ``heal()``.
+            The armed fault, with ``finding`` and ``heal()``.
 
         Raises:
             UsageError: unknown kind, condition, parameter, operation or rank.
