@@ -43,7 +43,7 @@ class World:
         self.closed = False
         self.ids = {0: 1, 1: 0}
         engines = SimpleNamespace(client=Client(), engine_id=lambda rank: self.ids[rank])
-        self._ranks = SimpleNamespace(engines=engines)
+        self._ranks = SimpleNamespace(processes=engines)
 
 
 @pytest.fixture
