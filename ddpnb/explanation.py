@@ -172,6 +172,7 @@ def _finding(one: Explained) -> Finding:
         remedy=one.remedy,
         severity="error",
         tensors=one.tensors,
+        hint=one.hint,
     )
 
 

@@ -182,5 +182,6 @@ def _of_waits(state: StartupState) -> list[Finding]:
             tuple(waiting),
             evidence=tuple(f"Rank {rank} {startup_waits.sentence(state, rank)}." for rank in [*absent, *waiting][:8]),
             remedy="Find out why these ranks stopped: see their lines above.",
+            certainty="timed",
         )
     ]

@@ -11,7 +11,7 @@ from ddpnb.diagnosis.hangs.rank_state import last_site
 from ddpnb.lint.unwaited import Unwaited, unwaited
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, CallState, Site
-from ddpnb.model.findings import Finding, FindingType, Severity
+from ddpnb.model.findings import Certainty, Finding, FindingType, Hint, Severity
 from ddpnb.model.recording import Phase, RankRecord, Recording
 from ddpnb.source.branches import guards_of
 
@@ -51,10 +51,24 @@ def _finding(
     evidence: list[str],
     remedy: str,
     severity: Severity | None = None,
+    certainty: Certainty = "proven",
+    hint: Hint | None = None,
 ) -> Finding:
     ranks = tuple(sorted(places))
     where = tuple((rank, places[rank]) for rank in ranks if places[rank] != NO_SITE)
-    return Finding(kind, summary, ranks, (), None, where, tuple(evidence), remedy, severity or kind.severity)
+    return Finding(
+        kind,
+        summary,
+        ranks,
+        (),
+        None,
+        where,
+        tuple(evidence),
+        remedy,
+        severity or kind.severity,
+        certainty=certainty,
+        hint=hint,
+    )
 
 
 # -- DDP701
@@ -95,6 +109,7 @@ def masked_failure(recording: Recording) -> Finding | None:
         [f"Rank {rank} exited with status 0; the last error that it printed: {last[rank]}" for rank in ranks[:8]],
         "Let the exception end the process (or call sys.exit(1) after printing it); join threads and child processes and "
         "check how they ended. A launcher detects a failure by the exit status only.",
+        certainty="likely",
     )
 
 
@@ -177,8 +192,10 @@ def _thrown_away(path: str, one: Unwaited, ranks: list[int]) -> Finding:
         WORK_NOT_WAITED,
         f"{phrases.ranks(ranks, True)} discarded the Work of {one.op}{phrases.at(site)} before anything waited for it.",
         dict.fromkeys(ranks, site),
-        [f"Inferred from the source, not observed: {one.reason}"],
+        [],
         _WAIT,
+        certainty="likely",
+        hint=Hint(path, one.line, one.reason.rstrip(".")),
     )
 
 
@@ -192,9 +209,11 @@ def _early_use(path: str, one: Unwaited, ranks: list[int], *, guarded: bool) -> 
         f"{phrases.ranks(ranks, True)} called {one.op}{phrases.at(site)}. According to the source it is asynchronous, with no wait()"
         + (f" before {one.tensor} is {done}." if one.use_line else "."),
         dict.fromkeys(ranks, site),
-        [f"Inferred from the source, not observed: {one.reason}{unknown if guarded else ''}"],
+        [],
         _WAIT,
         "warning",
+        "likely",
+        Hint(path, one.line, f"{one.reason}{unknown if guarded else ''}".rstrip(".")),
     )
     if guarded and len(ranks) > 1:
         return replace(finding, culprits=(), sides=tuple((rank,) for rank in ranks))
@@ -225,6 +244,7 @@ def _resumed_without(recording: Recording) -> Finding | None:
         [f"The checkpoint: {reason}." for reason in why[1:]],
         "Restore all that the checkpoint holds: torch.set_rng_state(...) (and random, numpy, cuda), start at the next "
         "epoch, sampler.set_epoch(epoch), and skip the batches already done.",
+        certainty="likely",
     )
 
 

@@ -110,7 +110,7 @@ def _findings(
         # A rank that raised and then, on its way out, made another call than its peers.
         raised = {rank for rank in failed & set(odd.calls) if standing[rank].record.ending.how == "raised"}  # type: ignore[union-attr]
         failures = failures if raised else [mismatch.explain(recording, odd)]
-        return _with_silent(recording, standing, held, failures)
+        return _with_silent(recording, standing, held, patience, failures)
     if not failures:
         lost = {rank for rank, record in recording.ranks.items() if endings.is_consequence(record)}
         if lost:
@@ -125,7 +125,7 @@ def _findings(
             recording, standing, patience
         )
         failures = [apart] if apart is not None else _all_idle(standing, found_waits, patience)
-    found = _with_silent(recording, standing, held, failures)
+    found = _with_silent(recording, standing, held, patience, failures)
     return (
         found
         if any(finding.severity == "error" for finding in found)
@@ -134,10 +134,10 @@ def _findings(
 
 
 def _with_silent(
-    recording: Recording, standing: dict[int, Standing], held: frozenset[int], failures: list[Finding]
+    recording: Recording, standing: dict[int, Standing], held: frozenset[int], patience: float, failures: list[Finding]
 ) -> list[Finding]:
     """The failures under their most specific codes, then the other problems."""
-    failures = [refine(recording, standing, finding) for finding in failures]
+    failures = [refine(recording, standing, finding, patience) for finding in failures]
     if any(finding.type == UNEVEN_ITERATIONS for finding in failures):
         uneven = data.uneven_shards(recording, stopped=True)
         failures += [uneven] if uneven is not None else []

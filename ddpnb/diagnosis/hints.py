@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ddpnb.model.calls import Site
+from ddpnb.model.findings import Hint
 from ddpnb.model.phrases import ranks
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import NOT_SHOWN
@@ -13,8 +14,8 @@ from ddpnb.source.branches import candidates, other_ways
 from ddpnb.source.paths import Parting
 
 
-def guess(recording: Recording, path: Sequence[Site], ended: bool = False) -> list[str]:
-    """What may have kept a rank from the end of ``path``, labelled as a guess; nothing where the cause may be another.
+def deciding_branch(recording: Recording, path: Sequence[Site], ended: bool = False) -> Hint | None:
+    """The only condition that may have kept a rank from the end of ``path``; None where something else may have.
 
     Args:
         recording: holds the sources.
@@ -22,16 +23,16 @@ def guess(recording: Recording, path: Sequence[Site], ended: bool = False) -> li
         ended: the rank has left the script, so a ``continue`` is no explanation.
     """
     if any(other_ways(recording.sources.get(site.file, ""), site.line) for site in path):
-        return []
+        return None
     found = {
         (site.file, line): text
         for site in path
         for line, text in candidates(recording.sources.get(site.file, ""), site.line, ended)
     }
-    return [
-        f"Possibly {text} at {file}:{line} decides: inferred from the source, not observed."
-        for (file, line), text in (found.items() if len(found) == 1 else ())
-    ]
+    if len(found) != 1:
+        return None
+    ((file, line), text) = next(iter(found.items()))
+    return Hint(file, line, f"{text} decides which ranks get there")
 
 
 def different_locals(

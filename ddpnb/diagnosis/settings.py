@@ -11,7 +11,7 @@ from ddpnb.diagnosis.hangs.init_facts import as_int
 from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding, FindingType, Severity
+from ddpnb.model.findings import Finding, FindingType, Hint, Severity
 from ddpnb.model.recording import Phase, RankRecord, Recording
 
 BACKEND_MISMATCH = FindingType("DDP106", "backend-mismatch", group_mismatch=True)
@@ -325,8 +325,9 @@ def _variables(recording: Recording) -> list[Finding]:
                 (),
                 None,
                 _where(place, tuple(ranks)),
-                (f"It is set on {phrases.ranks(ranks)}.", *_assigned(recording, variable.partition("=")[0])),
+                (f"It is set on {phrases.ranks(ranks)}.",),
                 remedy,
+                hint=_assigned(recording, variable.partition("=")[0]),
             )
         )
     return found
@@ -349,12 +350,12 @@ def _says(name: str, value: str, table: Mapping[str, str]) -> tuple[str, str] | 
     return rule.says, rule.remedy
 
 
-def _assigned(recording: Recording, name: str) -> list[str]:
-    """The one line of the user's files that names this variable beside the environment, as a guess."""
+def _assigned(recording: Recording, name: str) -> Hint | None:
+    """The one line of the user's files that names this variable beside the environment."""
     places = [
-        f"{path}:{number}"
+        (path, number)
         for path, text in sorted(recording.sources.items())
         for number, line in enumerate(text.splitlines(), 1)
         if name in line and "environ" in line and not line.lstrip().startswith("#")
     ]
-    return [f"Possibly set at {places[0]}: inferred from the source, not observed."] if len(places) == 1 else []
+    return Hint(*places[0], f"this line may set {name}") if len(places) == 1 else None

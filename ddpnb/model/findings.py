@@ -8,6 +8,7 @@ from typing import Any, Literal
 from ddpnb.model.calls import Call, Site
 
 Severity = Literal["error", "warning", "note"]
+Certainty = Literal["proven", "timed", "likely"]
 Outcome = Literal["ok", "hang", "crash", "divergence", "interrupted"]
 
 _SEVERITY_OF_TYPE: Any = ""
@@ -44,6 +45,22 @@ class FindingType:
 
 
 @dataclass(frozen=True, slots=True)
+class Hint:
+    """A possible cause that was inferred from the source text: a place, and what it may have to do with the finding."""
+
+    file: str
+    line: int
+    reason: str
+
+    @property
+    def site(self) -> Site:
+        return Site(self.file, self.line, "?")
+
+    def __str__(self) -> str:
+        return f"{self.site}: {self.reason} (inferred from the source)"
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One problem (or note): the ranks at fault, where, and what to change.
 
@@ -51,6 +68,9 @@ class Finding:
     were observed (call sites, stack frames, construction sites), never a line inferred from source text. Where
     ranks differ and no recorded fact tells which of them is at fault, ``culprits`` is empty and ``sides`` lists the
     groups of ranks.
+
+    ``certainty``: ``proven`` follows from what was recorded; ``timed``: ranks made no progress for ``patience``;
+    ``likely``: the code or a culprit had to be inferred, for example from source text or from names.
     """
 
     type: FindingType
@@ -64,6 +84,8 @@ class Finding:
     severity: Severity = _SEVERITY_OF_TYPE
     tensors: tuple[str, ...] = ()
     sides: tuple[tuple[int, ...], ...] = ()
+    certainty: Certainty = "proven"
+    hint: Hint | None = None
 
     def __post_init__(self) -> None:
         if not self.severity:
@@ -90,6 +112,7 @@ class Finding:
             "code": self.code,
             "name": self.name,
             "severity": self.severity,
+            "certainty": self.certainty,
             "summary": self.summary,
             "culprits": list(self.culprits),
             "sides": [list(side) for side in self.sides],
@@ -107,6 +130,9 @@ class Finding:
                 {"rank": rank, "file": site.file, "line": site.line, "function": site.function}
                 for rank, site in self.where
             ],
+            "hint": None
+            if self.hint is None
+            else {"file": self.hint.file, "line": self.hint.line, "reason": self.hint.reason},
             "tensors": list(self.tensors),
             "evidence": list(self.evidence),
             "remedy": self.remedy,
@@ -129,9 +155,9 @@ class Diagnosis:
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict, schema 1 (the public contract: add, never rename)."""
+        """The verdict, schema 2 (the public contract: add, never rename)."""
         return {
-            "schema": 1,
+            "schema": 2,
             "outcome": self.outcome,
             "settled": self.settled,
             "world_size": self.world_size,

@@ -45,6 +45,7 @@ class Verdict(Diagnosis):
                 where=tuple(
                     (rank, dataclasses.replace(site, file=relative(site.file))) for rank, site in finding.where
                 ),
+                hint=None if (hint := finding.hint) is None else dataclasses.replace(hint, file=relative(hint.file)),
             )
             for finding in self.findings
         )

@@ -8,7 +8,7 @@ from html import escape
 from typing import TextIO
 
 from ddpnb.model import phrases
-from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.findings import Diagnosis, Finding, Hint
 from ddpnb.render import markup
 from ddpnb.render.terminal import Paragraph, output, wants_colour
 
@@ -20,6 +20,11 @@ HEADLINES = {
     "interrupted": "interrupted: the script was still running",
 }
 _ICONS = {"error": "stop", "warning": "warning", "note": "wait", "ok": "done"}
+CERTAINTY = {
+    "proven": "",
+    "timed": "Not proven: no progress for as long as patience allows.",
+    "likely": "Likely, not proven: a part of this is inferred.",
+}
 _FINDINGS = 16  # written out in full as text
 _PLACES = 8
 
@@ -35,13 +40,17 @@ def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None
 
 
 def paragraphs(finding: Finding) -> list[Paragraph]:
-    """The card of a finding, for ``terminal.output``: summary, evidence, lines, fix."""
+    """The card of a finding, for ``terminal.output``: summary, evidence, lines, hint, certainty, fix."""
     tag = (f"[{finding.code} {finding.name}]", finding.severity)
     parts = [Paragraph((finding.summary, "bold"), tag=tag)]
     parts += [Paragraph(evidence, first="  - ", rest="    ") for evidence in finding.evidence]
     places = [f"rank {rank}: {site}" for rank, site in finding.where[:_PLACES]]
     if places:
         parts.append(Paragraph(f"where: {', '.join(places)}{_others(finding)}", first="  ", rest="    "))
+    if finding.hint is not None:
+        parts.append(Paragraph(f"Possible cause: {finding.hint}", first="  ", rest="    "))
+    if CERTAINTY[finding.certainty]:
+        parts.append(Paragraph(CERTAINTY[finding.certainty], first="  ", rest="    "))
     if finding.remedy:
         parts.append(Paragraph(f"Fix: {finding.remedy}", first="  ", rest="    "))
     return parts
@@ -67,13 +76,22 @@ def finding_html(finding: Finding) -> str:
     evidence = "".join(f"<li>{markup.text(evidence)}</li>" for evidence in finding.evidence)
     places = ", ".join(f"rank {rank}: {markup.place(site)}" for rank, site in finding.where[:_PLACES])
     where = f"<div>Where: {places}{_others(finding)}</div>" if places else ""
+    certainty = f"<div>{CERTAINTY[finding.certainty]}</div>" if CERTAINTY[finding.certainty] else ""
     fix = f'<div class="fix"><b>Fix:</b> {markup.text(finding.remedy)}</div>' if finding.remedy else ""
     icon = f'<span class="{finding.severity}">{markup.icon(_ICONS[finding.severity])}</span>'
     return (
         f'<div class="card {finding.severity}" role="article" aria-label="{escape(finding.code)}">'
         f'<div class="summary">{icon} {markup.text(finding.summary)} '
         f'<span class="mono faint">{escape(finding.code)} {escape(finding.name)}</span></div>'
-        f"<ul>{evidence}</ul>{where}{fix}</div>"
+        f"<ul>{evidence}</ul>{where}{_hint(finding.hint)}{certainty}{fix}</div>"
+    )
+
+
+def _hint(hint: Hint | None) -> str:
+    if hint is None:
+        return ""
+    return (
+        f"<div>Possible cause: {markup.place(hint.site)}: {markup.text(hint.reason)} (inferred from the source)</div>"
     )
 
 

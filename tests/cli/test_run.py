@@ -38,7 +38,7 @@ def test_hang(tmp_path):
     done = ddpnb("run", "-n", 3, *results, VICTIMS / "missing.py", "early_return", cwd=tmp_path)
     assert done.returncode == 3
     verdict = json.loads((tmp_path / "v.json").read_text())
-    assert (verdict["schema"], verdict["outcome"], verdict["world_size"]) == (1, "hang", 3)
+    assert (verdict["schema"], verdict["outcome"], verdict["world_size"]) == (2, "hang", 3)
     assert verdict["exit_codes"] == {"0": None, "1": 0, "2": None}
     finding = verdict["findings"][0]
     assert (finding["code"], finding["name"], finding["severity"]) == ("DDP301", "collective-missing", "error")

@@ -123,7 +123,7 @@ def test_a_work_that_nobody_waits_for():
     at = script.at("reduce")
     found = the_finding(recorded(lambda r: r.issues("all_reduce", at).finishes(), script=script))
     assert (found.code, found.culprits) == ("DDP316", (0, 1, 2, 3))
-    assert "Inferred from the source, not observed" in found.evidence[0]
+    assert (found.certainty, found.hint.file, found.hint.line) == ("likely", at.file, at.line)
 
 
 def test_what_only_the_source_shows_of_a_work_is_a_warning():
@@ -184,6 +184,6 @@ def test_a_use_under_a_condition_names_no_rank():
     found = the_finding(recorded(lambda r: r.issues("all_reduce", at).finishes(), script=script))
     assert (found.code, found.culprits, found.sides) == ("DDP316", (), ((0,), (1,), (2,), (3,)))
     assert found.concerned == {0, 1, 2, 3}
-    assert "which of these ranks reach it was not recorded" in found.evidence[0]
+    assert "which of these ranks reach it was not recorded" in found.hint.reason
     assert [(rank, site.line) for rank, site in found.where] == [(rank, at.line) for rank in range(4)]
     assert f"line {script.line('read')}" not in found.summary

@@ -6,6 +6,7 @@ import pytest
 
 from ddpnb.diagnosis import settings
 from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.model.findings import Hint
 from tests.diagnosis.recordings import Rank, Script, line, record
 
 INIT = line(4)
@@ -281,12 +282,12 @@ def test_the_only_line_that_may_set_the_variable_is_a_guess():
     """)
     found = the_finding(recorded(lambda r: r.environment(CUDA_LAUNCH_BLOCKING="1"), script=script))
     assert found.where == tuple((number, INIT) for number in range(4))
-    guess = f"Possibly set at {script.file}:{script.line('set')}: inferred from the source, not observed."
-    assert found.evidence[-1] == guess
+    assert found.hint == Hint(script.file, script.line("set"), "this line may set CUDA_LAUNCH_BLOCKING")
 
 
 def test_without_such_a_line_there_is_no_guess():
     found = the_finding(recorded(lambda r: r.environment(CUDA_LAUNCH_BLOCKING="1")))
+    assert found.hint is None
     assert found.where == tuple((number, INIT) for number in range(4))
 
 

@@ -179,7 +179,7 @@ def test_what_is_found_names_the_cell_and_the_line_that_the_notebook_shows(noteb
     )
     notebook.ok("run = world.run(alone, 3, stream=None).wait(30)")
     told = notebook.ok("run.diagnosis").text
-    assert f"Possibly `if rank_of() != 1` at {cell}:2 decides" in " ".join(told.split()), told
+    assert f"Possible cause: {cell}:2: `if rank_of() != 1` decides" in " ".join(told.split()), told
     notebook.ok("%ddp_release --rebuild")
     shown = notebook.run("%%ddp\nif rank == 1:\n    raise ValueError('here')\nsums(1)")
     count = notebook.ok("print(len(In) - 2)").stream.strip()

@@ -8,13 +8,13 @@ import pytest
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.errors import CannotWrite
 from ddpnb.model.calls import Site
-from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.findings import Diagnosis, Finding, Hint
 from ddpnb.observe.verdict import Verdict, diagnose
 from tests.diagnosis.recordings import Rank, line, record
 from tests.render.findings import USUAL, hang
 
 FINDING_KEYS = {
-    "code", "name", "severity", "summary", "culprits", "sides", "waiting", "collective", "where", "tensors", "evidence", "remedy",
+    "code", "name", "severity", "certainty", "hint", "summary", "culprits", "sides", "waiting", "collective", "where", "tensors", "evidence", "remedy",
 }  # fmt: skip
 
 
@@ -25,7 +25,7 @@ def verdict():
     )
 
 
-# -- the verdict file, schema 1
+# -- the verdict file, schema 2
 
 
 def test_the_verdict_has_the_fields_of_the_contract(verdict):
@@ -35,7 +35,7 @@ def test_the_verdict_has_the_fields_of_the_contract(verdict):
 
 def test_the_verdict_as_json(verdict):
     value = json.loads(json.dumps(verdict.to_json()))
-    assert (value["schema"], value["outcome"], value["world_size"]) == (1, "hang", 4)
+    assert (value["schema"], value["outcome"], value["world_size"]) == (2, "hang", 4)
     assert value["exit_codes"] == {"0": 0, "1": None}
     assert value["timing"] == {"launch_s": 1.2346, "run_s": 0.0, "diagnosis_s": 2.0}
     assert value["findings"] == [
@@ -43,6 +43,7 @@ def test_the_verdict_as_json(verdict):
             "code": "DDP301",
             "name": "collective-missing",
             "severity": "error",
+            "certainty": "proven",
             "summary": USUAL.summary,
             "culprits": [1],
             "sides": [],
@@ -54,6 +55,7 @@ def test_the_verdict_as_json(verdict):
                 {"rank": 1, "file": "/home/user/train.py", "line": 95, "function": "main"},
                 {"rank": 0, "file": "/home/user/train.py", "line": 91, "function": "main"},
             ],
+            "hint": None,
             "tensors": [],
             "evidence": list(USUAL.evidence),
             "remedy": USUAL.remedy,
@@ -65,6 +67,14 @@ def test_a_finding_without_a_collective_says_so():
     value = Verdict.of(hang(Finding(type_of("DDP102"), "x"))).to_json()["findings"][0]
     assert value["collective"] is None
     assert (value["where"], value["culprits"], value["waiting"]) == ([], [], [])
+
+
+def test_a_hint_is_named_from_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hint = Hint(str(tmp_path / "train.py"), 31, "`if rank` decides which ranks get there")
+    value = Verdict.of(hang(Finding(type_of("DDP301"), "x", certainty="likely", hint=hint))).to_json()["findings"][0]
+    assert value["certainty"] == "likely"
+    assert value["hint"] == {"file": "train.py", "line": 31, "reason": hint.reason}
 
 
 def test_a_tie_lists_its_sides_and_no_culprit():

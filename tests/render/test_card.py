@@ -8,7 +8,7 @@ import pytest
 
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import Site
-from ddpnb.model.findings import Diagnosis, Finding, FindingType
+from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
 from ddpnb.render import card
 from ddpnb.render.terminal import output
 from tests.render.findings import USUAL, hang, saying
@@ -40,6 +40,23 @@ def test_a_diagnosis_says_what_why_where_and_how_to_mend_it():
     assert "rank 1: /home/user/train.py:95" in shown
     assert "Fix: Let all ranks take the same path." in shown
     assert not shown.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("certainty", "words"), [("proven", ""), ("timed", "Not proven: no progress"), ("likely", "Likely, not proven")]
+)
+def test_what_is_not_proven_says_so(certainty, words):
+    diagnosis = hang(dataclasses.replace(USUAL, certainty=certainty))
+    for shown in (card.text(diagnosis), card.html(diagnosis)):
+        assert words in shown
+        assert ("not proven" in shown.lower()) == bool(words)
+
+
+def test_what_the_source_suggests_is_no_evidence():
+    diagnosis = hang(dataclasses.replace(USUAL, hint=Hint("/home/user/train.py", 90, "`if rank < 1` decides")))
+    line = "  Possible cause: /home/user/train.py:90: `if rank < 1` decides (inferred from the source)"
+    assert line in card.text(diagnosis, width=120).splitlines()
+    assert "`if rank &lt; 1` decides (inferred from the source)</div>" in card.html(diagnosis)
 
 
 def test_the_root_cause_stands_first():

@@ -81,6 +81,7 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
             *phrases.observed(finding),
         ),
         forward_on_one_rank.REMEDY,
+        certainty="likely",
     )
 
 

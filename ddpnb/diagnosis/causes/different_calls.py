@@ -81,6 +81,7 @@ def _about_to_call(
 def _two_threads(finding: Finding, found: dict[int, Site]) -> Finding:
     return replace(
         finding,
+        certainty="likely",
         type=CONCURRENT_USE,
         summary=f"Two threads of {'each of ' * (len(found) > 1)}{phrases.ranks(found)} use one group: which call "
         "comes first is nondeterministic.",

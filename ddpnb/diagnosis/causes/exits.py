@@ -22,7 +22,7 @@ from ddpnb.model.recording import RankRecord, Recording
 UNUSED_PARAMETERS = FindingType("DDP401", "unused-parameters", supersedes=("DDP409",))
 HOST_MEMORY = FindingType("DDP706", "host-memory")
 
-_PATIENCE_S = 10.0  # the default patience
+_SHORT_S = 10.0  # a timeout below this is too short, however small the patience
 _TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) (\d{1,12})ms")
 
 
@@ -67,6 +67,7 @@ def explained(recording: Recording, standings: dict[int, Standing], finding: Fin
         first.remedy or finding.remedy,
         "error",  # it ended a rank, whatever its type
         first.tensors,
+        hint=first.hint,
     )
 
 
@@ -117,6 +118,7 @@ def short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding
     return replace(
         finding,
         type=TIMEOUT_SETTING,
+        certainty="likely",
         culprits=culprits,
         waiting=(),
         summary=f"The timeout of {seconds:g} s is too short: it fired while a rank was still working.",
@@ -125,12 +127,12 @@ def short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding
     )
 
 
-def too_soon(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+def too_soon(recording: Recording, standings: dict[int, Standing], finding: Finding, patience: float) -> Finding | None:
     """DDP317: other ranks timed out before it could be proven that a rank is stuck."""
     better = short_timeout(recording, standings, finding)
     locked = any("lock" in r.process.waits_on for rank in finding.culprits if (r := recording.ranks.get(rank)))
     # A rank that waits for a lock is not working.
-    if better is None or max(_fired(recording)) >= 1000 * _PATIENCE_S or locked:
+    if better is None or max(_fired(recording)) >= 1000 * max(patience, _SHORT_S) or locked:
         return None
     return replace(better, evidence=(*finding.evidence, *better.evidence))
 
@@ -153,6 +155,7 @@ def killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Find
     return replace(
         finding,
         type=HOST_MEMORY,
+        certainty="likely",
         summary=f"{phrases.ranks(killed, True)} {phrases.verb(killed, 'was', 'were')} killed by the kernel: the machine (or the container) "
         "ran out of memory.",
         evidence=(

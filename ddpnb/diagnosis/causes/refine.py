@@ -6,6 +6,9 @@ is a forgotten call, a model that one rank ran alone, a logger that every rank s
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
 from ddpnb.diagnosis.causes import blocked, calls_on_one_rank, different_calls, exits, startup
 from ddpnb.diagnosis.hangs import workers
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
@@ -15,15 +18,16 @@ from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
 from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE, SUBGROUP_MISMATCH, WORLD_INCOMPLETE
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 
+Rule = Callable[[Recording, dict[int, Standing], Finding], Finding | None]
 _MISMATCH = (OP_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, ARGUMENT_MISMATCH)
 
 
-def refine(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding:
+def refine(recording: Recording, standings: dict[int, Standing], finding: Finding, patience: float) -> Finding:
     """The same hang or failure under its most specific code; ``finding`` itself when there is none."""
-    for rule in _RULES.get(finding.type, ()):
+    for rule in _rules(patience).get(finding.type, ()):
         better = rule(recording, standings, finding)
         if better is not None:
             return better
@@ -36,37 +40,46 @@ _WAITS = (
     calls_on_one_rank.lone_forward,
     calls_on_one_rank.alone_in_model,
 )
-_RULES = {
-    **dict.fromkeys(
-        _MISMATCH,
-        (
+
+
+def _rules(patience: float) -> Mapping[FindingType, Sequence[Rule]]:
+    """By the type of a finding: what may replace it, the most specific first."""
+    return {
+        **dict.fromkeys(
+            _MISMATCH,
+            (
+                different_calls.other_model,
+                different_calls.set_up_wrongly,
+                different_calls.other_hook,
+                different_calls.two_threads,
+                different_calls.in_another_thread,
+                calls_on_one_rank.state_of_one,
+                calls_on_one_rank.lone_forward,
+            ),
+        ),
+        COLLECTIVE_MISSING: (
             different_calls.other_model,
-            different_calls.set_up_wrongly,
-            different_calls.other_hook,
             different_calls.two_threads,
             different_calls.in_another_thread,
-            calls_on_one_rank.state_of_one,
-            calls_on_one_rank.lone_forward,
+            *_WAITS,
         ),
-    ),
-    COLLECTIVE_MISSING: (
-        different_calls.other_model,
-        different_calls.two_threads,
-        different_calls.in_another_thread,
-        *_WAITS,
-    ),
-    UNEVEN_ITERATIONS: (calls_on_one_rank.not_synchronised, calls_on_one_rank.lone_forward),
-    WORLD_INCOMPLETE: (startup.same_rank_twice, startup.other_backend),
-    RENDEZVOUS_UNREACHABLE: (startup.same_rank_twice, startup.other_backend),
-    SUBGROUP_MISMATCH: (startup.other_backend,),
-    RANK_DEAD: (exits.killed_by_kernel, exits.quiet_exit),
-    RANK_RAISED: (
-        startup.same_rank_twice,
-        different_calls.other_model,
-        exits.short_timeout,
-        exits.explained,
-        different_calls.set_up_wrongly,
-    ),
-    BLOCKED_ELSEWHERE: (blocked.forked, exits.too_soon, workers.stalled_worker, blocked.logger),
-    RANK_FROZEN: (blocked.forked,),
-}
+        UNEVEN_ITERATIONS: (calls_on_one_rank.not_synchronised, calls_on_one_rank.lone_forward),
+        WORLD_INCOMPLETE: (startup.same_rank_twice, startup.other_backend),
+        RENDEZVOUS_UNREACHABLE: (startup.same_rank_twice, startup.other_backend),
+        SUBGROUP_MISMATCH: (startup.other_backend,),
+        RANK_DEAD: (exits.killed_by_kernel, exits.quiet_exit),
+        RANK_RAISED: (
+            startup.same_rank_twice,
+            different_calls.other_model,
+            exits.short_timeout,
+            exits.explained,
+            different_calls.set_up_wrongly,
+        ),
+        BLOCKED_ELSEWHERE: (
+            blocked.forked,
+            partial(exits.too_soon, patience=patience),
+            workers.stalled_worker,
+            blocked.logger,
+        ),
+        RANK_FROZEN: (blocked.forked,),
+    }

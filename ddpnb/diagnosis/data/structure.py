@@ -44,5 +44,6 @@ def of_batches(_recording: Recording, group: tuple[int, ...], views: Views) -> F
             "Make the data set and its collate function return the same structure on every rank.",
             severity="warning",
             sides=apart.sides,
+            certainty="likely",
         )
     return None

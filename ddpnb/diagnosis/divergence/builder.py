@@ -8,7 +8,7 @@ from dataclasses import replace
 from ddpnb.diagnosis.divergence.digests import Difference, Split, extent
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding, FindingType, Severity
+from ddpnb.model.findings import Certainty, Finding, FindingType, Severity
 from ddpnb.model.recording import Phase, Recording
 from ddpnb.model.replicas import Sample
 
@@ -23,6 +23,7 @@ def finding_of(
     tensors: tuple[str, ...] = (),
     severity: Severity | None = None,
     sides: tuple[tuple[int, ...], ...] = (),
+    certainty: Certainty = "proven",
 ) -> Finding:
     """A finding that points each rank to the line where its sample was taken.
 
@@ -42,7 +43,18 @@ def finding_of(
     places = known((rank, samples[rank].site) for rank in order if rank in samples)
     evidence = (*evidence, *phrases.undecided(sides))
     return Finding(
-        kind, summary, culprits, waiting, None, places, evidence, remedy, severity or kind.severity, tensors[:20], sides
+        kind,
+        summary,
+        culprits,
+        waiting,
+        None,
+        places,
+        evidence,
+        remedy,
+        severity or kind.severity,
+        tensors[:20],
+        sides,
+        certainty,
     )
 
 

@@ -10,7 +10,7 @@ from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.collectives import Collective, collectives
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.findings import Finding, FindingType, Hint
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import function_at
 
@@ -173,15 +173,12 @@ def _swap(
             f"#{mine.seq}: {phrases.ranks(culprits)} at {_told(mine.site)}, {phrases.ranks(waiting)} at {_told(theirs.site)}.",
             f"#{there[culprits[0]].seq}: {phrases.ranks(culprits)} at {_told(there[culprits[0]].site)}, "
             f"{phrases.ranks(waiting)} at {_told(there[waiting[0]].site)}.",
-            *(
-                ("Inferred from the source, not observed: lines with the same text issue the same call.",)
-                if guessed
-                else ()
-            ),
             *phrases.undecided(sides),
         ),
         "Issue collectives in the same order on all ranks (sort by name; do not iterate over sets).",
         sides=sides,
+        certainty="likely" if guessed else "proven",
+        hint=Hint(mine.site.file, mine.site.line, "lines with the same text issue the same call") if guessed else None,
     )
 
 

@@ -315,6 +315,7 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
         ),
         "Build the optimizer after the model is on its device and in its final form: optimizer = Optimizer(model.parameters(), ...).",
         tensors=missing[:20],
+        certainty="likely",
     )
 
 

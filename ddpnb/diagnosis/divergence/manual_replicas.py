@@ -13,7 +13,7 @@ from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT, holding
 from ddpnb.lint.unwaited import unwaited
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, Hint
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
 
@@ -61,6 +61,7 @@ def by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
         "all parameters before every step, or use DistributedDataParallel.",
         tensors=found.tensors,
         sides=found.sides,
+        certainty="likely",
     )
 
 
@@ -109,6 +110,7 @@ def _taken_early(recording: Recording, number: int, model: Model) -> Finding | N
                 for rank, sample in sorted(early.items())[:8]
             ],
             "Wait for all handles (for work in pending: work.wait()) before optimizer.step().",
+            certainty="likely",
         )
         return _at_the_call(recording, finding, calls)
     return None
@@ -122,9 +124,8 @@ def _at_the_call(recording: Recording, finding: Finding, calls: Mapping[int, Seq
     shown = [one for one in unwaited(recording.sources.get(site.file, "")) if one.line == site.line]
     if not shown:
         return finding
-    guess = f"Inferred from the source, not observed: {shown[0].reason}"
     places = tuple((rank, site) for rank in finding.culprits)
-    return replace(finding, where=places, evidence=(*finding.evidence, guess))
+    return replace(finding, where=places, hint=Hint(site.file, site.line, shown[0].reason.rstrip(".")))
 
 
 def _on_its_way(call: Call, sample: Sample, shapes: set[tuple[int, ...]]) -> bool:

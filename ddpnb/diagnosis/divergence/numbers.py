@@ -59,6 +59,7 @@ def _other_structure(recording: Recording, number: int, model: Model) -> Finding
                 odd,
                 [f"Rank {rank}: {kinds[rank]}, previously {usual[rank]}."],
                 "Make the collate function return the same structure for every batch.",
+                certainty="likely",
                 severity="warning",
             )
         usual |= kinds
@@ -134,6 +135,7 @@ def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
         culprits,
         [f"Rank {rank}: {_scale_words(*how[rank])}." for rank in sorted(how)[:8]],
         "Divide by the same number on all ranks (all_reduce the count first where batches differ).",
+        certainty="likely",
         sides=apart.sides,
     )
 
@@ -203,6 +205,7 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
         "Give every rank its own part: DataLoader(..., sampler=DistributedSampler(dataset)) with set_epoch(epoch), "
         "or slice by rank: data[rank::world_size].",
         severity=severity,
+        certainty="likely",
     )
 
 
@@ -238,4 +241,5 @@ def _overlapping(recording: Recording, number: int, model: Model) -> Finding | N
         ["No rank saw a batch twice: each rank splits the same data in a different order."],
         "Put the data in the same order on all ranks before splitting it: sort it, or shuffle with one seed "
         "(random.Random(seed).shuffle(names)).",
+        certainty="likely",
     )

@@ -302,6 +302,7 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
             else "Change buffers identically on all ranks, or broadcast them.",
             tensors=tensors,
             sides=() if culprits else apart.sides,
+            certainty="proven" if statistics or not culprits or before.blamed(apart) else "likely",
         )
         if statistics:  # no single rank caused it: the line is where the model was wrapped
             places = tuple((rank, m.site) for rank, m in sorted(models_of(recording)[number].items()))

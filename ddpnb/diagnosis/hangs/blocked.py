@@ -80,4 +80,5 @@ def finding(
         where(standings, [*culprits, *waiting]),
         tuple(evidence),
         remedy,
+        certainty="timed",
     )

@@ -157,6 +157,7 @@ def _finding(recording: Recording, rank: int, call: Call, met: Mapping[int, Call
             ),
         ),
         REMEDY,
+        certainty="likely",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 from ddpnb.diagnosis import hints
@@ -16,7 +17,7 @@ from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, uneven_iterat
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Site
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.findings import Finding, FindingType, Hint
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.loops import every_iteration, loop_around, loop_header
@@ -185,19 +186,20 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
     path = path_to(recording.ranks[first], call)
     if all(been.values()) and _in_loop(recording, first, call, path, missing):
         header = loop_header(recording.sources, path)
+        counted = fewer_batches(recording, missing)
+        hint = None
         if header is not None:
             file, line, text = header
-            place = f"line {line}" if file == call.site.file else f"{file}:{line}"
-            evidence.append(
-                f"Possibly {place} sets the number of iterations: {text}. Inferred from the source, not observed."
-            )
-        elif not fewer_batches(recording, missing):
-            evidence.append(
-                "Possibly a loop ended earlier, as every iteration reaches that line. Inferred from the source, not observed."
+            hint = Hint(file, line, f"{text} sets the number of iterations")
+        elif not counted:
+            hint = Hint(
+                call.site.file,
+                call.site.line,
+                "every iteration of a loop reaches this line, so the loop may have ended earlier",
             )
         what = f"{how} after {_counts(recording, been)} at {call.site}"
-        return uneven_iterations(tuple(missing), tuple(waiting), what, call, places, evidence)
-    evidence += hints.guess(recording, path, ended=True)
+        finding = uneven_iterations(tuple(missing), tuple(waiting), what, call, places, evidence)
+        return replace(finding, certainty="proven" if counted else "likely", hint=hint)
     return Finding(
         COLLECTIVE_MISSING,
         f"{phrases.ranks(missing, True)} never {phrases.verb(missing, 'calls', 'call')} the {call.op} that "
@@ -209,6 +211,7 @@ def _left(recording: Recording, standings: dict[int, Standing], calls: dict[int,
         places,
         tuple(evidence),
         "Call it on all ranks or on none: move it out of the condition, or end all ranks together.",
+        hint=hints.deciding_branch(recording, path, ended=True),
     )
 
 
@@ -284,7 +287,6 @@ def _crossed(
         )
         waiting = tuple(sorted(calls.keys() - set(culprits)))
         inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
-        reasons = hints.guess(recording, path_to(recording.ranks[rank], call))
         return Finding(
             COLLECTIVE_MISSING,
             f"{phrases.ranks(culprits, True)} did not call the {call.op} that {phrases.ranks(inside)} "
@@ -294,14 +296,13 @@ def _crossed(
             waiting,
             call,
             where(standings, [*culprits, *waiting]),
-            (
-                *(
-                    f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}."
-                    for r, c in sorted(calls.items())[:8]
-                ),
-                *reasons,
+            tuple(
+                f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}."
+                for r, c in sorted(calls.items())[:8]
             ),
             "Call every collective of a group on all of its members.",
+            certainty="likely",
+            hint=hints.deciding_branch(recording, path_to(recording.ranks[rank], call)),
         )
     cycle = ranks_in_a_cycle(waits, calls) or tuple(sorted(calls))
     waiting = tuple(sorted(calls.keys() - set(cycle)))

@@ -51,7 +51,6 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}, "
         f"the same sequence number (seq {mine.seq}) of {mine.group}.",
         *evidence,
-        *hints.guess(recording, [missed]),
         *hints.different_locals(recording, where, culprits, waiting, conditions),
     ]
     return Finding(
@@ -65,6 +64,8 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         collective.sites((*culprits, *waiting)),
         tuple(evidence),
         _TOGETHER,
+        certainty="likely",
+        hint=hints.deciding_branch(recording, [missed]),
     )
 
 
@@ -88,6 +89,7 @@ def _one_skipped(collective: Collective) -> Finding:
         tuple(phrases.undecided(collective.sides)),
         _TOGETHER,
         sides=collective.sides,
+        certainty="likely",
     )
 
 

@@ -136,7 +136,6 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
 def never_joined(
     recording: Recording, standings: dict[int, Standing], starting: list[int], ended: list[int]
 ) -> Finding:
-    reasons = hints.guess(recording, _path(standings[starting[0]]), ended=True)
     return Finding(
         WORLD_INCOMPLETE,
         f"{phrases.ranks(ended, True)} ended without joining: "
@@ -148,9 +147,9 @@ def never_joined(
         (
             f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}.",
             *(f"Rank {rank} {phrases.ended(standings[rank].record.ending)} and never called it." for rank in ended[:8]),
-            *reasons,
         ),
         "Every rank that was launched must call init_process_group.",
+        hint=hints.deciding_branch(recording, _path(standings[starting[0]]), ended=True),
     )
 
 
@@ -175,8 +174,8 @@ def group_not_made(
     phase = (_made(standings, others[0], turn) if odd else standings[others[0]].phase) if others else None
     members = members_of(phase) if phase is not None else []
     places = dict(_where_made(standings, [rank for rank in named if rank in odd], turn))
-    if len(places) < len(named):  # a rank never made it
-        evidence += hints.guess(recording, _path(standings[(makers or grouping)[0]]))
+    never_called = len(places) < len(named)
+    path = _path(standings[(makers or grouping)[0]])
     if sides and not culprits:
         summary = f"The ranks' new_group calls do not match: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}."
     elif others:
@@ -201,6 +200,7 @@ def group_not_made(
         (*evidence, *phrases.undecided(() if culprits else sides)),
         "Call new_group on every rank, members or not, with the same lists in the same order.",
         sides=() if culprits else sides,
+        hint=hints.deciding_branch(recording, path) if never_called else None,
     )
 
 
@@ -238,6 +238,7 @@ def unreachable(
         where(standings, [*culprits, *others]),
         tuple(f"Rank {rank} is in init_process_group{phrases.at(standings[rank].site)}." for rank in starting[:8]),
         "Set MASTER_ADDR to an address of rank 0's machine that all others can reach (127.0.0.1 on one machine).",
+        certainty="timed",
     )
 
 

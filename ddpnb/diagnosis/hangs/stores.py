@@ -10,7 +10,7 @@ from ddpnb.diagnosis.hangs.rank_state import Standing, where
 from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, Hint
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 
@@ -45,8 +45,6 @@ def apart(recording: Recording, standings: dict[int, Standing], patience: float)
         None,
         where(standings, [*culprits, *(rank for rank in ranks if rank not in culprits)]),
         (
-            f"That line {site.line} creates a store is inferred from the source, not observed"
-            + ("; the ports are inferred from a variable named port." if unlike else "."),
             *(
                 f"A port variable of rank {rank} at that line is {port}."
                 for rank, port in sorted(ports.items())[:8]
@@ -57,6 +55,12 @@ def apart(recording: Recording, standings: dict[int, Standing], patience: float)
         "Give all ranks the same address and port: take MASTER_ADDR and MASTER_PORT from the launcher (init_method='env://'), or "
         "let one rank choose a free port and send it to the others.",
         sides=sides,
+        certainty="likely",
+        hint=Hint(
+            site.file,
+            site.line,
+            "this line creates a store" + ("; its port is the value of a variable named port" if unlike else ""),
+        ),
     )
 
 

@@ -95,4 +95,5 @@ def uneven_iterations(
         tuple(evidence),
         "Run the same number of iterations on all ranks: DistributedSampler (drop_last=True), the minimum "
         "length over all ranks, or the Join context manager.",
+        certainty="likely",
     )

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ddpnb.model.findings import Hint
 from ddpnb.model.stacks import Frame
 
 # A message is read up to here: the rest of a longer one is more of the same (keys, C++ frames).
@@ -31,6 +32,7 @@ class Explained:
     culprits: tuple[int, ...] | None = None
     missing: tuple[int, ...] = ()  # the ranks that the message says are missing
     tensors: tuple[str, ...] = ()  # names of parameters
+    hint: Hint | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import re
 
 from ddpnb.explanations.messages import unused
 from ddpnb.explanations.messages.explained import Explained, Raised, count, listing, numbers
+from ddpnb.model.findings import Hint
 
 _PRIOR = "Expected to have finished reduction in the prior iteration before starting a new one"
 _INDICES = re.compile(r"Parameter indices which did not receive grad for rank (\d{1,9}): ([\d ]{1,150000})")
@@ -36,18 +37,19 @@ def unused_parameters(raised: Raised) -> Explained | None:
     if places and not tensors:
         evidence.append("The numbers are indices into model.named_parameters(), without the frozen ones.")
     lines = unused.frozen_after_wrapping(tensors, raised.sources)
-    guess = f"Possibly {lines[0]} froze them: inferred from the source, not observed." if len(lines) == 1 else ""
+    froze = Hint(*lines[0], "this line may have frozen them") if len(lines) == 1 else None
     # A recording names some of very many.
     if tensors and raised.frozen and (set(tensors) <= set(raised.frozen) or set(raised.frozen) <= set(tensors)):
         return Explained(
             "DDP415",
             f"Parameters were frozen after the model was wrapped, but DDP still waits for their gradients: {_parameters(tensors, places)}.",
             "Freeze before wrapping (requires_grad_(False)), or wrap again afterwards.",
-            ("They no longer required a gradient when the forward pass failed.", *([guess] if guess else [])),
+            ("They no longer required a gradient when the forward pass failed.",),
             culprits,
             tensors=tensors,
+            hint=froze,
         )
-    evidence += [guess] if guess else unused.reasons(tensors, raised.sources)
+    hint = froze or unused.use(tensors, raised.sources)
     if "find_unused_parameters=True` is enabled" in text:
         return Explained(
             "DDP401",
@@ -57,16 +59,18 @@ def unused_parameters(raised: Raised) -> Explained | None:
             tuple(evidence),
             culprits,
             tensors=tensors,
+            hint=hint,
         )
     return Explained(
         "DDP401",
-        f"{_parameters(tensors, places)} got no gradient in the previous step{'' if guess else ': not used in its loss'}.",
+        f"{_parameters(tensors, places)} got no gradient in the previous step{'' if froze else ': not used in its loss'}.",
         "Use every parameter in the loss of every step; or wrap with DistributedDataParallel(model, "
         "find_unused_parameters=True), if some steps do not use all; or freeze what is never used "
         "(requires_grad_(False)) before wrapping. A term of weight 0, loss + 0 * unused_output.sum(), keeps a branch in the graph.",
         tuple(evidence),
         culprits,
         tensors=tensors,
+        hint=hint,
     )
 
 

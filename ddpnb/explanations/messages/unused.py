@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ddpnb.model.findings import Hint
 from ddpnb.source.branches import FUNCTIONS, decisions, relation, tree
 from ddpnb.source.expressions import last_name, whole_text
 
@@ -24,10 +25,10 @@ def modules(parameters: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name.rpartition(".")[0] or name for name in parameters))
 
 
-def reasons(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
-    """Where, and under which condition, these parameters' modules are used, as a guess; nothing where there are several."""
-    texts: list[str] = []
-    open_uses: list[str] = []
+def use(parameters: Sequence[str], sources: Mapping[str, str]) -> Hint | None:
+    """Where, and under which condition, these parameters' modules are used; None where there are several such places."""
+    found: list[Hint] = []
+    open_uses: list[Hint] = []
     explained: set[str] = set()
     for name in parameters[:256]:
         parts = [part for part in name.split(".") if not part.isdigit()]
@@ -39,16 +40,16 @@ def reasons(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
                 break
             owners = _made_as(inside[depth - 1], sources) if depth else frozenset[str]()
             uses = [use for file, source in _files(sources) for use in _uses(attribute, owners, file, source)]
-            guarded = [text for is_guarded, text in uses if is_guarded]
-            open_uses += [text for is_guarded, text in uses if not is_guarded]
+            guarded = [hint for is_guarded, hint in uses if is_guarded]
+            open_uses += [hint for is_guarded, hint in uses if not is_guarded]
             if guarded:
                 explained.add(attribute)
-                texts += [text for text in guarded if text not in texts]
+                found += [hint for hint in guarded if hint not in found]
                 break
-        if len(texts) >= 4:
+        if len(found) >= 4:
             break
-    texts = texts or open_uses[:1]
-    return [f"Possibly: {texts[0]} Inferred from the source, not observed."] if len(texts) == 1 else []
+    found = found or open_uses[:1]
+    return found[0] if len(found) == 1 else None
 
 
 def _files(sources: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -61,8 +62,8 @@ def _made_as(attribute: str, sources: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for _, source in _files(sources) for name in pattern.findall(source))
 
 
-def _uses(attribute: str, owners: frozenset[str], file: str, source: str) -> list[tuple[bool, str]]:
-    """Where classes use the attribute: whether something guards it, and the sentence."""
+def _uses(attribute: str, owners: frozenset[str], file: str, source: str) -> list[tuple[bool, Hint]]:
+    """Where classes use the attribute: whether something guards it, and the hint."""
     if not re.search(rf"\bself\.{re.escape(attribute)}\b", source):
         return []
     parsed = tree(source)
@@ -74,24 +75,23 @@ def _uses(attribute: str, owners: frozenset[str], file: str, source: str) -> lis
         return []
 
 
-def _uses_in(attribute: str, file: str, source: str, owner: ast.ClassDef) -> list[tuple[bool, str]]:
+def _uses_in(attribute: str, file: str, source: str, owner: ast.ClassDef) -> list[tuple[bool, Hint]]:
     parents = {child: node for node in ast.walk(owner) for child in ast.iter_child_nodes(node)}
     places = [node for node in parents if isinstance(node, ast.Attribute) and _is_self(node, attribute)]
     made = [node.lineno for node in places if isinstance(node.ctx, ast.Store)]
     used = [node for node in places if isinstance(node.ctx, ast.Load) and _function(node, parents) not in _SETUP]
     if not used:
-        nowhere = (
-            f"{owner.name} creates self.{attribute} at {file}:{min(made, default=0)}, but none of its methods uses it."
-        )
-        return [(True, nowhere)] if made else []
-    uses: list[tuple[bool, str]] = []
+        nowhere = f"{owner.name} creates self.{attribute} here, but none of its methods uses it"
+        return [(True, Hint(file, min(made), nowhere))] if made else []
+    uses: list[tuple[bool, Hint]] = []
     for node in sorted(used, key=lambda place: place.lineno)[:8]:
-        where = f"self.{attribute} is used at {file}:{node.lineno}"
         why = _around(node, parents)
         why += [text for line in (node.lineno, *_rounds(node, parents)) for text in decisions(source, line)]
         if not why:
-            return [(False, f"{where} whenever {_function(node, parents)} runs: its result may not reach the loss.")]
-        uses.append((True, f"{where}. {' '.join(dict.fromkeys(why[:2]))}"))
+            reason = f"self.{attribute} is used here whenever {_function(node, parents)} runs: its result may not reach the loss"
+            return [(False, Hint(file, node.lineno, reason))]
+        reason = f"self.{attribute} is used here. {' '.join(dict.fromkeys(why[:2]))}".rstrip(".")
+        uses.append((True, Hint(file, node.lineno, reason)))
     return uses
 
 
@@ -162,10 +162,10 @@ def _rounds(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[int]:
 _WRAPPERS = ("DistributedDataParallel", "DDP")
 
 
-def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str]) -> list[str]:
-    """Places (file:line) that, by the text of the source, freeze these parameters' modules after the model was wrapped, in the same function."""
+def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Places (file, line) that, by the text of the source, freeze these parameters' modules after the model was wrapped, in the same function."""
     attributes = {part for name in parameters[:256] for part in name.split(".")[:-1] if not part.isdigit()}
-    places: list[str] = []
+    places: list[tuple[str, int]] = []
     for file, source in _files(sources) if attributes else []:
         if "requires_grad" not in source:
             continue
@@ -176,7 +176,7 @@ def frozen_after_wrapping(parameters: Sequence[str], sources: Mapping[str, str])
         for node in nodes:
             line = _freezes(node, attributes, freezers)
             if line and any(wrap < line and relation(source, wrap, line) == "sequence" for wrap in wraps):
-                places.append(f"{file}:{line}")
+                places.append((file, line))
     return list(dict.fromkeys(places))[:4]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import CallState
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, Hint
 from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import FILE, Rank, Script, group, line, record, world_group
@@ -42,7 +42,7 @@ def test_a_barrier_on_rank_0_only():
     assert (found.code, found.culprits, found.waiting) == ("DDP301", (1, 2, 3), (0,))
     assert (found.collective.op, found.collective.seq) == ("barrier", 2)
     assert (0, GUARDED.at("barrier")) in found.where
-    assert any("if rank == 0" in text for text in found.evidence)
+    assert found.hint is not None and "if rank == 0" in found.hint.reason
 
 
 def test_a_rank_that_returned_early():
@@ -234,10 +234,8 @@ def test_a_return_from_within_the_loop_is_no_uneven_loop():
     )
     found = only_finding(recording)
     assert (found.code, found.culprits) == ("DDP301", (1,))
-    guess = (
-        f"Possibly `return` if bad(batch) at {script.file}:{script.line('return')} decides: inferred from the source"
-    )
-    assert any(guess in text for text in found.evidence)
+    reason = "`return` if bad(batch) decides which ranks get there"
+    assert found.hint == Hint(script.file, script.line("return"), reason)
     assert dict(found.where)[1] == script.at("looped")
 
 
@@ -603,8 +601,8 @@ def test_the_header_of_the_loop_is_only_a_guess():
     short = Rank(1, 2).calls("all_reduce", at).finishes()
     found = only_finding(record(full, short, script=script))
     assert (found.code, dict(found.where)[1]) == ("DDP308", at)
-    guess = f"Possibly line {script.line('loop')} sets the number of iterations: `for x in loader`. Inferred from the source, not observed."
-    assert found.evidence[-1] == guess
+    assert found.hint == Hint(script.file, script.line("loop"), "`for x in loader` sets the number of iterations")
+    assert found.certainty == "likely"  # the source says that every iteration reaches that line
 
 
 def looped(script, *marks, forwards=(0, 0)):
@@ -635,7 +633,7 @@ def test_without_a_source_no_loop_is_claimed():
 def test_callers_and_all_loops_tell_whether_every_iteration_comes_to_the_call(text, marks, code):
     found = looped(Script(text), *marks)
     assert (found.code, found.culprits) == (code, (1,))
-    assert sum("Possibly" in one for one in found.evidence) == (code == "DDP308")
+    assert (found.hint is not None) == (found.certainty == "likely") == (code == "DDP308")
 
 
 @pytest.mark.parametrize(("forwards", "code"), [((3, 3), "DDP301"), ((3, 2), "DDP308"), ((0, 0), "DDP308")])
@@ -654,11 +652,9 @@ def test_a_shorter_loop_is_told_by_what_was_counted():
 
 def test_of_several_loops_that_may_have_ended_none_is_guessed():
     found = looped(Script("for e in epochs:\n    for x in loader:\n        x.backward()   # b"), "b")
-    assert (found.code, [text for text in found.evidence if "ossibly" in text]) == (
-        "DDP308",
-        [
-            "Possibly a loop ended earlier, as every iteration reaches that line. Inferred from the source, not observed."
-        ],
+    assert found.code == "DDP308"
+    assert found.hint == Hint(
+        FILE, 3, "every iteration of a loop reaches this line, so the loop may have ended earlier"
     )
 
 

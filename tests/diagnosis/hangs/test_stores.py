@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.model.findings import Hint
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import Rank, Script, record
 
@@ -34,11 +35,11 @@ def test_each_at_a_port_of_its_own(name):
     assert {site.line for _, site in found.where} == {OWN.line("makes")}
     assert found.sides == ((0,), (1,), (2,))
     assert "they use different ports" in found.summary
-    assert found.evidence[0] == (
-        f"That line {OWN.line('makes')} creates a store is inferred from the source, not observed; the ports are inferred "
-        "from a variable named port."
+    assert found.certainty == "likely"
+    assert found.hint == Hint(
+        OWN.file, OWN.line("makes"), "this line creates a store; its port is the value of a variable named port"
     )
-    assert found.evidence[2] == "A port variable of rank 1 at that line is 4001."
+    assert found.evidence[1] == "A port variable of rank 1 at that line is 4001."
 
 
 def test_the_one_with_another_port():
@@ -50,7 +51,7 @@ def test_the_one_with_another_port():
 def test_ports_that_are_not_all_known_or_do_not_differ_make_no_sides(ports):
     (found,) = diagnose(record(*(standing(n, port) for n, port in enumerate(ports)), script=OWN)).errors
     assert (found.culprits, found.waiting, found.sides) == ((), (0, 1, 2), ())
-    assert "port" not in found.summary and len(found.evidence) == 1
+    assert "port" not in found.summary and found.evidence == () and "port" not in found.hint.reason
 
 
 def test_one_that_came_late_may_still_be_found():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.explanations.messages.explain import explain, explain_text
+from ddpnb.model.findings import Hint
 from tests.explanations.messages.told import FILE, told, user
 
 PRIOR = "Expected to have finished reduction in the prior iteration before starting a new one. "
@@ -137,34 +138,33 @@ class Net(nn.Module):
 
 def test_the_condition_in_forward_is_found():
     found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, "RuntimeError", user(40), names=ALL, source=NET)
-    assert found.evidence == (
-        f"Possibly: self.aux is used at {FILE}:13. Guarded by `if step % 2` at line 12. Inferred from the source, not observed.",
-    )
+    assert found.hint == Hint(FILE, 13, "self.aux is used here. Guarded by `if step % 2` at line 12")
 
 
 FREEZES = NET + "\n\nmodel = DDP(Net())\nmodel.module.aux.requires_grad_(False)\n"
-GUESS = f"Possibly {FILE}:18 froze them: inferred from the source, not observed."
+FROZE = Hint(FILE, 18, "this line may have frozen them")
 
 
 @pytest.mark.parametrize("frozen", [ALL[4:], ALL[4:6], ALL[2:]], ids=["these", "some of these", "more"])
 def test_parameters_that_were_seen_to_be_frozen_are_another_matter(frozen):
     found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, names=ALL, source=FREEZES, frozen=frozen)
     assert (found.code, found.culprits) == ("DDP415", (0,))
-    assert found.evidence == ("They no longer required a gradient when the forward pass failed.", GUESS)
+    assert found.evidence == ("They no longer required a gradient when the forward pass failed.",)
+    assert found.hint == FROZE
 
 
 @pytest.mark.parametrize("frozen", [(), ALL[:1], ALL[3:5]], ids=["nothing", "another", "one of them and another"])
 def test_a_line_that_freezes_is_a_guess_where_nothing_was_recorded(frozen):
     """That a line stands below another does not mean that it ran, nor that it ran later."""
     found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, names=ALL, source=FREEZES, frozen=frozen)
-    assert (found.code, found.culprits, found.evidence) == ("DDP401", (0,), (GUESS,))
+    assert (found.code, found.culprits, found.hint) == ("DDP401", (0,), FROZE)
     assert "not used in its loss" not in found.summary
 
 
 def test_of_several_lines_that_freeze_none_is_guessed():
     source = FREEZES + "model.module.aux.requires_grad_(False)\n"
     found = told(UNUSED + PLACES.format(0, "4 5 6 7") + HINT, names=ALL, source=source)
-    assert found.code == "DDP401" and "froze them" not in " ".join(found.evidence)
+    assert found.code == "DDP401" and found.hint != FROZE
 
 
 # -- DDP415

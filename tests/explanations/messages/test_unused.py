@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.explanations.messages.unused import frozen_after_wrapping, modules, reasons
+from ddpnb.explanations.messages.unused import frozen_after_wrapping, modules, use
+from ddpnb.model.findings import Hint
 from tests.diagnosis.recordings import Script
 
 FILE = "/home/user/train.py"
-INFERRED = "Inferred from the source, not observed."
 
 
 def script(forward: str, init: str = "self.aux = nn.Linear(2, 2)") -> Script:
@@ -32,37 +32,37 @@ def script(forward: str, init: str = "self.aux = nn.Linear(2, 2)") -> Script:
 )  # fmt: skip
 def test_the_reason_why_a_module_was_left_out(forward, words):
     text = script(forward)
-    (found,) = reasons(["aux.weight", "aux.bias"], {FILE: text.text})
-    assert found.startswith(f"Possibly: self.aux is used at {FILE}:{text.line('use')}. ")
-    assert words in found
+    found = use(["aux.weight", "aux.bias"], {FILE: text.text})
+    assert found is not None and found.reason.startswith("self.aux is used here. ")
+    assert (found.file, found.line) == (FILE, text.line("use"))
+    assert words.rstrip(".") in found.reason
 
 
 def test_a_method_without_a_graph():
     text = "class Net:\n    def __init__(self):\n        self.aux = 1\n\n    @torch.no_grad()\n    def teach(self, x):\n        return self.aux(x)\n"
-    assert "@torch.no_grad()" in reasons(["aux.weight"], {FILE: text})[0]
+    assert "@torch.no_grad()" in use(["aux.weight"], {FILE: text}).reason
 
 
 def test_a_module_that_no_method_uses():
     text = script("return x")
-    assert reasons(["aux.0.weight"], {FILE: text.text}) == [
-        f"Possibly: Net creates self.aux at {FILE}:{text.line('made')}, but none of its methods uses it. {INFERRED}"
-    ]
+    reason = "Net creates self.aux here, but none of its methods uses it"
+    assert use(["aux.0.weight"], {FILE: text.text}) == Hint(FILE, text.line("made"), reason)
 
 
 def test_a_use_that_nothing_guards_is_asked_about():
     text = script("return x, self.aux(x)  # use")
-    (found,) = reasons(["aux.weight"], {FILE: text.text})
-    assert "whenever forward runs: its result may not reach the loss." in found
+    found = use(["aux.weight"], {FILE: text.text})
+    assert "whenever forward runs: its result may not reach the loss" in found.reason
 
 
 def test_of_several_reasons_none_is_chosen():
     text = script("if a:\n    x = self.aux(x)\nif b:\n    x = self.aux(x)\nreturn x")
-    assert reasons(["aux.weight"], {FILE: text.text}) == []
+    assert use(["aux.weight"], {FILE: text.text}) is None
 
 
 def test_one_use_without_a_condition_outweighs_one_with():
     text = script("y = self.aux(x)\nif self.training:\n    y = self.aux(y)\nreturn y")
-    reason = reasons(["aux.weight"], {FILE: text.text})[0]
+    reason = use(["aux.weight"], {FILE: text.text}).reason
     assert "decides" not in reason and "Guarded" not in reason
 
 
@@ -72,7 +72,7 @@ def test_a_list_of_modules_is_followed_to_their_call():
         "self.layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(4)])",
     )
     assert (
-        "Line 8 may skip it (`continue` if torch.rand(()) < 0.1)." in reasons(["layers.2.weight"], {FILE: text.text})[0]
+        "Line 8 may skip it (`continue` if torch.rand(()) < 0.1)" in use(["layers.2.weight"], {FILE: text.text}).reason
     )
 
 
@@ -106,23 +106,23 @@ class Net:
 
 
 def test_the_condition_may_stand_around_the_whole_block():
-    (found,) = reasons(["adapter.proj.weight", "adapter.proj.bias"], {FILE: INNER})
-    assert found == f"Possibly: self.adapter is used at {FILE}:24. Guarded by `if self.adapted` at line 23. {INFERRED}"
+    found = use(["adapter.proj.weight", "adapter.proj.bias"], {FILE: INNER})
+    assert found == Hint(FILE, 24, "self.adapter is used here. Guarded by `if self.adapted` at line 23")
 
 
 def test_a_parameter_of_the_model_itself():
     text = script("return x * self.scale if self.scaled else x", "self.scale = nn.Parameter(torch.ones(2))")
-    assert "self.scaled" in reasons(["scale"], {FILE: text.text})[0]
+    assert "self.scaled" in use(["scale"], {FILE: text.text}).reason
 
 
 @pytest.mark.parametrize("source", ["def broken(:", "", "\0", "self.aux", "class Net:\n    aux = 1\n", "(" * 5000])
 def test_a_source_that_tells_nothing(source):
-    assert reasons(["aux.weight"], {FILE: source}) == []
+    assert use(["aux.weight"], {FILE: source}) is None
     assert frozen_after_wrapping(["aux.weight"], {FILE: source}) == []
 
 
 def test_names_that_are_no_names():
-    assert reasons(["", ".", "..weight", "a.(b.weight", "0.1"], {FILE: "self.x"}) == []
+    assert use(["", ".", "..weight", "a.(b.weight", "0.1"], {FILE: "self.x"}) is None
 
 
 def test_modules_are_told_once_and_in_order():
@@ -151,4 +151,4 @@ def test_modules_are_told_once_and_in_order():
 )
 def test_parameters_that_were_frozen_after_the_model_was_wrapped(text, line):
     found = frozen_after_wrapping(["aux.0.weight"], {FILE: text})
-    assert found == ([f"{FILE}:{line}"] if line else [])
+    assert found == ([(FILE, line)] if line else [])
