@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.diagnosis import checkpoints_and_exits, settings
+from ddpnb.diagnosis import rules
 from ddpnb.diagnosis.causes.refine import refine
-from ddpnb.diagnosis.checkpoints_and_exits import EXIT_CODE_MASKED, WORK_NOT_WAITED
-from ddpnb.diagnosis.data import batches as data
-from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, numbers, replicas
-from ddpnb.diagnosis.hangs import blocked, endings, forward_on_one_rank, mismatch, missing_calls, startup, stores
+from ddpnb.diagnosis.checkpoints_and_exits import EXIT_CODE_MASKED
+from ddpnb.diagnosis.data.batches import uneven_shards
+from ddpnb.diagnosis.hangs import blocked, endings, mismatch, missing_calls, startup, stores, stragglers
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.endings import RANK_RAISED
-from ddpnb.diagnosis.hangs.forward_on_one_rank import RANK_ZERO_FORWARD
 from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
-from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState
-from ddpnb.model.findings import Diagnosis, Finding, FindingType, Outcome
+from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
-
-STRAGGLER = FindingType("DDP315", "straggler", severity="note")
 
 PATIENCE = 10.0
 # All ranks idle and none in a collective is far weaker evidence than a rank that others wait for: a download on
@@ -129,7 +124,7 @@ def _findings(
     return (
         found
         if any(finding.severity == "error" for finding in found)
-        else [*found, *_stragglers(standing, found_waits)]
+        else [*found, *stragglers.find(standing, found_waits)]
     )
 
 
@@ -139,37 +134,9 @@ def _with_silent(
     """The failures under their most specific codes, then the other problems."""
     failures = [refine(recording, standing, finding, patience) for finding in failures]
     if any(finding.type == UNEVEN_ITERATIONS for finding in failures):
-        uneven = data.uneven_shards(recording, stopped=True)
+        uneven = uneven_shards(recording, stopped=True)
         failures += [uneven] if uneven is not None else []
-    named = {
-        place
-        for finding in failures
-        for place in finding.where
-        if place[0] in (finding.culprits or finding.concerned)  # in a tie either may have done it
-    }
-    silent = _silent(recording, held, {finding.type for finding in failures})
-    # A work without wait() at a line that another finding names already is the same mistake.
-    return [*failures, *(f for f in silent if not f.type.once_per_line or not named.issuperset(f.where))]
-
-
-def _silent(recording: Recording, held: frozenset[int], known: set[FindingType]) -> list[Finding]:
-    """Problems that block no rank: errors first, then warnings and notes."""
-    lone = None if known else forward_on_one_rank.lone_forward(recording, stopped=False)
-    found = [*([lone] if lone is not None else call_swaps.find(recording)), *ddp_setup.find(recording)]
-    shifted = RANK_ZERO_FORWARD in known or any(finding.severity == "error" for finding in found)
-    if not shifted:  # replicas diverge as a result of these
-        found += replicas.find(recording)
-    of_data = data.find(recording)
-    told = {finding.type for finding in of_data}  # the loaders show the cause, the inputs only the effect
-    found += [*of_data, *(f for f in numbers.find(recording) if f.type not in told), *settings.find(recording, held)]
-    # A DDP316 inferred from the source adds nothing to one that was recorded.
-    recorded = any(finding.type == WORK_NOT_WAITED for finding in found)
-    found += [
-        finding for finding in checkpoints_and_exits.find(recording) if finding.type != WORK_NOT_WAITED or not recorded
-    ]
-    superseded = {code for kind in known for code in (kind.code, *kind.supersedes)}
-    order = {"error": 0, "warning": 1, "note": 2}
-    return sorted((f for f in found if f.code not in superseded), key=lambda f: order[f.severity])
+    return [*failures, *rules.find(recording, failures, held)]
 
 
 def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int]) -> list[Finding]:
@@ -222,38 +189,6 @@ def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patie
     frozen = [rank for rank in open_ranks if standing[rank].state is RankState.UNRESPONSIVE]
     return [
         blocked.finding(standing, RANK_FROZEN if frozen else BLOCKED_ELSEWHERE, frozen or sorted(open_ranks), [], None)
-    ]
-
-
-def _stragglers(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> list[Finding]:
-    """A note on stragglers, while others wait and nothing is wrong."""
-    late = sorted(
-        {
-            rank
-            for wait in found_waits.values()
-            for rank in wait.missing
-            if rank in standing and standing[rank].state in (RankState.COMPUTING, RankState.BLOCKED)
-        }
-    )
-    if not late:
-        return []
-    waiting = sorted(rank for rank, wait in found_waits.items() if wait.missing & set(late))
-    call = found_waits[waiting[0]].standing.call
-    return [
-        Finding(
-            STRAGGLER,
-            f"{phrases.ranks(late, True)} {phrases.verb(late, 'is a straggler', 'are stragglers')}"
-            f"{phrases.at(standing[late[0]].site)}; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(late, 'it', 'them')}.",
-            tuple(late),
-            tuple(waiting),
-            call,
-            tuple((rank, standing[rank].site) for rank in [*late, *waiting]),
-            tuple(
-                f"Rank {rank} is {'computing' if standing[rank].state is RankState.COMPUTING else 'blocked outside any collective'}."
-                for rank in late[:8]
-            ),
-            "This is no error yet: find out what the late rank does that the others do not.",
-        )
     ]
 
 

@@ -15,12 +15,23 @@ from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
 
-RANK_ZERO_FORWARD = FindingType("DDP411", "rank-zero-forward")
+RANK_ZERO_FORWARD = FindingType(
+    "DDP411",
+    "rank-zero-forward",
+    # Replicas diverge as a result.
+    supersedes=("DDP405", "DDP406", "DDP407", "DDP408", "DDP409", "DDP410", "DDP415", "DDP601", "DDP605"),
+)
 
 _SHARDED = frozenset({"all_gather_into_tensor", "reduce_scatter_tensor", "all_gather_into_tensor_coalesced"})
 _NEAR = 64  # calls of a lone forward and backward
 
 Place = tuple[str, int, str]
+
+
+def find(recording: Recording) -> list[Finding]:
+    """The silent case: the ranks completed, but their calls were matched with unrelated ones."""
+    finding = lone_forward(recording, stopped=False)
+    return [] if finding is None else [finding]
 
 
 @once

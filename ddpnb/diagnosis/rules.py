@@ -1,0 +1,73 @@
+"""Findings that block no rank. A rule is a function of a Recording that gives a list; here is their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ddpnb.diagnosis import checkpoints_and_exits, settings
+from ddpnb.diagnosis.data import batches
+from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, numbers, replicas
+from ddpnb.diagnosis.hangs import forward_on_one_rank
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+
+_ORDER = {"error": 0, "warning": 1, "note": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule and when it is asked.
+
+    ``alone``: only where nothing has failed or is blocked. ``effect``: what it finds follows from errors of the
+    rules before it, so it is not asked after one.
+    """
+
+    find: Callable[[Recording], Sequence[Finding]]
+    alone: bool = False
+    effect: bool = False
+
+
+def _rules(stuck: frozenset[int]) -> tuple[Rule, ...]:
+    """All rules, causes before their effects."""
+    return (
+        Rule(forward_on_one_rank.find, alone=True),
+        Rule(call_swaps.find, effect=True),
+        Rule(ddp_setup.find),
+        Rule(replicas.find, effect=True),
+        Rule(batches.find),
+        Rule(numbers.find),
+        Rule(partial(settings.find, stuck=stuck)),
+        Rule(checkpoints_and_exits.find),
+    )
+
+
+def find(recording: Recording, failures: Sequence[Finding], stuck: frozenset[int]) -> list[Finding]:
+    """What is wrong besides the failures: errors first, then warnings and notes.
+
+    Args:
+        recording: what is known.
+        failures: why ranks failed or are blocked; what they supersede is left out.
+        stuck: the ranks that can never continue.
+    """
+    found: list[Finding] = []
+    for rule in _rules(stuck):
+        errors = any(finding.severity == "error" for finding in found)
+        if (rule.alone and failures) or (rule.effect and errors):
+            continue
+        known = {finding.type for finding in found}  # an earlier rule shows the cause, a later one only the effect
+        found += [finding for finding in rule.find(recording) if finding.type not in known]
+    superseded = {code for failure in failures for code in (failure.code, *failure.type.supersedes)}
+    lines = {
+        place
+        for failure in failures
+        for place in failure.where
+        if place[0] in (failure.culprits or failure.concerned)  # in a tie either may have done it
+    }
+    rest = (
+        finding
+        for finding in found
+        if finding.code not in superseded and not (finding.type.once_per_line and lines.issuperset(finding.where))
+    )
+    return sorted(rest, key=lambda finding: _ORDER[finding.severity])
