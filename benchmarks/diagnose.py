@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
-from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.events import read
+from ddpnb.model.recording import Ending, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.render import card
 
@@ -42,7 +43,7 @@ def record(rank: int, world: int, made: tuple[Call, ...], how: str = "stands", s
         rank,
         1000 + rank,
         made,
-        (Phase("init_process_group", state, 1, 0 if state == "open" else 2, facts),),  # type: ignore[arg-type]
+        (read("init_process_group", facts, state, 1, 0 if state == "open" else 2),),
         () if how == "ended" else (Stack("main", frames, 7, main=True),),
         Process("computing" if how == "computes" else "idle", 60.0, still_s=60.0),
         Ending("finished", at_ns=STEP_NS * CALLS) if how == "ended" else None,

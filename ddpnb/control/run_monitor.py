@@ -14,6 +14,7 @@ from ddpnb import arguments
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import CannotWrite, Interrupted
 from ddpnb.model import phrases
+from ddpnb.model.events.runs import FaultMissed
 from ddpnb.model.recording import Recording
 from ddpnb.observe import logs
 from ddpnb.observe.observer import Observer
@@ -182,10 +183,8 @@ class RunMonitor:
         """The faults that were armed for this run and never triggered, as text."""
         missed: dict[tuple[str, str], list[int]] = {}
         for rank, record in self.recording.ranks.items() if self.recording is not None else ():
-            for phase in record.phases:
-                if phase.name == "fault missed":
-                    fault = str(phase.facts.get("fault", "")), str(phase.facts.get("why", ""))
-                    missed.setdefault(fault, []).append(rank)
+            for event in record.events(FaultMissed):
+                missed.setdefault((event.fault, event.why), []).append(rank)
         return [
             f"the fault {fault!r} was never triggered on {phrases.ranks(ranks)}: {why or 'nothing matched its conditions'}."
             for (fault, why), ranks in missed.items()

@@ -6,13 +6,14 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 
-from ddpnb.diagnosis.hangs.init_facts import as_int
 from ddpnb.diagnosis.hangs.rank_state import last_site
 from ddpnb.lint.unwaited import Unwaited, unwaited
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, CallState, Site
+from ddpnb.model.events.data import DataLoop, SamplerPass
+from ddpnb.model.events.models import AttributeOnWrapper, CheckpointRead, CheckpointSaved, RngRestored, StateLoaded
 from ddpnb.model.findings import Certainty, Finding, FindingType, Hint, Severity
-from ddpnb.model.recording import Phase, RankRecord, Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import guards_of
 
 WORK_NOT_WAITED = FindingType("DDP316", "work-not-waited", once_per_line=True)
@@ -38,10 +39,6 @@ def find(recording: Recording) -> list[Finding]:
         _hidden_attribute,
     )
     return [finding for rule in rules if (finding := rule(recording)) is not None]
-
-
-def _site(phase: Phase) -> Site:
-    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
 
 
 def _finding(
@@ -137,19 +134,18 @@ def _left_by_force(recording: Recording) -> Finding | None:
 
 def _nothing_loaded(recording: Recording) -> Finding | None:
     """DDP602: strict=False hid that no key of a state dict matches the model."""
-    places: dict[int, Phase] = {}
+    places: dict[int, StateLoaded] = {}
     for rank, record in recording.ranks.items():
-        for phase in record.phases:
-            if phase.name == "state loaded" and as_int(phase.facts.get("matched")) == 0 and phase.facts.get("given"):
-                places.setdefault(rank, phase)
+        for load in record.events(StateLoaded):
+            if load.matched == 0 and load.given:
+                places.setdefault(rank, load)
     if not places:
         return None
-    keys = next(iter(places.values())).facts.get("keys")
-    named = ", ".join(map(str, keys[:3])) if isinstance(keys, list) else ""
+    named = ", ".join(next(iter(places.values())).keys[:3])
     return _finding(
         PREFIX_MISMATCH,
         "A state dict was loaded with strict=False, but none of its keys match the model's: nothing was loaded.",
-        {rank: _site(phase) for rank, phase in places.items()},
+        {rank: load.site for rank, load in places.items()},
         [f"The first keys of the state dict: {named}."] if named else [],
         "Save model.module.state_dict() of the wrapped model, or strip the prefix: "
         "{key.removeprefix('module.'): value for key, value in state.items()}.",
@@ -228,12 +224,12 @@ def _resumed_without(recording: Recording) -> Finding | None:
     places: dict[int, Site] = {}
     why: list[str] = []
     for rank, record in recording.ranks.items():
-        for read in (p for p in record.phases if p.name == "checkpoint read"):
-            after = [p for p in record.phases if p.began_ns >= read.began_ns]
-            resumed = any(p.name == "state loaded" and p.facts.get("what") == "optimizer" for p in after)
+        for read in record.events(CheckpointRead):
+            after = replace(record, history=tuple(e for e in record.history if e.began_ns >= read.began_ns))
+            resumed = any(load.what == "optimizer" for load in after.events(StateLoaded))
             reason = _forgotten(read, after) if resumed else ""
             if reason:
-                places[rank] = _site(read)
+                places[rank] = read.site
                 why += [reason] if reason not in why else []
     if not places:
         return None
@@ -248,26 +244,20 @@ def _resumed_without(recording: Recording) -> Finding | None:
     )
 
 
-def _forgotten(read: Phase, after: list[Phase]) -> str:
-    held = read.facts.get("keys")
-    keys = [str(key) for key in held] if isinstance(held, (list, tuple)) else []
-    numbers = read.facts.get("numbers")
-    numbers = {str(k): v for k, v in numbers.items()} if isinstance(numbers, dict) else {}
-    random = [key for key in keys if _RNG.search(key)]
-    if random and not any(p.name == "rng restored" for p in after):
+def _forgotten(read: CheckpointRead, after: RankRecord) -> str:
+    """What of this checkpoint the events after it do not restore."""
+    numbers = read.numbers
+    random = [key for key in read.keys if _RNG.search(key)]
+    if random and not after.events(RngRestored):
         return f"its RNG state ({', '.join(random[:3])}) is never restored"
-    epoch = next((as_int(numbers[key]) for key in numbers if "epoch" in key.lower()), None)
-    samplers = [p for p in after if p.name == "sampler" and p.facts.get("shuffle")]
-    if epoch and samplers and (begun := as_int(samplers[0].facts.get("epoch"))) is not None and begun < epoch:
+    epoch = next((numbers[key] for key in numbers if "epoch" in key.lower()), None)
+    begun = next((sampler.epoch for sampler in after.events(SamplerPass) if sampler.shuffle), None)
+    if epoch and begun is not None and begun < epoch:
         return f"it was saved in epoch {epoch}, and the sampler starts at epoch {begun} again"
-    position = next(
-        (key for key in numbers if _POSITION.search(key) and "size" not in key and (as_int(numbers[key]) or 0) > 0), ""
-    )
-    loops = [p for p in after if p.name == "data loop"]
-    if position and loops:
-        batches, steps = as_int(loops[0].facts.get("batches")), as_int(loops[0].facts.get("steps"))
-        if batches and loops[0].facts.get("complete") and steps is not None and steps >= batches:
-            return f"it was saved at {position} {numbers[position]} of an epoch, and that epoch starts from its beginning again"
+    position = next((k for k, n in numbers.items() if _POSITION.search(k) and "size" not in k and n > 0), "")
+    loop = next(iter(after.events(DataLoop)), None)
+    if position and loop and loop.batches and loop.complete and loop.steps is not None and loop.steps >= loop.batches:
+        return f"it was saved at {position} {numbers[position]} of an epoch, and that epoch starts from its beginning again"
     return ""
 
 
@@ -278,10 +268,9 @@ def _one_file(recording: Recording) -> Finding | None:
     """DDP603: several ranks write one file."""
     writers: dict[str, dict[int, Site]] = defaultdict(dict)
     for rank, record in recording.ranks.items():
-        for phase in record.phases:
-            path = str(phase.facts.get("path", ""))
-            if phase.name == "checkpoint saved" and path.startswith("/") and not path.startswith("/dev/"):
-                writers[path][rank] = _site(phase)
+        for save in record.events(CheckpointSaved):
+            if save.path.startswith("/") and not save.path.startswith("/dev/"):
+                writers[save.path][rank] = save.site
     shared = {path: ranks for path, ranks in writers.items() if len(ranks) > 1}
     if not shared:
         return None
@@ -297,16 +286,14 @@ def _one_file(recording: Recording) -> Finding | None:
 
 def _hidden_attribute(recording: Recording) -> Finding | None:
     """DDP413: an attribute of the module was set on its wrapper, where the module never sees it."""
-    events: dict[int, Phase] = {}
-    for rank, record in recording.ranks.items():
-        events.update((rank, p) for p in record.phases if p.name == "attribute on wrapper")
+    events = {r: found[-1] for r, record in recording.ranks.items() if (found := record.events(AttributeOnWrapper))}
     if not events:
         return None
-    name = str(next(iter(events.values())).facts.get("name", "?"))
+    name = next(iter(events.values())).name
     return _finding(
         HIDDEN_ATTRIBUTE,
         f"{name} is set on the wrapper, but it is an attribute of the wrapped module, which never sees it.",
-        {rank: _site(phase) for rank, phase in events.items()},
+        {rank: event.site for rank, event in events.items()},
         [],
         f"Set it on the module: model.module.{name} = ...",
     )

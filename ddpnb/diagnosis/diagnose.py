@@ -16,6 +16,7 @@ from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
 from ddpnb.model.calls import Call, CallState
+from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
@@ -149,12 +150,12 @@ def _why_lost(recording: Recording, standing: dict[int, Standing], lost: set[int
     for rank in lost:
         record = recording.ranks[rank]
         failed = [call for call in record.calls if call.state.name == "FAILED"] or _needed(recording, missing, record)
-        phases = [p for p in record.phases if p.state == "failed" and p.name in ("init_process_group", "new_group")]
+        events = record.events(InitProcessGroup, NewGroup, state="failed")
         if failed:
             then[rank] = replace(standing[rank], state=RankState.WAITING, call=failed[-1], site=failed[-1].site)
-        elif phases:
-            state = RankState.STARTING if phases[-1].name == "init_process_group" else RankState.CREATING_GROUP
-            then[rank] = replace(standing[rank], state=state, phase=phases[-1])
+        elif events:
+            state = RankState.STARTING if isinstance(events[-1], InitProcessGroup) else RankState.CREATING_GROUP
+            then[rank] = replace(standing[rank], state=state, event=events[-1])
     for rank, one in then.items():  # a rank that was outside when the others timed out is the cause
         if one.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
             process = replace(one.record.process, wakes_in_s=None)
@@ -181,9 +182,9 @@ def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patie
         return []
     for rank in open_ranks:
         one = standing[rank]
-        phases = [p.name for p in one.record.phases if p.state == "done"]
-        made, ended = phases.count("init_process_group"), phases.count("destroy_process_group")
-        alive = made > ended or bool(one.record.phases_forgotten and one.record.calls and not ended)
+        made = len(one.record.events(InitProcessGroup, state="done"))
+        ended = len(one.record.events(DestroyProcessGroup, state="done"))
+        alive = made > ended or bool(one.record.events_forgotten and one.record.calls and not ended)
         if not alive or not one.expired(_NOBODY_WAITS * patience):
             return []
     frozen = [rank for rank in open_ranks if standing[rank].state is RankState.UNRESPONSIVE]

@@ -11,8 +11,11 @@ from ddpnb.diagnosis.hangs.init_facts import as_int
 from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.events import Event
+from ddpnb.model.events.data import LoaderSeen
+from ddpnb.model.events.startup import Environment, InitProcessGroup, NewGroup, ThreadsSet
 from ddpnb.model.findings import Finding, FindingType, Hint, Severity
-from ddpnb.model.recording import Phase, RankRecord, Recording
+from ddpnb.model.recording import RankRecord, Recording
 
 BACKEND_MISMATCH = FindingType("DDP106", "backend-mismatch", group_mismatch=True)
 VERSION_MISMATCH = FindingType("DDP107", "version-mismatch")
@@ -39,39 +42,28 @@ def find(recording: Recording, stuck: frozenset[int] = frozenset()) -> list[Find
 
 
 @once
-def inits(recording: Recording) -> dict[int, Phase]:
+def inits(recording: Recording) -> dict[int, InitProcessGroup]:
     """The last init_process_group of each rank."""
-    found = {}
-    for rank, record in recording.ranks.items():
-        phases = [phase for phase in record.phases if phase.name == "init_process_group"]
-        if phases:
-            found[rank] = phases[-1]
-    return found
+    return {rank: starts[-1] for rank, record in recording.ranks.items() if (starts := record.events(InitProcessGroup))}
 
 
 def environment(record: RankRecord) -> dict[str, str]:
     """The environment of a rank, as it was when it joined the others."""
-    found = [phase for phase in record.phases if phase.name == "environment"]
-    return {str(k): str(v) for k, v in found[-1].facts.items() if v is not None} if found else {}
+    found = record.events(Environment)
+    return dict(found[-1].variables) if found else {}
 
 
-def _site(phase: Phase) -> Site:
-    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
-
-
-def _where(phases: Mapping[int, Phase], order: tuple[int, ...]) -> tuple[tuple[int, Site], ...]:
-    return tuple((rank, _site(phases[rank])) for rank in order if rank in phases and "file" in phases[rank].facts)
+def _where(events: Mapping[int, Event], order: tuple[int, ...]) -> tuple[tuple[int, Site], ...]:
+    return tuple((rank, events[rank].site) for rank in order if rank in events and events[rank].site != NO_SITE)
 
 
 def _backends(recording: Recording) -> Finding | None:
     """DDP106: the ranks request different backends."""
-    phases = inits(recording)
-    asked = {
-        rank: str(phase.facts.get("asked", phase.facts.get("backend", ""))).lower() for rank, phase in phases.items()
-    }
+    events: Mapping[int, InitProcessGroup | NewGroup] = inits(recording)
+    asked = {r: (e.backend if e.asked is None else e.asked).lower() for r, e in inits(recording).items()}
     apart = split(asked)
     if not apart.differs:
-        phases, asked = _of_groups(recording)
+        events, asked = _of_groups(recording)
         apart = split(asked)
     if not apart.differs:
         return None
@@ -91,7 +83,7 @@ def _backends(recording: Recording) -> Finding | None:
         apart.culprits,
         () if sides else others,
         None,
-        _where(phases, (*odd, *others)),
+        _where(events, (*odd, *others)),
         (
             *(f"Rank {rank}: backend {name or '(default)'}." for rank, name in sorted(asked.items())[:8]),
             *phrases.undecided(sides),
@@ -106,24 +98,24 @@ def _apart(found: Split) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(sorted(rank for side in found.sides[1:] for rank in side)), found.sides[0]
 
 
-def _of_groups(recording: Recording) -> tuple[dict[int, Phase], dict[int, str]]:
-    """The first new_group for which the ranks request different backends: its phases, and those backends."""
-    if not recording.has_all_phases:  # which of them is whose first is not known
+def _of_groups(recording: Recording) -> tuple[dict[int, NewGroup], dict[int, str]]:
+    """The first new_group for which the ranks request different backends: its events, and those backends."""
+    if not recording.has_all_events:  # which of them is whose first is not known
         return {}, {}
-    made = {rank: [p for p in record.phases if p.name == "new_group"] for rank, record in recording.ranks.items()}
+    made = {rank: record.events(NewGroup) for rank, record in recording.ranks.items()}
     for turn in range(max(map(len, made.values()), default=0)):
-        phases = {rank: found[turn] for rank, found in made.items() if len(found) > turn}
-        asked = {rank: str(phase.facts.get("backend", "")).lower() for rank, phase in phases.items()}
-        if len(set(asked.values())) > 1 and len({str(phase.facts.get("ranks")) for phase in phases.values()}) == 1:
-            return phases, asked
+        groups = {rank: found[turn] for rank, found in made.items() if len(found) > turn}
+        asked = {rank: group.backend.lower() for rank, group in groups.items()}
+        if len(set(asked.values())) > 1 and len({group.ranks for group in groups.values()}) == 1:
+            return groups, asked
     return {}, {}
 
 
 def _versions(recording: Recording) -> Finding | None:
     """DDP107: torch, CUDA, NCCL or Python differ between ranks."""
-    phases = inits(recording)
+    starts = inits(recording)
     for name in ("torch", "cuda", "nccl", "python"):
-        told = {rank: str(phase.facts[name]) for rank, phase in phases.items() if phase.facts.get(name)}
+        told = {rank: start.versions[name] for rank, start in starts.items() if start.versions.get(name)}
         apart = split(told)
         if apart.differs:
             odd, others = _apart(apart)
@@ -143,7 +135,7 @@ def _versions(recording: Recording) -> Finding | None:
                 apart.culprits,
                 () if sides else others,
                 None,
-                _where(phases, (*odd, *others)),
+                _where(starts, (*odd, *others)),
                 (
                     *(f"Rank {rank}: {name} {version}." for rank, version in sorted(told.items())[:8]),
                     *phrases.undecided(sides),
@@ -156,26 +148,22 @@ def _versions(recording: Recording) -> Finding | None:
 
 def _timeouts(recording: Recording, stuck: frozenset[int]) -> Finding | None:
     """DDP317: a sub-group without the time-out of the default group, or a time-out of many hours."""
-    phases = inits(recording)
-    for rank, phase in sorted(phases.items()):
-        own = phase.facts.get("timeout_s")
-        if isinstance(own, (int, float)) and own >= _LONG_S:
-            ranks = tuple(r for r, p in sorted(phases.items()) if p.facts.get("timeout_s") == own)
+    starts = inits(recording)
+    for rank, start in sorted(starts.items()):
+        own = start.timeout_s
+        if own is not None and own >= _LONG_S:
+            ranks = tuple(r for r, s in sorted(starts.items()) if s.timeout_s == own)
             return _timeout(
                 f"The time-out of the process group is {_hours(own)}: hangs take that long to be detected.",
                 ranks,
-                phases,
+                starts,
                 stuck,
                 severity="warning",
             )
-        if not isinstance(own, (int, float)) or own >= DEFAULT_TIMEOUT_S:
+        if own is None or own >= DEFAULT_TIMEOUT_S:
             continue
-        made = [p for p in recording.ranks[rank].phases if p.name == "new_group" and p.facts.get("timeout_s") is None]
-        if made:
-            groups = {
-                r: [p for p in rec.phases if p.name == "new_group" and p.facts.get("timeout_s") is None]
-                for r, rec in recording.ranks.items()
-            }
+        groups = {r: [g for g in rec.events(NewGroup) if g.timeout_s is None] for r, rec in recording.ranks.items()}
+        if groups[rank]:
             places = {r: found[-1] for r, found in groups.items() if found}
             return _timeout(
                 f"new_group() does not inherit the default group's time-out of {own:.0f} s: the sub-group has the "
@@ -190,7 +178,7 @@ def _timeouts(recording: Recording, stuck: frozenset[int]) -> Finding | None:
 def _timeout(
     summary: str,
     ranks: tuple[int, ...],
-    places: Mapping[int, Phase],
+    places: Mapping[int, Event],
     stuck: frozenset[int] = frozenset(),
     severity: Severity | None = None,
 ) -> Finding:
@@ -216,8 +204,8 @@ def _threads(recording: Recording) -> Finding | None:
     cores = as_int(recording.host.get("cores")) or 0
     counts = {}
     for rank, record in recording.ranks.items():
-        told = [p.facts.get("threads") for p in record.phases if p.name in ("init_process_group", "threads")]
-        counts[rank] = next((number for count in reversed(told) if (number := as_int(count))), 0)
+        told = record.events(InitProcessGroup, ThreadsSet)
+        counts[rank] = next((event.threads for event in reversed(told) if event.threads), 0)
     total = sum(counts.values())
     many = tuple(
         rank for rank, count in sorted(counts.items()) if count > 1 and count * len(counts) >= 4 * max(cores, 1)
@@ -231,19 +219,16 @@ def _threads(recording: Recording) -> Finding | None:
         many,
         (),
         None,
-        _where({rank: phase for rank, phase in places.items() if phase is not None}, many),
+        _where({rank: event for rank, event in places.items() if event is not None}, many),
         tuple(f"Rank {rank}: {counts[rank]} threads." for rank in many[:8]),
         f"Set OMP_NUM_THREADS (or torch.set_num_threads) to the cores per rank: {max(1, cores // max(1, len(counts)))} here.",
     )
 
 
-def _set_threads(record: RankRecord) -> Phase | None:
+def _set_threads(record: RankRecord) -> Event | None:
     """Where the number was set, or else where it was recorded."""
-    told = {
-        name: [p for p in record.phases if p.name == name and "file" in p.facts]
-        for name in ("threads", "init_process_group")
-    }
-    return next((phases[-1] for phases in told.values() if phases), None)
+    told = (*record.events(InitProcessGroup), *record.events(ThreadsSet))
+    return next((event for event in reversed(told) if event.site != NO_SITE), None)
 
 
 def _shared_memory(recording: Recording) -> Finding | None:
@@ -252,12 +237,10 @@ def _shared_memory(recording: Recording) -> Finding | None:
     if not isinstance(total, (int, float)) or not isinstance(free, (int, float)) or free > 64 << 20:
         return None
     loaders = {
-        rank: [
-            p for p in record.phases if p.name.startswith("loader") and (as_int(p.facts.get("num_workers")) or 0) > 0
-        ]
+        rank: [loader for loader in record.events(LoaderSeen) if loader.num_workers > 0]
         for rank, record in recording.ranks.items()
     }
-    ranks = tuple(rank for rank, phases in sorted(loaders.items()) if phases)
+    ranks = tuple(rank for rank, found in sorted(loaders.items()) if found)
     if not ranks:
         return None
     return Finding(
@@ -313,10 +296,10 @@ def _variables(recording: Recording) -> list[Finding]:
             text = _says(name, value, table)
             if text:
                 told[f"{name}={value}", *text].append(rank)
-    phases = inits(recording)
+    starts = inits(recording)
     found = []
     for (variable, says, remedy), ranks in told.items():
-        place = {rank: phases[rank] for rank in ranks if rank in phases}
+        place = {rank: starts[rank] for rank in ranks if rank in starts}
         found.append(
             Finding(
                 DEPRECATED_VARIABLE,

@@ -1,6 +1,6 @@
 """The black box: one memory-mapped file per rank, written at the door, readable from any process of the host.
 
-Layout (little-endian): a header, a table of strings, and three rings: of calls, of phases, and of marks (clocks read at
+Layout (little-endian): a header, a table of strings, and three rings: of calls, of events, and of marks (clocks read at
 steps). A record refers to strings (JSON texts: groups, signatures, sites, facts) by their number. The writer never
 waits for a reader; a reader drops what was being written.
 
@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from ddpnb.model.account import MARK_KINDS, Mark
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
-from ddpnb.model.recording import Phase
+from ddpnb.model.events import Event, EventState, read
 from ddpnb.model.shared import readable
 from ddpnb.model.strings import GENERATIONS, PLACE_BITS, Strings
 
@@ -27,7 +27,7 @@ MAGIC = b"ddpnbBB1"
 HEADER_SIZE = 4096
 STRINGS_SIZE = 4 << 20
 CALLS = 4096  # records in the ring of calls
-PHASES = 512
+EVENTS = 512
 MARKS = 4096
 
 # magic, version, rank, pid, main thread (its identifier >> 6, as in the records)
@@ -35,8 +35,8 @@ IDENTITY = struct.Struct("<8sIIII")
 # number of calls begun, time of the last change; kept apart so that one small write updates both
 PROGRESS = struct.Struct("<QQ")
 PROGRESS_AT = 32
-# bytes of strings used, number of phases begun, run number, run state, optimizer steps, and the
-# first call and phase of the run
+# bytes of strings used, number of events begun, run number, run state, optimizer steps, and the
+# first call and event of the run
 STATUS = struct.Struct("<QQIIQQQ")
 STATUS_AT = 64
 STEPS_AT = STATUS_AT + 24
@@ -58,10 +58,10 @@ CALL_STATE_AT = 24  # within a record: state, timeout, time when done
 CALL_TIMEOUT_AT = 40
 CALL_ENTERED_AT = 48
 CALL_DONE_AT = 64
-# number + 1, name string, facts string, state, end-facts string, began, ended
-PHASE = struct.Struct("<QIIIIQQ")
-PHASE_SIZE = 40
-PHASE_STATES = ("open", "done", "failed")
+# number + 1, title string, facts string, state, string of the facts learned by its end, began, ended
+EVENT = struct.Struct("<QIIIIQQ")
+EVENT_SIZE = 40
+EVENT_STATES: tuple[EventState, ...] = ("open", "done", "failed")
 # number + 1, place in MARK_KINDS, thread, torch's threads, steps; time, CPU of the thread, CPU of the process, data
 MARK = struct.Struct("<QIIIIQQQQ")
 MARK_SIZE = 56
@@ -69,12 +69,12 @@ MARK_BEGIN, MARK_BACKWARD, MARK_STEP, MARK_END = range(len(MARK_KINDS))
 
 STRINGS_AT = HEADER_SIZE
 CALLS_AT = STRINGS_AT + STRINGS_SIZE
-PHASES_AT = CALLS_AT + CALLS * CALL_SIZE
-MARKS_AT = PHASES_AT + PHASES * PHASE_SIZE
+EVENTS_AT = CALLS_AT + CALLS * CALL_SIZE
+MARKS_AT = EVENTS_AT + EVENTS * EVENT_SIZE
 BOX_SIZE = MARKS_AT + MARKS * MARK_SIZE
 
 assert STRINGS_SIZE <= 4 << PLACE_BITS
-assert CALL.size <= CALL_SIZE and PHASE.size <= PHASE_SIZE and MARK.size <= MARK_SIZE
+assert CALL.size <= CALL_SIZE and EVENT.size <= EVENT_SIZE and MARK.size <= MARK_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +85,18 @@ class Status:
     main_thread: int = 0
     calls: int = 0
     progress_ns: int = 0
-    phases: int = 0
+    events: int = 0
     run: int = 0
     run_state: int = RUN_IDLE
     steps: int = 0
     first_call: int = 0
-    first_phase: int = 0
+    first_event: int = 0
     forwards: int = 0
 
     @property
-    def phases_forgotten(self) -> int:
-        """How many phases of the current run have left the ring."""
-        return max(0, self.phases - self.first_phase - PHASES)
+    def events_forgotten(self) -> int:
+        """How many events of the current run have left the ring."""
+        return max(0, self.events - self.first_event - EVENTS)
 
 
 class BoxReader:
@@ -123,9 +123,9 @@ class BoxReader:
         head = self._source.read(0, _HEAD)
         _, _, _, pid, main = IDENTITY.unpack_from(head, 0)
         calls, progress_ns = PROGRESS.unpack_from(head, PROGRESS_AT)
-        _, phases, run, run_state, steps, *first = STATUS.unpack_from(head, STATUS_AT)
+        _, events, run, run_state, steps, *first = STATUS.unpack_from(head, STATUS_AT)
         (forwards,) = struct.unpack_from("<Q", head, FORWARDS_AT)
-        return Status(pid, main, calls, progress_ns, phases, run, run_state, steps, *first, forwards=forwards)
+        return Status(pid, main, calls, progress_ns, events, run, run_state, steps, *first, forwards=forwards)
 
     @property
     def dropped(self) -> int:
@@ -196,21 +196,19 @@ class BoxReader:
         value = self._strings.get(number) if number else None
         return cast("dict[str, Any]", dict(value)) if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
 
-    def phases(self) -> tuple[Phase, ...]:
-        """The last phases of the current run, in the order in which they began."""
+    def events(self) -> tuple[Event, ...]:
+        """The last events of the current run, in the order in which they began."""
         status = self.status
-        total = status.phases
-        numbers = range(max(status.first_phase, total - PHASES), total)
-        records = list(self._records(PHASES_AT, PHASES, PHASE, PHASE_SIZE, numbers))
+        numbers = range(max(status.first_event, status.events - EVENTS), status.events)
+        records = list(self._records(EVENTS_AT, EVENTS, EVENT, EVENT_SIZE, numbers))
         self._read_strings()  # behind them: whatever they name is there then
-        found: list[Phase] = []
+        found: list[Event] = []
         for number, fields in zip(numbers, records, strict=True):
-            stamp, name, facts, state, end_facts, began, ended = fields
-            if stamp != number + 1 or state >= len(PHASE_STATES):
-                continue
-            title = str(self._facts(name).get("phase", "?"))
-            merged = self._facts(facts) | self._facts(end_facts)
-            found.append(Phase(title, PHASE_STATES[state], began, ended, merged))  # type: ignore[arg-type]
+            state: int
+            stamp, title, facts, state, learned, began, ended = fields
+            if stamp == number + 1 and state < len(EVENT_STATES):
+                known = self._facts(facts) | self._facts(learned)
+                found.append(read(str(self._facts(title).get("phase", "?")), known, EVENT_STATES[state], began, ended))
         return tuple(found)
 
     def marks(self, since: int = 0, last: int = MARKS) -> tuple[Mark, ...]:

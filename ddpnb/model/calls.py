@@ -50,6 +50,10 @@ class Site:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line or self.file != UNNAMED else "an unknown place"
 
+    def to_json(self) -> dict[str, Any]:
+        """File, line and function; empty for ``NO_SITE``."""
+        return {"file": self.file, "line": self.line, "function": self.function} if self != NO_SITE else {}
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Site:
         line = value.get("line")

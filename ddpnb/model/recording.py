@@ -10,29 +10,18 @@ import os
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ddpnb.model.account import Account, Mark
 from ddpnb.model.calls import Call
+from ddpnb.model.events import Event, EventState
+from ddpnb.model.events.runs import DoorDetached, FunctionNotFound
 from ddpnb.model.names import given_name
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.model.startup import StartupState
 
-DETACHED = "door detached"  # a phase: the collectives of this rank after it were not recorded
-NOT_FOUND = "function not found"  # a phase: this version of torch does not have what a hook watches
-LATE_WAIT = "wait for an old call"  # a phase: the call's record was used again, so many calls came after it
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """Something that does not pass the door: start-up, a new group, a wrapped model, an exit."""
-
-    name: str
-    state: Literal["open", "done", "failed"]
-    began_ns: int = 0
-    ended_ns: int = 0
-    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+E = TypeVar("E", bound=Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +102,12 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class RankRecord:
-    """Everything known of one rank. ``calls`` and ``phases`` are in the order in which they began."""
+    """Everything known of one rank. ``calls`` and ``history`` are in the order in which they began."""
 
     rank: int
     pid: int = 0
     calls: tuple[Call, ...] = ()
-    phases: tuple[Phase, ...] = ()
+    history: tuple[Event, ...] = ()  # all events
     stacks: tuple[Stack, ...] = ()
     process: Process = field(default_factory=Process)
     ending: Ending | None = None
@@ -130,14 +119,18 @@ class RankRecord:
     output: str = ""  # the end of what it wrote
     forwards: int = 0  # of wrapped models
     device: str = ""  # cpu, cuda:0; empty: not known
-    phases_forgotten: int = 0  # phases of the run that are older than those recorded here
-    unnamed: int = 0  # names and facts of calls and phases that did not fit into the box
+    events_forgotten: int = 0  # events of the run that are older than those recorded here
+    unnamed: int = 0  # names and facts of calls and events that did not fit into the box
     marks: tuple[Mark, ...] = ()  # the last ones; the account of the Recording has seen all
+
+    def events(self, *kinds: type[E], state: EventState | None = None) -> list[E]:
+        """Its events of these kinds, in the order in which they began; ``state``: only those in this state."""
+        return [e for e in self.history if isinstance(e, kinds) and (state is None or e.state == state)]
 
     @property
     def detached(self) -> bool:
         """Whether a ddpnb hook failed, so that later collectives of the rank are not recorded."""
-        return any(phase.name == DETACHED for phase in self.phases)
+        return bool(self.events(DoorDetached))
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -145,19 +138,17 @@ class RankRecord:
         found: list[str] = []
         if self.unnamed:
             found.append(
-                f"The black box of rank {self.rank} is full: the names and facts of some of its calls and phases are "
+                f"The black box of rank {self.rank} is full: the names and facts of some of its calls and events are "
                 f"missing ({self.unnamed} did not fit)."
             )
-        if self.phases_forgotten:
+        if self.events_forgotten:
             found.append(
-                f"The black box of rank {self.rank} keeps only the last phases (start-up, groups, models, data loops): "
-                f"{self.phases_forgotten} older ones of this run are missing."
+                f"The black box of rank {self.rank} keeps only the last events (start-up, groups, models, data loops): "
+                f"{self.events_forgotten} older ones of this run are missing."
             )
         found += [
-            f"This version of torch has no {given_name(phase.facts.get('function'))}: what rank {self.rank} does there is not "
-            "recorded."
-            for phase in self.phases
-            if phase.name == NOT_FOUND
+            f"This version of torch has no {given_name(event.function)}: what rank {self.rank} does there is not recorded."
+            for event in self.events(FunctionNotFound)
         ]
         if self.detached:
             found.append(
@@ -169,10 +160,6 @@ class RankRecord:
     @property
     def main_stack(self) -> Stack | None:
         return next((stack for stack in self.stacks if stack.main), None)
-
-    @property
-    def open_phases(self) -> tuple[Phase, ...]:
-        return tuple(phase for phase in self.phases if phase.state == "open")
 
     @property
     def in_flight(self) -> tuple[Call, ...]:
@@ -223,9 +210,9 @@ class Recording:
         return tuple(gap for _, record in sorted(self.ranks.items()) for gap in record.gaps)
 
     @property
-    def has_all_phases(self) -> bool:
-        """Whether no phases were dropped on any rank: only then can whole lists of them be compared."""
-        return not any(record.phases_forgotten for record in self.ranks.values())
+    def has_all_events(self) -> bool:
+        """Whether no events were dropped on any rank: only then can whole lists of them be compared."""
+        return not any(record.events_forgotten for record in self.ranks.values())
 
     @property
     def last_progress_ns(self) -> int:
@@ -234,8 +221,8 @@ class Recording:
         for record in self.ranks.values():
             for call in record.calls[-64:]:
                 latest = max(latest, call.entered_ns, call.issued_ns, call.done_ns)
-            for phase in record.phases[-8:]:
-                latest = max(latest, phase.began_ns, phase.ended_ns)
+            for event in record.history[-8:]:
+                latest = max(latest, event.began_ns, event.ended_ns)
             if record.ending is not None:
                 latest = max(latest, record.ending.at_ns)
         return latest

@@ -14,7 +14,7 @@ import os
 import types
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import IntEnum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -23,16 +23,30 @@ from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.files import write_whole
 from ddpnb.model.calls import Group, Signature, Site
+from ddpnb.model.events import Event, EventState, read, written
 from ddpnb.model.names import UNDECODABLE, given_name
 from ddpnb.model.recording import Recording
 
 FORMAT, VERSION = "ddpnb recording", 1
 _SHARED: tuple[type, ...] = (Site, Group, Signature)
+_STORED = {"history": "phases", "events_forgotten": "phases_forgotten"}  # names of fields in files
+_FIELDS = {stored: field for field, stored in _STORED.items()}
 _NAMES = frozenset({"function", "name", "label", "op", "thread"})  # shown as they are: no control characters
 _MOST = 1 << 29  # bytes of JSON in a file that is read
 _LONGEST_HEADER = 1 << 16
 _INTEGERS = range(-(1 << 63), 1 << 64)
 _HINT = "load() reads files that world.save(), Recording.save() or `ddpnb run --save` has written."
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """An event as it stands in a file."""
+
+    name: str
+    state: EventState
+    began_ns: int
+    ended_ns: int
+    facts: Mapping[str, Any]
 
 
 def save(recording: Recording, path: str | os.PathLike[str]) -> None:
@@ -103,6 +117,9 @@ class _Writer:
         if value is None or hint is Any:
             return value
         hint = _optional(hint) or hint
+        if hint is Event:
+            event = Phase(value.title, value.state, value.began_ns, value.ended_ns, written(value))
+            return self._object(Phase, event)
         if is_dataclass(hint):
             return self._object(hint, value)  # type: ignore[arg-type]
         origin, inner = get_origin(hint), get_args(hint)
@@ -114,7 +131,7 @@ class _Writer:
 
     def _object(self, kind: type, value: Any) -> Any:
         name, hints = kind.__name__, _hints(kind)
-        self.fields.setdefault(name, list(hints))
+        self.fields.setdefault(name, [_STORED.get(field, field) for field in hints])
         if kind not in _SHARED:
             return [self.encode(hint, getattr(value, field)) for field, hint in hints.items()]
         held = tuple(getattr(value, field) for field in hints)  # groups that are equal may have other names
@@ -140,6 +157,9 @@ class _Reader:
         other = _optional(hint)
         if other is not None:
             return None if value is None else self.decode(other, value)
+        if hint is Event:
+            phase = self._object(Phase, value)
+            return read(phase.name, phase.facts, phase.state, phase.began_ns, phase.ended_ns)
         if is_dataclass(hint):
             if hint in self._shared:
                 return self._shared[hint][_index(value)]  # type: ignore[index]
@@ -158,7 +178,8 @@ class _Reader:
     def _object(self, kind: type, values: list[Any]) -> Any:
         hints = _hints(kind)
         given: dict[str, Any] = {}
-        for name, value in zip(self._named[kind.__name__], values, strict=True):
+        for stored, value in zip(self._named[kind.__name__], values, strict=True):
+            name = _FIELDS.get(stored, stored)
             if name in hints:
                 decoded = self.decode(hints[name], value)
                 given[name] = given_name(decoded) if name in _NAMES and type(decoded) is str else decoded

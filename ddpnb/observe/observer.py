@@ -18,7 +18,10 @@ from typing import Any
 
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
-from ddpnb.model.recording import Activity, Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.calls import NO_SITE
+from ddpnb.model.events import Event, read
+from ddpnb.model.events.startup import UsedAfterFork
+from ddpnb.model.recording import Activity, Ending, Process, RankRecord, Recording
 from ddpnb.model.stacks import stacks_in
 from ddpnb.observe import logs
 from ddpnb.observe.rank_progress import RankProgress
@@ -188,12 +191,12 @@ class Observer:
         process = known.process(answer, device) if ending is None else Process("gone")
         if reader is None and process.activity == "idle" and time.monotonic() - self._began < _BEGIN_S:
             process = replace(process, activity="unknown")  # the request has not arrived yet
-        phases = (reader.phases() if reader is not None else ()) + self._of_children(rank)
+        events = reader.events() if reader is not None else ()
         return RankRecord(
             rank=rank,
             pid=pid,
             calls=calls,
-            phases=phases,
+            history=events + self._of_children(rank),
             stacks=known.stacks if ending is None and with_stacks else (),
             process=process,
             ending=ending,
@@ -205,19 +208,19 @@ class Observer:
             samples=self._replicas.samples(rank),
             children=known.children(pid, end) if ending is None else (),
             output=logs.end(known.log) if ending is not None or with_stacks else "",
-            phases_forgotten=known.status.phases_forgotten if reader is not None else 0,  # after they were read
+            events_forgotten=known.status.events_forgotten if reader is not None else 0,  # after they were read
             unnamed=reader.dropped if reader is not None else 0,
             marks=reader.marks(last=history) if reader is not None else (),
         )
 
-    def _of_children(self, rank: int) -> tuple[Phase, ...]:
+    def _of_children(self, rank: int) -> tuple[Event, ...]:
         """Events of a forked child that used the process group of its parent."""
         try:
             with open(os.path.join(self._folder, f"rank{rank}.box.child{self._run}")) as file:
                 told = json.loads(file.read(4096))
         except (OSError, ValueError, RecursionError):
             return ()
-        return (Phase("used after fork", "done", facts=told),) if isinstance(told, dict) else ()
+        return (read(UsedAfterFork.TITLE, told),) if isinstance(told, dict) else ()
 
     def _sources_of(self, records: Mapping[int, RankRecord]) -> dict[str, str]:
         """The text of the user's files that the current stacks and last calls lie in."""
@@ -226,7 +229,7 @@ class Observer:
             wanted.update(frame.file for stack in record.stacks if stack.main for frame in stack.user_frames)
             wanted.update(call.site.file for call in record.calls[-4:])
             wanted.update(sample.site.file for sample in record.samples[-16:])
-            wanted.update(str(phase.facts["file"]) for phase in record.phases if "file" in phase.facts)
+            wanted.update(event.site.file for event in record.history if event.site != NO_SITE)
             if record.ending is not None:
                 wanted.update(frame.file for frame in record.ending.frames if frame.user)
         for path in wanted - set(self._sources):

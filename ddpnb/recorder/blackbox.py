@@ -14,6 +14,7 @@ from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Any
 
 from ddpnb.model import blackbox as layout
+from ddpnb.model.events import Event, written
 from ddpnb.model.strings import GENERATIONS, STRING_LIMIT, string_number
 from ddpnb.recorder import shared_files
 from ddpnb.recorder.locks import is_mine
@@ -28,7 +29,7 @@ class BlackBox:
     """A memory-mapped file that survives ``kill -9`` and is readable by other processes.
 
     Records are written without a lock: numbers come from atomic counters, and a record belongs to
-    the thread that began it. Only strings, phases and runs, which are rarely written, take a lock.
+    the thread that began it. Only strings, events and runs, which are rarely written, take a lock.
 
     Raises:
         OSError: there is no room for the file.
@@ -51,14 +52,14 @@ class BlackBox:
         self._strings_used = 0
         #: called when the table has begun again: numbers of strings that were kept are void
         self.on_new_table: list[Callable[[], None]] = []
-        self._phase_count = 0
+        self._event_count = 0
         self._run = 0
         self._run_state = layout.RUN_IDLE
         self._steps = self._forwards = 0
         self._next_mark = count().__next__
         #: time of the main thread inside data loaders, in this run: counted by recorder.steps, written with the marks
         self.data_ns = 0
-        self._first = (0, 0)  # call and phase with which the run began
+        self._first = (0, 0)  # call and event with which the run began
         self.next_call = count().__next__
         layout.IDENTITY.pack_into(
             self.memory, 0, layout.MAGIC, 1, rank, os.getpid(), (threading.main_thread().ident or 0) >> 6 & 0xFFFFFFFF
@@ -114,46 +115,47 @@ class BlackBox:
             self.memory,
             layout.STATUS_AT,
             self._strings_used,
-            self._phase_count,
+            self._event_count,
             self._run,
             self._run_state,
             self._steps,
             *self._first,
         )
 
-    def begin_phase(self, name: str, facts: dict[str, Any]) -> int:
-        """Open a phase; returns its number, to be given to end_phase; -1 when nothing may be written now."""
+    def begin(self, event: Event) -> int:
+        """Open an event; returns its number, to be given to ``end``; -1 when nothing may be written now."""
         if self.silent or is_mine(self._lock):
             return -1
-        name_at, facts_at = self.intern({"phase": name}), self.intern(facts)
+        title, facts = self.intern({"phase": event.title}), self.intern(written(event))
         with self._lock:
-            number = self._phase_count
-            at = layout.PHASES_AT + (number % layout.PHASES) * layout.PHASE_SIZE
+            number = self._event_count
+            at = layout.EVENTS_AT + (number % layout.EVENTS) * layout.EVENT_SIZE
             now = monotonic_ns()
-            layout.PHASE.pack_into(self.memory, at, number + 1, name_at, facts_at, 0, 0, now, 0)
-            self._phase_count += 1
+            layout.EVENT.pack_into(self.memory, at, number + 1, title, facts, 0, 0, now, 0)
+            self._event_count += 1
             self._write_status()
             self._touch(now)
         return number
 
-    def end_phase(self, number: int, failed: bool = False, facts: dict[str, Any] | None = None) -> None:
+    def end(self, number: int, learned: Event | None = None, failed: bool = False) -> None:
+        """Close an event; ``learned``: one of its kind, with what is known only now."""
         if number < 0 or self.silent or is_mine(self._lock):
             return
-        end_facts = self.intern(facts) if facts else 0
-        at = layout.PHASES_AT + (number % layout.PHASES) * layout.PHASE_SIZE
+        facts = self.intern(learned.facts()) if learned is not None else 0
+        at = layout.EVENTS_AT + (number % layout.EVENTS) * layout.EVENT_SIZE
         with self._lock:
-            fields = layout.PHASE.unpack_from(self.memory, at)
+            fields = layout.EVENT.unpack_from(self.memory, at)
             if fields[0] != number + 1:
                 return  # overwritten since
             now = monotonic_ns()
-            layout.PHASE.pack_into(self.memory, at, *fields[:3], 1 + failed, end_facts, fields[5], now)
+            layout.EVENT.pack_into(self.memory, at, *fields[:3], 1 + failed, facts, fields[5], now)
             self._touch(now)
 
-    def event(self, name: str, facts: dict[str, Any]) -> None:
-        """A phase that is over as soon as it begins."""
-        number = self.begin_phase(name, facts)
+    def emit(self, event: Event) -> None:
+        """Record an event that is over as soon as it begins."""
+        number = self.begin(event)
         if number >= 0:
-            self.end_phase(number)
+            self.end(number)
 
     def set_run(self, run: int, state: int) -> None:
         if self.silent:
@@ -161,7 +163,7 @@ class BlackBox:
         with self._lock:
             if state == layout.RUN_ACTIVE:
                 calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
-                self._first, self._steps, self._forwards = (calls, self._phase_count), 0, 0
+                self._first, self._steps, self._forwards = (calls, self._event_count), 0, 0
                 _NUMBER(self.memory, layout.FORWARDS_AT, 0)
                 marks = layout.MARKED.unpack_from(self.memory, layout.MARKED_AT)[0]
                 layout.MARKED.pack_into(self.memory, layout.MARKED_AT, marks, marks)

@@ -28,6 +28,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from ddpnb.model.events.data import DataLoop, JoinEntered, LoaderSeen, SamplerPass
 from ddpnb.recorder import dataset_fingerprint
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.dataset_fingerprint import own_attributes
@@ -53,8 +54,8 @@ class SamplerState:
 class OpenLoop:
     """One iteration over a loader, from ``iter()`` until it is exhausted or dropped."""
 
-    def __init__(self, phase: int, steps: int, sampler: tuple[int, SamplerState] | None) -> None:
-        self.phase = phase
+    def __init__(self, event: int, steps: int, sampler: tuple[int, SamplerState] | None) -> None:
+        self.event = event  # its number
         self.began = steps  # optimizer steps when it began
         self.sampler = sampler  # its number and passes; the sampler itself may go
         self.batches = 0
@@ -165,9 +166,8 @@ class Data(Hooks):
         sampler, _ = _sampler_of(own_attributes(loader))
         distributed = isinstance(sampler, DistributedSampler)
         passes = self._samplers(sampler)[:2] if distributed else None
-        facts = {"loader": number, "turn": len(begun), "step": self._steps, "rng": _state(sampler)}
-        phase = self.box.begin_phase("data loop", {**facts, **place()})
-        loop = OpenLoop(phase, self._steps, passes)
+        begins = DataLoop(loader=number, turn=len(begun), step=self._steps, rng=_state(sampler), site=place())
+        loop = OpenLoop(self.box.begin(begins), self._steps, passes)
         key = id(iterator)
         loop.reference = weakref.ref(iterator, lambda _: self._drop(key))
         self._loops[key] = loop
@@ -199,10 +199,11 @@ class Data(Hooks):
     def _close(self, loop: OpenLoop, *, complete: bool, steps: int | None = None) -> None:
         loop.reference = None
         steps = self._steps - loop.began if steps is None else steps
-        facts: dict[str, Any] = {"batches": loop.batches, "steps": steps, "complete": complete, "kinds": loop.kinds}
-        if loop.sampler is not None:
-            facts |= {"sampler": loop.sampler[0], "pass": loop.sampler[1].turn}
-        self.box.end_phase(loop.phase, facts=facts)
+        sampler, passed = (loop.sampler[0], loop.sampler[1].turn) if loop.sampler is not None else (None, None)
+        learned = DataLoop(
+            batches=loop.batches, steps=steps, complete=complete, kinds=loop.kinds, sampler=sampler, passed=passed
+        )
+        self.box.end(loop.event, learned)
 
     # -- samplers
 
@@ -220,20 +221,22 @@ class Data(Hooks):
         held = own_attributes(sampler)
         dataset = held.get("dataset")
         length = _length(dataset)  # it has just been asked for, by the sampler
-        facts = {
-            "sampler": number,
-            "pass": passes.turn,
-            "class": _name(sampler),
-            "own": _is_own(sampler),
-            "dataset": self._dataset(dataset, length),
-            "head": dataset_fingerprint.head(dataset),
-            "length": length,
-            "told": passes.told,
-            "set_epoch": passes.epoch,
-        }
-        for name in ("epoch", "shuffle", "seed", "rank", "num_replicas", "drop_last", "num_samples"):
-            facts[name] = _plain(held.get(name))
-        self.box.event("sampler", {**facts, **place()})
+        names = ("epoch", "shuffle", "seed", "rank", "num_replicas", "drop_last", "num_samples")
+        self.box.emit(
+            SamplerPass(
+                sampler=number,
+                turn=passes.turn,
+                class_name=_name(sampler),
+                own=_is_own(sampler),
+                dataset=self._dataset(dataset, length),
+                head=dataset_fingerprint.head(dataset),
+                length=length,
+                told=passes.told,
+                set_epoch=passes.epoch,
+                site=place(),
+                **{name: _plain(held.get(name)) for name in names},
+            )
+        )
 
     # -- loaders and data sets
 
@@ -247,31 +250,31 @@ class Data(Hooks):
         dataset, context = held.get("dataset"), held.get("_DataLoader__multiprocessing_context")
         iterable = isinstance(dataset, IterableDataset)
         known = not iterable and not own and (type(sampler) in _OWN_LENGTH or (distributed and not _is_own(sampler)))
-        facts = {
-            "loader": number,
-            "class": _name(loader),
-            "kind": "iterable" if iterable else "map",
-            # These samplers ask for the length themselves; of others nobody may have.
-            "dataset": self._dataset(dataset, _length(dataset) if known else None),
-            "sampler": _name(sampler),
-            "own": own or not (type(sampler) in _OWN_LENGTH or distributed),
-            "distributed": self._samplers(sampler)[0] if distributed else None,
-            "length": _length(sampler if batches is None else batches) if known else None,
-            "generator": _seed(getattr(sampler, "generator", None) if type(sampler) in _DRAWING else None),
-            "context": type(context).__name__ if context is not None else "",
-        }
-        for name in ("batch_size", "drop_last", "num_workers", "persistent_workers", "timeout"):
-            facts[name] = _plain(held.get(name))
-        self.box.event("loader", {**facts, **place()})
+        names = ("batch_size", "drop_last", "num_workers", "persistent_workers", "timeout")
+        self.box.emit(
+            LoaderSeen(
+                number=number,
+                class_name=_name(loader),
+                kind="iterable" if iterable else "map",
+                # These samplers ask for the length themselves; of others nobody may have.
+                dataset=self._dataset(dataset, _length(dataset) if known else None),
+                sampler=_name(sampler),
+                own=own or not (type(sampler) in _OWN_LENGTH or distributed),
+                distributed=self._samplers(sampler)[0] if distributed else None,
+                length=_length(sampler if batches is None else batches) if known else None,
+                generator=_seed(getattr(sampler, "generator", None) if type(sampler) in _DRAWING else None),
+                context=type(context).__name__ if context is not None else "",
+                site=place(),
+                **{name: _plain(held.get(name)) for name in names},
+            )
+        )
 
     def _dataset(self, dataset: Any, samples: int | None) -> int:
         """Its number; what it holds is recorded when it is seen for the first time."""
         number, told, _ = self._datasets(dataset)
         if not told and 0 <= number < DATASETS:
             told.append(True)
-            self.box.event(
-                "dataset", {"dataset": number, **dataset_fingerprint.describe(dataset, self._number_of, samples)}
-            )
+            self.box.emit(dataset_fingerprint.describe(dataset, self._number_of, samples))
         return number
 
     def _number_of(self, dataset: Any) -> int:
@@ -279,7 +282,7 @@ class Data(Hooks):
 
     def _joined(self, join: Any) -> None:
         enabled = own_attributes(join).get("_enable")
-        self.event("join", {"enable": enabled is not False})
+        self.emit(JoinEntered(enable=enabled is not False))
 
 
 def _sampler_of(loader: dict[str, Any]) -> tuple[Any, bool]:

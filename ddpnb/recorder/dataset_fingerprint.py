@@ -23,6 +23,8 @@ from typing import Any
 import torch
 from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
 
+from ddpnb.model.events.data import DatasetSeen, Rows
+
 MAX_ROWS = 8_000  # that are hashed
 SKETCH = 48
 _ROW_BYTES = 256  # of a tensor's row: its middle, since pictures have empty margins
@@ -42,42 +44,36 @@ class _NotPlainError(Exception):
     """A value of which nothing is known without asking it."""
 
 
-def describe(
-    dataset: Any, number_of: Callable[[Any], int], samples: int | None = None, depth: int = 0
-) -> dict[str, Any]:
-    """``class``, ``rows`` (a fingerprint, where there is one) and ``parts`` (data sets that it is made of).
+def describe(dataset: Any, number_of: Callable[[Any], int], samples: int | None = None, depth: int = 0) -> DatasetSeen:
+    """What a data set holds, and the data sets that it is made of.
 
     ``samples``: its length, where somebody has asked for it already.
 
     Each part has its number too: two subsets may be parts of one data set.
     """
     kind = type(dataset)
-    found: dict[str, Any] = {"class": f"{kind.__module__}.{kind.__qualname__}"[:_TEXT]}
     held = own_attributes(dataset)
+    rows: Rows | None = None
+    parts: Any = None
     if isinstance(dataset, Subset):
-        found["rows"] = _fingerprint([held.get("indices")])
-        parts = [held.get("dataset")]
-    elif isinstance(dataset, ConcatDataset):
-        parts = held.get("datasets")
-    elif isinstance(dataset, StackDataset):
+        rows, parts = _fingerprint([held.get("indices")]), [held.get("dataset")]
+    elif isinstance(dataset, (ConcatDataset, StackDataset)):
         parts = held.get("datasets")
         parts = list(parts.values()) if type(parts) is dict else parts
     elif isinstance(dataset, TensorDataset):
-        found["rows"] = _fingerprint(held.get("tensors"))
-        parts = None
+        rows = _fingerprint(held.get("tensors"))
     elif kind in (list, tuple, range, torch.Tensor):
-        found["rows"] = _fingerprint([dataset])
-        parts = None
+        rows = _fingerprint([dataset])
     else:
-        found["rows"] = _of_attributes(held, samples)
-        parts = None
-    if type(parts) in (list, tuple) and depth < _DEPTH:
-        assert parts is not None
-        found["parts"] = [
-            {"dataset": number_of(part), **describe(part, number_of, depth=depth + 1)} for part in parts[:_BREADTH]
-        ]
-        found["left_out"] = max(0, len(parts) - _BREADTH)
-    return found
+        rows = _of_attributes(held, samples)
+    parts = parts if type(parts) in (list, tuple) and depth < _DEPTH else ()
+    return DatasetSeen(
+        number=number_of(dataset),
+        class_name=f"{kind.__module__}.{kind.__qualname__}"[:_TEXT],
+        rows=rows,
+        parts=tuple(describe(part, number_of, depth=depth + 1) for part in parts[:_BREADTH]),
+        left_out=max(0, len(parts) - _BREADTH),
+    )
 
 
 def own_attributes(thing: Any) -> dict[str, Any]:
@@ -96,7 +92,7 @@ def head(dataset: Any) -> str:
     if columns is None:
         columns = [held[name] for name in ("indices", *_NAMES) if name in held][:2]
     found = _fingerprint(columns, 100)
-    return found["order"] if found is not None else ""
+    return found.order if found is not None else ""
 
 
 def digest(tensor: torch.Tensor) -> str:
@@ -105,7 +101,7 @@ def digest(tensor: torch.Tensor) -> str:
     return hashlib.blake2b(memory, digest_size=8).hexdigest() if memory is not None else ""
 
 
-def _of_attributes(held: dict[str, Any], samples: int | None) -> dict[str, Any] | None:
+def _of_attributes(held: dict[str, Any], samples: int | None) -> Rows | None:
     columns: list[Any] = []
     length = -1
     texts = [name for name, column in held.items() if name not in _NAMES and samples and _is_texts(column, samples)]
@@ -120,7 +116,7 @@ def _of_attributes(held: dict[str, Any], samples: int | None) -> dict[str, Any] 
     return _fingerprint(columns) if columns else None
 
 
-def _fingerprint(columns: Any, most: int = MAX_ROWS) -> dict[str, Any] | None:
+def _fingerprint(columns: Any, most: int = MAX_ROWS) -> Rows | None:
     """Of rows that lie in one or several columns side by side; None where that is unknown."""
     if type(columns) not in (list, tuple) or not columns:
         return None
@@ -139,13 +135,13 @@ def _fingerprint(columns: Any, most: int = MAX_ROWS) -> dict[str, Any] | None:
     varied = len(distinct) * 2 > len(hashes) > 2
     # Of rows that occur again and again (labels, small numbers) common ones show nothing.
     telling = varied and len(distinct) > 0.98 * len(hashes)
-    return {
-        "n": length,
-        "order": ordered,
-        "bag": f"{sum(hashes):x}.{sum(h * h for h in hashes):x}" if whole and varied else None,
-        "sketch": heapq.nsmallest(SKETCH, distinct) if telling else None,
-        "top": max(columns[0], default=0) if whole and _is_plain_indices(columns) else None,
-    }
+    return Rows(
+        n=length,
+        order=ordered,
+        bag=f"{sum(hashes):x}.{sum(h * h for h in hashes):x}" if whole and varied else "",
+        sketch=tuple(heapq.nsmallest(SKETCH, distinct)) if telling else (),
+        top=max(columns[0], default=0) if whole and _is_plain_indices(columns) else -1,
+    )
 
 
 def _zeros(count: int) -> Sequence[int]:

@@ -25,7 +25,9 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 from ddpnb.errors import CollectiveMismatch
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
-from ddpnb.model.recording import DETACHED
+from ddpnb.model.events import written
+from ddpnb.model.events.runs import DoorDetached, FenceMismatch
+from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.breakpoints import AtDoor, Gate
 from ddpnb.recorder.faults.at_door import AtTheDoor
@@ -119,7 +121,7 @@ class Door:
         first = not self.off
         self.off.append(True)
         if first:
-            say_failed(self.box, "instrumentation of collectives", DETACHED)
+            say_failed(self.box, "instrumentation of collectives", DoorDetached)
         with suppress(Exception):  # nobody will see them end
             for entry in list(self.flight.pending.values()):
                 self.flight.finish(entry, _DROPPED)
@@ -249,7 +251,7 @@ class Door:
             return
         self._child_recorded = True
         try:
-            told = {"pid": os.getpid(), **place(2)}
+            told = written(UsedAfterFork(pid=os.getpid(), site=place(2)))
             with open(f"{self.box.path}.child{self._run}", "w") as file:
                 json.dump(told, file)
         except Exception:
@@ -321,7 +323,7 @@ class Door:
         number = entry[1]
         peers = [group.ranks[place] for place in places]
         what = disagreement(self.box.memory, self.folder, group, seq, number, peers)
-        self.box.event("fence", {"call": number, "peers": peers, "seq": seq, "fence": self.groups.fence})
+        self.box.emit(FenceMismatch(call=number, peers=tuple(peers), seq=seq, fence=self.groups.fence))
         if self.groups.fence == "warn":
             print(f"ddpnb: fence: {what}", file=sys.stderr, flush=True)
             return ""

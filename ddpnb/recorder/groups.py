@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from ddpnb.model.calls import Group
+from ddpnb.model.events.runs import FenceOff
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.fence import Announcements, board_path
 
@@ -103,7 +104,7 @@ class Groups:
         try:
             return Announcements(board_path(self._folder, self._run, group.key), len(group.ranks), me)
         except OSError as error:
-            self._box.event("no fence", {"ranks": list(group.ranks), "error": error.strerror})
+            self._box.emit(FenceOff(ranks=group.ranks, error=error.strerror or ""))
             print(
                 f"ddpnb: {self._folder}: {error.strerror}. The fence is off on this rank for the group of ranks "
                 f"{list(group.ranks)}: its calls are not compared with those of the others.",

@@ -14,16 +14,22 @@ import traceback
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
 import torch
 
-from ddpnb.model.recording import NOT_FOUND
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.events import Event
+from ddpnb.model.events.base import Attempt
+from ddpnb.model.events.runs import DoorDetached, FunctionNotFound, HooksDetached
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.evaluation import sentence
 from ddpnb.recorder.patched import full_name
 from ddpnb.recorder.user_frames import calling_frame
 
+E = TypeVar("E", bound=Event)
+A = TypeVar("A", bound=Attempt)
 _ALIKE = 4  # how often the same event is recorded: what happens in every step must not fill the box
 
 
@@ -54,7 +60,7 @@ class Hooks:
         """Forget the last run."""
         self._seen.clear()
         for name in self._missing:
-            self.box.event(NOT_FOUND, {"function": name})
+            self.box.emit(FunctionNotFound(function=name))
 
     def on_removal(self, undo: Callable[[], None]) -> None:
         self._undo.append(undo)
@@ -166,31 +172,31 @@ class Hooks:
             self._failed = True
             say_failed(self.box, "a hook")
 
-    def event(self, name: str, facts: dict[str, Any] | None = None, *, depth: int = 2) -> None:
+    def emit(self, event: Event, *, depth: int = 2) -> None:
         """Record an event with the user's line; equal events only a few times. Never raises."""
         try:
-            told = {**(facts or {}), **place(depth + 1)}
-            key = f"{name} {told}"
+            site = place(depth + 1)
+            key = f"{event.title} {event.facts()} {site}"
             if len(self._seen) < 10_000:
                 self._seen[key] += 1
                 if self._seen[key] <= _ALIKE:
-                    self.box.event(name, told)
+                    self.box.emit(replace(event, site=site))
         except Exception:
             self.fail()
 
-    def facts(self, gather: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What ``gather`` returns; empty if it raises. For hooks that replace the user's call."""
+    def gathered(self, gather: Callable[[], E], otherwise: E) -> E:
+        """What ``gather`` returns; ``otherwise`` if it raises. For hooks that replace the user's call."""
         try:
             return gather()
         except Exception:
             self.fail()
-            return {}
+            return otherwise
 
-    def span(self, name: str, facts: dict[str, Any]) -> Span:
-        return Span(self, name, facts)
+    def span(self, event: A) -> Span[A]:
+        return Span(self, event)
 
 
-def say_failed(box: BlackBox, what: str, event: str = "hooks detached") -> None:
+def say_failed(box: BlackBox, what: str, event: type[HooksDetached | DoorDetached] = HooksDetached) -> None:
     """Record and print the current exception of ddpnb itself. Never raises.
 
     Each line of the traceback is marked, so that it does not look like a failure of the script. What broke the hook (a
@@ -199,13 +205,13 @@ def say_failed(box: BlackBox, what: str, event: str = "hooks detached") -> None:
     Args:
         box: records the event.
         what: what failed, for the message.
-        event: name of the event.
+        event: its kind.
     """
     trace = type(sys.exc_info()[1]).__name__
     with contextlib.suppress(Exception):
         trace = traceback.format_exc(limit=4)
     with contextlib.suppress(Exception):
-        box.event(event, {"error": trace[-2000:]})
+        box.emit(event(error=trace[-2000:]))
     with contextlib.suppress(Exception):
         print(
             f"ddpnb: {what} failed and was disabled on this rank; the run continues.\n"
@@ -254,26 +260,23 @@ def step_over(wrapper: Any) -> None:
     wrapper.__code__ = code.replace(co_filename=os.path.join(folder, "importlib._bootstrap", name))
 
 
-def place(depth: int = 1) -> dict[str, Any]:
-    """The user's line that led here, as facts."""
+def place(depth: int = 1) -> Site:
+    """The user's line that led here."""
     frame = calling_frame(depth + 1)
-    if frame is None:
-        return {}
-    code = frame.f_code
-    return {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+    return NO_SITE if frame is None else Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
-class Span:
-    """One phase from begin to end. A failure to record must not prevent the user's call."""
+class Span(Generic[A]):
+    """One event from begin to end. A failure to record must not prevent the user's call."""
 
-    def __init__(self, hooks: Hooks, name: str, facts: dict[str, Any]) -> None:
-        self._hooks, self._name, self._facts = hooks, name, facts
+    def __init__(self, hooks: Hooks, event: A) -> None:
+        self._hooks, self._event = hooks, event
         self._number = -1
-        self.learned: dict[str, Any] = {}
+        self.learned: A | None = None  # what is known of it only at its end
 
-    def __enter__(self) -> Span:
+    def __enter__(self) -> Span[A]:
         try:
-            self._number = self._hooks.box.begin_phase(self._name, {**self._facts, **place(2)})
+            self._number = self._hooks.box.begin(replace(self._event, site=place(2)))
         except Exception:
             self._hooks.fail()
         return self
@@ -282,8 +285,9 @@ class Span:
         if self._number < 0:
             return
         try:
+            learned: Event | None = self.learned
             if error is not None:
-                self.learned["error"] = sentence(error)[:500]
-            self._hooks.box.end_phase(self._number, error is not None, self.learned)
+                learned = type(self._event)(error=sentence(error)[:500])
+            self._hooks.box.end(self._number, learned, failed=error is not None)
         except Exception:
             self._hooks.fail()

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ddpnb.model.events.models import OptimizerSeen
 from ddpnb.recorder.tracked_model import Watched
 
 _GROUPS = 8
@@ -32,18 +33,18 @@ def hyper_parameters(optimizer: Any) -> tuple[list[str], list[float]]:
 
 def held_by(
     optimizer: Any, parameters: list[Any], held: set[int], watched: Watched, *, followed: bool
-) -> dict[str, Any]:
+) -> OptimizerSeen:
     """How the optimizer's parameters and those that the model trains cover each other.
 
-    ``followed``: some of them are the same. ``copies``: none is, but they have the same shapes.
+    ``followed``: some of them are the same.
     """
     trained = [(n, p) for n, p in zip(watched.names, watched.parameters, strict=False) if p.requires_grad]
     shapes = sorted(tuple(p.shape) for p in parameters)
-    return {
-        "optimizer": type(optimizer).__name__,
-        "model": watched.number,
-        "parameters": len(parameters),
-        "strangers": sum(id(p) not in watched.ids for p in parameters),
-        "missing": [name for name, parameter in trained if id(parameter) not in held][:20],
-        "copies": not followed and shapes == sorted(tuple(p.shape) for _, p in trained),
-    }
+    return OptimizerSeen(
+        optimizer=type(optimizer).__name__,
+        model=watched.number,
+        parameters=len(parameters),
+        strangers=sum(id(p) not in watched.ids for p in parameters),
+        missing=tuple(name for name, parameter in trained if id(parameter) not in held)[:20],
+        copies=not followed and shapes == sorted(tuple(p.shape) for _, p in trained),
+    )

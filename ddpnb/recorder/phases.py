@@ -21,6 +21,16 @@ import torch.distributed.distributed_c10d as c10d
 from torch.cuda import nccl
 from torch.nn.parallel import DistributedDataParallel
 
+from ddpnb.model.events.models import ModelWrapped
+from ddpnb.model.events.startup import (
+    DestroyProcessGroup,
+    DeviceChosen,
+    Environment,
+    InitProcessGroup,
+    NewGroup,
+    StoreOpened,
+    ThreadsSet,
+)
 from ddpnb.model.faults import PRETENDED_VERSION
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
@@ -56,17 +66,17 @@ class Phases(Hooks):
         self.replace(c10d, "rendezvous", self._rendezvous)
         self.replace(DistributedDataParallel, "__init__", self._wrap_model)
         self.replace(torch.autograd, "backward", self._backward)
-        self.after(torch, "set_num_threads", lambda _none, count: self.event("threads", {"threads": int(count)}))
+        self.after(torch, "set_num_threads", lambda _none, count: self.emit(ThreadsSet(threads=int(count))))
         steps = Steps(self.box)
         steps.install()
         self.on_removal(steps.remove)
 
     def environment(self) -> None:
         """Record the environment and the device that this rank was given."""
-        self.box.event("environment", environment())
+        self.box.emit(Environment(variables=environment()))
         cuda = torch.cuda.is_initialized()
         device = f"cuda:{torch.cuda.current_device()}" if cuda else os.environ.get(DEVICE, "cpu")
-        self.box.event("device", {"device": device, **versions()})
+        self.box.emit(DeviceChosen(device=device, versions=versions()))
 
     def _introduce(self, group: Any) -> None:
         """Let the door see a group when it is made: identities count groups in this order."""
@@ -86,28 +96,31 @@ class Phases(Hooks):
                 value = args[place] if len(args) > place else kwargs.get(name)
                 return os.environ.get(variable) if value in (None, -1) else value
 
-            def gather() -> dict[str, Any]:
+            def gather() -> InitProcessGroup:
                 method = str(argument(1, "init_method") or "env://")
-                return {
-                    "backend": str(argument(0, "backend") or ""),
-                    "asked": str(asked or ""),  # by the script; the launcher may have chosen another
-                    "init_method": method,
-                    "address": _address(method),
-                    "world_size": argument(3, "world_size", "WORLD_SIZE"),
-                    "rank": argument(4, "rank", "RANK"),
-                    "timeout_s": _seconds(argument(2, "timeout")),
-                    "threads": torch.get_num_threads(),
-                    **versions(),
-                }
+                return InitProcessGroup(
+                    backend=str(argument(0, "backend") or ""),
+                    asked=str(asked or ""),
+                    init_method=method,
+                    address=_address(method),
+                    world_size=argument(3, "world_size", "WORLD_SIZE"),
+                    rank=argument(4, "rank", "RANK"),
+                    timeout_s=_seconds(argument(2, "timeout")),
+                    threads=torch.get_num_threads(),
+                    versions=versions(),
+                )
 
-            facts = self.facts(gather)
-            self.event("environment", self.facts(environment))  # a script may have changed it
+            start = self.gathered(gather, InitProcessGroup())
+            # A script may have changed it.
+            self.emit(self.gathered(lambda: Environment(variables=environment()), Environment()))
             self._make_room()
             self._keep_standard_numbers()
-            with self.span("init_process_group", facts) as span, self._door.release.looking(facts.get("address", "")):
+            with self.span(start) as span, self._door.release.looking(start.address):
                 result = original(*args, **kwargs)
                 self._introduce(dist.group.WORLD)
-                span.learned = self.facts(lambda: {"size": dist.get_world_size(), "as_rank": dist.get_rank()})
+                span.learned = self.gathered(
+                    lambda: InitProcessGroup(size=dist.get_world_size(), as_rank=dist.get_rank()), InitProcessGroup()
+                )
             return result
 
         return init_process_group
@@ -129,7 +142,7 @@ class Phases(Hooks):
         def rendezvous(*args: Any, **kwargs: Any) -> Iterator[Any]:
             found = iter(original(*args, **kwargs))
             while True:
-                with self.span("store", {"url": str(args[0]) if args else ""}), self._door.release.converting():
+                with self.span(StoreOpened(url=str(args[0]) if args else "")), self._door.release.converting():
                     one = next(found, None)
                 if one is None:
                     return
@@ -143,22 +156,22 @@ class Phases(Hooks):
                 with contextlib.suppress(TypeError):  # torch will say what is wrong with them
                     ranks = list(ranks)  # an iterator can be read but once
 
-            def gather() -> dict[str, Any]:
+            def gather() -> NewGroup:
                 try:
                     members = sorted(ranks) if ranks is not None else list(range(dist.get_world_size()))
                 except (TypeError, ValueError, RuntimeError):
                     members = []
-                return {
-                    "ranks": members,
-                    "local": bool(kwargs.get("use_local_synchronization", False)),
-                    "name": str(getattr(c10d._world, "group_count", "")),
-                    "timeout_s": _seconds(args[0] if args else kwargs.get("timeout")),
-                    "backend": str((args[1] if len(args) > 1 else kwargs.get("backend")) or ""),
-                }
+                return NewGroup(
+                    ranks=tuple(members),
+                    local=bool(kwargs.get("use_local_synchronization", False)),
+                    name=str(getattr(c10d._world, "group_count", "")),
+                    timeout_s=_seconds(args[0] if args else kwargs.get("timeout")),
+                    backend=str((args[1] if len(args) > 1 else kwargs.get("backend")) or ""),
+                )
 
-            facts = self.facts(gather)
+            made = self.gathered(gather, NewGroup())
             self._keep_standard_numbers()
-            with self.span("new_group", facts), self._door.release.converting():
+            with self.span(made), self._door.release.converting():
                 group = original(ranks, *args, **kwargs)
                 if isinstance(group, dist.ProcessGroup):
                     self._introduce(group)
@@ -176,7 +189,7 @@ class Phases(Hooks):
             # interpreter for it (torch 2.13). If the group dies before, under the interpreter's lock, both
             # wait forever. Seen on a busy machine with us and without (3 of 24 runs of one script).
             time.sleep(0.02)
-            with self.span("destroy_process_group", {}):
+            with self.span(DestroyProcessGroup()):
                 return original(*args, **kwargs)
 
         return destroy_process_group
@@ -198,9 +211,11 @@ class Phases(Hooks):
 
     def _wrap_model(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(model: Any, *args: Any, **kwargs: Any) -> None:
-            with self.span("model wrapped", {"wrapper": type(model).__name__}) as span:
+            with self.span(ModelWrapped(wrapper=type(model).__name__)) as span:
                 original(model, *args, **kwargs)
-                span.learned = self.facts(lambda: {"parameters": sum(1 for _ in model.parameters())})
+                span.learned = self.gathered(
+                    lambda: ModelWrapped(parameters=sum(1 for _ in model.parameters())), ModelWrapped()
+                )
 
         return __init__
 

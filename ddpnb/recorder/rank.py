@@ -16,6 +16,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
+from ddpnb.model.events.runs import ScriptEnded
 from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
 from ddpnb.recorder import notebook, process_state, script
@@ -130,7 +131,7 @@ class Rank:
         with process_state.OwnBuiltins():  # the user's, after a cell: the ending is written whatever ``open`` is
             self.door.gate.end_of_run()
             self.faults.end_of_run()
-            self.box.event("exit", {key: ended.ending[key] for key in ("how", "code")})
+            self.box.emit(ScriptEnded(how=ended.ending["how"], code=ended.ending["code"]))
             with self._spare.given_up():
                 _write(ended.ending, order["outcome"])
             self.box.set_run(order["run"], RUN_ENDED)

@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ddpnb.model.events.models import BuffersSynced, ParametersFrozen, ParametersReplaced
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.door import Door
@@ -48,7 +49,7 @@ class Replicas(Hooks):
         super().__init__(box)
         self._flight = door.flight
         self._groups = door.groups
-        self.models = Followed(door.groups, folder, rank, self.event)
+        self.models = Followed(door.groups, folder, rank, self.emit)
         self._watched = self.models.watched
         # The optimizer in its step, and its models.
         self._stepping: tuple[weakref.ref[Any], list[Watched]] | None = None
@@ -107,9 +108,8 @@ class Replicas(Hooks):
         if isinstance(getattr(ddp, "module", None), torch.nn.Module):
             watched = self.models.wrapped(ddp)
             # Only now is it known: two arguments, both of which may be left out, say so.
-            self.event(
-                "buffers synced", {"model": watched.number, "synced": bool(getattr(ddp, "forward_sync_buffers", True))}
-            )
+            synced = bool(getattr(ddp, "forward_sync_buffers", True))
+            self.emit(BuffersSynced(model=watched.number, synced=synced))
             watched.may_skip = bool(getattr(ddp, "find_unused_parameters", False))
             # The wrapper has just made all ranks equal: what differs later came later.
             watched.turns["updated"] += 1
@@ -143,8 +143,8 @@ class Replicas(Hooks):
         known = zip(watched.names, watched.parameters, watched.trained, strict=False)
         frozen = [name for name, parameter, trained in known if trained and not parameter.requires_grad]
         if frozen:
-            told = {"model": watched.number, "names": frozen[:_NAMED], "count": len(frozen)}
-            self.event("parameters frozen", told)
+            names = tuple(frozen[:_NAMED])
+            self.emit(ParametersFrozen(model=watched.number, names=names, count=len(frozen)))
 
     def _pass_forward(self, watched: Watched, ddp: Any) -> None:
         if self._bypass.hook is not None:
@@ -192,7 +192,7 @@ class Replicas(Hooks):
         fresh, _ = named_tensors(ddp.module)
         strangers = [name for name, parameter in fresh if id(parameter) not in watched.ids]
         if strangers:
-            self.event("parameters replaced", {"model": watched.number, "names": strangers[:20]})
+            self.emit(ParametersReplaced(model=watched.number, names=tuple(strangers[:20])))
 
     # -- backward, gradients, optimizer
 

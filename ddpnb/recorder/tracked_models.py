@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ddpnb.model.events import Event
+from ddpnb.model.events.models import ModelNotDescribed
 from ddpnb.model.replicas import UNWRAPPED
 from ddpnb.recorder.groups import Groups
 from ddpnb.recorder.hooks import place
@@ -26,14 +28,14 @@ class Followed:
         groups: the process groups of this rank.
         folder: where descriptions of models go.
         rank: this rank.
-        event: records something that happened.
+        emit: records an event.
     """
 
-    def __init__(self, groups: Groups, folder: str, rank: int, event: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(self, groups: Groups, folder: str, rank: int, emit: Callable[[Event], None]) -> None:
         self._groups = groups
         self._folder = folder
         self._rank = rank
-        self._event = event
+        self._emit = emit
         self._run = 0
         self._count = 0
         self._adopted = 0
@@ -109,7 +111,7 @@ class Followed:
             "ranks": list(known.ranks) if known is not None else [],
             "tensors": tensors[:MAX_TENSORS],
             "options": options,
-            "site": place(3),
+            "site": place(3).to_json(),
         }
         path = os.path.join(self._folder, f"rank{self._rank}-run{self._run}-model{number}.json")
         try:
@@ -117,7 +119,7 @@ class Followed:
                 json.dump(told, file, default=str)
             os.replace(path + ".part", path)
         except OSError as error:  # no room: the rest of the watch continues
-            self._event("model not described", {"number": number, "error": error.strerror})
+            self._emit(ModelNotDescribed(number=number, error=error.strerror or ""))
             print(
                 f"ddpnb: {self._folder}: {error.strerror}. The replicas of {module} are not compared on this rank.",
                 file=sys.stderr,
@@ -156,4 +158,4 @@ class Followed:
     def _describe_optimizer(self, optimizer: Any, parameters: list[Any], held: set[int], models: list[Watched]) -> None:
         """Once for each optimizer: does it hold what is trained?"""
         for watched in models or self.watched.values():
-            self._event("optimizer", held_by(optimizer, parameters, held, watched, followed=bool(models)))
+            self._emit(held_by(optimizer, parameters, held, watched, followed=bool(models)))

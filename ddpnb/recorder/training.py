@@ -12,12 +12,24 @@ import os
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from ddpnb.model.events.models import (
+    AttributeOnWrapper,
+    CheckpointRead,
+    CheckpointSaved,
+    CommHook,
+    LoadFailed,
+    RngRestored,
+    StateLoaded,
+    SyncBatchNormConverted,
+)
+from ddpnb.model.events.runs import ProcessEnds
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.user_frames import is_torch_file
@@ -44,15 +56,15 @@ class Training(Hooks):
         self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
         self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))
         for owner, name in ((torch, "set_rng_state"), (torch.random, "set_rng_state"), (torch.cuda, "set_rng_state")):
-            self.before(owner, name, lambda *_, **__: self.event("rng restored"))
-        self.before(random, "setstate", lambda *_, **__: self.event("rng restored"))
+            self.before(owner, name, lambda *_, **__: self.emit(RngRestored()))
+        self.before(random, "setstate", lambda *_, **__: self.emit(RngRestored()))
         self.before(torch, "save", self._saved)
         self.after(torch, "load", self._loaded)
         self.failing(torch, "load", self._not_loaded)
         self.failing(torch.nn.Module, "load_state_dict", self._not_loaded)
         self.before(DistributedDataParallel, "__setattr__", self._attribute)
-        self.before(os, "_exit", lambda *_, **__: self.event("process ends"))
-        self.before(os, "abort", lambda *_, **__: self.event("process ends"))
+        self.before(os, "_exit", lambda *_, **__: self.emit(ProcessEnds()))
+        self.before(os, "abort", lambda *_, **__: self.emit(ProcessEnds()))
         self.before(os, "kill", self._killed)
 
     def _after_classmethod(self, owner: Any, name: str, look: Callable[..., None]) -> None:
@@ -84,14 +96,14 @@ class Training(Hooks):
         if module is not None and name not in ddp.__dict__ and name != "module":
             parts = (module.__dict__, module._parameters, module._buffers, module._modules)
             if any(name in part for part in parts):
-                self.event("attribute on wrapper", {"name": name[:100]})
+                self.emit(AttributeOnWrapper(name=name[:100]))
 
     def _comm_hook(self, _none: Any, _ddp: Any, state: Any = None, hook: Any = None) -> None:
-        told = {"hook": _name_of(hook), "state": type(state).__name__, "settings": {**_bound(hook), **_own(state)}}
-        self.event("comm hook", told)
+        settings = {**_bound(hook), **_own(state)}
+        self.emit(CommHook(hook=_name_of(hook), state_class=type(state).__name__, settings=settings))
 
     def _builtin_hook(self, _none: Any, _ddp: Any, kind: Any = None) -> None:
-        self.event("comm hook", {"hook": str(kind), "state": ""})
+        self.emit(CommHook(hook=str(kind)))
 
     def _converted(self, module: Any = None, *_args: Any, **_kwargs: Any) -> None:
         if not isinstance(module, torch.nn.Module):
@@ -99,36 +111,36 @@ class Training(Hooks):
         wrapped = isinstance(module, DistributedDataParallel)
         layers = sum(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in module.modules())
         if layers and (wrapped or list(module.children())):
-            self.event("sync batchnorm", {"wrapped": wrapped, "layers": layers})
+            self.emit(SyncBatchNormConverted(wrapped=wrapped, layers=layers))
 
     def _model_loaded(self, module: Any, state: Any = None, *args: Any, **kwargs: Any) -> None:
         wrapped = isinstance(module, DistributedDataParallel)
-        keys = [str(key)[:100] for key in list(state)[:4]] if hasattr(state, "keys") else []
-        told = {"what": "model", "class": type(module).__name__, "wrapped": wrapped, "keys": keys}
+        keys = tuple(str(key)[:100] for key in list(state)[:4]) if hasattr(state, "keys") else ()
+        load = StateLoaded(what="model", class_name=type(module).__name__, wrapped=wrapped, keys=keys)
         if not (args[0] if args else kwargs.get("strict", True)) and hasattr(state, "keys"):
             own = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-            told |= {"strict": False, "matched": sum(key in own for key in state), "given": len(state)}
-        self.event("state loaded", told)
+            load = replace(load, strict=False, matched=sum(key in own for key in state), given=len(state))
+        self.emit(load)
 
     def _state_loaded(self, what: str) -> Callable[..., None]:
         def look(one: Any, *_args: Any, **_kwargs: Any) -> None:
-            self.event("state loaded", {"what": what, "class": type(one).__name__})
+            self.emit(StateLoaded(what=what, class_name=type(one).__name__))
 
         return look
 
     def _killed(self, pid: int, signal: int) -> None:
         if pid in (0, os.getpid()) and signal:  # it kills itself: no stack will show afterwards where
-            self.event("process ends", {"signal": int(signal)})
+            self.emit(ProcessEnds(signal=int(signal)))
 
     def _saved(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
-        self.event("checkpoint saved", {"path": _path(file), "keys": _keys(value)})
+        self.emit(CheckpointSaved(path=_path(file), keys=_keys(value)))
 
     def _loaded(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
-        self.event("checkpoint read", {"path": _path(file), "keys": _keys(value), "numbers": _numbers(value)})
+        self.emit(CheckpointRead(path=_path(file), keys=_keys(value), numbers=_numbers(value)))
 
     def _not_loaded(self, error: Exception, *_: Any, **__: Any) -> None:
         """A load failed; the script may catch the exception and continue."""
-        self.event("load failed", {"error": f"{type(error).__name__}: {error}"[:300]})
+        self.emit(LoadFailed(error=f"{type(error).__name__}: {error}"[:300]))
 
 
 def _name_of(hook: Any) -> str:
@@ -159,8 +171,8 @@ def _path(file: Any) -> str:
     return os.path.abspath(os.fspath(file))[:400] if isinstance(file, (str, os.PathLike)) else type(file).__name__
 
 
-def _keys(value: Any) -> list[str]:
-    return [str(key)[:60] for key in list(value)[:_KEYS]] if type(value) is dict else []
+def _keys(value: Any) -> tuple[str, ...]:
+    return tuple(str(key)[:60] for key in list(value)[:_KEYS]) if type(value) is dict else ()
 
 
 def _numbers(value: Any) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
-from ddpnb.model.recording import LATE_WAIT
+from ddpnb.model.events.runs import LateWait
 from ddpnb.recorder.hooks import place
 from ddpnb.recorder.release import raises_releases
 
@@ -87,12 +87,12 @@ def _late_wait(wait: Callable[..., Any], work: Any, given: tuple[Any, ...], door
     """Wait for a work whose record a later call has: the wait is a phase, since there is no call to show it on."""
     number, failed = -1, True
     with suppress(Exception):
-        number = door.box.begin_phase(LATE_WAIT, place(2))
+        number = door.box.begin(LateWait(site=place(2)))
     try:
         with door.release.converting():
             result = wait(work, *given)
         failed = False
     finally:
         with suppress(Exception):
-            door.box.end_phase(number, failed)
+            door.box.end(number, failed=failed)
     return result

@@ -132,7 +132,7 @@ def _meter(name: str, value: str, share: float) -> str:
 
 
 def detail(recording: Recording, rank: int | None) -> str:
-    """Details of one rank: its last calls, newest first, and its start-up phases."""
+    """Details of one rank: its last calls, newest first, and its last events."""
     record = recording.ranks.get(rank) if rank is not None else None
     if record is None:
         return ""
@@ -141,14 +141,14 @@ def detail(recording: Recording, rank: int | None) -> str:
         f"<td>{one.state.name.lower()}</td><td>{markup.place(one.site)} {markup.text(one.site.function, 40)}</td></tr>"
         for one in reversed(record.calls[-6:])
     )
-    phases = ", ".join(f"{one.name} ({one.state})" for one in record.phases[-6:])
+    events = ", ".join(f"{event.title} ({event.state})" for event in record.history[-6:])
     head = '<thead><tr><th scope="col">call</th><th scope="col">group</th><th scope="col">signature</th><th scope="col">state</th><th scope="col">line</th></tr></thead>'
     table = (
         f'<div class="scroll"><table class="mono" aria-label="last calls of rank {rank}">{head}<tbody>{rows}</tbody></table></div>'
         if rows
         else '<p class="faint">no collective yet</p>'
     )
-    said = f'<p class="faint">{markup.text(phases, 300)}</p>' if phases else ""
+    said = f'<p class="faint">{markup.text(events, 300)}</p>' if events else ""
     return f"<h3>Rank {rank}: its last calls</h3>{table}{said}"
 
 

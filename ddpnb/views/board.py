@@ -20,7 +20,7 @@ _SHOWN = 200  # tiles at most; the last stands for all the others
 class Tile:
     """One rank, or several in the same state.
 
-    ``doing`` names the call or phase; ``since_s``: for how long it is there (None: it moves); ``finding``: the code of the finding whose culprit it is; ``undecided``: of the
+    ``doing`` names the call or event; ``since_s``: for how long it is there (None: it moves); ``finding``: the code of the finding whose culprit it is; ``undecided``: of the
     finding in which it is on one of the sides, where nothing recorded shows which side is at fault.
     """
 
@@ -100,7 +100,7 @@ def _doing(standing: Standing) -> str:
     if call is not None:
         return f"{call.title} of {call.group}"
     if standing.starting is not None:
-        return standing.starting.name
+        return standing.starting.title
     if standing.record.ending is not None:
         return str(standing.record.ending)
     if standing.state is RankState.BLOCKED:

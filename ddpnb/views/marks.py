@@ -10,6 +10,7 @@ from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
 from ddpnb.model.calls import Call, CallState
 from ddpnb.model.collectives import call_in
+from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
@@ -72,8 +73,8 @@ def doings(recording: Recording) -> dict[int, Doing]:
 def _ceased(standing: Standing, taken_ns: int) -> int:
     if standing.record.ending is not None:
         return standing.record.ending.at_ns
-    if standing.phase is not None:
-        return standing.phase.began_ns
+    if standing.event is not None:
+        return standing.event.began_ns
     idle_since = max(0, taken_ns - int(standing.idle_s * 1e9)) if 0 <= standing.idle_s < 1e9 else 0
     if standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
         return idle_since
@@ -102,8 +103,8 @@ def marks(recording: Recording, diagnosis: Diagnosis | None) -> dict[int, LaneMa
 
 def begin_of(record: RankRecord) -> int:
     """When the rank began to train, if known: the end of ``init_process_group``."""
-    joined = [phase.ended_ns for phase in record.phases if phase.name == "init_process_group"]
-    return joined[-1] if joined else 0
+    joined = record.events(InitProcessGroup)
+    return joined[-1].ended_ns if joined else 0
 
 
 def _mark(standing: Standing, finding: Finding, collective: Call, since: int) -> LaneMark | None:
@@ -140,7 +141,7 @@ def _doing(standing: Standing, missing: Collection[int]) -> str:
     if standing.call is not None:
         return f"{standing.call.title} waits for {few(missing)}" if missing else standing.call.title
     if standing.starting is not None:
-        return f"{standing.starting.name} waits for {few(missing)}" if missing else standing.starting.name
+        return f"{standing.starting.title} waits for {few(missing)}" if missing else standing.starting.title
     if standing.state is RankState.ENDED and standing.record.ending is not None:
         return str(standing.record.ending)
     if standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):

@@ -56,7 +56,7 @@ def _doing(standing: Standing, missing: frozenset[int]) -> str:
     if standing.call is not None:
         return f"waits in {standing.call.title} of {standing.call.group}{place}{whom}"
     if standing.starting is not None:
-        return f"waits in {standing.starting.name}{place}{whom}"
+        return f"waits in {standing.starting.title}{place}{whom}"
     if ending is not None:
         return f"{ending}{'' if ending.well else place}"
     if standing.state is RankState.BLOCKED:

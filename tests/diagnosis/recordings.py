@@ -22,7 +22,8 @@ import textwrap
 from typing import Any
 
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
-from ddpnb.model.recording import Child, Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.events import Event, read
+from ddpnb.model.recording import Child, Ending, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from tests.diagnosis.training import Training
 
@@ -87,19 +88,19 @@ class Rank(Training):
         self.rank = rank
         self.world = world
         self._calls: list[Call] = []
-        self._phases: list[Phase] = []
+        self._history: list[Event] = []
         self._stacks: list[Stack] = []
         self._process = Process("computing")
         self._ending: Ending | None = None
         self._steps = 0
         self._forgotten = 0
-        self._phases_forgotten = 0
+        self._events_forgotten = 0
         self._forwards = 0
         self._children: tuple[Child, ...] = ()
         self._output = ""
         self.joins()
 
-    # -- phases
+    # -- events
 
     def joins(self) -> Rank:
         """Ran through init_process_group; every rank does so, unless ``absent`` says otherwise."""
@@ -111,7 +112,7 @@ class Rank(Training):
         return self.phase("init_process_group", "done", at, **{"world_size": self.world, **facts})
 
     def absent(self) -> Rank:
-        self._phases = [phase for phase in self._phases if phase.name != "init_process_group"]
+        self._history = [event for event in self._history if event.title != "init_process_group"]
         return self
 
     def starts(self, at: Site = NO_SITE, world_size: object = None, **facts: Any) -> Rank:
@@ -124,17 +125,17 @@ class Rank(Training):
         """Ran through new_group (or stands in it: ``state="open"``); torch names groups by counting all of them."""
         if state == "open":
             self._idle(0.0, at)
-        made = sum(1 for phase in self._phases if phase.name == "new_group")
+        made = sum(1 for event in self._history if event.title == "new_group")
         return self.phase("new_group", state, at, ranks=ranks, **{"local": False, "name": str(1 + made), **facts})
 
     def leaves_world(self) -> Rank:
         return self.phase("destroy_process_group", "done")
 
     def phase(self, name: str, state: Any, at: Site = NO_SITE, /, **facts: Any) -> Rank:
-        """Any phase; ``facts`` are what is recorded of it."""
+        """Any event; ``facts`` are what is recorded of it."""
         where = {} if at == NO_SITE else {"file": at.file, "line": at.line, "function": at.function}
         now = self._now()
-        self._phases.append(Phase(name, state, now, 0 if state == "open" else now, {**facts, **where}))
+        self._history.append(read(name, {**facts, **where}, state, now, 0 if state == "open" else now))
         return self
 
     # -- calls
@@ -183,9 +184,9 @@ class Rank(Training):
         self._forgotten = calls
         return self
 
-    def forgets_phases(self, phases: int) -> Rank:
-        """So many phases are older than what is recorded."""
-        self._phases_forgotten = phases
+    def forgets_events(self, events: int) -> Rank:
+        """So many events are older than what is recorded."""
+        self._events_forgotten = events
         return self
 
     def has_run_forward(self, times: int) -> Rank:
@@ -267,7 +268,7 @@ class Rank(Training):
             self.rank,
             1000 + self.rank,
             tuple(self._calls),
-            tuple(self._phases),
+            tuple(self._history),
             tuple(self._stacks),
             self._process,
             self._ending,
@@ -278,7 +279,7 @@ class Rank(Training):
             self._children,
             self._output,
             forwards=self._forwards,
-            phases_forgotten=self._phases_forgotten,
+            events_forgotten=self._events_forgotten,
         )
 
 

@@ -15,8 +15,10 @@ import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, CallState, Group, Signature, Site
+from ddpnb.model.events import read, written
+from ddpnb.model.events.base import fields_of
 from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Child, Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.recording import Child, Ending, Process, RankRecord, Recording
 from ddpnb.model.replicas import Digest
 from ddpnb.model.stacks import Frame, Stack
 from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, group, line, record
@@ -153,16 +155,16 @@ def mutilated(taken, chance):
 def ruined(one, chance):
     shift = chance.one((0, 0, -3 * HOUR, 9 * HOUR))
     calls = [call(made, chance, shift) for made in chance.some(one.calls, 0.9)]
-    phases = [phase(made, chance, shift) for made in chance.some(one.phases, 0.9)]
+    history = [event(made, chance, shift) for made in chance.some(one.history, 0.9)]
     samples = [sample(made, chance, shift) for made in chance.some(one.samples, 0.85)]
-    for some in (calls, phases, samples):
+    for some in (calls, history, samples):
         if chance.often(0.1):
             chance.shuffle(some)
     return replace(
         one,
         pid=chance.one((one.pid, 0, -1)),
         calls=tuple(calls),
-        phases=tuple(phases),
+        history=tuple(history),
         samples=tuple(samples),
         models=tuple(model(made, chance) for made in chance.some(one.models, 0.9)),
         stacks=chance.one((one.stacks, (), (Stack("x", ()),), (Stack("x", (frame(chance),) * 3, main=True),))),
@@ -186,10 +188,19 @@ def facts(known, chance):
     return found
 
 
-def phase(made, chance, shift):
-    name = made.name if chance.often(0.95) else chance.one(EVENTS)
+def facts_of(event):
+    """Every fact that an event of its kind can have."""
+    return {**dict.fromkeys(known.key for known in fields_of(type(event))), **written(event)}
+
+
+def again(event, facts):
+    return read(event.title, facts, event.state, event.began_ns, event.ended_ns)
+
+
+def event(made, chance, shift):
+    title = made.title if chance.often(0.95) else chance.one(EVENTS)
     state = made.state if chance.often(0.95) else chance.one(("open", "done", "failed", "?"))
-    return Phase(name, state, made.began_ns + shift, made.ended_ns + shift, facts(made.facts, chance))
+    return read(title, facts(facts_of(made), chance), state, made.began_ns + shift, made.ended_ns + shift)
 
 
 def sample(made, chance, shift):
@@ -340,7 +351,7 @@ def shifted(one, by):
     return replace(
         one,
         calls=tuple(replace(c, entered_ns=c.entered_ns + by, issued_ns=c.issued_ns + by, done_ns=c.done_ns + by) for c in one.calls),
-        phases=tuple(replace(p, began_ns=p.began_ns + by, ended_ns=p.ended_ns + by) for p in one.phases),
+        history=tuple(replace(e, began_ns=e.began_ns + by, ended_ns=e.ended_ns + by) for e in one.history),
         samples=tuple(replace(s, at_ns=s.at_ns + by) for s in one.samples),
     )  # fmt: skip
 
@@ -362,8 +373,8 @@ def test_facts_that_are_anything(value):
         spoilt = replace(
             one,
             samples=tuple(replace(s, facts=dict.fromkeys(s.facts, value)) for s in one.samples),
-            phases=tuple(
-                replace(p, facts={k: v if k in places else value for k, v in p.facts.items()}) for p in one.phases
+            history=tuple(
+                again(e, {k: v if k in places else value for k, v in facts_of(e).items()}) for e in one.history
             ),
         )
         assert is_diagnosis(diagnose(replace(taken, ranks={**taken.ranks, 1: spoilt})))
@@ -408,8 +419,8 @@ def test_lines_that_are_anything(value):
 
 def places_are(one, value):
     names = ("file", "line", "function")
-    phases = (replace(p, facts={k: value if k in names else v for k, v in p.facts.items()}) for p in one.phases)
-    return replace(one, phases=tuple(phases))
+    history = (again(e, {k: value if k in names else v for k, v in facts_of(e).items()}) for e in one.history)
+    return replace(one, history=tuple(history))
 
 
 @pytest.mark.parametrize(

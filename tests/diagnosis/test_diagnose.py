@@ -7,8 +7,9 @@ import pytest
 
 from ddpnb.diagnosis.diagnose import PATIENCE, diagnose
 from ddpnb.model.calls import Call, CallState, Group, Signature
+from ddpnb.model.events import Event, read
 from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import DETACHED, Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.recording import Ending, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, group, line, record
 
@@ -56,7 +57,7 @@ def test_an_error_says_what_was_not_recorded_of_the_ranks_that_it_names():
     found = diagnose(
         record(
             Rank(0, 2).calls("all_reduce", line(5)).waits("all_reduce", line(9), idle=60.0),
-            Rank(1, 2).calls("all_reduce", line(5)).phase(DETACHED, "done").idles(60.0, line(9), waits_on="a lock"),
+            Rank(1, 2).calls("all_reduce", line(5)).event("door detached").idles(60.0, line(9), waits_on="a lock"),
         )
     )
     (finding,) = found.findings
@@ -67,7 +68,7 @@ def test_an_error_says_what_was_not_recorded_of_the_ranks_that_it_names():
 def test_a_gap_of_a_rank_that_is_not_concerned_is_left_out():
     ranks = [Rank(rank).calls("all_reduce", line(5)).waits("all_reduce", line(9), idle=60.0) for rank in (0, 2)]
     crashed = Rank(1).calls("all_reduce", line(5)).raises("ValueError", "no", line(7))
-    found = diagnose(record(ranks[0], crashed, ranks[1], Rank(3).phase(DETACHED, "done").finishes()))
+    found = diagnose(record(ranks[0], crashed, ranks[1], Rank(3).event("door detached").finishes()))
     assert found.errors and not [
         s for f in found.findings if 3 not in f.concerned for s in f.evidence if "no longer monitored" in s
     ]
@@ -409,7 +410,7 @@ def any_record(dice: random.Random, rank: int, world: int) -> RankRecord:
             dice.randrange(-1, world + 1), dice.randrange(2), dice.randrange(99), timeout_ms=dice.choice((0, 0, 5)),
         )  # fmt: skip
 
-    def phase() -> Phase:
+    def event() -> Event:
         facts = dice.choice(
             (
                 {},
@@ -420,7 +421,7 @@ def any_record(dice: random.Random, rank: int, world: int) -> RankRecord:
             )
         )
         name = dice.choice(("init_process_group", "new_group", "destroy_process_group", "model wrapped", "?"))
-        return Phase(name, dice.choice(("open", "done", "failed")), facts=facts)
+        return read(name, facts, dice.choice(("open", "done", "failed")))
 
     def frames() -> tuple[Frame, ...]:
         return tuple(Frame(FILE, dice.randrange(12), "main", dice.random() < 0.7) for _ in range(dice.randrange(3)))
@@ -435,7 +436,7 @@ def any_record(dice: random.Random, rank: int, world: int) -> RankRecord:
         dice.choice(("", CLOSED, "bad\nline")), frames(), at_ns=dice.randrange(99),
     )  # fmt: skip
     return RankRecord(
-        rank, 1, tuple(map(call, range(dice.randrange(7)))), tuple(phase() for _ in range(dice.randrange(4))),
+        rank, 1, tuple(map(call, range(dice.randrange(7)))), tuple(event() for _ in range(dice.randrange(4))),
         tuple(Stack("t", frames(), thread, main=thread == 1) for thread in range(dice.randrange(3))), process,
         dice.choice((None, ending)),
     )  # fmt: skip

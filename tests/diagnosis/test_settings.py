@@ -92,7 +92,7 @@ def test_groups_are_not_compared_by_their_number_where_some_are_forgotten():
     def make(rank):
         if rank.rank:
             rank.makes_group([0, 1, 2, 3], line(6), backend="gloo")
-        rank.makes_group([0, 1, 2, 3], line(7), backend="nccl").forgets_phases(0 if rank.rank else 1)
+        rank.makes_group([0, 1, 2, 3], line(7), backend="nccl").forgets_events(0 if rank.rank else 1)
 
     assert settings.find(recorded(make)) == []
 
@@ -296,7 +296,7 @@ def test_without_such_a_line_there_is_no_guess():
 
 def test_the_last_start_counts():
     rank = Rank(0, 2).phase("init_process_group", "done", INIT, rank=1)
-    assert settings.inits(record(rank, Rank(1, 2).absent()))[0].facts["rank"] == 1
+    assert settings.inits(record(rank, Rank(1, 2).absent()))[0].rank == 1
     assert settings.inits(record(Rank(1, 2).absent())) == {}
 
 

@@ -16,6 +16,8 @@ import pytest
 from ddpnb.model import blackbox as layout
 from ddpnb.model.blackbox import BoxReader, News
 from ddpnb.model.calls import NO_SITE, CallState, Group, Signature, Site
+from ddpnb.model.events import Unknown
+from ddpnb.model.events.startup import InitProcessGroup, StoreOpened
 from ddpnb.model.shared import FileBytes
 
 
@@ -24,7 +26,7 @@ class PackedBox:
 
     def __init__(self) -> None:
         self.memory = bytearray(layout.BOX_SIZE)
-        self.used = self.strings = self.call_count = self.phase_count = 0
+        self.used = self.strings = self.call_count = self.event_count = 0
         self.first = (0, 0)
         layout.IDENTITY.pack_into(self.memory, 0, layout.MAGIC, 1, 2, 4711, 99)
         self.string({})
@@ -60,18 +62,18 @@ class PackedBox:
         layout.PROGRESS.pack_into(self.memory, layout.PROGRESS_AT, self.call_count, value["entered"])
         return number
 
-    def phase(
+    def event(
         self, name: int, facts: int = 0, state: int = 1, end_facts: int = 0, times: tuple[int, int] = (0, 0)
     ) -> None:
-        number = self.phase_count
-        at = layout.PHASES_AT + number % layout.PHASES * layout.PHASE_SIZE
-        layout.PHASE.pack_into(self.memory, at, number + 1, name, facts, state, end_facts, *times)
-        self.phase_count += 1
+        number = self.event_count
+        at = layout.EVENTS_AT + number % layout.EVENTS * layout.EVENT_SIZE
+        layout.EVENT.pack_into(self.memory, at, number + 1, name, facts, state, end_facts, *times)
+        self.event_count += 1
         self.write_status()
 
     def write_status(self, run: int = 1, state: int = layout.RUN_ACTIVE, steps: int = 0) -> None:
         layout.STATUS.pack_into(
-            self.memory, layout.STATUS_AT, self.used, self.phase_count, run, state, steps, *self.first
+            self.memory, layout.STATUS_AT, self.used, self.event_count, run, state, steps, *self.first
         )
 
     @property
@@ -145,35 +147,33 @@ def test_every_state_comes_back(box, state):
 
 def test_the_status_vector_comes_back(box):
     box.first = (7, 3)
-    box.phase_count = 4
+    box.event_count = 4
     box.write_status(run=6, state=layout.RUN_ENDED, steps=120)
     layout.PROGRESS.pack_into(box.memory, layout.PROGRESS_AT, 9, 1 << 50)
 
     status = box.reader.status
 
     assert (status.pid, status.main_thread) == (4711, 99)
-    assert (status.calls, status.progress_ns, status.phases) == (9, 1 << 50, 4)
+    assert (status.calls, status.progress_ns, status.events) == (9, 1 << 50, 4)
     assert (status.run, status.run_state, status.steps) == (6, layout.RUN_ENDED, 120)
-    assert (status.first_call, status.first_phase) == (7, 3)
+    assert (status.first_call, status.first_event) == (7, 3)
 
 
-def test_a_phase_has_the_facts_of_its_beginning_and_of_its_end(box):
+def test_an_event_has_the_facts_of_its_beginning_and_of_its_end(box):
     name = box.string({"phase": "init_process_group"})
     facts = box.string({"world_size": "4", "rank": "1"})
     learned = box.string({"size": 4, "rank": 1})
-    box.phase(name, facts, state=1, end_facts=learned, times=(5, 8))
+    box.event(name, facts, state=1, end_facts=learned, times=(5, 8))
 
-    (phase,) = box.reader.phases()
+    (event,) = box.reader.events()
 
-    assert (phase.name, phase.state) == ("init_process_group", "done")
-    assert (phase.began_ns, phase.ended_ns) == (5, 8)
-    assert phase.facts == {"world_size": "4", "rank": 1, "size": 4}
+    assert event == InitProcessGroup(state="done", began_ns=5, ended_ns=8, world_size=4, rank=1, size=4)
 
 
-@pytest.mark.parametrize(("number", "state"), list(enumerate(layout.PHASE_STATES)))
-def test_every_state_of_a_phase_comes_back(box, number, state):
-    box.phase(box.string({"phase": "new_group"}), state=number)
-    assert box.reader.phases()[0].state == state
+@pytest.mark.parametrize(("number", "state"), list(enumerate(layout.EVENT_STATES)))
+def test_every_state_of_an_event_comes_back(box, number, state):
+    box.event(box.string({"phase": "new_group"}), state=number)
+    assert box.reader.events()[0].state == state
 
 
 def test_a_box_is_read_from_bytes_too(box):
@@ -191,7 +191,7 @@ def test_closing_the_reader_lets_the_mapping_be_closed(box):
     assert mapping.closed
 
 
-# -- which calls and phases
+# -- which calls and events
 
 
 def test_calls_are_given_oldest_first(box):
@@ -214,23 +214,23 @@ def test_a_ring_that_has_come_round_gives_the_newest(box):
     assert [call.number for call in box.reader.calls()] == list(range(layout.CALLS - 2, layout.CALLS + 3))
 
 
-def test_a_ring_of_phases_that_has_come_round_gives_the_newest(box):
-    for number in range(layout.PHASES + 3):
-        box.phase(box.string({"phase": f"phase {number}"}))
-    phases = box.reader.phases()
-    assert len(phases) == layout.PHASES
-    assert (phases[0].name, phases[-1].name) == ("phase 3", f"phase {layout.PHASES + 2}")
+def test_a_ring_of_events_that_has_come_round_gives_the_newest(box):
+    for number in range(layout.EVENTS + 3):
+        box.event(box.string({"phase": f"event {number}"}))
+    events = box.reader.events()
+    assert len(events) == layout.EVENTS
+    assert (events[0].title, events[-1].title) == ("event 3", f"event {layout.EVENTS + 2}")
 
 
 def test_what_an_earlier_run_did_is_left_out(box):
     name = box.string({"phase": "store"})
     for _ in range(3):
         box.call()
-        box.phase(name)
+        box.event(name)
     box.first = (2, 1)
     box.write_status()
     assert [call.number for call in box.reader.calls()] == [2]
-    assert len(box.reader.phases()) == 2
+    assert len(box.reader.events()) == 2
 
 
 def test_strings_that_come_later_are_seen_by_the_same_reader(box):
@@ -241,18 +241,18 @@ def test_strings_that_come_later_are_seen_by_the_same_reader(box):
     assert reader.calls()[0].site == Site("late.py", 3, "f")
 
 
-def test_a_phase_that_begins_while_one_looks_is_whole_or_not_there(box):
+def test_an_event_that_begins_while_one_looks_is_whole_or_not_there(box):
     """Without the facts of its beginning it would say that this rank asks for no backend at all."""
 
     class Looking(BoxReader):
         def _read_strings(self):
             super()._read_strings()
-            box.phase(box.string({"phase": "init_process_group"}), box.string({"backend": "gloo"}))
+            box.event(box.string({"phase": "init_process_group"}), box.string({"backend": "gloo"}))
 
     reader = Looking(box.memory)
     for _ in range(3):
-        assert all(phase.name and phase.facts == {"backend": "gloo"} for phase in reader.phases())
-    assert len(reader.phases()) == 3
+        assert all(isinstance(e, InitProcessGroup) and e.backend == "gloo" for e in reader.events())
+    assert len(reader.events()) == 3
 
 
 def test_many_threads_may_read_one_box(box):
@@ -308,17 +308,17 @@ def test_a_call_in_no_known_state_is_left_out(box, state):
     assert [call.seq for call in box.reader.calls()] == [2]
 
 
-def test_a_phase_in_no_known_state_is_left_out(box):
+def test_an_event_in_no_known_state_is_left_out(box):
     name = box.string({"phase": "store"})
-    box.phase(name, state=len(layout.PHASE_STATES))
-    box.phase(name, state=0)
-    assert [phase.state for phase in box.reader.phases()] == ["open"]
+    box.event(name, state=len(layout.EVENT_STATES))
+    box.event(name, state=0)
+    assert [event.state for event in box.reader.events()] == ["open"]
 
 
-def test_a_phase_that_is_being_overwritten_is_left_out(box):
-    box.phase(box.string({"phase": "store"}))
-    struct.pack_into("<Q", box.memory, layout.PHASES_AT, layout.PHASES + 1)
-    assert box.reader.phases() == ()
+def test_an_event_that_is_being_overwritten_is_left_out(box):
+    box.event(box.string({"phase": "store"}))
+    struct.pack_into("<Q", box.memory, layout.EVENTS_AT, layout.EVENTS + 1)
+    assert box.reader.events() == ()
 
 
 @pytest.mark.parametrize(
@@ -388,17 +388,17 @@ def test_a_signature_that_does_not_parse_can_still_be_worked_with(box, value):
 @pytest.mark.parametrize("number", [1, 5000, 0xFFFFFFFF])
 def test_a_number_past_the_table_of_strings_means_unknown(box, number):
     box.call(group=number, signature=number, site=number, seq=1)
-    box.phase(number, number, end_facts=number)
+    box.event(number, number, end_facts=number)
     (call,) = box.reader.calls()
     assert (call.group, call.signature, call.site) == (Group(()), Signature("?"), NO_SITE)
-    (phase,) = box.reader.phases()
-    assert (phase.name, phase.facts) == ("?", {})
+    (event,) = box.reader.events()
+    assert event == Unknown(state="done")
 
 
 def test_facts_that_are_no_object_are_left_out(box):
     name = box.string({"phase": "store"})
-    box.phase(name, box.string([1, 2]), end_facts=box.string("text"))
-    assert box.reader.phases()[0].facts == {}
+    box.event(name, box.string([1, 2]), end_facts=box.string("text"))
+    assert box.reader.events() == (StoreOpened(),)
 
 
 def test_a_string_that_claims_to_be_longer_than_the_table_ends_it(box):
@@ -425,10 +425,10 @@ def test_a_table_that_claims_to_be_endless_is_read_to_its_end(box):
 def test_a_number_of_calls_that_cannot_be_gives_none(box, total):
     box.call(seq=1)
     layout.PROGRESS.pack_into(box.memory, layout.PROGRESS_AT, total, 0)
-    box.phase_count = total
+    box.event_count = total
     box.write_status()
     assert box.reader.calls() == ()
-    assert box.reader.phases() == ()
+    assert box.reader.events() == ()
 
 
 def test_a_run_that_begins_after_the_last_call_has_none(box):
@@ -436,7 +436,7 @@ def test_a_run_that_begins_after_the_last_call_has_none(box):
     box.first = (1 << 40, 1 << 40)
     box.write_status()
     assert box.reader.calls() == ()
-    assert box.reader.phases() == ()
+    assert box.reader.events() == ()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -446,7 +446,7 @@ def test_garbage_never_raises(seed):
     reader = BoxReader(memory)
     assert reader.status.pid >= 0
     assert len(reader.calls()) <= layout.CALLS
-    assert len(reader.phases()) <= layout.PHASES
+    assert len(reader.events()) <= layout.EVENTS
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -457,19 +457,19 @@ def test_a_box_with_changed_bytes_never_raises(box, seed):
     name = box.string({"phase": "init_process_group"})
     for seq in range(1, 9):
         box.call(group=group, seq=seq, signature=signature, site=site)
-        box.phase(name, name)
+        box.event(name, name)
     dice = random.Random(seed)
     for _ in range(40):
         place = dice.choice(
             (
                 dice.randrange(layout.STRINGS_AT, layout.STRINGS_AT + box.used),
                 layout.CALLS_AT + dice.randrange(8 * layout.CALL_SIZE),
-                layout.PHASES_AT + dice.randrange(8 * layout.PHASE_SIZE),
+                layout.EVENTS_AT + dice.randrange(8 * layout.EVENT_SIZE),
             )
         )
         box.memory[place] = dice.randrange(256)
     assert len(box.reader.calls()) <= 8
-    assert len(box.reader.phases()) <= 8
+    assert len(box.reader.events()) <= 8
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -479,7 +479,7 @@ def test_a_box_that_is_damaged_anywhere_never_raises_and_ends(box, seed):
     for text in range(40):
         number = box.string({"file": "train.py", "line": text, "function": "main", "ranks": [0, 1], "op": "barrier"})
         box.call(group=number, seq=text, signature=number, site=number)
-        box.phase(number, number)
+        box.event(number, number)
     reader = box.reader
     reader.calls()
     for _ in range(5):
@@ -490,7 +490,7 @@ def test_a_box_that_is_damaged_anywhere_never_raises_and_ends(box, seed):
             layout.TABLE.pack_into(box.memory, layout.TABLE_AT, dice.randrange(1 << 32), dice.randrange(1 << 32))
         for one in (reader, box.reader):
             assert len(one.calls()) <= layout.CALLS
-            assert len(one.phases()) <= layout.PHASES
+            assert len(one.events()) <= layout.EVENTS
             assert len(one.marks()) <= layout.MARKS
             assert one.status.pid >= 0 and one.dropped >= 0
             assert len(News(one).look()[0]) <= layout.CALLS
@@ -514,7 +514,7 @@ def test_a_table_of_nothing_but_zeros_is_read_quickly(box):
 def file(box, tmp_path):
     path = tmp_path / "rank0.box"
     site = box.string({"file": "train.py", "line": 5, "function": "main"})
-    box.phase(box.string({"phase": "store"}))
+    box.event(box.string({"phase": "store"}))
     for _ in range(3):
         box.call(site=site)
     path.write_bytes(box.memory)
@@ -525,7 +525,7 @@ def test_a_file_is_read_as_a_buffer_is(box, file):
     reader = BoxReader(FileBytes(str(file)))
     assert reader.status == box.reader.status
     assert reader.calls() == box.reader.calls()
-    assert reader.phases() == box.reader.phases()
+    assert reader.events() == box.reader.events()
 
 
 @pytest.mark.parametrize("size", [0, 100, layout.HEADER_SIZE, layout.STRINGS_AT + 10, layout.CALLS_AT + 100])
@@ -534,7 +534,7 @@ def test_a_file_that_is_cut_short_while_it_is_read_kills_nobody(file, size):
     reader = BoxReader(FileBytes(str(file)))
     os.truncate(file, size)
     assert len(reader.calls()) <= 3
-    reader.phases(), reader.marks(), News(reader).look()
+    reader.events(), reader.marks(), News(reader).look()
     assert reader.status.calls == (3 if size > 100 else 0 if size == 0 else reader.status.calls)
     with pytest.raises(ValueError, match="not a black box"):
         BoxReader(FileBytes(str(file)))

@@ -14,6 +14,9 @@ import time
 import pytest
 
 from ddpnb.model import blackbox as layout
+from ddpnb.model.events import Unknown
+from ddpnb.model.events.data import DataLoop
+from ddpnb.model.events.startup import Environment
 from ddpnb.model.strings import STRING_LIMIT
 from ddpnb.observe import observer as module
 from ddpnb.observe.observer import Observer
@@ -43,7 +46,7 @@ class Engines:
 def box(tmp_path):
     made = BlackBox(str(tmp_path / "rank0.box"), 0)
     made.set_run(1, layout.RUN_ACTIVE)
-    made.event("environment", {"RANK": "0"})
+    made.emit(Environment(variables={"RANK": "0"}))
     return made
 
 
@@ -55,22 +58,22 @@ def observer(tmp_path, box):
 
 def test_what_is_in_the_box_is_in_the_recording(observer):
     recording = observer.record(ask=False)
-    assert [phase.name for phase in recording.ranks[0].phases] == ["environment"]
+    assert [event.title for event in recording.ranks[0].history] == ["environment"]
     assert recording.gaps == ()
 
 
-def test_phases_that_have_left_the_ring_are_counted(observer, box):
-    for number in range(layout.PHASES + 7 - 1):  # one was there before
-        box.event("data loop", {"loader": 0, "number": number})
+def test_events_that_have_left_the_ring_are_counted(observer, box):
+    for number in range(layout.EVENTS + 7 - 1):  # one was there before
+        box.emit(DataLoop(loader=0, step=number))
     recording = observer.record(ask=False)
-    assert (len(recording.ranks[0].phases), recording.ranks[0].phases_forgotten) == (layout.PHASES, 7)
-    assert not recording.has_all_phases
+    assert (len(recording.ranks[0].history), recording.ranks[0].events_forgotten) == (layout.EVENTS, 7)
+    assert not recording.has_all_events
     (gap,) = recording.gaps
-    assert "rank 0 keeps only the last phases" in gap and "7 older ones" in gap
+    assert "rank 0 keeps only the last events" in gap and "7 older ones" in gap
     box.set_run(2, layout.RUN_ACTIVE)
-    assert box.event("environment", {}) is None
+    assert box.emit(Environment()) is None
     again = Observer(observer._processes, observer._folder, {0: ""}, 2).record(ask=False)
-    assert (again.ranks[0].phases_forgotten, again.gaps) == (0, ())
+    assert (again.ranks[0].events_forgotten, again.gaps) == (0, ())
 
 
 def test_looks_from_outside_end_in_time_however_many_ranks_do_not_answer(tmp_path, monkeypatch):
@@ -94,9 +97,9 @@ def test_a_box_without_room_for_names_says_so(observer, box):
     filler = "x" * (STRING_LIMIT - 100)
     for number in range(layout.STRINGS_SIZE // len(filler) + 1):
         box.intern({"filler": filler, "number": number})
-    box.event("y" * 1000, {"a": 1})
+    box.emit(Unknown(named="y" * 1000, details={"a": 1}))
     (gap,) = observer.record(ask=False).gaps
-    assert gap.startswith("The black box of rank 0 is full: the names and facts of some of its calls and phases")
+    assert gap.startswith("The black box of rank 0 is full: the names and facts of some of its calls and events")
 
 
 def test_files_that_are_cut_short_do_not_kill_the_launcher(tmp_path):
@@ -145,7 +148,7 @@ def test_a_box_that_is_too_short_is_none(tmp_path, size):
 def test_a_damaged_box_gives_a_recording_all_the_same(observer, box, seed):
     dice = random.Random(seed)
     for _ in range(20):
-        box.event("environment", {"RANK": "0", "number": dice.random()})
+        box.emit(Environment(variables={"RANK": "0", "number": dice.random()}))
         box.mark(layout.MARK_STEP)
     observer.record(ask=False)
     for _ in range(dice.choice((3, 300))):

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import torch.distributed as dist
 
 from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.events import Event
+from ddpnb.model.events.runs import HooksDetached
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.samples import SampleReader
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.replicas import Replicas
+
+E = TypeVar("E", bound=Event)
 
 
 class WatchedRank:
@@ -40,15 +45,15 @@ class WatchedRank:
 
     def samples(self, *kinds: str) -> list[Sample]:
         """What was written so far, of these kinds or of all."""
-        assert not self.events("hooks detached")
+        assert not self.events(HooksDetached)
         reader = SampleReader((self.folder / "rank0.samples").read_bytes(), BoxReader(self.box.memory).string)
         models = {model.number: model for model in self.models}
         found = [reader.decode(row, models) for row in reader.new_rows(self.run)]
         assert None not in found
         return [sample for sample in found if sample is not None and (not kinds or sample.kind in kinds)]
 
-    def events(self, name: str) -> list[dict[str, object]]:
-        return [dict(phase.facts) for phase in BoxReader(self.box.memory).phases() if phase.name == name]
+    def events(self, kind: type[E]) -> list[E]:
+        return [event for event in BoxReader(self.box.memory).events() if isinstance(event, kind)]
 
 
 @pytest.fixture

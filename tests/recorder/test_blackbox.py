@@ -10,6 +10,8 @@ import pytest
 from ddpnb.model import blackbox as layout
 from ddpnb.model.blackbox import BoxReader
 from ddpnb.model.calls import NO_SITE, Group, Signature
+from ddpnb.model.events.data import DataLoop, SamplerPass
+from ddpnb.model.events.startup import Environment, StoreOpened
 from ddpnb.model.strings import GENERATIONS, STRING_LIMIT
 from ddpnb.recorder.blackbox import BlackBox
 
@@ -46,7 +48,7 @@ def test_each_run_begins_with_an_empty_table(box):
     sizes = []
     for run in range(1, 6):
         box.set_run(run, layout.RUN_ACTIVE)
-        box.event("environment", {"run": run, "RANK": "0"})
+        box.emit(Environment(variables={"run": run, "RANK": "0"}))
         box.set_run(run, layout.RUN_ENDED)
         sizes.append(used(box))
     assert len(set(sizes)) == 1
@@ -55,10 +57,10 @@ def test_each_run_begins_with_an_empty_table(box):
 def test_a_run_that_is_over_can_be_read_until_the_next_begins(box):
     reader = BoxReader(box.memory)
     box.set_run(1, layout.RUN_ACTIVE)
-    box.event("environment", {"RANK": "0"})
+    box.emit(Environment(variables={"RANK": "0"}))
     box.set_run(1, layout.RUN_ENDED)
-    assert [phase.name for phase in reader.phases()] == ["environment"]
-    assert [phase.name for phase in BoxReader(box.memory).phases()] == ["environment"]
+    assert [event.title for event in reader.events()] == ["environment"]
+    assert [event.title for event in BoxReader(box.memory).events()] == ["environment"]
 
 
 def test_a_number_of_an_earlier_run_means_nothing_in_a_later_one(box):
@@ -112,13 +114,13 @@ def test_a_full_table_is_counted_and_said(box):
         pass
     dropped = reader.dropped
     assert dropped >= 1
-    box.event("environment", {"RANK": "0"})
+    box.emit(Environment(variables={"RANK": "0"}))
     assert reader.dropped == dropped + 2  # its name and its facts
-    assert reader.phases()[-1].name == "?"
+    assert reader.events()[-1].title == "?"
     box.set_run(2, layout.RUN_ACTIVE)
-    box.event("environment", {"RANK": "0"})
+    box.emit(Environment(variables={"RANK": "0"}))
     assert reader.dropped == 0
-    assert reader.phases()[-1].name == "environment"
+    assert reader.events()[-1].title == "environment"
 
 
 def test_a_text_that_is_too_long_is_cut_and_takes_its_place_once(box):
@@ -164,12 +166,12 @@ def test_readers_that_race_with_new_runs_never_mix_strings(box):
 def test_a_forked_child_writes_nothing(box):
     """It shares the memory: what it writes stands in its parent's box."""
     box.set_run(1, layout.RUN_ACTIVE)
-    phase = box.begin_phase("data loop", {})
+    event = box.begin(DataLoop())
     before = bytes(box.memory)
     box.silence()
-    box.event("sampler", {"shuffle": True})
-    box.end_phase(box.begin_phase("save", {}))
-    box.end_phase(phase, facts={"batches": 3})
+    box.emit(SamplerPass(shuffle=True))
+    box.end(box.begin(StoreOpened()))
+    box.end(event, DataLoop(batches=3))
     assert box.intern({"never": "seen"}) == 0
     box.step()
     box.forward()

@@ -24,6 +24,8 @@ from torch.utils.data import (
 )
 
 from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.events.data import DataLoop, DatasetSeen, LoaderSeen, SamplerPass
+from ddpnb.model.events.runs import HooksDetached
 from ddpnb.recorder import data, dataset_fingerprint
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.data import Data
@@ -45,13 +47,14 @@ def step():
     return optimizer.step
 
 
-def told(hooks, name):
-    assert not [p for p in BoxReader(hooks.box.memory).phases() if p.name == "hooks detached"]
-    return [p for p in BoxReader(hooks.box.memory).phases() if p.name == name]
+def recorded(hooks, kind):
+    found = BoxReader(hooks.box.memory).events()
+    assert not [event for event in found if isinstance(event, HooksDetached)]
+    return [event for event in found if isinstance(event, kind)]
 
 
-def facts(hooks, name):
-    return [dict(phase.facts) for phase in told(hooks, name)]
+def has(event, wanted):
+    return {name: getattr(event, name) for name in wanted} == wanted
 
 
 def drain(loader):
@@ -124,24 +127,24 @@ def test_a_training_loop(hooks, step):
         sampler.set_epoch(epoch + 3)
         for _ in loader:
             step()
-    assert [p.state for p in told(hooks, "data loop")] == ["done", "done"]
-    loops = facts(hooks, "data loop")
-    assert [(one["batches"], one["steps"], one["complete"], one["pass"]) for one in loops] == [
+    assert [p.state for p in recorded(hooks, DataLoop)] == ["done", "done"]
+    loops = recorded(hooks, DataLoop)
+    assert [(one.batches, one.steps, one.complete, one.passed) for one in loops] == [
         (3, 3, True, 1),
         (3, 3, True, 2),
     ]
-    assert loops[0]["file"] == __file__ and [one["step"] for one in loops] == [0, 3]
-    passes = facts(hooks, "sampler")
-    assert [(one["epoch"], one["set_epoch"], one["told"], one["pass"]) for one in passes] == [
+    assert loops[0].site.file == __file__ and [one.step for one in loops] == [0, 3]
+    passes = recorded(hooks, SamplerPass)
+    assert [(one.epoch, one.set_epoch, one.told, one.turn) for one in passes] == [
         (3, 3, 1, 1),
         (4, 4, 2, 2),
     ]
     wanted = {"rank": 1, "num_replicas": 2, "seed": 7, "shuffle": True, "drop_last": True, "length": 20, "own": False}
-    assert wanted.items() <= passes[0].items() and passes[0]["num_samples"] == 10
-    (loader_facts,) = facts(hooks, "loader")
+    assert has(passes[0], wanted) and passes[0].num_samples == 10
+    (loader_seen,) = recorded(hooks, LoaderSeen)
     wanted = {"length": 3, "batch_size": 4, "kind": "map", "own": False, "distributed": 0, "num_workers": 0}
-    assert wanted.items() <= loader_facts.items()
-    assert len(facts(hooks, "dataset")) == 1
+    assert has(loader_seen, wanted)
+    assert len(recorded(hooks, DatasetSeen)) == 1
 
 
 class Boxed(Dataset):
@@ -157,7 +160,7 @@ class Boxed(Dataset):
 def test_kinds_of_batches(hooks):
     drain(DataLoader(NUMBERS, batch_size=3))
     drain(DataLoader(Boxed(), batch_size=2))
-    found = [one["kinds"] for one in facts(hooks, "data loop")]
+    found = [one.kinds for one in recorded(hooks, DataLoop)]
     plain = "{image: float32[2d], name: (str, ...)"
     assert found == [{"(float32[1d])": 1}, {plain + "}": 1, plain + ", box: float32[2d]}": 4}]
 
@@ -170,23 +173,23 @@ def test_a_loop_that_is_left_early(hooks, step):
             break
     gc.collect()
     hooks.finish()
-    found = [(one["batches"], one["steps"], one["complete"]) for one in facts(hooks, "data loop")]
+    found = [(one.batches, one.steps, one.complete) for one in recorded(hooks, DataLoop)]
     assert found == [(1, 1, False), (1, 1, False)]
 
 
 def test_a_loop_that_goes_on_is_open(hooks, step):
     batches = iter(DataLoader(NUMBERS, batch_size=4))
     next(batches)
-    assert [p.state for p in told(hooks, "data loop")] == ["open"]
+    assert [p.state for p in recorded(hooks, DataLoop)] == ["open"]
     hooks.finish()
-    assert [p.state for p in told(hooks, "data loop")] == ["done"]
+    assert [p.state for p in recorded(hooks, DataLoop)] == ["done"]
     assert len(list(batches)) == 4  # it goes on as if nothing had been
 
 
 def test_iterable(hooks):
     assert len(drain(DataLoader(Lines(10), batch_size=4))) == 3
-    assert facts(hooks, "data loop")[0]["batches"] == 3
-    assert facts(hooks, "loader")[0]["kind"] == "iterable" and facts(hooks, "loader")[0]["length"] is None
+    assert recorded(hooks, DataLoop)[0].batches == 3
+    assert recorded(hooks, LoaderSeen)[0].kind == "iterable" and recorded(hooks, LoaderSeen)[0].length is None
 
 
 def test_persistent_workers_have_one_iterator(hooks):
@@ -194,7 +197,7 @@ def test_persistent_workers_have_one_iterator(hooks):
     for _ in range(3):
         assert len(list(loader)) == 4
     del loader
-    assert [(one["batches"], one["turn"]) for one in facts(hooks, "data loop")] == [(4, 1), (4, 2), (4, 3)]
+    assert [(one.batches, one.turn) for one in recorded(hooks, DataLoop)] == [(4, 1), (4, 2), (4, 3)]
 
 
 def test_the_same_random_numbers_are_known_to_be_the_same(hooks):
@@ -202,7 +205,7 @@ def test_the_same_random_numbers_are_known_to_be_the_same(hooks):
         torch.manual_seed(seed)
         list(DataLoader(NUMBERS, shuffle=True))
         list(DataLoader(NUMBERS, shuffle=True, generator=torch.Generator().manual_seed(seed)))
-    found = [one["rng"] for one in facts(hooks, "data loop")]
+    found = [one.rng for one in recorded(hooks, DataLoop)]
     assert found[0] == found[2] != found[4] and found[1] == found[3] != found[5] and all(found)
 
 
@@ -212,17 +215,17 @@ def test_what_is_recorded_is_bounded(hooks):
     loader = DataLoader(NUMBERS, sampler=DistributedSampler(NUMBERS, num_replicas=1, rank=0))
     for _ in range(200):
         next(iter(loader))
-    assert len(facts(hooks, "data loop")) <= data.LOOPS
-    assert len(facts(hooks, "loader")) <= data.LOADERS
-    assert len(facts(hooks, "sampler")) <= data.PASSES_EACH
-    assert len(facts(hooks, "dataset")) == 1
+    assert len(recorded(hooks, DataLoop)) <= data.LOOPS
+    assert len(recorded(hooks, LoaderSeen)) <= data.LOADERS
+    assert len(recorded(hooks, SamplerPass)) <= data.PASSES_EACH
+    assert len(recorded(hooks, DatasetSeen)) == 1
 
 
 def test_a_new_run_begins_anew(hooks):
     list(DataLoader(NUMBERS))
     hooks.new_run()
     list(DataLoader(NUMBERS))
-    assert [one["loader"] for one in facts(hooks, "data loop")] == [0, 0]
+    assert [one.loader for one in recorded(hooks, DataLoop)] == [0, 0]
 
 
 # -- what must not change
@@ -245,7 +248,7 @@ def test_loaders_of_every_kind_deliver_the_same(hooks, loader):
     watched = [repr(batch) for batch in drain(loader())]
     hooks.remove()
     assert watched == [repr(batch) for batch in drain(loader())]
-    assert facts(hooks, "data loop")[0]["complete"]
+    assert recorded(hooks, DataLoop)[0].complete
     hooks.install()
 
 
@@ -254,10 +257,10 @@ def test_ways_of_choosing_that_are_not_torchs_are_told_apart(hooks):
     list(DataLoader(NUMBERS, batch_sampler=[[1]]))
     list(DataLoader(NUMBERS, sampler=Permuted(NUMBERS, num_replicas=2, rank=0)))
     list(DataLoader(NUMBERS, sampler=SequentialSampler(NUMBERS)))
-    loaders = facts(hooks, "loader")
-    assert [one["own"] for one in loaders] == [True, True, False, False]
-    assert [one["length"] for one in loaders] == [None, None, None, 20]
-    assert [one["own"] for one in facts(hooks, "sampler")] == [True]
+    loaders = recorded(hooks, LoaderSeen)
+    assert [one.own for one in loaders] == [True, True, False, False]
+    assert [one.length for one in loaders] == [None, None, None, 20]
+    assert [one.own for one in recorded(hooks, SamplerPass)] == [True]
 
 
 def test_exceptions_pass(hooks):
@@ -295,15 +298,15 @@ def test_workers(hooks, context):
     dataset = Squares([str(number) for number in range(6)])
     loader = DataLoader(dataset, batch_size=2, num_workers=1, multiprocessing_context=context)
     assert torch.cat(list(loader)).tolist() == [0, 1, 4, 9, 16, 25]
-    assert facts(hooks, "data loop")[0]["batches"] == 3
-    assert context in facts(hooks, "loader")[0]["context"].lower()
+    assert recorded(hooks, DataLoop)[0].batches == 3
+    assert context in recorded(hooks, LoaderSeen)[0].context.lower()
 
 
 def test_a_forked_child_records_nothing(hooks):
     hooks.box.silence()
     assert len(list(DataLoader(NUMBERS, batch_size=5))) == 4
     DistributedSampler(NUMBERS, num_replicas=1, rank=0).set_epoch(2)
-    assert BoxReader(hooks.box.memory).phases() == ()
+    assert BoxReader(hooks.box.memory).events() == ()
 
 
 def test_a_failure_of_ours_is_not_the_users(hooks, monkeypatch, capsys):
@@ -331,15 +334,15 @@ def test_big_things_are_let_go(hooks):
 
 
 def rows(dataset):
-    return dataset_fingerprint.describe(dataset, lambda _: 0)["rows"]
+    return dataset_fingerprint.describe(dataset, lambda _: 0).rows
 
 
 def test_order_and_content_are_told_apart():
     files = [f"/data/{number % 7}/{number}.png" for number in range(500)]
     one, other = rows(Squares(files)), rows(Squares(files[::-1]))
-    assert one["order"] != other["order"] and one["bag"] == other["bag"] and one["sketch"] == other["sketch"]
+    assert one.order != other.order and one.bag == other.bag and one.sketch == other.sketch
     fewer = rows(Squares([*files[:-1], "/data/0/new.png"]))
-    assert fewer["bag"] != one["bag"] and len(set(fewer["sketch"]) & set(one["sketch"])) > 40
+    assert fewer.bag != one.bag and len(set(fewer.sketch) & set(one.sketch)) > 40
     assert rows(Squares([f"/elsewhere/{path}" for path in files])) == one  # a copy in the rank's own folder
     assert rows(Squares([pathlib.Path(path) for path in files])) == one
 
@@ -357,7 +360,7 @@ def test_order_and_content_are_told_apart():
 )
 def test_columns_of_every_kind(values):
     found = rows(Squares(values()))
-    assert found["n"] == 100 and found == rows(Squares(values())) and len(found["sketch"]) == dataset_fingerprint.SKETCH
+    assert found.n == 100 and found == rows(Squares(values())) and len(found.sketch) == dataset_fingerprint.SKETCH
 
 
 class Named(Dataset):
@@ -377,16 +380,15 @@ class Named(Dataset):
 def test_a_text_for_each_sample_counts_whatever_it_is_called(hooks):
     files = [f"{number}.png" for number in range(40)]
     known = [
-        dataset_fingerprint.describe(Named(some, ("cat", "dog")), lambda _: 0, 40)["rows"]
-        for some in (files, files[::-1])
+        dataset_fingerprint.describe(Named(some, ("cat", "dog")), lambda _: 0, 40).rows for some in (files, files[::-1])
     ]
-    assert known[0]["order"] != known[1]["order"] and known[0]["bag"] == known[1]["bag"]
-    assert dataset_fingerprint.describe(Named(files), lambda _: 0)["rows"] is None  # nobody knows its length
-    assert dataset_fingerprint.describe(Named(list(range(40))), lambda _: 0, 40)["rows"] is None  # it may be anything
+    assert known[0].order != known[1].order and known[0].bag == known[1].bag
+    assert dataset_fingerprint.describe(Named(files), lambda _: 0).rows is None  # nobody knows its length
+    assert dataset_fingerprint.describe(Named(list(range(40))), lambda _: 0, 40).rows is None  # it may be anything
     for make in (lambda data: None, lambda data: DistributedSampler(data, num_replicas=2, rank=0)):
         data = Named(files)
         drain(DataLoader(data, sampler=make(data)))
-    assert [one["rows"]["order"] for one in facts(hooks, "dataset")] == [known[0]["order"]] * 2
+    assert [one.rows.order for one in recorded(hooks, DatasetSeen)] == [known[0].order] * 2
 
 
 @pytest.mark.parametrize(
@@ -400,14 +402,14 @@ def test_what_cannot_be_told_is_not(values):
 
 def test_of_labels_nothing_is_told_but_their_order():
     found = rows(Squares([number % 3 for number in range(100)]))
-    assert found["bag"] is None and found["sketch"] is None and found["order"]
+    assert not found.bag and not found.sketch and found.order
 
 
 def test_subsets_and_concatenations():
     one = dataset_fingerprint.describe(Subset(NUMBERS, [3, 1, 2]), lambda _: 5)
-    assert one["rows"]["n"] == 3 and one["rows"]["top"] == 3 and one["parts"][0]["dataset"] == 5
+    assert (one.rows.n, one.rows.top, one.parts[0].number) == (3, 3, 5)
     both = dataset_fingerprint.describe(ConcatDataset([NUMBERS, NUMBERS]), lambda _: 5)
-    assert "rows" not in both and len(both["parts"]) == 2
+    assert both.rows is None and len(both.parts) == 2
     nested = NUMBERS
     for _ in range(50):
         nested = Subset(nested, [0, 1])
@@ -416,5 +418,5 @@ def test_subsets_and_concatenations():
 
 def test_no_code_of_the_users_is_run():
     found = dataset_fingerprint.describe(Shy(), lambda _: 0)
-    assert found["class"].endswith("Shy") and found["rows"] is None
+    assert found.class_name.endswith("Shy") and found.rows is None
     assert dataset_fingerprint.head(Shy()) == ""

@@ -14,7 +14,7 @@ import pytest
 from ddpnb.model import blackbox as layout
 from ddpnb.model.blackbox import BoxReader
 from ddpnb.model.calls import CallState
-from ddpnb.model.recording import LATE_WAIT
+from ddpnb.model.events.runs import LateWait
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.waits import watched
@@ -125,7 +125,7 @@ def test_a_hook_that_cannot_even_say_why_it_failed_does_not_reach_the_user():
         work.wait()
         builtins.len = length
         dist.all_reduce(x)
-        phases_seen = [p.name for p in BoxReader(box.memory).phases()]
+        phases_seen = [event.title for event in BoxReader(box.memory).events()]
         print(json.dumps([x.tolist(), door._library is None, calls()]))
     """)
     assert found == [[1.0, 1.0, 1.0], True, []]
@@ -283,13 +283,13 @@ def test_a_wait_for_a_call_that_left_the_box_leaves_the_later_ones_record_alone(
     during = []
 
     def wait(_work, *_):
-        during.append((door.box.memory[at : at + layout.CALL_SIZE], BoxReader(door.box.memory).phases()))
+        during.append((door.box.memory[at : at + layout.CALL_SIZE], BoxReader(door.box.memory).events()))
 
     watched(wait, door)(work, timedelta(seconds=5))
-    ((held, (phase,)),) = during
+    ((held, (wait,)),) = during
     assert held == record == door.box.memory[at : at + layout.CALL_SIZE]
-    assert (phase.name, phase.state, phase.facts["file"]) == (LATE_WAIT, "open", __file__)
-    assert [p.state for p in BoxReader(door.box.memory).phases()] == ["done"]
+    assert (type(wait), wait.state, wait.site.file) == (LateWait, "open", __file__)
+    assert [event.state for event in BoxReader(door.box.memory).events()] == ["done"]
 
 
 def test_a_record_that_is_taken_during_a_wait_is_left_alone_afterwards(old_call):

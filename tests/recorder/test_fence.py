@@ -38,7 +38,7 @@ def test_without_room_for_it_calls_go_on_uncompared(tmp_path, monkeypatch, capsy
         dist.all_reduce(torch.ones(2))
         reader = BoxReader(door.box.memory)
         assert [call.op for call in reader.calls()] == ["all_reduce"]
-        assert [phase.name for phase in reader.phases()] == ["no fence"]
+        assert [event.title for event in reader.events()] == ["no fence"]
     finally:
         door.close()
     said = capsys.readouterr().err

@@ -11,6 +11,10 @@ import weakref
 import pytest
 
 from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.events import Unknown
+from ddpnb.model.events.models import CheckpointSaved, ModelWrapped, RngRestored, StateLoaded
+from ddpnb.model.events.runs import HooksDetached
+from ddpnb.model.events.startup import StoreOpened
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 
@@ -51,7 +55,7 @@ def owner():
 
 
 def events(box):
-    return [(phase.name, dict(phase.facts)) for phase in BoxReader(box.memory).phases()]
+    return BoxReader(box.memory).events()
 
 
 def doubled(original):
@@ -193,9 +197,9 @@ def test_a_failing_look_takes_its_hooks_away_and_says_so_once(box, owner, put, c
     said = capsys.readouterr().err
     assert said.count("a hook failed and was disabled") == 1
     assert "ZeroDivisionError: of ours" in said
-    told = [facts for name, facts in events(box) if name == "hooks detached"]
+    told = [event for event in events(box) if isinstance(event, HooksDetached)]
     assert len(told) == 1
-    assert "of ours" in told[0]["error"]
+    assert "of ours" in told[0].error
     one.inherited()  # these stood and fell with it; the other set stands
     assert set(seen) == {"other"}
     other.remove()
@@ -223,7 +227,7 @@ def test_a_failure_is_survived_when_nothing_can_be_said(box, owner, monkeypatch)
             raise ValueError("I/O operation on closed file.")
 
     monkeypatch.setattr(sys, "stderr", Closed())
-    monkeypatch.setattr(box, "event", lambda *_: 1 / 0)
+    monkeypatch.setattr(box, "emit", lambda *_: 1 / 0)
     assert owner().call(1) == ((1,), {})
     assert owner().call(2) == ((2,), {})
 
@@ -255,12 +259,12 @@ def test_an_event_that_comes_at_every_step_is_told_a_few_times(box):
     hooks = Watch(box)
 
     def load(number):
-        hooks.event("state loaded", {"what": "model", "number": number}, depth=1)
+        hooks.emit(StateLoaded(what="model", given=number), depth=1)
 
     for _ in range(50):
         load(1)
     load(2)
-    assert [facts["number"] for _, facts in events(box)] == [1, 1, 1, 1, 2]
+    assert [event.given for event in events(box)] == [1, 1, 1, 1, 2]
     hooks.new_run()
     load(1)
     assert len(events(box)) == 6
@@ -269,9 +273,9 @@ def test_an_event_that_comes_at_every_step_is_told_a_few_times(box):
 def test_the_same_event_on_another_line_is_another(box):
     hooks = Watch(box)
     for _ in range(6):
-        hooks.event("rng restored", depth=1)
-        hooks.event("rng restored", depth=1)
-    lines = [facts["line"] for _, facts in events(box)]
+        hooks.emit(RngRestored(), depth=1)
+        hooks.emit(RngRestored(), depth=1)
+    lines = [event.site.line for event in events(box)]
     assert len(lines) == 8
     assert len(set(lines)) == 2
 
@@ -279,39 +283,39 @@ def test_the_same_event_on_another_line_is_another(box):
 def test_events_stop_before_they_fill_memory(box):
     hooks = Watch(box)
     for number in range(10_500):
-        hooks.event("checkpoint saved", {"path": f"step{number}.pt"})
+        hooks.emit(CheckpointSaved(path=f"step{number}.pt"))
     assert len(hooks._seen) == 10_000
 
 
 def test_an_event_knows_the_users_line(box, owner):
     hooks = Watch(box)
-    hooks.before(owner, "call", lambda *_: hooks.event("called"))
-    hooks.after(owner, "call", lambda *_: hooks.event("returned"))
+    hooks.before(owner, "call", lambda *_: hooks.emit(Unknown(named="called")))
+    hooks.after(owner, "call", lambda *_: hooks.emit(Unknown(named="returned")))
     line = sys._getframe().f_lineno + 1
     owner().call()
-    for _, facts in events(box):
-        assert (facts["file"], facts["line"]) == (__file__, line)
-        assert facts["function"] == "test_an_event_knows_the_users_line"
+    for event in events(box):
+        assert (event.site.file, event.site.line) == (__file__, line)
+        assert event.site.function == "test_an_event_knows_the_users_line"
 
 
 def test_a_span_tells_how_the_call_ended(box):
     hooks = Watch(box)
-    with hooks.span("wrap", {"model": "Net"}) as span:
-        span.learned = {"parameters": 3}
-    with pytest.raises(OSError, match="no space"), hooks.span("save", {}):
+    with hooks.span(ModelWrapped(wrapper="Net")) as span:
+        span.learned = ModelWrapped(parameters=3)
+    with pytest.raises(OSError, match="no space"), hooks.span(StoreOpened()):
         raise OSError("no space")
-    first, second = BoxReader(box.memory).phases()
-    assert (first.name, first.facts["model"], first.facts["parameters"]) == ("wrap", "Net", 3)
+    first, second = events(box)
+    assert isinstance(first, ModelWrapped) and (first.wrapper, first.parameters) == ("Net", 3)
     assert (first.state, second.state) == ("done", "failed")
-    assert second.facts["error"] == "OSError: no space"
+    assert second.error == "OSError: no space"
 
 
 def test_a_span_that_cannot_be_written_lets_the_call_through(box, monkeypatch, capsys):
     hooks = Watch(box)
-    monkeypatch.setattr(box, "begin_phase", lambda *_: 1 / 0)
+    monkeypatch.setattr(box, "begin", lambda *_: 1 / 0)
     done = []
     for _ in range(2):
-        with hooks.span("wrap", {}):
+        with hooks.span(ModelWrapped()):
             done.append(True)
     assert done == [True, True]
     assert capsys.readouterr().err.count("a hook failed and was disabled") == 1

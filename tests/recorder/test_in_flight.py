@@ -9,6 +9,7 @@ import pytest
 
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
+from ddpnb.model.events.models import RngRestored
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.in_flight import Flight
 
@@ -44,7 +45,7 @@ def test_a_clock_that_a_script_replaces_is_not_ours(box, monkeypatch):
     Flight(box).finish((at, 0, True), int(CallState.COMPLETED))
     assert box.memory[at + layout.CALL_STATE_AT] == CallState.COMPLETED
     box.set_run(1, layout.RUN_ACTIVE)
-    box.event("epoch", {})
+    box.emit(RngRestored())
 
 
 def test_a_clock_that_stands_still_does_not_keep_the_rank(box, monkeypatch):

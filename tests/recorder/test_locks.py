@@ -7,6 +7,7 @@ import threading
 
 from ddpnb.model import blackbox as layout
 from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.events import Unknown
 from ddpnb.model.samples import SampleReader, contents
 from ddpnb.recorder import blackbox, groups, samples
 from ddpnb.recorder.blackbox import BlackBox
@@ -53,6 +54,10 @@ def interrupted_everywhere(work, interrupt, *modules):
     return target
 
 
+def made(name, **details):
+    return Unknown(named=name, details=details)
+
+
 def test_a_box_that_is_written_while_it_is_being_written(tmp_path):
     box = BlackBox(str(tmp_path / "rank0.box"), 0)
     reader = BoxReader(box.memory)
@@ -60,18 +65,18 @@ def test_a_box_that_is_written_while_it_is_being_written(tmp_path):
     written: list[int] = []
 
     def work(number):
-        box.event("epoch", {"number": number})
-        phase = box.begin_phase("forward", {"number": number})
-        box.end_phase(phase, facts={"took": number})
+        box.emit(made("epoch", number=number))
+        event = box.begin(made("forward", number=number))
+        box.end(event, made("forward", took=number))
 
     def interrupt(number):
-        before = box._phase_count
-        box.event("checkpoint", {"interrupted": number})
-        written.append(box._phase_count - before)
+        before = box._event_count
+        box.emit(made("checkpoint", interrupted=number))
+        written.append(box._event_count - before)
 
     lines = interrupted_everywhere(work, interrupt, blackbox)
     assert lines > 50 and {0, 1} == set(written)
-    found = [(phase.name, phase.state, dict(phase.facts)) for phase in reader.phases()]
+    found = [(event.title, event.state, dict(event.details)) for event in reader.events()]
     assert not any(name == "?" for name, _, _ in found)
     assert [facts for name, _, facts in found if name == "epoch"] == [{"number": n} for n in range(lines + 1)]
     assert [facts for name, _, facts in found if name == "forward"] == [
@@ -87,10 +92,10 @@ def test_a_run_that_begins_while_the_box_is_written(tmp_path):
 
     def work(number):
         box.set_run(number + 1, layout.RUN_ACTIVE)
-        box.event("epoch", {"number": number})
-        assert [dict(phase.facts) for phase in reader.phases() if phase.name == "epoch"] == [{"number": number}]
+        box.emit(made("epoch", number=number))
+        assert [dict(event.details) for event in reader.events() if event.title == "epoch"] == [{"number": number}]
 
-    interrupted_everywhere(work, lambda number: box.event("checkpoint", {"interrupted": number}), blackbox)
+    interrupted_everywhere(work, lambda number: box.emit(made("checkpoint", interrupted=number)), blackbox)
 
 
 def test_samples_that_are_written_while_one_is_being_written(tmp_path):

@@ -12,7 +12,8 @@ import torch
 import torch.distributed.algorithms.join
 
 from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.recording import NOT_FOUND, Phase, RankRecord
+from ddpnb.model.events.runs import FunctionNotFound
+from ddpnb.model.recording import RankRecord
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.patched import REPLACED, full_name
@@ -76,9 +77,9 @@ def test_a_function_that_is_not_there_is_in_the_recording(tmp_path):
     try:
         for run in (1, 2):
             hooks.new_run()
-            events = [phase.facts for phase in BoxReader(box.memory).phases() if phase.name == NOT_FOUND]
-            assert events == [{"function": "torch.no_such_function"}] * run
+            events = [event for event in BoxReader(box.memory).events() if isinstance(event, FunctionNotFound)]
+            assert [event.function for event in events] == ["torch.no_such_function"] * run
     finally:
         hooks.remove()
-    (gap,) = RankRecord(3, phases=(Phase(NOT_FOUND, "done", facts={"function": "torch.x\x1b"}),)).gaps
+    (gap,) = RankRecord(3, history=(FunctionNotFound(function="torch.x\x1b"),)).gaps
     assert gap.startswith("This version of torch has no torch.x") and gap.isprintable() and "rank 3" in gap

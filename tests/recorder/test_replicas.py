@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.events.runs import HooksDetached
 from ddpnb.model.replicas import TensorSpec
 from ddpnb.recorder.digests import Digester, exact
 
@@ -231,7 +232,7 @@ def test_a_failing_hook_detaches_itself_and_says_so_once(watched, monkeypatch, c
     assert not optimizer._optimizer_step_pre_hooks
     told = capsys.readouterr().err
     assert told.count("was disabled on this rank") == 1 and "of ours" in told
-    assert len(watched.events("hooks detached")) == 1
+    assert len(watched.events(HooksDetached)) == 1
 
 
 def test_a_silent_box_is_not_written(watched):

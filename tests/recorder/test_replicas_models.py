@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
+from ddpnb.model.calls import NO_SITE
+from ddpnb.model.events.models import BuffersSynced, OptimizerSeen, ParametersFrozen, ParametersReplaced
 from tests.recorder.test_replicas import BUFFERS, PARAMETERS, Net, batch, train
 
 
@@ -40,7 +42,7 @@ def test_a_wrapped_model_is_described(watched):
     assert (model.options["broadcast_buffers"], model.options["bucket_cap_mb"]) == (False, 3)
     line = line_of(test_a_wrapped_model_is_described, "DDP(net, broadcast")
     assert (model.site.file, model.site.line) == (__file__, line)
-    assert watched.events("buffers synced")[0]["synced"] is False
+    assert watched.events(BuffersSynced)[0].synced is False
 
 
 @pytest.mark.usefixtures("alone")
@@ -77,17 +79,17 @@ def test_parameters_put_in_place_that_alone_are_trained(watched):
     for step in range(3):
         model(batch(step)).sum().backward()
         optimizer.step()
-    assert [told["names"] for told in watched.events("parameters replaced")][:1] == [["head.1.weight", "head.1.bias"]]
+    assert [event.names for event in watched.events(ParametersReplaced)][:1] == [("head.1.weight", "head.1.bias")]
 
 
 @pytest.mark.usefixtures("alone")
 def test_parameters_put_in_place_of_those_that_were_wrapped(watched):
     model = DDP(Net())
     train(model, 3)
-    assert watched.events("parameters replaced") == []
+    assert watched.events(ParametersReplaced) == []
     model.module.head.weight = nn.Parameter(torch.ones(2, 8))
     train(model)
-    assert [told["names"] for told in watched.events("parameters replaced")] == [["head.weight"]]
+    assert [event.names for event in watched.events(ParametersReplaced)] == [("head.weight",)]
 
 
 @pytest.mark.usefixtures("alone")
@@ -98,11 +100,11 @@ def test_parameters_that_are_frozen_after_wrapping_are_recorded_when_a_forward_f
     train(model)
     net.body.requires_grad_(False)
     train(model)
-    assert watched.events("parameters frozen") == []
+    assert watched.events(ParametersFrozen) == []
     with pytest.raises(RuntimeError, match="Expected to have finished reduction"):
         train(model, 2)
-    (told,) = watched.events("parameters frozen")
-    assert (told["names"], told["count"]) == (["body.weight", "body.bias"], 2)
+    (told,) = watched.events(ParametersFrozen)
+    assert (told.names, told.count) == (("body.weight", "body.bias"), 2)
 
 
 @pytest.mark.usefixtures("alone")
@@ -161,13 +163,11 @@ def test_a_module_that_is_evaluated_by_itself_goes_past_nothing(watched):
 def test_what_an_optimizer_holds(watched):
     model = DDP(Net())
     train(model)
-    assert watched.events("optimizer")[-1] == {
-        "optimizer": "SGD", "model": 0, "parameters": 6, "strangers": 0, "missing": [], "copies": False,
-        **{name: watched.events("optimizer")[-1][name] for name in ("file", "line", "function")},
-    }  # fmt: skip
+    seen = watched.events(OptimizerSeen)[-1]
+    assert seen.facts() == {"optimizer": "SGD", "model": 0, "parameters": 6} and seen.site != NO_SITE
     torch.optim.Adam([*model.module.body.parameters(), nn.Parameter(torch.ones(1))]).step()
-    told = watched.events("optimizer")[-1]
-    assert (told["strangers"], told["missing"], told["copies"]) == (1, PARAMETERS[2:], False)
+    told = watched.events(OptimizerSeen)[-1]
+    assert (told.strangers, told.missing, told.copies) == (1, tuple(PARAMETERS[2:]), False)
 
 
 @pytest.mark.usefixtures("alone")
@@ -178,8 +178,8 @@ def test_an_optimizer_of_tensors_that_have_been_replaced(watched):
     model = DDP(net)
     model(batch(0)).sum().backward()
     stale.step()
-    told = watched.events("optimizer")[-1]
-    assert (told["copies"], told["strangers"], told["missing"]) == (True, 6, PARAMETERS)
+    told = watched.events(OptimizerSeen)[-1]
+    assert (told.copies, told.strangers, told.missing) == (True, 6, tuple(PARAMETERS))
     assert watched.samples("gradients") == []
 
 

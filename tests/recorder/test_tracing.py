@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.modules import module as nn_module
 from torch.nn.parallel import DistributedDataParallel as DDP
 
+from ddpnb.model.events.runs import HooksDetached
 from ddpnb.recorder.digests import exact
 from ddpnb.recorder.tracing import Tracing
 from tests.recorder.test_replicas import Net, batch, train
@@ -129,7 +130,7 @@ def test_a_failing_look_takes_only_the_tracing_away(tracing, watched, monkeypatc
     train(model, 2)
     assert no_hook_left()
     assert capsys.readouterr().err.count("was disabled on this rank") == 1
-    assert len(watched.events("hooks detached")) == 1
+    assert len(watched.events(HooksDetached)) == 1
     assert watched.replicas.models.exact()[0]["step"] == 2  # the watch itself goes on
 
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from ddpnb.model.events.models import ModelNotDescribed
+
 
 @pytest.mark.usefixtures("alone")
 def test_without_room_for_a_description_the_watch_goes_on(watched, tmp_path, capsys):
@@ -14,5 +16,5 @@ def test_without_room_for_a_description_the_watch_goes_on(watched, tmp_path, cap
     model = DistributedDataParallel(torch.nn.Linear(2, 2))
     model(torch.ones(1, 2)).sum().backward()
     assert watched.samples("forward")
-    assert [event["number"] for event in watched.events("model not described")] == [0]
+    assert [event.number for event in watched.events(ModelNotDescribed)] == [0]
     assert "The replicas of Linear are not compared on this rank" in capsys.readouterr().err

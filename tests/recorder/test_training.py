@@ -6,6 +6,7 @@ import inspect
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,19 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.calls import NO_SITE
+from ddpnb.model.events import Event
+from ddpnb.model.events.models import (
+    AttributeOnWrapper,
+    CheckpointRead,
+    CheckpointSaved,
+    CommHook,
+    LoadFailed,
+    RngRestored,
+    StateLoaded,
+    SyncBatchNormConverted,
+)
+from ddpnb.model.events.runs import HooksDetached, ProcessEnds
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.training import Training
 
@@ -50,14 +64,11 @@ def hooks(box):
     assert now() == ORIGINALS
 
 
-def told(box, *names):
-    """(name, facts without the place) of the events."""
-    found = BoxReader(box.memory).phases()
-    assert names == ("hooks detached",) or not [p for p in found if p.name == "hooks detached"]
-    place = ("file", "line", "function")
-    return [
-        (p.name, {k: v for k, v in p.facts.items() if k not in place}) for p in found if not names or p.name in names
-    ]
+def recorded(box, kind=Event):
+    """The events of this kind, without their places and times."""
+    found = BoxReader(box.memory).events()
+    assert kind is HooksDetached or not [event for event in found if isinstance(event, HooksDetached)]
+    return [replace(e, site=NO_SITE, began_ns=0, ended_ns=0) for e in found if isinstance(e, kind)]
 
 
 def test_checkpoints(box, hooks, tmp_path):
@@ -65,15 +76,16 @@ def test_checkpoints(box, hooks, tmp_path):
     torch.save({"model": net.state_dict(), "epoch": 3, "done": True, "loss": 0.5}, path)
     again = torch.load(path)
     net.load_state_dict(again["model"])
-    assert told(box) == [
-        ("checkpoint saved", {"path": str(path), "keys": ["model", "epoch", "done", "loss"]}),
-        ("checkpoint read", {"path": str(path), "keys": ["model", "epoch", "done", "loss"], "numbers": {"epoch": 3}}),
-        ("state loaded", {"what": "model", "class": "Linear", "wrapped": False, "keys": ["weight", "bias"]}),
+    keys = ("model", "epoch", "done", "loss")
+    assert recorded(box) == [
+        CheckpointSaved(path=str(path), keys=keys),
+        CheckpointRead(path=str(path), keys=keys, numbers={"epoch": 3}),
+        StateLoaded(what="model", class_name="Linear", keys=("weight", "bias")),
     ]
-    phase = BoxReader(box.memory).phases()[0]
+    site = BoxReader(box.memory).events()[0].site
     lines, start = inspect.getsourcelines(test_checkpoints)
     saved = start + next(n for n, text in enumerate(lines) if "torch.save" in text)
-    assert (phase.facts["file"], phase.facts["line"]) == (__file__, saved)
+    assert (site.file, site.line) == (__file__, saved)
 
 
 def test_a_checkpoint_in_memory(box, hooks):
@@ -83,10 +95,7 @@ def test_a_checkpoint_in_memory(box, hooks):
     torch.save([1, 2], file)
     file.seek(0)
     assert torch.load(file) == [1, 2]
-    assert told(box) == [
-        ("checkpoint saved", {"path": "BytesIO", "keys": []}),
-        ("checkpoint read", {"path": "BytesIO", "keys": [], "numbers": {}}),
-    ]
+    assert recorded(box) == [CheckpointSaved(path="BytesIO"), CheckpointRead(path="BytesIO")]
 
 
 def test_states_of_optimizer_and_scaler(box, hooks):
@@ -94,25 +103,25 @@ def test_states_of_optimizer_and_scaler(box, hooks):
     optimizer.load_state_dict(optimizer.state_dict())
     scaler = torch.amp.GradScaler("cpu")
     scaler.load_state_dict(scaler.state_dict())
-    assert told(box) == [
-        ("state loaded", {"what": "optimizer", "class": "Adam"}),
-        ("state loaded", {"what": "scaler", "class": "GradScaler"}),
+    assert recorded(box) == [
+        StateLoaded(what="optimizer", class_name="Adam"),
+        StateLoaded(what="scaler", class_name="GradScaler"),
     ]
 
 
 def test_random_states(box, hooks):
     torch.set_rng_state(torch.get_rng_state())
     random.setstate(random.getstate())
-    assert [name for name, _ in told(box)] == ["rng restored"] * 2
+    assert recorded(box) == [RngRestored()] * 2
 
 
 @pytest.mark.usefixtures("alone")
 def test_communication_hooks(box, hooks):
     DDP(Net()).register_comm_hook(None, default_hooks.fp16_compress_hook)
     DDP(Net())._register_builtin_comm_hook(torch.distributed.BuiltinCommHookType.FP16_COMPRESS)
-    first, second = (facts for _, facts in told(box, "comm hook"))
-    assert first["hook"].endswith("default_hooks.fp16_compress_hook") and first["state"] == "NoneType"
-    assert "FP16_COMPRESS" in second["hook"]
+    first, second = recorded(box, CommHook)
+    assert first.hook.endswith("default_hooks.fp16_compress_hook") and first.state_class == "NoneType"
+    assert "FP16_COMPRESS" in second.hook
 
 
 @pytest.mark.usefixtures("alone")
@@ -121,9 +130,9 @@ def test_conversion_is_told_once_for_the_whole_model(box, hooks):
     assert isinstance(net[0][1], nn.SyncBatchNorm)
     nn.SyncBatchNorm.convert_sync_batchnorm(DDP(Net()))
     nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.Linear(2, 2)))  # nothing to convert
-    assert [facts for _, facts in told(box, "sync batchnorm")] == [
-        {"wrapped": False, "layers": 2},
-        {"wrapped": True, "layers": 1},
+    assert recorded(box, SyncBatchNormConverted) == [
+        SyncBatchNormConverted(layers=2),
+        SyncBatchNormConverted(wrapped=True, layers=1),
     ]
 
 
@@ -133,15 +142,15 @@ def test_attributes_that_are_set_on_the_wrapper_instead_of_the_model(box, hooks)
     model.own = 1
     model.train()
     model(torch.ones(3, 4)).sum().backward()
-    assert told(box, "attribute on wrapper") == []
+    assert recorded(box, AttributeOnWrapper) == []
     model.epoch = 5
     model.epoch = 6
-    assert [facts for _, facts in told(box, "attribute on wrapper")] == [{"name": "epoch"}]
+    assert recorded(box, AttributeOnWrapper) == [AttributeOnWrapper(name="epoch")]
     assert (model.epoch, model.module.epoch) == (6, 0)
     hooks.new_run()
     other = DDP(Net())
     other.epoch = 1
-    assert len(told(box, "attribute on wrapper")) == 2
+    assert len(recorded(box, AttributeOnWrapper)) == 2
 
 
 @pytest.mark.usefixtures("alone")
@@ -157,8 +166,8 @@ def test_settings_that_a_communication_hook_carries(box, hooks):
             self.group, self.start, self.names = None, 10, ["a"]
 
     DDP(nn.Linear(2, 2)).register_comm_hook(State(), compress(torch.bfloat16, 1))
-    ((_, facts),) = told(box, "comm hook")
-    assert facts["settings"] == {"dtype": "torch.bfloat16", "rank": "1", "start": "10"}
+    (hook,) = recorded(box, CommHook)
+    assert hook.settings == {"dtype": "torch.bfloat16", "rank": "1", "start": "10"}
 
 
 def test_a_state_that_is_loaded_without_being_strict(box, hooks):
@@ -166,9 +175,9 @@ def test_a_state_that_is_loaded_without_being_strict(box, hooks):
     net.load_state_dict(state, strict=False)
     net.load_state_dict(state, False)
     net.load_state_dict(net.state_dict())
-    first, second, strict = (facts for _, facts in told(box, "state loaded"))
-    assert (first["matched"], first["given"]) == (second["matched"], second["given"]) == (1, 2)
-    assert "matched" not in strict
+    first, second, strict = recorded(box, StateLoaded)
+    assert (first.matched, first.given) == (second.matched, second.given) == (1, 2)
+    assert not first.strict and not second.strict and strict.strict and strict.matched is None
 
 
 LEAVING = """
@@ -196,8 +205,8 @@ def test_the_line_by_which_a_process_ends_itself(tmp_path, leave, status):
     script.write_text(LEAVING.format(leave=leave))
     done = subprocess.run([sys.executable, str(script), str(box)], timeout=60, capture_output=True, check=False)
     assert done.returncode == status, done.stderr
-    (found,) = [phase for phase in BoxReader(box.read_bytes()).phases() if phase.name == "process ends"]
-    assert (found.facts["file"], found.facts["line"]) == (str(script), LEAVING.count("\n"))
+    (found,) = [event.site for event in BoxReader(box.read_bytes()).events() if isinstance(event, ProcessEnds)]
+    assert (found.file, found.line) == (str(script), LEAVING.count("\n"))
 
 
 def test_errors_and_results_are_torchs(box, hooks, tmp_path):
@@ -207,15 +216,15 @@ def test_errors_and_results_are_torchs(box, hooks, tmp_path):
     with pytest.raises(RuntimeError, match="Missing key"):
         net.load_state_dict({})
     assert net.load_state_dict({}, strict=False).missing_keys == ["weight", "bias"]
-    assert [name for name, _ in told(box)] == ["load failed", "state loaded", "load failed", "state loaded"]
-    assert told(box)[0][1]["error"].startswith("FileNotFoundError: ")
+    assert [type(event) for event in recorded(box)] == [LoadFailed, StateLoaded, LoadFailed, StateLoaded]
+    assert recorded(box)[0].error.startswith("FileNotFoundError: ")
 
 
 def test_an_event_of_every_step_is_told_a_few_times(box, hooks):
     state = torch.get_rng_state()
     for _ in range(50):
         torch.set_rng_state(state)
-    assert 1 <= len(told(box)) <= 4
+    assert 1 <= len(recorded(box)) <= 4
 
 
 def test_a_failure_of_ours_is_not_the_users(box, hooks, capsys):
@@ -227,5 +236,5 @@ def test_a_failure_of_ours_is_not_the_users(box, hooks, capsys):
     net.load_state_dict(Keys(other.state_dict()))  # torch itself asks for each key by its name
     assert torch.equal(net.weight, other.weight)
     assert now() == ORIGINALS
-    assert len(told(box, "hooks detached")) == 1
+    assert len(recorded(box, HooksDetached)) == 1
     assert "was disabled on this rank" in capsys.readouterr().err

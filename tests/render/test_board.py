@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.events import Unknown
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Phase, Process, RankRecord, Recording
+from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render import board
 from ddpnb.render.rank_states import LOOKS
 from ddpnb.views.board import Tile, tiles
@@ -32,7 +33,9 @@ def hostile_tile(text):
 def hostile_recording(text):
     group = Group((0, 1), label=text)
     call = Call(0, group, 1, Signature(text, ((2,),), (text,)), Site(text, 3, text), CallState.WAITING)
-    rank = RankRecord(0, calls=(call,), phases=(Phase(text, "open"),), process=Process("idle", 1.0, waits_on=text))
+    rank = RankRecord(
+        0, calls=(call,), history=(Unknown(named=text, state="open"),), process=Process("idle", 1.0, waits_on=text)
+    )
     return Recording(2, {0: rank, 1: Rank(1, 2).raises(text[:5000], text).record})
 
 

@@ -10,9 +10,10 @@ import pytest
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
+from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Ending, Phase, Process, RankRecord, Recording
+from ddpnb.model.recording import Ending, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.views import lanes as analysis
 from ddpnb.views.columns import Shown
@@ -323,7 +324,7 @@ def test_whatever_is_recorded_is_drawn(odd):
 
 def test_a_rank_that_starts_ended_or_is_gone():
     records = {
-        0: RankRecord(0, phases=(Phase("init_process_group", "open", BEGAN),), process=Process("idle", 3.0)),
+        0: RankRecord(0, history=(InitProcessGroup(state="open", began_ns=BEGAN),), process=Process("idle", 3.0)),
         1: RankRecord(1, ending=Ending("died", -9, at_ns=BEGAN + MS)),
         2: RankRecord(2, process=Process("gone")),
         3: RankRecord(3, process=Process("stopped", float("inf"))),

@@ -9,6 +9,7 @@ import pytest
 from ddpnb.diagnosis.data import batches as data
 from ddpnb.diagnosis.hangs.rank_state import standings
 from ddpnb.diagnosis.hangs.workers import stalled_worker
+from ddpnb.model.events.runs import HooksDetached
 from tests.conftest import VICTIMS, marked_lines
 
 CASES = {
@@ -68,5 +69,5 @@ def test_silent(world, case):
     run = world.run(VICTIMS / "data_healthy.py", case, stream=None).wait(90)
     assert run.outcome == "ok", str(run.diagnosis) + run.log(0)[-2000:]
     assert data.find(run.recording) == []
-    assert not [p for record in run.recording.ranks.values() for p in record.phases if p.name == "hooks detached"]
+    assert not [record for record in run.recording.ranks.values() if record.events(HooksDetached)]
     assert {"cores", "memory_total", "shm_free", "oom_kills", "oom_kills_before"} <= set(run.recording.host)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from ddpnb.model.events.runs import HooksDetached
 from tests.conftest import VICTIMS, marked_lines
 
 pytestmark = pytest.mark.world
@@ -32,7 +33,7 @@ def parted(shared_world):
     shared_world.restart()
     run = shared_world.run(SCRIPT, ",".join(["healthy", *CASES]), stream=None).wait(90)
     assert all(ending is not None and ending.well for ending in run.endings.values()), run.log(0)
-    assert not [p for record in run.recording.ranks.values() for p in record.phases if p.name == "hooks detached"]
+    assert not [record for record in run.recording.ranks.values() if record.events(HooksDetached)]
     assert (run.outcome, run.exit_status) == ("divergence", 4)
     assert len(run.diagnosis.findings) == len(CASES), str(run.diagnosis)
     return run

@@ -153,7 +153,7 @@ def test_snapshot_of_hung_ranks(world, victims, tmp_path):
     assert stack.innermost_user.locals["rank"] == "0"
     assert recording.ranks[0].in_flight[-1].op == "all_reduce"
     assert recording.ranks[1].ending.well
-    assert [phase.name for phase in recording.ranks[0].phases if phase.state == "done"][:5] == [
+    assert [event.title for event in recording.ranks[0].history if event.state == "done"][:5] == [
         "environment",
         "device",
         "environment",

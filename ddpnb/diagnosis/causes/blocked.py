@@ -8,7 +8,8 @@ from dataclasses import replace
 from ddpnb.diagnosis.causes.stacks import frames_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model import phrases
-from ddpnb.model.calls import Site
+from ddpnb.model.calls import NO_SITE
+from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.model.findings import Finding, FindingType, Hint
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame
@@ -32,10 +33,10 @@ def forked(recording: Recording, standings: dict[int, Standing], finding: Findin
     """DDP109: a child that was forked uses the group of its parent."""
     for rank in finding.culprits:
         record = recording.ranks.get(rank)
-        used = [p for p in record.phases if p.name == "used after fork"] if record is not None else []
+        used = record.events(UsedAfterFork) if record is not None else []
         if not used:
             continue
-        site = Site.from_json(dict(used[-1].facts)) if "file" in used[-1].facts else standings[rank].site
+        site = used[-1].site if used[-1].site != NO_SITE else standings[rank].site
         return replace(
             finding,
             type=USED_AFTER_FORK,

@@ -10,6 +10,7 @@ from ddpnb.diagnosis.divergence.digests import models_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
+from ddpnb.model.events.models import ModelWrapped
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
@@ -18,7 +19,7 @@ def other_model(recording: Recording, _: dict[int, Standing], finding: Finding) 
     """The ranks disagree while they wrap their models: because the models do."""
     concerned = [recording.ranks[r] for r in finding.concerned if r in recording.ranks]
     # Seen while a model is being wrapped, or when a wrapper has refused what it was given.
-    wrapping_now = any(p.name == "model wrapped" and p.state != "done" for record in concerned for p in record.phases)
+    wrapping_now = any(wrap.state != "done" for record in concerned for wrap in record.events(ModelWrapped))
     if not wrapping_now:
         return None
     for models in reversed(models_of(recording).values()):

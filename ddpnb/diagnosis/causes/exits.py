@@ -15,7 +15,9 @@ from ddpnb.diagnosis.settings import TIMEOUT_SETTING
 from ddpnb.explanations.messages.explain import explain
 from ddpnb.explanations.messages.explained import Explained, blamed
 from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.calls import NO_SITE
+from ddpnb.model.events.models import ParametersFrozen
+from ddpnb.model.events.startup import InitProcessGroup, NewGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
 
@@ -80,9 +82,8 @@ def _trained(record: RankRecord) -> tuple[str, ...]:
 def _frozen(record: RankRecord) -> tuple[str, ...]:
     """The parameters of the model that was wrapped last that were seen to be frozen since, when a forward failed."""
     models = [model.number for model in record.models if model.wrapper]
-    seen = [p for p in record.phases if p.name == "parameters frozen" and p.facts.get("model") in models[-1:]]
-    names = seen[-1].facts.get("names") if seen else None
-    return tuple(map(str, names)) if isinstance(names, (list, tuple)) else ()
+    seen = [event for event in record.events(ParametersFrozen) if event.model in models[-1:]]
+    return seen[-1].names if seen else ()
 
 
 def quiet_exit(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
@@ -105,14 +106,10 @@ def short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding
         return None
     seconds = fired[0] / 1000
     made = {
-        rank: [
-            p
-            for p in record.phases
-            if p.name in ("new_group", "init_process_group") and p.facts.get("timeout_s") == seconds
-        ]
+        rank: [event for event in record.events(NewGroup, InitProcessGroup) if event.timeout_s == seconds]
         for rank, record in recording.ranks.items()
     }
-    culprits = tuple(rank for rank, phases in sorted(made.items()) if phases)
+    culprits = tuple(rank for rank, events in sorted(made.items()) if events)
     if not culprits or seconds > 60:
         return None
     return replace(
@@ -122,7 +119,7 @@ def short_timeout(recording: Recording, _: dict[int, Standing], finding: Finding
         culprits=culprits,
         waiting=(),
         summary=f"The timeout of {seconds:g} s is too short: it fired while a rank was still working.",
-        where=tuple((r, Site.from_json(dict(made[r][-1].facts))) for r in culprits if "file" in made[r][-1].facts),
+        where=tuple((r, made[r][-1].site) for r in culprits if made[r][-1].site != NO_SITE),
         remedy="Set the group's timeout above its longest legitimate wait, or do the long work on all ranks, or outside the wait.",
     )
 

@@ -10,39 +10,40 @@ from ddpnb.diagnosis.hangs.startup import DUPLICATE_RANK
 from ddpnb.diagnosis.once import once
 from ddpnb.diagnosis.settings import BACKEND_MISMATCH
 from ddpnb.model import phrases
-from ddpnb.model.calls import Site
+from ddpnb.model.calls import NO_SITE
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
 
 def same_rank_twice(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP103: two processes claim the same rank."""
-    phases, double = settings.inits(recording), _claimed_twice(recording)
+    starts, double = settings.inits(recording), _claimed_twice(recording)
     if not double:
         return None
     number, ranks = next(iter(sorted(double.items())))
-    culprits = tuple(sorted(rank for one, claimants in double.items() for rank in claimants if str(rank) != one))
-    waiting = tuple(sorted(set(phases) - set(culprits)))
-    told = {str(phases[rank].facts.get("rank")): None for rank in culprits if rank in phases}
+    culprits = tuple(sorted(rank for one, claimants in double.items() for rank in claimants if rank != one))
+    waiting = tuple(sorted(set(starts) - set(culprits)))
+    claims = sorted({claimed for claimed, claimants in double.items() if set(claimants) - {claimed}})
     return Finding(
         DUPLICATE_RANK,
         f"{len(ranks)} processes claim rank {number}: {phrases.ranks(culprits)} {phrases.verb(culprits, 'calls', 'call')} "
-        f"init_process_group with rank={' and '.join(sorted(told)[:4])}.",
+        f"init_process_group with rank={' and '.join(map(str, claims[:4]))}.",
         culprits,
         waiting,
         None,
-        tuple((r, Site.from_json(dict(phases[r].facts))) for r in (*culprits, *waiting) if "file" in phases[r].facts),
-        tuple(f"Rank {rank} joined as rank {phases[rank].facts.get('rank')}." for rank in sorted(phases)[:8]),
+        tuple((rank, starts[rank].site) for rank in (*culprits, *waiting) if starts[rank].site != NO_SITE),
+        tuple(f"Rank {rank} joined as rank {starts[rank].rank}." for rank in sorted(starts)[:8]),
         "Take the rank from the launcher (RANK in the environment) instead of computing it.",
     )
 
 
 @once
-def _claimed_twice(recording: Recording) -> dict[str, list[int]]:
-    claimed: dict[str, list[int]] = {}
-    for rank, phase in settings.inits(recording).items():
-        claimed.setdefault(str(phase.facts.get("rank")), []).append(rank)
-    return {rank: ranks for rank, ranks in claimed.items() if len(ranks) > 1 and rank not in ("None", "")}
+def _claimed_twice(recording: Recording) -> dict[int, list[int]]:
+    claimed: dict[int, list[int]] = {}
+    for rank, start in settings.inits(recording).items():
+        if start.rank is not None:
+            claimed.setdefault(start.rank, []).append(rank)
+    return {rank: ranks for rank, ranks in claimed.items() if len(ranks) > 1}
 
 
 def other_backend(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:

@@ -106,7 +106,7 @@ def _same_permutation(one: Loop, other: Loop, view: Loading) -> bool:
         return False  # a new model: the same epochs begin again
     if b.told > a.told and not one.complete:
         return False  # a trial that was interrupted, and then the same epoch again, on purpose
-    keys = [(p.dataset, p.head, p.order, p.length, p.rank, p.replicas) for p in (a, b)]
+    keys = [(p.dataset, p.head, p.order, p.length, p.rank, p.num_replicas) for p in (a, b)]
     return keys[0] == keys[1]
 
 
@@ -175,7 +175,9 @@ def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: list
 
 def _made_of(loop: Loop) -> str:
     size, loader = loop.loader.batch_size, loop.loader
-    samples = f" out of {loop.passed.samples} samples" if loop.passed is not None and loop.passed.samples else ""
+    samples = (
+        f" out of {loop.passed.num_samples} samples" if loop.passed is not None and loop.passed.num_samples else ""
+    )
     dropping = ", an incomplete last batch dropped" if loader.drop_last else ""
     return f" of {size}{samples}{dropping}." if size else "."
 
@@ -187,7 +189,9 @@ def _shared_memory(recording: Recording, views: Views) -> list[Finding]:
     free, total = recording.host.get("shm_free"), recording.host.get("shm_total")
     if not isinstance(free, int) or not isinstance(total, int) or free >= _SHM_LOW or not total:
         return []
-    loops = {rank: next((loop for loop in view.loops if loop.loader.workers > 0), None) for rank, view in views.items()}
+    loops = {
+        rank: next((loop for loop in view.loops if loop.loader.num_workers > 0), None) for rank, view in views.items()
+    }
     used = {rank: loop for rank, loop in loops.items() if loop is not None}
     if not used:
         return []
@@ -199,7 +203,7 @@ def _shared_memory(recording: Recording, views: Views) -> list[Finding]:
             f"{phrases.ranks(ranks)} pass their batches through it.",
             tuple(ranks),
             where=places(used, ranks),
-            evidence=tuple(f"Rank {rank}: {used[rank].loader.workers} workers." for rank in ranks[:8]),
+            evidence=tuple(f"Rank {rank}: {used[rank].loader.num_workers} workers." for rank in ranks[:8]),
             remedy="Make it larger (docker run --shm-size=8g, or --ipc=host), or use fewer workers.",
             severity="note",
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from ddpnb.diagnosis.data.loading import Loading, Loop, Pass, likeness
+from ddpnb.diagnosis.data.loading import Loading, Loop, likeness
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.events.data import DatasetSeen, SamplerPass
+from ddpnb.model.events.models import ModelWrapped
+from ddpnb.model.events.startup import NewGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 
@@ -36,20 +38,16 @@ def replica_groups(recording: Recording) -> list[tuple[int, ...]]:
 
 
 def _wraps(recording: Recording, rank: int) -> bool:
-    return any(phase.name == "model wrapped" for phase in recording.ranks[rank].phases)
+    return bool(recording.ranks[rank].events(ModelWrapped))
 
 
 def _one_group(recording: Recording) -> bool:
     """Whether the ranks have no smaller groups than the world: then all of them do the same."""
-    return recording.has_all_phases and not any(
-        phase.name == "new_group" and len(_members(phase.facts.get("ranks"))) != recording.world_size
+    return recording.has_all_events and all(
+        len(made.ranks) == recording.world_size
         for record in recording.ranks.values()
-        for phase in record.phases
+        for made in record.events(NewGroup)
     )
-
-
-def _members(ranks: Any) -> list[Any]:
-    return ranks if isinstance(ranks, list) else []
 
 
 def of_samplers(recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
@@ -75,13 +73,17 @@ def side_by_side(group: Sequence[int], views: Views) -> list[dict[int, Loop]]:
 
 
 def _shards(
-    recording: Recording, group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, Pass], views: Views
+    recording: Recording,
+    group: tuple[int, ...],
+    loops: Mapping[int, Loop],
+    passes: Mapping[int, SamplerPass],
+    views: Views,
 ) -> Finding | None:
-    if len({one.replicas for one in passes.values()}) > 1:
+    if len({one.num_replicas for one in passes.values()}) > 1:
         return _differ(
-            loops, passes, {rank: one.replicas for rank, one in passes.items()}, "split the data in {} parts"
+            loops, passes, {rank: one.num_replicas for rank, one in passes.items()}, "split the data in {} parts"
         )
-    parts = passes[group[0]].replicas or 0
+    parts = passes[group[0]].num_replicas or 0
     fits = parts == len(group) or _one_group(recording)
     orders = {rank: one.order for rank, one in passes.items()}
     claimed = {rank: one.rank for rank, one in passes.items()}
@@ -100,14 +102,14 @@ def _shards(
         ({rank: one.shuffle for rank, one in passes.items()}, "have shuffle={}"),
         (orders, _seed_or_epoch(passes)),
         ({rank: one.length for rank, one in passes.items()}, "have a data set of {} samples"),
-        ({rank: one.samples for rank, one in passes.items()}, "take {} samples"),
+        ({rank: one.num_samples for rank, one in passes.items()}, "take {} samples"),
     ):
         if len(set(values.values())) > 1 and None not in values.values():
             return _differ(loops, passes, values, what)
     return _contents(group, loops, passes, views)
 
 
-def _taken_twice(loops: Mapping[int, Loop], passes: Mapping[int, Pass], group: tuple[int, ...]) -> Finding:
+def _taken_twice(loops: Mapping[int, Loop], passes: Mapping[int, SamplerPass], group: tuple[int, ...]) -> Finding:
     claimed = {rank: one.rank for rank, one in passes.items()}
     takers = Counter(claimed.values())
     twice = [rank for rank in group if takers[claimed[rank]] > 1]
@@ -116,20 +118,20 @@ def _taken_twice(loops: Mapping[int, Loop], passes: Mapping[int, Pass], group: t
         loops,
         wrong,
         f"{phrases.ranks(twice, True)} use the same shards of the data: their samplers have "
-        f"rank {', '.join(str(claimed[rank]) for rank in twice[:8])} of {passes[group[0]].replicas}.",
+        f"rank {', '.join(str(claimed[rank]) for rank in twice[:8])} of {passes[group[0]].num_replicas}.",
         _told(passes),
         "Omit num_replicas= and rank= of DistributedSampler, or pass dist.get_world_size() and get_rank().",
     )
 
 
-def _seed_or_epoch(passes: Mapping[int, Pass]) -> str:
+def _seed_or_epoch(passes: Mapping[int, SamplerPass]) -> str:
     if len({one.seed for one in passes.values()}) > 1:
         return "shuffle with seed + epoch = {}"
     return "have a different epoch: seed + epoch = {}"
 
 
 def _contents(
-    group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, Pass], views: Views
+    group: tuple[int, ...], loops: Mapping[int, Loop], passes: Mapping[int, SamplerPass], views: Views
 ) -> Finding | None:
     """Whether shards that match are shards of the same data."""
     orders = {rank: order_of(dataset_of(views, loops, rank)) for rank in group}
@@ -158,20 +160,18 @@ def _contents(
     )
 
 
-def dataset_of(views: Views, loops: Mapping[int, Loop], rank: int) -> Mapping[str, Any]:
-    return views[rank].datasets.get(loops[rank].loader.dataset, {})
+def dataset_of(views: Views, loops: Mapping[int, Loop], rank: int) -> DatasetSeen | None:
+    return views[rank].datasets.get(loops[rank].loader.dataset)
 
 
 def alike(views: Views, loops: Mapping[int, Loop], one: int, other: int) -> str:
     return likeness(dataset_of(views, loops, one), dataset_of(views, loops, other))
 
 
-def order_of(dataset: Mapping[str, Any], depth: int = 0) -> str:
-    rows, parts = dataset.get("rows"), dataset.get("parts")
-    text = str(rows.get("order", "")) if isinstance(rows, dict) else ""
-    if isinstance(parts, list) and depth < 5:
-        text += "".join(order_of(part, depth + 1) for part in parts[:16] if isinstance(part, dict))
-    return text
+def order_of(dataset: DatasetSeen | None) -> str:
+    if dataset is None:
+        return ""
+    return (dataset.rows.order if dataset.rows else "") + "".join(order_of(part) for part in dataset.parts)
 
 
 # -- the findings
@@ -215,15 +215,17 @@ def inputs_agree(recording: Recording, group: Sequence[int]) -> bool | None:
     return all(whole) if whole else None
 
 
-def _told(passes: Mapping[int, Pass]) -> list[str]:
+def _told(passes: Mapping[int, SamplerPass]) -> list[str]:
     return [
-        f"Rank {rank}'s sampler: shard {one.rank} of {one.replicas}, seed {one.seed}, epoch {one.epoch}, "
-        f"{'shuffled' if one.shuffle else 'not shuffled'}, {one.samples} of {one.length} samples."
+        f"Rank {rank}'s sampler: shard {one.rank} of {one.num_replicas}, seed {one.seed}, epoch {one.epoch}, "
+        f"{'shuffled' if one.shuffle else 'not shuffled'}, {one.num_samples} of {one.length} samples."
         for rank, one in sorted(passes.items())[:8]
     ]
 
 
-def _differ(loops: Mapping[int, Loop], passes: Mapping[int, Pass], values: Mapping[int, object], what: str) -> Finding:
+def _differ(
+    loops: Mapping[int, Loop], passes: Mapping[int, SamplerPass], values: Mapping[int, object], what: str
+) -> Finding:
     """DDP503 of a setting that should be alike."""
     apart = split(values)
     odd = apart.culprits or tuple(sorted(rank for side in apart.sides[1:] for rank in side))

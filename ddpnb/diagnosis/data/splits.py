@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations, permutations
-from typing import Any
 
 from ddpnb.diagnosis.data.loading import Loading, Loop, common, is_subset
 from ddpnb.diagnosis.data.shards import Views, alike, dataset_of, differs, order_of, same
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.model import phrases
+from ddpnb.model.events.data import DatasetSeen
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
@@ -32,7 +32,7 @@ def same_batches(recording: Recording, group: tuple[int, ...], views: Views) -> 
             return None
     loops = {rank: first[rank][0] for rank in group}
     loader = loops[group[0]].loader
-    how = "in order" if loader.sampler == "SequentialSampler" else "shuffled by the same random numbers"
+    how = "in order" if loader.sampler_name == "SequentialSampler" else "shuffled by the same random numbers"
     evidence = [f"Every rank iterates over the whole data set {how}, without a DistributedSampler."]
     if loader.length is not None:
         evidence.append(f"Every rank's loader has {loader.length} batches of {loader.batch_size or 1}.")
@@ -51,7 +51,7 @@ def _way(loop: Loop) -> tuple[object, ...] | None:
     loader = loop.loader
     if loader.kind != "map" or loader.own or loader.distributed is not None:
         return None
-    if loader.sampler != "SequentialSampler" and not (loader.sampler == "RandomSampler" and loop.rng):
+    if loader.sampler_name != "SequentialSampler" and not (loader.sampler_name == "RandomSampler" and loop.rng):
         return None
     return (
         loop.site.file,
@@ -87,11 +87,11 @@ def leaks(_recording: Recording, group: tuple[int, ...], views: Views) -> Findin
 def _leak(evaluating: Loading, training: Loading) -> Loop | None:
     """The loop over samples that the other rank trains on."""
     for train in _first_of_each_loader(training.training)[:_LOOPS]:
-        trained = training.datasets.get(train.loader.dataset, {})
+        trained = training.datasets.get(train.loader.dataset)
         own = [loop for loop in evaluating.training if loop.loader.number == train.loader.number]
         for evaluation in _first_of_each_loader(evaluating.loops)[:_LOOPS]:
-            held_out = evaluating.datasets.get(evaluation.loader.dataset, {})
-            mine = evaluating.datasets.get(own[0].loader.dataset, {}) if own else {}
+            held_out = evaluating.datasets.get(evaluation.loader.dataset)
+            mine = evaluating.datasets.get(own[0].loader.dataset) if own else None
             if evaluation.steps or not all(map(is_subset, (trained, held_out, mine))):
                 continue
             if _parent(mine) < 0 or _parent(mine) != _parent(held_out) or _parent(mine) != _parent(trained):
@@ -101,15 +101,13 @@ def _leak(evaluating: Loading, training: Loading) -> Loop | None:
     return None
 
 
-def _parent(subset: Mapping[str, Any]) -> int:
-    parts = subset.get("parts")
-    number = parts[0].get("dataset") if isinstance(parts, list) and parts and isinstance(parts[0], dict) else None
-    return number if isinstance(number, int) else -1
+def _parent(subset: DatasetSeen | None) -> int:
+    return subset.parts[0].number if subset is not None and subset.parts else -1
 
 
-def _share(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
-    mine, theirs = one.get("rows"), other.get("rows")
-    return common(mine, theirs) if isinstance(mine, dict) and isinstance(theirs, dict) else None
+def _share(one: DatasetSeen | None, other: DatasetSeen | None) -> float | None:
+    mine, theirs = one and one.rows, other and other.rows
+    return common(mine, theirs) if mine and theirs else None
 
 
 def parts_by_hand(_recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
@@ -117,12 +115,12 @@ def parts_by_hand(_recording: Recording, group: tuple[int, ...], views: Views) -
     first = {rank: views[rank].training[0] for rank in group if views[rank].training}
     if len(first) < len(group) or any(loop.loader.distributed is not None for loop in first.values()):
         return None
-    rows = {rank: dataset_of(views, first, rank).get("rows") for rank in group}
-    subsets = all(is_subset(dataset_of(views, first, rank)) and isinstance(rows[rank], dict) for rank in group)
-    if not subsets:
+    datasets = {rank: dataset_of(views, first, rank) for rank in group}
+    rows = {rank: one.rows for rank, one in datasets.items() if one is not None and one.rows and is_subset(one)}
+    if len(rows) < len(group):
         return None
-    sizes = [_number(rows[rank], "n") for rank in group]
-    whole = max(_number(rows[rank], "top") for rank in group) + 1
+    sizes = [rows[rank].n for rank in group]
+    whole = max(rows[rank].top for rank in group) + 1
     if not 0.95 * whole <= sum(sizes) <= 1.05 * whole or min(sizes) < 8:
         return None  # they were not meant to be the parts of one whole
     pairs = [(a, b) for a, b in combinations(group[:_RANKS], 2) if alike(views, first, a, b) == "overlapping"]
@@ -134,11 +132,6 @@ def parts_by_hand(_recording: Recording, group: tuple[int, ...], views: Views) -
         overlapping,
         f"{phrases.ranks(overlapping, True)} train on overlapping parts of a data set of {whole} samples: "
         "each rank split it differently.",
-        [f"Rank {rank} holds {_number(rows[rank], 'n')} samples." for rank in overlapping[:8]],
+        [f"Rank {rank} holds {rows[rank].n} samples." for rank in overlapping[:8]],
         _SEED,
     )
-
-
-def _number(rows: Any, name: str) -> int:
-    value = rows.get(name) if isinstance(rows, dict) else None
-    return value if isinstance(value, int) else -1

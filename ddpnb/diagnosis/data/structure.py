@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
 
+from ddpnb.diagnosis.data.loading import Loop
 from ddpnb.diagnosis.data.shards import Views, dataset_of, side_by_side
 from ddpnb.diagnosis.divergence.builder import finding_of
 from ddpnb.diagnosis.divergence.digests import split
@@ -15,6 +17,11 @@ from ddpnb.model.replicas import Sample
 BAD_SAMPLE = FindingType("DDP508", "bad-sample")
 
 
+def _class(views: Views, loops: Mapping[int, Loop], rank: int) -> str:
+    dataset = dataset_of(views, loops, rank)
+    return dataset.class_name if dataset is not None else ""
+
+
 def of_batches(_recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
     """DDP508: what a rank trains on is never of the kind that the others train on, though it is made by the same class.
 
@@ -22,7 +29,7 @@ def of_batches(_recording: Recording, group: tuple[int, ...], views: Views) -> F
     """
     for loops in side_by_side(group, views):
         kinds = {rank: loop.kinds for rank, loop in loops.items()}
-        if not all(kinds.values()) or len({dataset_of(views, loops, rank).get("class") for rank in group}) > 1:
+        if not all(kinds.values()) or len({_class(views, loops, rank) for rank in group}) > 1:
             continue
         if set.intersection(*(set(one) for one in kinds.values())):
             continue

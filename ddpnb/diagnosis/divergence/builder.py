@@ -8,8 +8,9 @@ from dataclasses import replace
 from ddpnb.diagnosis.divergence.digests import Difference, Split, extent
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.events.models import LoadFailed, StateLoaded
 from ddpnb.model.findings import Certainty, Finding, FindingType, Severity
-from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
 
 
@@ -58,24 +59,19 @@ def finding_of(
     )
 
 
-def loads(recording: Recording, what: str) -> dict[int, list[Phase]]:
+def loads(recording: Recording, what: str) -> dict[int, list[StateLoaded]]:
     """For each rank the events in which a state was loaded into a model (or optimizer, scaler), and not refused."""
-    found: dict[int, list[Phase]] = {}
+    found: dict[int, list[StateLoaded]] = {}
     for rank, record in recording.ranks.items():
-        refused = {site_of(p) for p in record.phases if p.name == "load failed"} - {NO_SITE}
-        loaded = [p for p in record.phases if p.name == "state loaded" and p.facts.get("what") == what]
-        found[rank] = [p for p in loaded if site_of(p) not in refused]
+        refused = {failed.site for failed in record.events(LoadFailed)} - {NO_SITE}
+        found[rank] = [load for load in record.events(StateLoaded) if load.what == what and load.site not in refused]
     return found
 
 
 def loaded_alone(recording: Recording, loaders: Collection[int], ranks: Collection[int]) -> bool:
-    """Whether some ranks have loaded a state and the others certainly have not: none of their phases is forgotten."""
+    """Whether some ranks have loaded a state and the others certainly have not: none of their events is forgotten."""
     others = [rank for rank in ranks if rank not in loaders]
-    return bool(loaders and others) and not any(recording.ranks[rank].phases_forgotten for rank in others)
-
-
-def site_of(phase: Phase) -> Site:
-    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
+    return bool(loaders and others) and not any(recording.ranks[rank].events_forgotten for rank in others)
 
 
 def known(places: Iterable[tuple[int, Site]]) -> tuple[tuple[int, Site], ...]:

@@ -10,6 +10,7 @@ from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.collectives import Collective, collectives
+from ddpnb.model.events.models import CommHook
 from ddpnb.model.findings import Finding, FindingType, Hint
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import function_at
@@ -236,7 +237,7 @@ def _overlap(record: RankRecord) -> tuple[Call, Call] | None:
 
 def _hooked(record: RankRecord) -> set[tuple[str, int]]:
     """The lines whose backward passes run a communication hook, which continues in its own threads."""
-    if not any(phase.name == "comm hook" for phase in record.phases):
+    if not record.events(CommHook):
         return set()
     threads: dict[tuple[str, int], set[int]] = defaultdict(set)
     for call in record.calls:

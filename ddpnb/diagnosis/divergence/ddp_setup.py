@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from ddpnb.diagnosis.divergence.digests import models_of, split
 from ddpnb.diagnosis.divergence.optimizers import OPTIMIZER_DIFFERS
 from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT
-from ddpnb.diagnosis.hangs.init_facts import as_int
 from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.events import Event
+from ddpnb.model.events.models import CommHook, ModelWrapped, OptimizerSeen, ParametersReplaced, SyncBatchNormConverted
 from ddpnb.model.findings import Finding, FindingType, Severity
-from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Model, TensorSpec
 
 WRONG_DEVICE = FindingType("DDP202", "wrong-device")
@@ -37,13 +39,12 @@ def find(recording: Recording) -> list[Finding]:
     return found + [finding for finding in others if finding is not None]
 
 
-def events(recording: Recording, name: str) -> dict[int, list[Phase]]:
-    """The events of one name, by rank."""
-    return {rank: [p for p in record.phases if p.name == name] for rank, record in recording.ranks.items()}
+E = TypeVar("E", bound=Event)
 
 
-def site_of(phase: Phase) -> Site:
-    return Site.from_json(dict(phase.facts)) if "file" in phase.facts else NO_SITE
+def events(recording: Recording, kind: type[E]) -> dict[int, list[E]]:
+    """The events of this kind, by rank."""
+    return {rank: record.events(kind) for rank, record in recording.ranks.items()}
 
 
 def _where(places: Iterable[tuple[int, Site]]) -> tuple[tuple[int, Site], ...]:
@@ -182,16 +183,16 @@ def comm_hooks_differ(recording: Recording) -> Finding | None:
     """DDP416: communication hooks differ between ranks."""
     if sum(any(m.wrapper for m in record.models) for record in recording.ranks.values()) < 2:
         return None
-    hooks = events(recording, "comm hook")
+    hooks = events(recording, CommHook)
     told = {
-        rank: tuple((p.facts.get("hook"), p.facts.get("state"), _settings(p)) for p in phases)
-        for rank, phases in hooks.items()
-        if recording.ranks[rank].models and not recording.ranks[rank].phases_forgotten
+        rank: tuple((hook.hook, hook.state_class, _settings(hook)) for hook in registered)
+        for rank, registered in hooks.items()
+        if recording.ranks[rank].models and not recording.ranks[rank].events_forgotten
     }
     apart = split(told)
     if not apart.differs:
         return None
-    sites = {rank: site_of(hooks[rank][-1]) if hooks[rank] else recording.ranks[rank].models[0].site for rank in told}
+    sites = {rank: hooks[rank][-1].site if hooks[rank] else recording.ranks[rank].models[0].site for rank in told}
     culprits = apart.culprits
     others = tuple(rank for rank in sorted(told) if rank not in culprits)
     sides = () if culprits else apart.sides
@@ -217,18 +218,17 @@ def comm_hooks_differ(recording: Recording) -> Finding | None:
 _PERSONAL = re.compile(r"rank|device|seed|host|name|path|^id$", re.IGNORECASE)
 
 
-def _settings(phase: Phase) -> str:
+def _settings(hook: CommHook) -> str:
     """The settings of a hook, without those that may differ between ranks."""
-    told = phase.facts.get("settings")
-    found = told.items() if isinstance(told, dict) else ()
-    return ", ".join(f"{name}={value}" for name, value in sorted(found) if not _PERSONAL.search(str(name)))[:400]
+    settings = sorted(hook.settings.items())
+    return ", ".join(f"{name}={value}" for name, value in settings if not _PERSONAL.search(name))[:400]
 
 
 def _sync_batchnorm(recording: Recording) -> Finding | None:
     """DDP412: converted after wrapping (the wrapper does not know the new layers), or on some ranks only."""
-    conversions = events(recording, "sync batchnorm")
-    late = {rank: [p for p in phases if _after_wrap(recording, rank, p)] for rank, phases in conversions.items()}
-    culprits = tuple(rank for rank, phases in sorted(late.items()) if phases)
+    conversions = events(recording, SyncBatchNormConverted)
+    late = {rank: [c for c in made if _after_wrap(recording.ranks[rank], c)] for rank, made in conversions.items()}
+    culprits = tuple(rank for rank, made in sorted(late.items()) if made)
     if culprits:
         return Finding(
             BATCHNORM_SYNC,
@@ -237,19 +237,16 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
             culprits,
             (),
             None,
-            _where((rank, site_of(late[rank][-1])) for rank in culprits),
-            tuple(
-                f"Rank {rank} converted {late[rank][-1].facts.get('layers')} layers after wrapping."
-                for rank in culprits[:8]
-            ),
+            _where((rank, late[rank][-1].site) for rank in culprits),
+            tuple(f"Rank {rank} converted {late[rank][-1].layers} layers after wrapping." for rank in culprits[:8]),
             "Convert, then wrap: model = SyncBatchNorm.convert_sync_batchnorm(model); model = DistributedDataParallel(model).",
         )
     wrapped = {rank: record for rank, record in recording.ranks.items() if any(m.wrapper for m in record.models)}
     kinds = {
         rank: sum(t.kind == "SyncBatchNorm" for m in record.models for t in m.tensors)
-        or sum(as_int(p.facts.get("layers")) or 0 for p in conversions[rank])
+        or sum(conversion.layers for conversion in conversions[rank])
         for rank, record in wrapped.items()
-        if not record.phases_forgotten
+        if not record.events_forgotten
     }
     if len(kinds) > 1 and len(set(kinds.values())) > 1:
         apart = split(kinds)
@@ -257,7 +254,7 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
         odd = apart.culprits or tuple(sorted(rank for side in sides[1:] for rank in side))
         others = tuple(rank for rank in sorted(kinds) if rank not in odd)
         places = [
-            (r, site_of(conversions[r][-1]) if conversions[r] else wrapped[r].models[0].site) for r in (*odd, *others)
+            (r, conversions[r][-1].site if conversions[r] else wrapped[r].models[0].site) for r in (*odd, *others)
         ]
         return Finding(
             BATCHNORM_SYNC,
@@ -277,12 +274,12 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
     return None
 
 
-def _after_wrap(recording: Recording, rank: int, phase: Phase) -> bool:
-    if phase.facts.get("wrapped"):
+def _after_wrap(record: RankRecord, conversion: SyncBatchNormConverted) -> bool:
+    if conversion.wrapped:
         return True
-    wraps = [p for p in recording.ranks[rank].phases if p.name == "model wrapped" and p.state == "done"]
+    wraps = record.events(ModelWrapped, state="done")
     # A model that is converted after a wrapping and never wrapped again.
-    return bool(wraps) and all(wrap.began_ns < phase.began_ns for wrap in wraps)
+    return bool(wraps) and all(wrap.began_ns < conversion.began_ns for wrap in wraps)
 
 
 # -- the optimizer
@@ -290,83 +287,74 @@ def _after_wrap(recording: Recording, rank: int, phase: Phase) -> bool:
 
 def _stale_optimizer(recording: Recording) -> Finding | None:
     """DDP410: the optimizer holds tensors that are not the model's (any more)."""
-    stale: dict[int, Phase] = {}
-    for rank, phases in events(recording, "optimizer").items():
-        for phase in phases:
-            unused = phase.facts.get("copies") or _holds_nothing(recording, rank, phase)
-            whole = not recording.ranks[rank].phases_forgotten  # else another optimizer may hold what is missing
-            if (unused and _never_stepped(recording, rank, phase)) or (whole and _replaced_some(phase, phases)):
-                stale[rank] = phase
+    stale: dict[int, OptimizerSeen] = {}
+    for rank, record in recording.ranks.items():
+        optimizers = record.events(OptimizerSeen)
+        for optimizer in optimizers:
+            unused = optimizer.copies or _holds_nothing(record, optimizer)
+            whole = not record.events_forgotten  # else another optimizer may hold what is missing
+            if (unused and _never_stepped(record, optimizer)) or (whole and _replaced_some(optimizer, optimizers)):
+                stale[rank] = optimizer
     if not stale:
         return None
     culprits = tuple(sorted(stale))
-    phase = stale[culprits[0]]
-    missing = _names(phase, "missing")
+    optimizer = stale[culprits[0]]
+    missing = optimizer.missing
     return Finding(
         OPTIMIZER_DIFFERS,
-        f"The {phase.facts.get('optimizer')} on {phrases.ranks(culprits)} does not hold the parameters that are trained: "
+        f"The {optimizer.optimizer} on {phrases.ranks(culprits)} does not hold the parameters that are trained: "
         f"{', '.join(missing[:4])} {'is' if len(missing) == 1 else 'are'} never updated.",
         culprits,
         tuple(rank for rank in sorted(recording.ranks) if rank not in stale),
         None,
-        _where((rank, site_of(stale[rank])) for rank in culprits),
-        (
-            f"It holds {phase.facts.get('parameters')} tensors, {phase.facts.get('strangers')} of which are not in the wrapped model.",
-        ),
+        _where((rank, stale[rank].site) for rank in culprits),
+        (f"It holds {optimizer.parameters} tensors, {optimizer.strangers} of which are not in the wrapped model.",),
         "Build the optimizer after the model is on its device and in its final form: optimizer = Optimizer(model.parameters(), ...).",
         tensors=missing[:20],
         certainty="likely",
     )
 
 
-def _never_stepped(recording: Recording, rank: int, phase: Phase) -> bool:
+def _never_stepped(record: RankRecord, optimizer: OptimizerSeen) -> bool:
     """Whether no optimizer ever used the wrapped model's gradients: otherwise this one belongs to another model."""
-    number = as_int(phase.facts.get("model"))
-    return not any(s.model == number and s.kind == "gradients" for s in recording.ranks[rank].samples)
+    return not any(s.model == optimizer.model and s.kind == "gradients" for s in record.samples)
 
 
-def _holds_nothing(recording: Recording, rank: int, phase: Phase) -> bool:
+def _holds_nothing(record: RankRecord, optimizer: OptimizerSeen) -> bool:
     """Whether a model runs backward repeatedly, while this optimizer steps only other tensors."""
-    number, record = as_int(phase.facts.get("model")), recording.ranks[rank]
-    trained = {t.name for m in record.models if m.number == number and m.wrapper for t in m.parameters if t.trains}
-    backwards = sum(s.model == number and s.kind == "backward" for s in record.samples)
-    return bool(trained) and trained <= set(_names(phase, "missing")) and backwards >= _SURELY
+    models = [m for m in record.models if m.number == optimizer.model and m.wrapper]
+    trained = {t.name for m in models for t in m.parameters if t.trains}
+    backwards = sum(s.model == optimizer.model and s.kind == "backward" for s in record.samples)
+    return bool(trained) and trained <= set(optimizer.missing) and backwards >= _SURELY
 
 
 _SURELY = 3  # backward passes after which an optimizer step would have been seen
 
 
-def _replaced_some(phase: Phase, phases: Iterable[Phase]) -> bool:
+def _replaced_some(optimizer: OptimizerSeen, optimizers: Iterable[OptimizerSeen]) -> bool:
     """Whether an optimizer holds a part of the model, and as many strangers as are missing: some were replaced.
 
     What it holds nothing of is another model's, and what another optimizer holds is not missing.
     """
-    held, strangers = as_int(phase.facts.get("parameters")) or 0, as_int(phase.facts.get("strangers")) or 0
-    missing = set(_names(phase, "missing"))
-    for other in phases:
-        if other.facts.get("model") == phase.facts.get("model"):
-            missing &= set(_names(other, "missing"))
-    return 0 < len(missing) <= strangers < held
-
-
-def _names(phase: Phase, fact: str) -> tuple[str, ...]:
-    told = phase.facts.get(fact)
-    return tuple(map(str, told)) if isinstance(told, (list, tuple)) else ()
+    missing = set(optimizer.missing)
+    for other in optimizers:
+        if other.model == optimizer.model:
+            missing &= set(other.missing)
+    return 0 < len(missing) <= optimizer.strangers < optimizer.parameters
 
 
 def _replaced(recording: Recording) -> Finding | None:
     """DDP405: parameters that came into the module after it was wrapped."""
-    replaced = {rank: phases for rank, phases in events(recording, "parameters replaced").items() if phases}
+    replaced = {rank: found[0] for rank, found in events(recording, ParametersReplaced).items() if found}
     if not replaced:
         return None
     culprits = tuple(sorted(replaced))
-    names = _names(replaced[culprits[0]][0], "names")
+    names = replaced[culprits[0]].names
     severity: Severity = "error"
-    seen = {rank: site_of(phases[0]) for rank, phases in replaced.items()}
+    seen = {rank: event.site for rank, event in replaced.items()}
     pointed = dict(seen)
     for rank in culprits:  # where that model was wrapped, too early
-        number = as_int(replaced[rank][0].facts.get("model"))
-        models = [m for m in recording.ranks[rank].models if m.wrapper and m.number == number]
+        models = [m for m in recording.ranks[rank].models if m.wrapper and m.number == replaced[rank].model]
         wrapped = [m.site for m in models if m.site != NO_SITE]
         pointed[rank] = wrapped[-1] if wrapped else seen[rank]
     return Finding(

@@ -15,6 +15,7 @@ from ddpnb.diagnosis.divergence.manual_replicas import together
 from ddpnb.diagnosis.divergence.not_finite import not_finite
 from ddpnb.diagnosis.divergence.optimizers import SCALING_DIFFERS, scaler_differs
 from ddpnb.model import phrases
+from ddpnb.model.events.data import LoaderSeen
 from ddpnb.model.findings import Finding, FindingType, Severity
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model
@@ -194,7 +195,7 @@ def _same_inputs(recording: Recording, number: int, model: Model) -> Finding | N
         return None
     culprits = tuple(sorted(max(always, key=len)))
     samples = next(iter(by_turn(recording, number, "forward").values()))
-    loaded = any(p.name.startswith("loader") for rank in culprits for p in recording.ranks[rank].phases)
+    loaded = any(recording.ranks[rank].events(LoaderSeen) for rank in culprits)
     severity: Severity = "error" if loaded and turns >= _ALIKE else "warning"
     return finding_of(
         SAME_DATA,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ddpnb.diagnosis.divergence.builder import as_number, finding_of, how_far, known, loaded_alone, loads, site_of
+from ddpnb.diagnosis.divergence.builder import as_number, finding_of, how_far, known, loaded_alone, loads
 from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, last_common, split
 from ddpnb.model import phrases
-from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model
@@ -92,11 +91,11 @@ def _pace(recording: Recording, found: Difference) -> Past:
 def other_update(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP410 or DDP605: the same parameters and gradients, but different parameters after the step."""
     restored = {
-        rank: [p for p in phases if p.began_ns <= found.samples[rank].at_ns]
-        for rank, phases in loads(recording, "optimizer").items()
+        rank: [load for load in loaded if load.began_ns <= found.samples[rank].at_ns]
+        for rank, loaded in loads(recording, "optimizer").items()
         if rank in found.samples
     }
-    loaders = tuple(rank for rank, phases in sorted(restored.items()) if phases)
+    loaders = tuple(rank for rank, loaded in sorted(restored.items()) if loaded)
     evidence = [
         f"Parameters and gradients agreed before optimizer step {found.turn - 1}; after it {', '.join(found.tensors[:6])} differ: "
         "the optimizer states differ.",
@@ -110,7 +109,7 @@ def other_update(recording: Recording, model: Model, found: Difference) -> Findi
             loaders,
             tuple(rank for rank in sorted(found.samples) if rank not in loaders),
             None,
-            known(tuple((rank, site_of(restored[rank][-1])) for rank in loaders)),
+            known(tuple((rank, restored[rank][-1].site) for rank in loaders)),
             tuple(evidence),
             "Load the optimizer's (and the scaler's) state on every rank.",
             tensors=found.tensors[:20],
@@ -137,7 +136,7 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
     for turn, samples in by_turn(recording, number, "scale").items():
         scales = {rank: sample.number("scale") for rank, sample in samples.items()}
         apart = split(scales)
-        restored = {rank: phases for rank, phases in loads(recording, "scaler").items() if phases and rank in samples}
+        restored = {rank: loaded for rank, loaded in loads(recording, "scaler").items() if loaded and rank in samples}
         if apart.differs and loaded_alone(recording, restored, samples):
             ranks = tuple(sorted(restored))
             return Finding(
@@ -146,9 +145,7 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
                 ranks,
                 tuple(rank for rank in sorted(samples) if rank not in restored),
                 None,
-                tuple(
-                    (r, Site.from_json(dict(restored[r][-1].facts))) for r in ranks if "file" in restored[r][-1].facts
-                ),
+                known((rank, restored[rank][-1].site) for rank in ranks),
                 tuple(
                     f"Rank {rank}: scale {scale:.6g}."
                     for rank, scale in sorted(scales.items())[:8]

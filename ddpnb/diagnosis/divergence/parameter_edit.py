@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ddpnb.diagnosis.divergence.builder import counted, finding_of, how_far, known, loaded_alone, loads, placed, site_of
+from ddpnb.diagnosis.divergence.builder import counted, finding_of, how_far, known, loaded_alone, loads, placed
 from ddpnb.diagnosis.divergence.digests import Difference, apart, by_turn, changed_since
 from ddpnb.diagnosis.divergence.optimizers import steps_differ
 from ddpnb.model import phrases
+from ddpnb.model.events.models import CheckpointRead, LoadFailed
 from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model
 
 REPLICA_DRIFT = FindingType("DDP405", "replica-drift")
@@ -32,11 +33,11 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
     loaded = loads(recording, "model")
     # A load before this forward on some ranks only is the reason.
     early = {
-        rank: [p for p in phases if p.began_ns <= found.samples[rank].at_ns]
-        for rank, phases in loaded.items()
+        rank: [load for load in loads if load.began_ns <= found.samples[rank].at_ns]
+        for rank, loads in loaded.items()
         if rank in found.samples
     }
-    loaders = tuple(rank for rank, phases in sorted(early.items()) if phases)
+    loaders = tuple(rank for rank, loads in sorted(early.items()) if loads)
     evidence = [
         f"Before forward {found.turn} (after {step} optimizer steps) "
         f"{counted(found.tensors)} {'differs' if len(found.tensors) == 1 else 'differ'} between ranks: "
@@ -50,8 +51,8 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
     evidence += how_far(found)
     if turns.get(found.turn - 1, {}).keys() >= found.samples.keys():
         evidence.append(f"At forward {found.turn - 1} all ranks held the same values.")
-    sites = {rank: site_of(phases[-1]) for rank, phases in early.items() if phases}
-    read = [r for r in loaders if any(p.name == "checkpoint read" for p in recording.ranks[r].phases)]
+    sites = {rank: loads[-1].site for rank, loads in early.items() if loads}
+    read = any(recording.ranks[rank].events(CheckpointRead) for rank in loaders)
     if read and loaded_alone(recording, loaders, found.samples):
         failed = _failed_loads(recording, [rank for rank in found.samples if rank not in loaders])
         if failed:
@@ -96,14 +97,13 @@ def holding(culprits: tuple[int, ...], ranks: Collection[int], module: str, sinc
     return f"{phrases.ranks(ranks, True)} hold different parameters of {module} {since}"
 
 
-def _failed_loads(recording: Recording, ranks: list[int]) -> dict[int, Phase]:
-    """The ranks on which the load failed, each with the phase that recorded it."""
-    failed = {r: [p for p in recording.ranks[r].phases if p.name == "load failed"] for r in ranks}
-    return {rank: phases[-1] for rank, phases in failed.items() if phases}
+def _failed_loads(recording: Recording, ranks: list[int]) -> dict[int, LoadFailed]:
+    """The ranks on which the load failed, each with the last event of it."""
+    return {rank: failed[-1] for rank in ranks if (failed := recording.ranks[rank].events(LoadFailed))}
 
 
 def _not_loaded(
-    model: Model, found: Difference, loaders: tuple[int, ...], failed: Mapping[int, Phase], evidence: list[str]
+    model: Model, found: Difference, loaders: tuple[int, ...], failed: Mapping[int, LoadFailed], evidence: list[str]
 ) -> Finding:
     culprits = tuple(sorted(failed))
     return Finding(
@@ -113,8 +113,8 @@ def _not_loaded(
         culprits,
         tuple(rank for rank in sorted(found.samples) if rank not in failed),
         None,
-        known(tuple((rank, site_of(phase)) for rank, phase in sorted(failed.items()))),
-        (*(f"Rank {rank}: {phase.facts.get('error', '?')}." for rank, phase in sorted(failed.items())[:4]), *evidence),
+        known(tuple((rank, event.site) for rank, event in sorted(failed.items()))),
+        (*(f"Rank {rank}: {event.error}." for rank, event in sorted(failed.items())[:4]), *evidence),
         "Let a failed load end the run, or all_reduce a flag and load on all ranks or on none.",
         tensors=found.tensors[:20],
     )

@@ -31,8 +31,10 @@ from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT, edited, hol
 from ddpnb.diagnosis.divergence.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
 from ddpnb.diagnosis.once import once
 from ddpnb.model import phrases
+from ddpnb.model.events.data import JoinEntered
+from ddpnb.model.events.models import BuffersSynced, CommHook
 from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.samples import tensor_name
 
@@ -47,7 +49,7 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 def find(recording: Recording) -> list[Finding]:
     """The first thing that went wrong with the replicas of each model."""
     found: list[Finding] = []
-    if any(_parts(phase) for record in recording.ranks.values() for phase in record.phases):
+    if any(_diverge_by_design(record) for record in recording.ranks.values()):
         return found
     for number, models in models_of(recording).items():
         if len(models) < 2 or not comparable(models):
@@ -58,11 +60,12 @@ def find(recording: Recording) -> list[Finding]:
     return found
 
 
-def _parts(phase: Phase) -> bool:
+def _diverge_by_design(record: RankRecord) -> bool:
     """Whether replicas diverge by design: ranks that have joined fall behind until the last gives its model to all,
     and local SGD averages the parameters every now and then.
     """
-    return phase.name == "join" or str(phase.facts.get("hook", "")).endswith(".post_localSGD_hook")
+    hooks = record.events(CommHook)
+    return bool(record.events(JoinEntered)) or any(hook.hook.endswith(".post_localSGD_hook") for hook in hooks)
 
 
 def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Finding | None:
@@ -259,8 +262,8 @@ def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:
     names = [unit for unit in units_of(recording, number) if _is_buffer(model, unit)]
     if not names:
         return None
-    told = [p.facts for r in recording.ranks.values() for p in r.phases if p.name == "buffers synced"]
-    broadcast = all(bool(facts.get("synced", True)) for facts in told if facts.get("model") == number)
+    told = [event for record in recording.ranks.values() for event in record.events(BuffersSynced)]
+    broadcast = all(event.synced for event in told if event.model == number)
     turns = by_turn(recording, number, "forward")
     for turn, samples in turns.items():
         synced = [bool(sample.number("buffers_synced")) for sample in samples.values()]

@@ -59,11 +59,11 @@ def finding(
         if standing.record.process.waits_on:
             evidence.append(f"Rank {rank} waits for {standing.record.process.waits_on} in the kernel.")
     for rank in waiting[:8]:
-        held, phase = standings[rank].call, standings[rank].phase
+        held, event = standings[rank].call, standings[rank].event
         if held is not None:
             evidence.append(f"Rank {rank} is blocked in {phrases.in_call(held)}{phrases.at(standings[rank].site)}.")
-        elif phase is not None:
-            evidence.append(f"Rank {rank} is blocked in {phase.name}{phrases.at(standings[rank].site)}.")
+        elif event is not None:
+            evidence.append(f"Rank {rank} is blocked in {event.title}{phrases.at(standings[rank].site)}.")
     sites = {standings[rank].site for rank in culprits}
     summary = f"{phrases.ranks(culprits, True)} {what}{phrases.at(sites.pop()) if len(sites) == 1 else ''}"
     summary += (

@@ -34,7 +34,7 @@ def is_consequence(record: RankRecord) -> bool:
     inside = ending.frames[-1] if ending.frames else None
     if inside is not None and not inside.user and not re.search(r"[/\\](torch|ddpnb)[/\\]", inside.file):
         return False  # another library's connection, not the ranks' own
-    at_start = any(phase.state == "failed" for phase in record.phases)
+    at_start = any(event.state == "failed" for event in record.history)
     if (
         inside is not None
         and inside.user

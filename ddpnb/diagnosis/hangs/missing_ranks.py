@@ -7,13 +7,14 @@ share one set: comparing every rank with every other one takes minutes with thou
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 
-from ddpnb.diagnosis.hangs.init_facts import address_of, as_int, claim_of, members_of, starts_of
+from ddpnb.diagnosis.hangs.init_facts import address_of, claim_of, starts_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model.calls import Call
 from ddpnb.model.collectives import collective_of
-from ddpnb.model.recording import Phase, RankRecord, Recording
+from ddpnb.model.events.startup import InitProcessGroup, NewGroup
+from ddpnb.model.recording import Recording
 
 _NOBODY = frozenset[int]()
 
@@ -40,9 +41,9 @@ class MissingRanks:
 
     def at_start(self, standing: Standing) -> frozenset[int]:
         """The ranks that a rank in init_process_group waits for: until every rank is claimed by a process there."""
-        phase, record = standing.phase, standing.record
-        assert phase is not None
-        size = min(as_int(phase.facts.get("world_size")) or self._recording.world_size, 1 << 16)
+        event, record = standing.event, standing.record
+        assert isinstance(event, InitProcessGroup)
+        size = min(event.world_size or self._recording.world_size, 1 << 16)
         place = len(starts_of(record)), address_of(record)
         if place[0] not in self._here:
             self._here[place[0]] = self._gather(place[0])
@@ -61,8 +62,8 @@ class MissingRanks:
         here: dict[str, set[int]] = defaultdict(set)
         for rank, record in self._recording.ranks.items():
             starts = starts_of(record)
-            if len(starts) >= turn or (starts and record.phases_forgotten):
-                state = starts[-1 if record.phases_forgotten else turn - 1].state
+            if len(starts) >= turn or (starts and record.events_forgotten):
+                state = starts[-1 if record.events_forgotten else turn - 1].state
                 # One that completed it and has ended did so without the others (another backend).
                 if state == "open" or (state == "done" and record.ending is None):
                     here[address_of(record)].add(rank)
@@ -86,81 +87,59 @@ class MissingRanks:
 
     def in_group(self, standing: Standing) -> frozenset[int]:
         """The members that have not called the same new_group, and all ranks that made another one with its name."""
-        phase = standing.phase
-        assert phase is not None
+        assert isinstance(standing.event, NewGroup)
         self._made = self._made or _Made(self._recording)
-        return self._made.missing(standing, phase)
+        return self._made.missing(standing, standing.event)
 
 
 class _Made:
     """All new_group calls of all ranks. Torch pairs them by members and name, and its names count all groups."""
 
     def __init__(self, recording: Recording) -> None:
-        self._counts: dict[Hashable, Counter[int]] = defaultdict(Counter)  # asked for these members -> rank
-        self._came: dict[tuple[Hashable, Hashable], set[int]] = defaultdict(set)  # and under this name
-        self._named: dict[Hashable, dict[tuple[int, ...], set[int]]] = defaultdict(lambda: defaultdict(set))
+        self._counts: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)  # asked for these members -> rank
+        self._named: dict[str, dict[tuple[int, ...], set[int]]] = defaultdict(lambda: defaultdict(set))
         self._known: dict[Hashable, tuple[frozenset[int], frozenset[int], frozenset[int]]] = {}
         self._ranks = recording.ranks
+        self._came: dict[tuple[tuple[int, ...], str], set[int]] = defaultdict(set)  # and under this name
         for rank, record in recording.ranks.items():
-            for phase in record.phases:
-                if phase.name == "new_group":
-                    asked, name = _asked(phase), _hashable(phase.facts.get("name"))
-                    self._counts[asked][rank] += 1
-                    self._came[asked, name].add(rank)
-                    if name and not phase.facts.get("local"):
-                        self._named[name][tuple(members_of(phase))].add(rank)
+            for made in record.events(NewGroup):
+                self._counts[made.ranks][rank] += 1
+                self._came[made.ranks, made.name].add(rank)
+                if made.name and not made.local:
+                    self._named[made.name][made.ranks].add(rank)
 
-    def missing(self, standing: Standing, phase: Phase) -> frozenset[int]:
-        asked, name, local = _asked(phase), _hashable(phase.facts.get("name")), bool(phase.facts.get("local"))
-        turn = _turns(standing.record, asked) if local else 0
-        place = asked, name, local, turn
+    def missing(self, standing: Standing, made: NewGroup) -> frozenset[int]:
+        members, name, local = made.ranks, made.name, made.local
+        turn = sum(other.ranks == members for other in standing.record.events(NewGroup)) if local else 0
+        place = members, name, local, turn
         if place not in self._known:
-            members = members_of(phase)
             if local:  # named by its members alone
-                whole = not any(self._ranks[m].phases_forgotten for m in {*members, standing.rank} & self._ranks.keys())
-                absent = self._behind(asked, members, turn) if whole else self._elsewhere(asked, members)
+                whole = not any(self._ranks[m].events_forgotten for m in {*members, standing.rank} & self._ranks.keys())
+                absent = self._behind(members, turn) if whole else self._elsewhere(members)
             else:
-                absent = frozenset(members) - self._came.get((asked, name), set())
+                absent = frozenset(members) - self._came.get((members, name), set())
             # Other lists with the same name never match it.
-            others = self._others(name, tuple(members)) if name and not local else _NOBODY
+            others = self._others(name, members) if name and not local else _NOBODY
             self._known[place] = absent, others, absent | others
         absent, others, both = self._known[place]
         return both if standing.rank not in absent else absent - {standing.rank} | others
 
-    def _behind(self, asked: Hashable, members: Iterable[int], turn: int) -> frozenset[int]:
+    def _behind(self, members: tuple[int, ...], turn: int) -> frozenset[int]:
         """The members that have asked for such a group less often."""
-        counts = self._counts.get(asked, {})
+        counts = self._counts.get(members, {})
         return frozenset(member for member in members if counts.get(member, 0) < turn)
 
-    def _elsewhere(self, asked: Hashable, members: Iterable[int]) -> frozenset[int]:
+    def _elsewhere(self, members: tuple[int, ...]) -> frozenset[int]:
         """The members that are not in such a call: it returns on no rank before all have called it."""
         here = {
             rank
             for rank, record in self._ranks.items()
-            if any(phase.name == "new_group" and _asked(phase) == asked for phase in record.open_phases)
+            if any(made.ranks == members for made in record.events(NewGroup, state="open"))
         }
         return frozenset(members) - here
 
-    def _others(self, name: Hashable, members: tuple[int, ...]) -> frozenset[int]:
+    def _others(self, name: str, members: tuple[int, ...]) -> frozenset[int]:
         return _NOBODY.union(*(ranks for asked, ranks in self._named[name].items() if asked != members))
-
-
-def _turns(record: RankRecord, asked: Hashable) -> int:
-    return sum(phase.name == "new_group" and _asked(phase) == asked for phase in record.phases)
-
-
-def _asked(phase: Phase) -> Hashable:
-    """The members that were asked for, as they were recorded."""
-    ranks = phase.facts.get("ranks")
-    return ("list", _hashable(tuple(ranks))) if isinstance(ranks, list) else _hashable(ranks)
-
-
-def _hashable(value: object) -> Hashable:
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value  # type: ignore[return-value]
 
 
 def without(ranks: frozenset[int], rank: int) -> frozenset[int]:

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
+from ddpnb.model.events import Event
+from ddpnb.model.events.runs import LateWait, ProcessEnds
+from ddpnb.model.events.startup import InitProcessGroup, NewGroup
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import LATE_WAIT, Phase, RankRecord, Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Stack
 
 
@@ -22,7 +25,7 @@ class Standing:
     state: RankState
     record: RankRecord
     call: Call | None = None
-    phase: Phase | None = None
+    event: Event | None = None
     site: Site = NO_SITE
     held: Call | None = None
 
@@ -30,13 +33,13 @@ class Standing:
     def shown(self) -> RankState:
         """The state for a reader: a rank on which nothing has run is idle."""
         record = self.record
-        ran = record.calls or record.phases or record.ending or self.state is RankState.UNRESPONSIVE
+        ran = record.calls or record.history or record.ending or self.state is RankState.UNRESPONSIVE
         return self.state if ran else RankState.IDLE
 
     @property
-    def starting(self) -> Phase | None:
+    def starting(self) -> Event | None:
         """The call of ``init_process_group`` or ``new_group`` that it waits in."""
-        return self.phase if self.state in (RankState.STARTING, RankState.CREATING_GROUP) else None
+        return self.event if self.state in (RankState.STARTING, RankState.CREATING_GROUP) else None
 
     @property
     def idle_s(self) -> float:
@@ -76,12 +79,11 @@ def _standing(record: RankRecord) -> Standing:
         return Standing(rank, RankState.WAITING, record, call=call, site=_call_site(record, call))
     late = _late_wait(record)
     if late is not None and process.activity == "idle":  # in an unknown call: no rank is blamed for it
-        return Standing(rank, RankState.UNKNOWN, record, phase=late, site=_phase_site(late))
-    waiting = [p for p in record.open_phases if p.name in ("init_process_group", "new_group")]
+        return Standing(rank, RankState.UNKNOWN, record, event=late, site=late.site)
+    waiting = record.events(InitProcessGroup, NewGroup, state="open")
     if waiting and process.activity != "computing":
-        phase = waiting[-1]
-        state = RankState.STARTING if phase.name == "init_process_group" else RankState.CREATING_GROUP
-        return Standing(rank, state, record, phase=phase, site=_phase_site(phase))
+        state = RankState.STARTING if isinstance(waiting[-1], InitProcessGroup) else RankState.CREATING_GROUP
+        return Standing(rank, state, record, event=waiting[-1], site=waiting[-1].site)
     if process.activity == "idle":
         # A missing answer proves nothing: where py-spy shows a stack and the GIL is not held, the rank is only blocked.
         known = process.answered or (bool(record.stacks) and not process.holds_lock)
@@ -122,9 +124,9 @@ def _waited_for(record: RankRecord) -> Call | None:
     return None
 
 
-def _late_wait(record: RankRecord) -> Phase | None:
+def _late_wait(record: RankRecord) -> LateWait | None:
     """The wait for a call that is older than the recorded ones, if the rank is in one."""
-    return next((phase for phase in reversed(record.open_phases) if phase.name == LATE_WAIT), None)
+    return next(reversed(record.events(LateWait, state="open")), None)
 
 
 def _call_site(record: RankRecord, call: Call) -> Site:
@@ -133,21 +135,15 @@ def _call_site(record: RankRecord, call: Call) -> Site:
     return frame.site if frame is not None else call.site
 
 
-def _phase_site(phase: Phase) -> Site:
-    if "file" not in phase.facts:
-        return NO_SITE
-    return Site.from_json(dict(phase.facts))
-
-
 def last_site(record: RankRecord) -> Site:
     """The innermost line of the user's code where the rank is, or was last seen."""
     if record.ending is not None:
         frame = record.ending.innermost_user
         if frame is not None:
             return frame.site
-        ends = [phase for phase in record.phases if phase.name == "process ends" and "file" in phase.facts]
+        ends = [event.site for event in record.events(ProcessEnds) if event.site != NO_SITE]
         if record.ending.how == "died" and ends:
-            return _phase_site(ends[-1])
+            return ends[-1]
     else:
         stack: Stack | None = record.main_stack
         frame = stack.innermost_user if stack is not None else None
@@ -158,10 +154,7 @@ def last_site(record: RankRecord) -> Site:
     seen += [(sample.at_ns, sample.site) for sample in record.samples[-1:] if sample.site != NO_SITE]
     if seen:
         return max(seen, key=lambda one: one[0])[1]
-    for phase in reversed(record.phases):
-        if "file" in phase.facts:
-            return _phase_site(phase)
-    return NO_SITE
+    return next((event.site for event in reversed(record.history) if event.site != NO_SITE), NO_SITE)
 
 
 def where(standings: dict[int, Standing], ranks: Iterable[int]) -> tuple[tuple[int, Site], ...]:

@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping
 
 from ddpnb.diagnosis import hints
 from ddpnb.diagnosis.divergence.digests import Split, split
-from ddpnb.diagnosis.hangs.init_facts import address_of, as_int, claim_of, knocks_within, members_of
+from ddpnb.diagnosis.hangs.init_facts import address_of, claim_of, knocks_within
 from ddpnb.diagnosis.hangs.rank_state import Standing, where
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site, listed
+from ddpnb.model.events.startup import Environment, InitProcessGroup, NewGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Phase, RankRecord, Recording
+from ddpnb.model.recording import RankRecord, Recording
 
 BAD_ENVIRONMENT = FindingType("DDP101", "bad-environment")
 WORLD_INCOMPLETE = FindingType("DDP102", "world-incomplete")
@@ -26,8 +27,12 @@ SUBGROUP_MISMATCH = FindingType("DDP108", "subgroup-mismatch", group_mismatch=Tr
 WRONG_INTERFACE = FindingType("DDP110", "wrong-interface", after_patience=True)
 
 
+def _world_size(standing: Standing) -> int | None:
+    return standing.event.world_size if isinstance(standing.event, InitProcessGroup) else None
+
+
 def world_too_large(standings: dict[int, Standing], starting: list[int], absent: list[int]) -> Finding:
-    sizes = {rank: as_int(standings[rank].phase.facts.get("world_size")) for rank in starting}  # type: ignore[union-attr]
+    sizes = {rank: _world_size(standings[rank]) for rank in starting}
     launched = len(standings)
     wrong = [rank for rank, size in sizes.items() if size != launched] or starting
     size = max(size or 0 for size in sizes.values())
@@ -54,16 +59,16 @@ def _rest(ranks: Iterable[int], without: Iterable[int]) -> tuple[int, ...]:
 
 def _was_told(record: RankRecord) -> str:
     """The address that the launcher set for this rank, before the script changed anything."""
-    first = next((phase for phase in record.phases if phase.name == "environment"), None)
-    if first is None or not first.facts.get("MASTER_ADDR"):
+    found = record.events(Environment)
+    if not found or not found[0].variables.get("MASTER_ADDR"):
         return ""
-    return f"{first.facts.get('MASTER_ADDR')}:{first.facts.get('MASTER_PORT')}"
+    return f"{found[0].variables['MASTER_ADDR']}:{found[0].variables.get('MASTER_PORT')}"
 
 
 def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding | None:
     """DDP103 or DDP101: processes that claim the rank of another process, or one that does not exist."""
     claims = {rank: claim_of(standings[rank].record) for rank in starting}
-    sizes = {rank: as_int(standings[rank].phase.facts.get("world_size")) or len(standings) for rank in starting}  # type: ignore[union-attr]
+    sizes = {rank: _world_size(standings[rank]) or len(standings) for rank in starting}
     outside = tuple(rank for rank in starting if not 0 <= claims[rank] < sizes[rank])
     claimed = Counter(claims.values())
     double = tuple(rank for rank in starting if claims[rank] != rank and claimed[claims[rank]] > 1)
@@ -171,8 +176,8 @@ def group_not_made(
             evidence.append(_groups_in_words(standings[rank]))
     makers = _rest(grouping, named)
     others = makers or tuple(rank for rank in standings if odd and rank not in named and _made(standings, rank, turn))
-    phase = (_made(standings, others[0], turn) if odd else standings[others[0]].phase) if others else None
-    members = members_of(phase) if phase is not None else []
+    event = (_made(standings, others[0], turn) if odd else standings[others[0]].event) if others else None
+    members = event.ranks if isinstance(event, NewGroup) else ()
     places = dict(_where_made(standings, [rank for rank in named if rank in odd], turn))
     never_called = len(places) < len(named)
     path = _path(standings[(makers or grouping)[0]])
@@ -218,7 +223,7 @@ def unreachable(
     starting = [rank for rank, s in standings.items() if s.state is RankState.STARTING]
     if len(starting) < len(standings) or not starting:
         return None
-    came = [phase.began_ns for rank in starting if (phase := standings[rank].phase) is not None]
+    came = [event.began_ns for rank in starting if (event := standings[rank].event) is not None]
     needed = max(patience, 3.0, knocks_within((max(came, default=0) - min(came, default=0)) / 1e9))
     if any(
         waits[rank].missing or standings[rank].record.process.still_s < needed for rank in starting if rank in waits
@@ -245,17 +250,17 @@ def unreachable(
 def stale_address(recording: Recording) -> Finding | None:
     """DDP105: a rank was refused at the address of one that has not joined yet: an earlier run left the address there."""
     for rank, record in sorted(recording.ranks.items()):
-        told = [p for p in record.phases if p.name == "init_process_group" and p.state == "failed"]
+        told = record.events(InitProcessGroup, state="failed")
         if not told or record.ending is None or not _REFUSED.search(record.ending.message[:20_000]):
             continue
         late = [
             other
             for other, one in sorted(recording.ranks.items())
-            if not any(p.name == "init_process_group" and p.began_ns < told[-1].ended_ns for p in _since(one, told[-1]))
+            if not any(start.began_ns < told[-1].ended_ns for start in _since(one, told[-1]))
         ]
         if not late:
             continue
-        site = Site.from_json(dict(told[-1].facts)) if "file" in told[-1].facts else NO_SITE
+        site = told[-1].site
         return Finding(
             STALE_STORE,
             f"The store holds addresses of an earlier run: rank {rank} tried to connect to {phrases.ranks(late)} "
@@ -273,9 +278,9 @@ def stale_address(recording: Recording) -> Finding | None:
     return None
 
 
-def _since(record: RankRecord, failed: Phase) -> list[Phase]:
+def _since(record: RankRecord, failed: InitProcessGroup) -> list[InitProcessGroup]:
     """A rank's starts that may be the counterpart of one that failed: not those that ended before it began."""
-    return [p for p in record.phases if p.state == "open" or p.ended_ns >= failed.began_ns]
+    return [s for s in record.events(InitProcessGroup) if s.state == "open" or s.ended_ns >= failed.began_ns]
 
 
 _REFUSED = re.compile(r"connectFullMesh.*Connection refused", re.DOTALL)
@@ -285,14 +290,10 @@ _UNKNOWN_HOST = re.compile(r"gai error|getaddrinfo|Name or service not known|nam
 _LISTED = 4  # groups of a rank that are spelled out
 
 
-def _groups_of(record: RankRecord) -> list[Phase]:
-    return [p for p in record.phases if p.name == "new_group"]
-
-
 def _groups_in_words(standing: Standing) -> str:
     """The groups that a rank has created or is creating, and where it is."""
-    made = [listed(members_of(phase)) for phase in _groups_of(standing.record)]
-    many = "at least " if standing.record.phases_forgotten else ""
+    made = [listed(group.ranks) for group in standing.record.events(NewGroup)]
+    many = "at least " if standing.record.events_forgotten else ""
     if not made:
         asked = "has not called new_group"
     elif len(made) <= _LISTED and not many:
@@ -312,10 +313,10 @@ def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tupl
 
     No ranks where no recorded fact tells which side is at fault.
     """
-    if any(s.record.phases_forgotten for s in standings.values()):
+    if any(s.record.events_forgotten for s in standings.values()):
         return [], (), 0  # their order is not known
-    phases = {rank: _of_all(s.record) for rank, s in standings.items()}
-    made = {rank: [tuple(members_of(p)) for p in told] for rank, told in phases.items()}
+    groups = {rank: _of_all(s.record) for rank, s in standings.items()}
+    made = {rank: [group.ranks for group in found] for rank, found in groups.items()}
     for turn in range(max(map(len, made.values()), default=0)):
         sides: dict[tuple[int, ...], list[int]] = {}
         for rank in sorted(made):
@@ -323,7 +324,7 @@ def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tupl
                 sides.setdefault(made[rank][turn], []).append(rank)
         if len(sides) > 1:
             ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
-            lines = {phases[side[0]][turn].facts.get("line") for side in ordered}
+            lines = {groups[side[0]][turn].site.line for side in ordered}
             left_out = [side for side in ordered if _leaves_out(made, side[0], ordered, turn)]
             if len(ordered) == len(lines) == 2 and len(left_out) == 1:  # at one line it would be another order
                 return left_out[0], (), turn
@@ -337,12 +338,12 @@ def _where_made(standings: dict[int, Standing], ranks: Iterable[int], turn: int)
     places = dict(where(standings, ranks))
     for rank in ranks:
         own = _made(standings, rank, turn)
-        if own is not None and "file" in own.facts:
-            places[rank] = Site.from_json(dict(own.facts))
+        if own is not None and own.site != NO_SITE:
+            places[rank] = own.site
     return tuple(places.items())
 
 
-def _made(standings: dict[int, Standing], rank: int, turn: int) -> Phase | None:
+def _made(standings: dict[int, Standing], rank: int, turn: int) -> NewGroup | None:
     """The new_group call number ``turn`` of a rank, if it made it."""
     made = _of_all(standings[rank].record) if rank in standings else []
     return made[turn] if turn < len(made) else None
@@ -350,16 +351,15 @@ def _made(standings: dict[int, Standing], rank: int, turn: int) -> Phase | None:
 
 def _list_of(standings: dict[int, Standing], rank: int, turn: int) -> str:
     """The members of a rank's group number ``turn``, and where it made it."""
-    phase = _made(standings, rank, turn)
-    if phase is None:
+    group = _made(standings, rank, turn)
+    if group is None:
         return "none"
-    site = f" ({Site.from_json(dict(phase.facts))})" if "file" in phase.facts else ""
-    return f"{listed(members_of(phase))}{site}"
+    return listed(group.ranks) + (f" ({group.site})" if group.site != NO_SITE else "")
 
 
-def _of_all(record: RankRecord) -> list[Phase]:
+def _of_all(record: RankRecord) -> list[NewGroup]:
     """The new_group calls that all ranks must make: with use_local_synchronization only the members do."""
-    return [phase for phase in _groups_of(record) if not phase.facts.get("local")]
+    return [group for group in record.events(NewGroup) if not group.local]
 
 
 def _leaves_out(made: Mapping[int, list[tuple[int, ...]]], rank: int, sides: list[list[int]], turn: int) -> bool:

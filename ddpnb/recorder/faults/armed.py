@@ -6,6 +6,7 @@ import random
 import threading
 from typing import Any
 
+from ddpnb.model.events.runs import FaultTriggered
 from ddpnb.model.faults import Fault
 from ddpnb.recorder.blackbox import BlackBox
 
@@ -48,10 +49,10 @@ class Armed:
         if len(self.troubles) < MAX_TROUBLES and why not in self.troubles:
             self.troubles.append(why)
 
-    def note(self, box: BlackBox, **facts: Any) -> None:
+    def note(self, box: BlackBox, **call: Any) -> None:
         """Write into the box that it is triggered, before it is: some do not return. Not each time of many."""
         if self.triggered <= MAX_NOTES:
-            box.event("fault", {"fault": str(self.fault), **facts})
+            box.emit(FaultTriggered(fault=str(self.fault), call=call))
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ddpnb.model.events.runs import FaultMissed
 from ddpnb.model.faults import Fault
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
@@ -44,7 +45,7 @@ class Faults:
         for place in self._places.values():
             for armed in place:
                 if not armed.triggered:
-                    self._box.event("fault missed", {"fault": str(armed.fault), "why": "; ".join(armed.troubles)})
+                    self._box.emit(FaultMissed(fault=str(armed.fault), why="; ".join(armed.troubles)))
         self.forget()
 
     def forget(self) -> None:

@@ -538,14 +538,14 @@ def test_an_address_of_an_earlier_start():
 
     def failing(began, ended):
         rank = Rank(0, 2).absent().phase("init_process_group", "failed", line(4))
-        rank._phases[-1] = replace(rank._phases[-1], began_ns=began, ended_ns=ended)
+        rank._history[-1] = replace(rank._history[-1], began_ns=began, ended_ns=ended)
         return rank.raises("RuntimeError", said, line(4), TORCH_FRAME)
 
     late = Rank(1, 2).absent().idles(3.0, line(20))
     found = first(record(failing(10, 20), late))
     assert (found.code, found.culprits, found.waiting) == ("DDP105", (0,), (1,))
     there = Rank(1, 2).absent().starts(line(4))
-    there._phases[-1] = replace(there._phases[-1], began_ns=15)
+    there._history[-1] = replace(there._history[-1], began_ns=15)
     assert first(record(failing(10, 20), there)).code != "DDP105"
 
 

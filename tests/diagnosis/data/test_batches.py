@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.diagnosis.data import batches as data
-from ddpnb.model.recording import Phase, Recording
+from ddpnb.model.calls import NO_SITE
+from ddpnb.model.events.data import DataLoop, LoaderSeen
+from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
 from tests.diagnosis.recordings import Rank, Script, record
 
@@ -453,8 +455,9 @@ def test_two_loaders_side_by_side():
         trainer.distributed()
         trainer.loader(0, distributed=1)
         trainer.loops(1, sampler={"sampler": 1})
-        end = trainer.made._phases[-1].ended_ns + 1
-        trainer.made._phases = [replace(p, ended_ns=end) if p.name == "data loop" else p for p in trainer.made._phases]
+        history = trainer.made._history
+        end = history[-1].ended_ns + 1
+        history[:] = [replace(e, ended_ns=end) if isinstance(e, DataLoop) else e for e in history]
 
     assert found(both) == []
 
@@ -464,10 +467,8 @@ def test_two_loaders_side_by_side():
 
 def uneven(trainer, **more):
     trainer.distributed()
-    trainer.made._phases[:] = [
-        Phase(p.name, p.state, p.began_ns, p.ended_ns, {**p.facts, **more}) if p.name == "loader" else p
-        for p in trainer.made._phases
-    ]
+    history = trainer.made._history
+    history[:] = [replace(event, **more) if isinstance(event, LoaderSeen) else event for event in history]
 
 
 def test_uneven_numbers_of_batches_are_known_before_they_hurt():
@@ -538,9 +539,6 @@ def test_a_thousand_ranks():
 def test_places_that_are_not_known():
     trainers = ranks(lambda t: t.plain())
     for trainer in trainers:
-        trainer.made._phases = [
-            replace(p, facts={k: v for k, v in p.facts.items() if k not in ("file", "line")})
-            for p in trainer.made._phases
-        ]
+        trainer.made._history = [replace(event, site=NO_SITE) for event in trainer.made._history]
     (finding,) = data.find(recorded(trainers))
     assert finding.where == ()

@@ -190,8 +190,8 @@ def test_a_rank_without_a_model_needs_no_hook():
 
 
 def test_a_hook_that_a_rank_has_forgotten_is_not_missing():
-    """Its box keeps the last phases: the hook was registered long ago."""
-    make = some((2,), lambda r: wraps()(r).forgets_phases(3), lambda r: wraps()(r).hooks(COMPRESSION, line(5)))
+    """Its box keeps the last events: the hook was registered long ago."""
+    make = some((2,), lambda r: wraps()(r).forgets_events(3), lambda r: wraps()(r).hooks(COMPRESSION, line(5)))
     assert ddp_setup.find(recorded(make)) == []
 
 
@@ -199,7 +199,7 @@ def test_a_hook_that_a_rank_has_forgotten_is_not_missing():
 
 
 def test_a_conversion_that_a_rank_has_forgotten_is_not_missing():
-    make = some((2,), lambda r: wraps()(r).forgets_phases(3), lambda r: wraps()(r.converts(1, line(2))))
+    make = some((2,), lambda r: wraps()(r).forgets_events(3), lambda r: wraps()(r.converts(1, line(2))))
     assert ddp_setup.find(recorded(make)) == []
 
 

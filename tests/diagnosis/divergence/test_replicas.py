@@ -265,13 +265,13 @@ def test_a_checkpoint_that_all_ranks_loaded():
 
 def test_a_load_that_the_others_have_forgotten_is_not_missing():
     loads = lambda r: r.reads_checkpoint(line(20)).loads("model", line(21)).drifts({WEIGHT: 9})  # noqa: E731
-    found = the_finding(trained(loads, lambda r: r.forgets_phases(2), culprits=(2,)))
+    found = the_finding(trained(loads, lambda r: r.forgets_events(2), culprits=(2,)))
     assert (found.code, found.culprits) == ("DDP405", (2,))
     assert "Only" not in found.summary
     found = the_finding(
         trained(
             lambda r: step(r.loads("optimizer", line(21)), updated={WEIGHT: 9}).drifts({WEIGHT: 9}),
-            lambda r: step(r.forgets_phases(2)),
+            lambda r: step(r.forgets_events(2)),
             (2,),
         )
     )

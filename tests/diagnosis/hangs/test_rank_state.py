@@ -4,8 +4,8 @@ import pytest
 
 from ddpnb.diagnosis.hangs.rank_state import Standing, last_site, standings
 from ddpnb.model.calls import NO_SITE, CallState
+from ddpnb.model.events.runs import LateWait
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import LATE_WAIT
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, line, record
 
@@ -34,15 +34,15 @@ def test_every_rank_has_a_standing():
 def test_a_wait_for_an_old_call_is_no_wait_for_one_that_is_recorded(above):
     """Calls of other groups may be in flight: their members are not what the rank waits for."""
     rank = Rank(0).calls("barrier").issues("all_reduce", line(5)).issues("all_reduce", line(6))
-    rank.phase(LATE_WAIT, "open", line(9)).idles(60.0, line(9)).has_stack(Frame(FILE, 9, "main"), *above)
+    rank.phase(LateWait.TITLE, "open", line(9)).idles(60.0, line(9)).has_stack(Frame(FILE, 9, "main"), *above)
     found = standing(rank)
     assert (found.state, found.call, found.site) == (RankState.UNKNOWN, None, line(9))
 
 
 def test_a_wait_for_an_old_call_accuses_nobody_where_no_other_is_in_flight():
-    found = standing(Rank(0).calls("barrier").phase(LATE_WAIT, "open", line(9)).idles(60.0, line(9)))
+    found = standing(Rank(0).calls("barrier").phase(LateWait.TITLE, "open", line(9)).idles(60.0, line(9)))
     assert (found.state, found.site) == (RankState.UNKNOWN, line(9))
-    over = Rank(0).calls("barrier").phase(LATE_WAIT, "done", line(9)).idles(60.0, line(9))
+    over = Rank(0).calls("barrier").phase(LateWait.TITLE, "done", line(9)).idles(60.0, line(9))
     assert standing(over).state is RankState.BLOCKED
 
 
@@ -145,7 +145,7 @@ def test_a_call_that_is_over_holds_nobody(state):
 
 def test_a_rank_in_init_process_group_is_starting():
     found = standing(Rank(0).starts(line(3)))
-    assert (found.state, found.site, found.phase.name) == (RankState.STARTING, line(3), "init_process_group")
+    assert (found.state, found.site, found.event.title) == (RankState.STARTING, line(3), "init_process_group")
 
 
 def test_a_rank_in_new_group_is_making_a_group():

@@ -9,6 +9,7 @@ import pytest
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.rank_state import standings
 from ddpnb.diagnosis.hangs.startup import wrong_claims
+from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import Rank, Script, group, line, record
 
@@ -207,9 +208,9 @@ def still(rank, seconds):
 def test_one_that_came_late_is_still_to_be_found_at_the_address():
     """Torch looks ever more rarely for a store that was not there."""
     taken = record(*(still(rank, 20.0) for rank in at_address("10.1.2.3:29500", "10.1.2.3:29500")))
-    (phase,) = (one for one in taken.ranks[1].phases if one.name == "init_process_group")
-    others = tuple(one for one in taken.ranks[1].phases if one is not phase)
-    late = replace(taken.ranks[1], phases=(*others, replace(phase, began_ns=phase.began_ns + 40 * 10**9)))
+    (start,) = taken.ranks[1].events(InitProcessGroup)
+    others = tuple(one for one in taken.ranks[1].history if one is not start)
+    late = replace(taken.ranks[1], history=(*others, replace(start, began_ns=start.began_ns + 40 * 10**9)))
     assert [one.code for one in diagnose(taken).errors] == ["DDP104"]
     assert diagnose(replace(taken, ranks={**taken.ranks, 1: late})).errors == ()
 
@@ -319,7 +320,7 @@ def test_a_rank_that_has_forgotten_its_first_groups_made_none_instead_of_another
     """Rank 2 is missing; rank 1 has made all that the others have made, and has forgotten the first."""
     ranks = [Rank(number, 3) for number in range(3)]
     for rank in ranks:
-        rank.makes_group([0, 1], line(5), name="1") if rank.rank != 1 else rank.forgets_phases(2)
+        rank.makes_group([0, 1], line(5), name="1") if rank.rank != 1 else rank.forgets_events(2)
         rank.makes_group([0, 2], line(6), name="2")
     for rank in ranks[:2]:
         rank.makes_group([0, 1, 2], line(8), state="open", name="3")

@@ -413,9 +413,9 @@ def test_a_rank_that_has_forgotten_groups_is_there_if_it_stands_in_the_same_call
     second.makes_group([1], local=True) if forgotten else second.makes_group([0, 1], local=True)
     for rank in (first, second):
         rank.makes_group([0, 1], state="open", local=True)
-    second.forgets_phases(forgotten)
+    second.forgets_events(forgotten)
     assert missing(record(first, second), 0) == missing(record(first, second), 1) == set()
-    away = Rank(1, 2).computes().forgets_phases(3)
+    away = Rank(1, 2).computes().forgets_events(3)
     assert missing(record(first, away), 0) == {1}
 
 

@@ -1,0 +1,262 @@
+"""What all events have in common: the envelope, and the form in a black box and in a file (a title, and facts as JSON).
+
+A rank writes the fields of an event that are not at their defaults. What is read back is not trusted: a fact of the
+wrong type gives the default of its field, and an unknown title an ``Unknown``. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache, partial
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.names import UNDECODABLE
+
+EventState = Literal["open", "done", "failed"]
+T = TypeVar("T")
+
+_LONGEST = 4000  # characters of a text
+_DEEPEST = 6  # of facts inside facts
+_INTEGERS = range(-(1 << 63), 1 << 63)
+_ENVELOPE = frozenset({"site", "state", "began_ns", "ended_ns"})
+_PLACE = frozenset({"file", "line", "function", "via"})
+
+
+def fact(key: str, default: Any) -> Any:
+    """A field whose fact has another name."""
+    return field(default=default, metadata={"key": key})
+
+
+def rest() -> Any:
+    """A field for all other facts."""
+    return field(default_factory=dict[str, Any], metadata={"rest": True})
+
+
+class Facts:
+    """Fields that can be written as facts and read back."""
+
+    __slots__ = ()
+
+    def facts(self) -> dict[str, Any]:
+        """The fields that are not at their defaults, as JSON."""
+        found: dict[str, Any] = {}
+        for known in fields_of(type(self)):
+            value = getattr(self, known.name)
+            if value != known.default:
+                found.update(value if known.rest else {known.key: _json(value)})
+        return found
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any], depth: int = 0, **envelope: Any) -> Self:
+        """Read it; a fact of the wrong type is left at its default."""
+        for known in fields_of(cls):
+            with suppress(*UNDECODABLE):
+                if known.rest:
+                    others = {k: v for k, v in facts.items() if k not in _keys(cls)}
+                    envelope[known.name] = known.convert(others, depth)
+                elif known.key in facts:
+                    envelope[known.name] = known.convert(facts[known.key], depth)
+        return cls(**envelope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event(Facts):
+    """Something that a rank did, other than a collective.
+
+    ``site`` is the user's line; ``NO_SITE`` when none was recorded. An event that takes time is ``open`` until it is
+    ``done`` or ``failed``; any other is ``done`` as soon as it begins.
+    """
+
+    TITLE: ClassVar[str] = ""
+
+    site: Site = NO_SITE
+    state: EventState = "done"
+    began_ns: int = 0
+    ended_ns: int = 0
+
+    @property
+    def title(self) -> str:
+        """What it is called in a black box and on a card."""
+        return self.TITLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt(Event):
+    """A call that may fail; ``error``: why it did."""
+
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown(Event):
+    """An event of another version of ddpnb, or one whose title was not recorded."""
+
+    named: str = "?"
+    details: Mapping[str, Any] = rest()
+
+    @property
+    def title(self) -> str:
+        return self.named
+
+
+_KINDS: dict[str, type[Event]] = {}
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def event(title: str) -> Callable[[type[T]], type[T]]:
+    """Declare a kind of event: a frozen dataclass, known by its title."""
+
+    def declare(kind: type[T]) -> type[T]:
+        made: Any = dataclass(frozen=True, slots=True, kw_only=True)(kind)
+        made.TITLE = title
+        _KINDS[title] = made
+        return made
+
+    return declare
+
+
+def read(
+    title: str, facts: Mapping[str, Any], state: EventState = "done", began_ns: int = 0, ended_ns: int = 0
+) -> Event:
+    """The event with this title and these facts, which come from a black box or a file."""
+    site = Site.from_json(dict(facts)) if "file" in facts else NO_SITE
+    envelope: dict[str, Any] = {"site": site, "state": state, "began_ns": began_ns, "ended_ns": ended_ns}
+    kind = _KINDS.get(title)
+    return Unknown.read(facts, named=title, **envelope) if kind is None else kind.read(facts, **envelope)
+
+
+def written(event: Event) -> dict[str, Any]:
+    """The facts of an event, with its place."""
+    return {**event.facts(), **event.site.to_json()}
+
+
+# -- from and to JSON, by the type of a field
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    name: str
+    key: str
+    default: Any
+    rest: bool  # it holds all other facts
+    convert: Callable[[Any, int], Any]
+
+
+@cache
+def fields_of(kind: type[Facts]) -> tuple[_Known, ...]:
+    hints = get_type_hints(kind)
+
+    def known(of: Field[Any]) -> _Known:
+        default = of.default if of.default_factory is MISSING else of.default_factory()
+        key = of.metadata.get("key", of.name)
+        return _Known(of.name, key, default, "rest" in of.metadata, _converter(hints[of.name]))
+
+    mine = cast("tuple[Field[Any], ...]", fields(kind))  # type: ignore[arg-type]
+    return tuple(known(of) for of in mine if of.name not in _ENVELOPE and of.name != "named")
+
+
+@cache
+def _keys(kind: type[Facts]) -> frozenset[str]:
+    return _PLACE.union(known.key for known in fields_of(kind))
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_json(one) for one in cast("tuple[Any, ...]", value)]
+    return value.facts() if isinstance(value, Facts) else value
+
+
+def _converter(hint: Any) -> Callable[[Any, int], Any]:
+    """What reads a fact of this type; it raises one of ``UNDECODABLE`` for anything else."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        (other,) = (one for one in inner if one is not types.NoneType)
+        return partial(_optional, _converter(other))
+    if origin is tuple:
+        return _integers if inner[0] is int else partial(_several, _converter(inner[0]))
+    if origin is Mapping:
+        return partial(_mapping, _converter(inner[1]))
+    if isinstance(hint, type) and issubclass(hint, Facts):
+        return partial(_part, hint)
+    return _PLAIN.get(hint, lambda value, _: value)
+
+
+def _integer(value: Any, _depth: int = 0) -> int:
+    number = int(value) if type(value) is str and len(value) <= 20 else value
+    if type(number) is not int or number not in _INTEGERS:
+        raise ValueError("not an integer")
+    return number
+
+
+def _number(value: Any, _depth: int) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError("not a number")
+    return float(value)
+
+
+def _text(value: Any, _depth: int) -> str:
+    if type(value) is not str:
+        raise TypeError("not a text")
+    return value[:_LONGEST]
+
+
+def _flag(value: Any, _depth: int) -> bool:
+    if type(value) not in (bool, int):
+        raise TypeError("neither true nor false")
+    return bool(value)
+
+
+def _optional(convert: Callable[[Any, int], Any], value: Any, depth: int) -> Any:
+    return None if value is None else convert(value, depth)
+
+
+def _several(convert: Callable[[Any, int], Any], value: Any, depth: int) -> tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError("not a list")
+    found: list[Any] = []
+    for one in cast("list[Any]", value):
+        with suppress(*UNDECODABLE):
+            found.append(convert(one, depth))
+    return tuple(found)
+
+
+def _integers(value: Any, depth: int) -> tuple[int, ...]:
+    ranks = cast("list[Any]", value) if isinstance(value, list) else []  # may be long
+    usual = set(map(type, ranks)) == {int} and min(ranks) in _INTEGERS and max(ranks) in _INTEGERS
+    return tuple(ranks) if usual else _several(_integer, value, depth)
+
+
+def _mapping(convert: Callable[[Any, int], Any], value: Any, depth: int) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError("not a mapping")
+    found: dict[str, Any] = {}
+    for key, one in cast("Mapping[Any, Any]", value).items():
+        with suppress(*UNDECODABLE):
+            found[str(key)] = convert(one, depth)
+    return found
+
+
+def _part(kind: type[Facts], value: Any, depth: int) -> Any:
+    if not isinstance(value, Mapping) or depth >= _DEEPEST:
+        raise TypeError("not facts")
+    return kind.read(cast("Mapping[str, Any]", value), depth + 1)
+
+
+_PLAIN: dict[Any, Callable[[Any, int], Any]] = {int: _integer, float: _number, str: _text, bool: _flag}

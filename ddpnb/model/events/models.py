@@ -1,0 +1,127 @@
+"""Events of models, optimizers and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from ddpnb.model.events.base import Attempt, Event, event, fact
+
+
+@event("model wrapped")
+class ModelWrapped(Attempt):
+    wrapper: str = ""
+    parameters: int = 0
+
+
+@event("model not described")
+class ModelNotDescribed(Event):
+    """There was no room for the file that describes a model."""
+
+    number: int = 0
+    error: str = ""
+
+
+@event("buffers synced")
+class BuffersSynced(Event):
+    """Whether a wrapper broadcasts the buffers of its model before a forward."""
+
+    model: int | None = None
+    synced: bool = True
+
+
+@event("parameters frozen")
+class ParametersFrozen(Event):
+    """Parameters that no longer required a gradient when a forward failed."""
+
+    model: int | None = None
+    names: tuple[str, ...] = ()
+    count: int = 0
+
+
+@event("parameters replaced")
+class ParametersReplaced(Event):
+    """Parameters in the module that were not there when it was wrapped."""
+
+    model: int | None = None
+    names: tuple[str, ...] = ()
+
+
+@event("attribute on wrapper")
+class AttributeOnWrapper(Event):
+    """An attribute of the module was set on its wrapper."""
+
+    name: str = "?"
+
+
+@event("comm hook")
+class CommHook(Event):
+    """``hook``: its full name; ``settings``: the plain values of its closure and its state."""
+
+    hook: str = ""
+    state_class: str = fact("state", "")
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@event("sync batchnorm")
+class SyncBatchNormConverted(Event):
+    """``wrapped``: it was the wrapper that was converted."""
+
+    wrapped: bool = False
+    layers: int = 0
+
+
+@event("optimizer")
+class OptimizerSeen(Event):
+    """How the parameters of an optimizer and those that a model trains cover each other.
+
+    ``strangers``: held, but not of the model. ``missing``: trained, but not held. ``copies``: none is held, but all of
+    the same shapes.
+    """
+
+    optimizer: str = "?"
+    model: int | None = None
+    parameters: int = 0
+    strangers: int = 0
+    missing: tuple[str, ...] = ()
+    copies: bool = False
+
+
+@event("checkpoint saved")
+class CheckpointSaved(Event):
+    path: str = ""
+    keys: tuple[str, ...] = ()
+
+
+@event("checkpoint read")
+class CheckpointRead(Event):
+    """``numbers``: the whole numbers in it: its epoch, its step, its place in the data."""
+
+    path: str = ""
+    keys: tuple[str, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@event("state loaded")
+class StateLoaded(Event):
+    """``what``: model, optimizer or scaler. With ``strict=False``: how many of the ``given`` keys ``matched``."""
+
+    what: str = ""
+    class_name: str = fact("class", "")
+    wrapped: bool = False
+    keys: tuple[str, ...] = ()
+    strict: bool = True
+    matched: int | None = None
+    given: int = 0
+
+
+@event("load failed")
+class LoadFailed(Event):
+    """The script may have caught the exception."""
+
+    error: str = "?"
+
+
+@event("rng restored")
+class RngRestored(Event):
+    pass

@@ -1,0 +1,79 @@
+"""The end of a script, and what ddpnb records about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ddpnb.model.events.base import Event, event, rest
+
+
+@event("process ends")
+class ProcessEnds(Event):
+    """The process ends itself by ``os._exit``, ``os.abort`` or a signal."""
+
+    signal: int = 0
+
+
+@event("exit")
+class ScriptEnded(Event):
+    how: str = ""
+    code: int = 0
+
+
+@event("wait for an old call")
+class LateWait(Event):
+    """The record of the call was used again, so many calls came after it."""
+
+
+@event("fence")
+class FenceMismatch(Event):
+    """``call``: its number; ``peers``: the ranks that announced a different one."""
+
+    call: int = -1
+    peers: tuple[int, ...] = ()
+    seq: int = 0
+    fence: str = ""
+
+
+@event("no fence")
+class FenceOff(Event):
+    """There was no room for the shared file of a group."""
+
+    ranks: tuple[int, ...] = ()
+    error: str = ""
+
+
+@event("fault")
+class FaultTriggered(Event):
+    fault: str = ""
+    call: Mapping[str, Any] = rest()
+
+
+@event("fault missed")
+class FaultMissed(Event):
+    """A fault was never triggered in a run."""
+
+    fault: str = ""
+    why: str = ""
+
+
+@event("hooks detached")
+class HooksDetached(Event):
+    """A hook of ddpnb failed and was removed."""
+
+    error: str = ""
+
+
+@event("door detached")
+class DoorDetached(Event):
+    """The door failed: the collectives of this rank after it were not recorded."""
+
+    error: str = ""
+
+
+@event("function not found")
+class FunctionNotFound(Event):
+    """This version of torch does not have what a hook watches."""
+
+    function: str = ""

@@ -1,0 +1,74 @@
+"""Events of start-up and of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ddpnb.model.events.base import Attempt, Event, event, rest
+
+
+@event("environment")
+class Environment(Event):
+    """The variables that matter to a distributed run."""
+
+    variables: Mapping[str, str] = rest()
+
+
+@event("device")
+class DeviceChosen(Event):
+    device: str = ""
+    versions: Mapping[str, str] = rest()  # of torch, python, cuda and nccl: the same on all ranks
+
+
+@event("threads")
+class ThreadsSet(Event):
+    """``torch.set_num_threads``."""
+
+    threads: int = 0
+
+
+@event("init_process_group")
+class InitProcessGroup(Attempt):
+    """A rank joins the default group. ``size`` and ``as_rank`` are what it became."""
+
+    backend: str = ""
+    asked: str | None = None  # by the script; the launcher may have chosen another backend
+    init_method: str = ""
+    address: str = ""
+    world_size: int | None = None
+    rank: int | None = None
+    timeout_s: float | None = None  # None: the default
+    threads: int = 0
+    versions: Mapping[str, str] = rest()
+    size: int | None = None
+    as_rank: int | None = None
+
+
+@event("store")
+class StoreOpened(Attempt):
+    """A rendezvous: the rank connects to the store, or waits for it."""
+
+    url: str = ""
+
+
+@event("new_group")
+class NewGroup(Attempt):
+    """``local``: with ``use_local_synchronization`` only the members make it. ``name``: torch counts groups."""
+
+    ranks: tuple[int, ...] = ()
+    local: bool = False
+    name: str = ""
+    timeout_s: float | None = None
+    backend: str = ""
+
+
+@event("destroy_process_group")
+class DestroyProcessGroup(Attempt):
+    pass
+
+
+@event("used after fork")
+class UsedAfterFork(Event):
+    """A forked child uses the process group of its parent."""
+
+    pid: int = 0
