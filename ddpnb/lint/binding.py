@@ -47,7 +47,7 @@ class Binds(Calling):
             return value
         made = f"`{name}` is `{shown(value.expr)}` (line {node.lineno})"
         if value.expr is not _right_side(node) or name == whole_text(value.expr):
-            return value  # only another name for it
+            return value  # only an alias
         known = any(
             said in value.words for said in (", and ", "by its name", "is rank-dependent", "is set per process")
         )

@@ -26,8 +26,8 @@ class Event:
     op: str | None
     called: Scope | None
     conditions: tuple[Condition, ...]
-    handed_on: bool = False  # the function is given away here, not called
-    guards: tuple[Guard, ...] = ()  # the arms around it
+    handed_on: bool = False  # the function is passed on here, not called
+    guards: tuple[Guard, ...] = ()  # the branches around it
 
 
 class Knowledge(Protocol):
@@ -49,7 +49,7 @@ class Calling:
         self._knowledge = knowledge
         self.scope = scope
         self._learned = learned
-        self._last = last  # the last round: what is matched by what is asked only then
+        self._last = last  # the last pass: only then branches are compared
         self.values = Values(
             knowledge.project, knowledge.facts, learned, scope, lambda call: knowledge.operation(scope, call)
         )
@@ -240,7 +240,7 @@ class Calling:
             self.values.env = kept
 
     def constants(self, event: Event, given: dict[str, ast.expr]) -> dict[str, ast.expr]:
-        """The parameters of the function that an event calls whose values are written in the source."""
+        """The parameters that an event's call passes as constants, defaults included."""
         called = event.called
         if called is None or isinstance(called.node, ast.Module) or event.handed_on:
             return {}
@@ -258,7 +258,7 @@ class Calling:
             values[name] = given.get(argument.id, argument) if isinstance(argument, ast.Name) else argument
         return {} if unclear else {name: argument for name, argument in values.items() if _is_constant(argument)}
 
-    # -- meeting
+    # -- branches that issue the same calls
 
     def _matched(self, node: ast.If) -> bool:
         """Whether both branches of this test issue the same calls."""

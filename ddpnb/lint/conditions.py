@@ -66,9 +66,9 @@ class ExitScope:
     """A function, loop or ``try`` that can be left early, with the conditions that left it so far."""
 
     kind: Literal["function", "loop", "try"]
-    base: int  # how many guards stand around it
+    base: int  # number of guards around it
     left: list[Guard] = field(default_factory=list[Guard])
-    skipped: list[Guard] = field(default_factory=list[Guard])  # of this round of a loop only
+    skipped: list[Guard] = field(default_factory=list[Guard])  # of this iteration only
 
     def add(self, guard: Guard, round_only: bool = False) -> None:
         into = self.skipped if round_only else self.left

@@ -11,7 +11,7 @@ from ddpnb.lint.names import Names
 from ddpnb.lint.scopes import Scope
 from ddpnb.source.expressions import all_arguments, dotted, last_name, shown
 
-# Calls that give back what they are given, as far as differing goes.
+# Calls whose result differs between ranks if their arguments do.
 _THROUGH = frozenset({
     "int", "bool", "float", "str", "abs", "min", "max", "any", "all", "sum", "round", "tuple", "list", "set", "sorted",
     "range", "torch.tensor", "torch.as_tensor", "torch.isnan", "torch.isfinite", "torch.isinf", "math.isnan",
@@ -72,7 +72,7 @@ class Values(Names):
         return join(*(self.of(part) for part in parts))
 
     def chosen(self, test: Value, arms: tuple[Value, Value], expr: ast.expr | None) -> Value:
-        """One of two values, chosen by a test that differs between ranks. Two calls of the same kind tell nothing."""
+        """One of two values, chosen by a test that differs between ranks. Two results of calls show nothing."""
         if not (arms[0].plain or arms[1].plain):
             return join(*arms)
         return Value(test.cause, test.words, expr, join(*arms).plain, join(test, *arms).follows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-# From the surest to the vaguest. "rank": it depends on the rank itself. "shard": each rank has its own part, of its
+# From the most to the least certain. "rank": it depends on the rank itself. "shard": each rank has its own part, of its
 # own length. "stream": an IterableDataset, of which a rank may get more than another. "failure": an exception that one rank alone may meet. "data": it was computed from a rank's own batch.
 # The others are vocabulary's.
 CAUSES = ("rank", "shard", "stream", "failure", "data", "files", "clock", "random", "memory")
@@ -15,13 +15,13 @@ CAUSES = ("rank", "shard", "stream", "failure", "data", "files", "clock", "rando
 class Value:
     """What is known of an expression's value."""
 
-    cause: str = ""  # one of CAUSES; empty: the same on every rank, as far as the source tells
+    cause: str = ""  # one of CAUSES; empty: the same on every rank, as far as the source shows
     words: str = ""  # where the difference comes from
     expr: ast.expr | None = None  # what it was made of
     plain: bool = False  # a constant, a comparison, a sum: not the unexplained result of a call
     # The parameters of the function that it follows; "~x": only as a batch's results follow the batch.
     follows: frozenset[str] = frozenset()
-    holder: bool = False  # an object that collects such values: that it exists is no difference
+    holder: bool = False  # an object that collects such values: it exists on all ranks
 
 
 OWN_DATA = ("shard", "stream", "data")
@@ -40,9 +40,9 @@ def join(*values: Value) -> Value:
 
 
 def loosely(*values: Value) -> Value:
-    """The result of a call that nobody explains: as a batch's results follow the batch, and no further.
+    """The result of an unknown call: it differs only if an argument is the rank's own data.
 
-    What only gets the rank (a device, a sampler, a file) need not differ in what is asked of it.
+    An object that only gets the rank (a device, a sampler, a file) need not give different results.
     """
     value = join(*(value for value in values if value.cause in OWN_DATA))
     every = frozenset(f"~{name.removeprefix('~')}" for name in join(*values).follows)
@@ -61,9 +61,11 @@ class Facts:
     )
     attributes: dict[str, list[Value]] = field(default_factory=dict[str, list[Value]])
     variables: dict[tuple[str, str], dict[str, Value]] = field(default_factory=dict[tuple[str, str], dict[str, Value]])
-    # Exceptions of the project: whether one rank alone can come to raise it.
+    # Exceptions of the project: whether one rank alone may raise it.
     raised: dict[str, list[bool]] = field(default_factory=dict[str, list[bool]])
-    handed_on: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])  # called from who knows where
+    handed_on: set[tuple[str, str]] = field(
+        default_factory=set[tuple[str, str]]
+    )  # passed as arguments: their callers are unknown
 
     def settled(self, before: Facts) -> bool:
         """Whether a pass learned nothing new."""

@@ -1,7 +1,7 @@
-"""Do all ranks make the same calls, whichever arm of a rank's decision they take?
+"""Whether all ranks issue the same calls, whichever branch they take.
 
-The statements are read once for each of a few ranks, with every test that hangs on the rank worked
-out, and what the tests do not tell tried both ways. ``if rank == 0: broadcast(...) else:
+The statements are evaluated once for each of a few ranks: tests that depend on the rank are worked
+out, unknown ones are tried both ways. ``if rank == 0: broadcast(...) else:
 broadcast(...)`` is the same for all, and so is a barrier before and behind what rank 0 does first.
 """
 
@@ -22,7 +22,7 @@ Key = tuple[str, int]
 _MOST_UNKNOWN = 6
 _MOST_RANKS = 16
 _DEEPEST = 8
-_MOST_TRIES = 6000  # ranks times guesses, for one function: beyond that nothing is said to be the same for all
+_MOST_TRIES = 6000  # ranks times guesses, for one function: beyond, branches count as different
 
 
 class _Opaque(Exception):
@@ -72,7 +72,7 @@ class Matching:
     # -- tests
 
     def outcome(self, test: ast.expr) -> bool | None:
-        """What the test is on every rank of a distributed run; None if it is not known or differs."""
+        """The result of the test on every rank of a distributed run; None if unknown or different."""
         results: set[bool] = set()
         ranks = ranks_to_try(test)
         for rank in ranks:
@@ -83,7 +83,7 @@ class Matching:
         return results.pop() if len(results) == 1 else None
 
     def holds_on(self, tests: Sequence[tuple[ast.expr, bool]]) -> set[int] | None:
-        """The ranks on which all these tests come out so; None if that cannot be worked out."""
+        """The ranks on which all these tests have these results; None if unknown."""
         ranks = ranks_to_try(*(test for test, _ in tests))
         try:
             return {
@@ -310,7 +310,7 @@ class Matching:
         for child in ast.iter_child_nodes(node):
             tokens += self._collectives(child)
         if isinstance(node, ast.Call):
-            # Sends and receives are for some ranks by nature, and what ends need not meet.
+            # Sends, receives and the end of a group need not match on all ranks.
             tokens += [token for token in self._calls(node) if token[0] not in words.P2P and token[0] not in words.ENDS]
         return tokens
 

@@ -12,7 +12,7 @@ from ddpnb.lint.scopes import Module, Reader, Scope
 from ddpnb.source.branches import tree, trouble
 
 _MOST_MODULES = 500
-_DEEPEST = 12  # names that stand for names that stand for names
+_DEEPEST = 12  # aliases of aliases
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Project:
             return None
         if depth:
             return self._resolve(scope, expr, depth)
-        key = (*scope.key, id(expr))  # the tree keeps its nodes, so that an id stays its own
+        key = (*scope.key, id(expr))  # the tree keeps its nodes, so that ids are unique
         if key not in self._resolved:
             self._resolved[key] = self._resolve(scope, expr, 0)
         return self._resolved[key]
@@ -222,7 +222,7 @@ class Project:
         return None
 
     def _likely(self, expr: ast.Attribute) -> Ref | None:
-        """The method of an object that was handed in: by the name of its variable, or a method's name of its own."""
+        """The method of an object passed as an argument, by the name of its variable or a unique method name."""
         if not self._methods:
             for module in self.modules.values():
                 for scope in module.functions.values():
@@ -265,7 +265,7 @@ class Project:
         return None
 
     def function(self, ref: Ref | None) -> Scope | None:
-        """The function that a call of ``found`` runs: a class runs its ``__init__``."""
+        """The function that a call of this runs: a class runs its ``__init__``."""
         if ref is None or not ref.path:
             return None
         module = self.modules[ref.path]

@@ -25,8 +25,8 @@ class Names:
         operation: Callable[[ast.Call], str | None],
     ) -> None:
         self._project = project
-        self._facts = facts  # of the round before
-        self._learned = learned  # of this one
+        self._facts = facts  # of the previous pass
+        self._learned = learned  # of this pass
         self.scope = scope
         self.env: dict[str, Value] = {}
         self._operation = operation
@@ -81,7 +81,7 @@ class Names:
                 self.env[key] = Value(value.cause, value.words)
 
     def agree(self, expr: ast.expr) -> None:
-        """A collective has made this the same on every rank."""
+        """A collective made this value the same on every rank."""
         key = dotted(variable_behind(expr))
         if key is not None:
             self.env[key] = Value(words="agreed")
@@ -97,7 +97,7 @@ class Names:
         return self._project.resolve(self.scope, expr)
 
     def outside(self, expr: ast.expr) -> str:
-        """The dotted name of something that is not the project's; what stands there if it is not known."""
+        """The dotted name of something outside of the project; the source text if it is unknown."""
         ref = self._named(expr)
         if ref is not None:
             return "" if ref.path else ref.name

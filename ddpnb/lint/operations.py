@@ -58,7 +58,7 @@ class Operations:
         else:
             written = dotted(call.func) or ""
             receiver = written.rpartition(".")[0]
-            if receiver == "dist":  # a name that nobody binds here: what everybody calls it
+            if receiver == "dist":  # not bound in this file: the usual name of torch.distributed
                 return words.operation(f"torch.distributed.{method}")
         if not isinstance(call.func, ast.Attribute):
             return None
@@ -84,7 +84,7 @@ class Operations:
         return None
 
     def makes_calls(self, expr: ast.expr) -> bool:
-        """Whether there is a call within an expression at all."""
+        """Whether an expression contains a call."""
         calls = self._calling.get(id(expr))
         if calls is None:
             calls = any(isinstance(part, (ast.Call, ast.NamedExpr)) for part in ast.walk(expr))
@@ -109,7 +109,7 @@ class Operations:
         """The collectives of a function and of those that it calls, in the order of the source."""
         if scope.key in self._flat:
             return self._flat[scope.key]
-        self._flat[scope.key] = ()  # for a function that calls itself
+        self._flat[scope.key] = ()  # for recursive functions
         tokens: list[Token] = []
         waiting: list[ast.AST] = list(reversed(scope.node.body))
         while waiting and len(tokens) < _MOST_TOKENS:

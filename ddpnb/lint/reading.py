@@ -12,8 +12,8 @@ from ddpnb.lint.scopes import Scope
 from ddpnb.lint.walk import Walk
 
 _ROUNDS = 3
-# What a function must mention for its values to differ from rank to rank by itself. Others without a collective are
-# taken as calls that nobody explains, which is what they would turn out to be.
+# Words without which a function's own values do not differ between ranks. Others without a collective are taken as
+# unknown calls, with the same result.
 _HINTS = re.compile(
     r"rank|RANK|process_index|_process\b|is_main|master|environ|getenv|hostname|getpid|distributed|\bdist\.|PROCID|"
     r"\brandom\b|\btime\.|os\.path\.|listdir|glob|IterableDataset|"
@@ -47,7 +47,7 @@ class Reading(Operations):
     def _that_matter(self) -> list[Scope]:
         """The functions that a walk can learn something from: what makes a collective, or mentions ranks or data.
 
-        With a method matters what its class keeps: ``__init__``.
+        The ``__init__`` of such a method's class is included.
         """
         scopes = self.project.scopes()
         chosen = {scope.key for scope in scopes if self._matters(scope)}

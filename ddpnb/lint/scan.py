@@ -1,6 +1,6 @@
-"""Every collective of a project, and what decides whether a rank comes to it.
+"""Every collective of a project, and the conditions under which a rank reaches it.
 
-By the syntax trees alone: nothing is imported and nothing runs, so what is said here is advice.
+Based on syntax trees alone: nothing is imported, nothing runs, and results are advice.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _place(scope: Scope, node: ast.AST) -> Site:
 
 
 def _called(event: Event) -> str:
-    """``save()``, ``Trainer.save()``; without brackets if the function is only handed on."""
+    """``save()``, ``Trainer.save()``; without brackets if the function is only passed on."""
     if event.called is None:
         return ""
     owner = event.called.owner.rpartition(".")[2]

@@ -29,7 +29,7 @@ class CollectiveSite:
     through: tuple[str, ...] = ()  # what is called at each place of ``via``
     text: str = ""
     last_line: int = 0
-    both_arms: bool = False  # the ranks that decide otherwise make other calls instead
+    both_arms: bool = False  # the other ranks issue other calls instead
 
     @property
     def decision(self) -> Condition | None:
@@ -53,7 +53,7 @@ class CollectiveSite:
 
     def _doubt_of(self, condition: Condition) -> Doubt:
         doubt = condition.doubt
-        if self.op in words.P2P:  # sends and receives are for some ranks by nature
+        if self.op in words.P2P:  # only some ranks send and receive
             return "none"
         if self.op in words.ENDS:
             return "weak" if doubt == "strong" and condition.cause == "rank" else "none"

@@ -22,7 +22,7 @@ class Counted:
     op: str
     counts: tuple[tuple[int, int], ...]  # (rank, how often); ranks that are not concerned are left out
     unequal: bool
-    sites: tuple[CollectiveSite, ...] = ()  # empty: the source does not show it (a wrapper's own)
+    sites: tuple[CollectiveSite, ...] = ()  # empty: not in the source (a call of a wrapper)
 
 
 def joined(
@@ -35,7 +35,7 @@ def joined(
     Args:
         sites: of a scan.
         counts: for each rank, the number of its calls at each place.
-        members: the ranks of the groups that were used at a place, where those are not all.
+        members: the ranks of the groups that were used at a place, if not all.
     """
     concerned = {_pair(place): set(ranks) for place, ranks in (members or {}).items()}
     seen: dict[tuple[str, int], dict[int, int]] = {}
@@ -67,7 +67,7 @@ def _counted(file: str, line: int, sites: list[CollectiveSite], row: dict[int, i
     counts = tuple((rank, row.get(rank, 0)) for rank in sorted(ranks | set(row)))
     ops = sorted({site.op for site in sites})
     free = all(op in words.P2P for op in ops) if ops else False
-    # A root and the others may make one collective from two lines.
+    # A root and the others may issue one collective from two lines.
     matched = any(condition.matched for site in sites if not site.via for condition in site.conditions)
     unequal = not free and not matched and len({count for _, count in counts}) > 1
     return Counted(file, line, ", ".join(ops), counts, unequal, tuple(sites))

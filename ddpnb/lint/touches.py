@@ -1,4 +1,4 @@
-"""What a statement does with a tensor: read it, change it, or only look at its shape?
+"""What a statement does with a tensor: reads it, changes it, or only looks at its shape.
 
 Where that is unknown (the tensor is kept, handed to somebody, looked at through a view that is
 kept) nothing is said: a false alarm is worse than a miss.
@@ -60,7 +60,7 @@ class Touches:
     """The uses of tensors within one module."""
 
     def __init__(self, project: Project, scope: Scope, *, deep: bool = True) -> None:
-        self._deep = deep  # functions that are called are looked into, one level
+        self._deep = deep  # also look into called functions, one level deep
         self._project = project
         self._scope = scope
         self._parents: dict[int, ast.AST] = {}
@@ -178,7 +178,7 @@ class Touches:
 
 def _outside(name: str, last: str) -> What | None:
     if name.startswith("torch.distributed"):
-        return "unclear"  # another call on the same tensor: ordered behind this one, perhaps
+        return "unclear"  # another call on the same tensor, which may be ordered after this one
     if not name.startswith(("torch.", "numpy.", "math.")) or name.startswith(("torch.utils.", "torch.cuda.")):
         return None
     return None if last[:1].isupper() or _LIKE.fullmatch(last) else "read"

@@ -1,6 +1,6 @@
 """Asynchronous collectives not waited for in time (DDP316), from the syntax tree.
 
-``dist.all_reduce(x, async_op=True)`` comes back before the numbers are there: until ``wait()``, ``x``
+``dist.all_reduce(x, async_op=True)`` returns before the result is complete: until ``wait()``, ``x``
 may be neither read nor changed. Followed is straight-line code alone, and a work that is put into a
 list, returned, kept in an attribute or passed on is trusted.
 """
@@ -103,7 +103,7 @@ class _Function:
                 yield Unwaited(work.call.lineno, None, ", ".join(work.names), work.op, kind, False, name)
 
     def _handle_is_read(self, name: str) -> bool:
-        """Whether anything at all is done with the work, in this function or one within or around it."""
+        """Whether the work is used at all, in this function or one inside or around it."""
         node = self._scope.node
         if any(isinstance(part, (ast.Global, ast.Nonlocal)) and name in part.names for part in ast.walk(node)):
             return True
@@ -127,7 +127,7 @@ class _Function:
                 own = path[depth][0][path[depth][1]]
                 others = [statement for statement in parent.body if statement is not own]
                 if any(_mentions(statement, work.handle) for statement in others):
-                    return "trusted"  # the next round may wait
+                    return "trusted"  # the next iteration may wait
         return "on"
 
     def _follow(self, work: Work, statements: list[ast.stmt]) -> _Outcome:

@@ -15,7 +15,7 @@ SETUP = frozenset({
     "init_process_group", "destroy_process_group", "new_group", "new_subgroups", "new_subgroups_by_enumeration",
     "split_group", "shrink_group", "init_device_mesh",
 })  # fmt: skip
-# What only ends: ranks need not come to it together.
+# Ranks need not call these together.
 ENDS = frozenset({"destroy_process_group"})
 _COLLECTIVES = frozenset({
     "all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
@@ -35,12 +35,12 @@ _CHECKPOINT = frozenset({
 })  # fmt: skip
 _TENSORS = frozenset({"distribute_tensor", "distribute_module"})
 _FSDP = frozenset({"full_optim_state_dict", "optim_state_dict", "sharded_optim_state_dict", "summon_full_params"})
-# Methods with names of their own: nothing else is called so.
+# Methods with unique names.
 METHODS = frozenset({
     "wait_for_everyone", "gather_for_metrics", "pad_across_processes", "main_process_first",
     "local_main_process_first", "consolidate_state_dict", "monitored_barrier",
 })  # fmt: skip
-# Methods of Accelerator and Fabric objects, and of process groups; elsewhere these words mean anything.
+# Methods of Accelerator and Fabric objects, and of process groups; elsewhere these words are ambiguous.
 ACCELERATOR = frozenset({"gather", "reduce", "gather_object", "broadcast", "all_gather", "all_reduce", "barrier"})
 GROUP = frozenset({
     "allreduce", "allgather", "alltoall", "allreduce_coalesced", "allgather_coalesced", "_allgather_base",
@@ -66,7 +66,7 @@ def operation(name: str) -> str | None:
     if parts[0] != "torch" and (path in _OTHERS or any("dist" in part or "comm" in part for part in parts)):
         if last in ("init_distributed", "initialize_distributed"):
             return "init_process_group"
-        # "gather" or "send" in somebody's "common" package may be anything; these may not.
+        # "gather" or "send" of an unknown "common" package is ambiguous; these are not.
         return last if (last in _COLLECTIVES and "_" in last.strip("_")) or last == "barrier" else None
     return None
 
@@ -168,7 +168,7 @@ def is_rank_decorator(name: str) -> bool:
     return is_first(name) or _bare(name) in ("main_only", "master_only", "rank_zero_only", "only_on_master")
 
 
-# -- what each rank finds for itself
+# -- values that each rank determines itself
 
 _OWN = {
     "clock": (

@@ -1,6 +1,6 @@
-"""A walk through one function: what stands before each statement and each call of it.
+"""A walk through one function: the conditions of each of its statements and calls.
 
-The statements are taken in order, loops twice, the arms of an ``if`` apart from each other; on the
+Statements are visited in order, loops twice, the branches of an ``if`` separately; on the
 way the values that differ between ranks are followed.
 """
 
@@ -19,7 +19,7 @@ from ddpnb.source.expressions import bare, dotted, last_name, shown, whole_text
 
 
 class Walk(Binds):
-    """One function (or the statements of a module), gone through once."""
+    """One pass over a function (or the statements of a module)."""
 
     def run(self) -> None:
         """Walk through it, and store what was learned in the facts."""
@@ -36,7 +36,7 @@ class Walk(Binds):
         if not isinstance(node, ast.Module):
             returned = self._returned
             if not all(value.cause == "stream" or is_none(value.expr) for value in returned):
-                returned = [SAME if value.cause == "stream" else value for value in returned]  # it is one of several
+                returned = [SAME if value.cause == "stream" else value for value in returned]  # one of several values
             self._learned.returns[key] = join(*returned) if returned else PLAIN
             own = {parameter.arg for parameter in self.scope.parameters}
             self._learned.agrees[key] = frozenset(
@@ -125,9 +125,9 @@ class Walk(Binds):
                     first, second = (
                         SAME if value.cause == "stream" and not is_none(value.expr) else value
                         for value in (first, second)
-                    )  # it is one of several
+                    )  # one of several values
                 if test.cause == "rank" and "agreed" in (first.words, second.words):
-                    merged[name] = Value(words="agreed")  # the root has what it broadcast, the others got it
+                    merged[name] = Value(words="agreed")  # the root broadcast it, the others received it
                     continue
                 same_text = first.expr and second.expr and whole_text(first.expr) == whole_text(second.expr)
                 both = join(first, second)
@@ -159,7 +159,7 @@ class Walk(Binds):
             with self._under(*guards):
                 self._block(body, "continue")
             self.values.env = self._merged([self.values.env, before], SAME, ast.Constant(None))
-            if self._state(before) == start:  # another round would see nothing else
+            if self._state(before) == start:  # another pass would learn nothing
                 break
         self._frames.pop()
 
@@ -170,7 +170,7 @@ class Walk(Binds):
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         self._calls(node.iter)
         value = self.values.of(node.iter)
-        if value.cause == "data":  # the parts of a batch: as many as the batch is large, mostly
+        if value.cause == "data":  # the parts of a batch: usually equally many
             value = SAME
         text = f"for {bare(node.target)} in {shown(node.iter)}"
         self._loop(node.body, self._guard(node.lineno, text, "for", value, matched=self._joined > 0), node)

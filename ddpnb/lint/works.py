@@ -46,7 +46,7 @@ class Work:
 
     call: ast.Call
     op: str
-    handle: str  # empty: thrown away
+    handle: str  # empty: discarded
     fills: set[str]
     reads: set[str]
     kind: Kind
@@ -58,7 +58,7 @@ class Work:
 
 
 class Works:
-    """Finds them, by the syntax tree."""
+    """Finds the works of a function in its syntax tree."""
 
     def __init__(self, project: Project, operations: Operations, scope: Scope) -> None:
         self._project = project
@@ -68,7 +68,7 @@ class Works:
     def of(
         self, statements: list[ast.stmt], above: list[tuple[list[ast.stmt], int]]
     ) -> Iterator[tuple[Work, list[tuple[list[ast.stmt], int]]]]:
-        """Each asynchronous call that is a statement, with the way to it: blocks and places in them."""
+        """Each asynchronous call that is a statement, with its path: blocks and indices in them."""
         for index, statement in enumerate(statements):
             path = [*above, (statements, index)]
             if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
@@ -77,7 +77,7 @@ class Works:
             if work is not None:
                 yield work, path
             if isinstance(statement, (ast.With, ast.AsyncWith)) and waits(statement, only_header=True):
-                continue  # a stream or a coalescing manager orders what is in it
+                continue  # a stream or a coalescing manager orders its calls
             for block in inner_blocks(statement):
                 yield from self.of(block, path)
 
@@ -163,7 +163,7 @@ def appended_to(statement: ast.stmt) -> str:
 
 
 def _tensors(call: ast.Call, place: tuple[int, str] | None) -> set[str]:
-    """The variable at an argument's place; none if it is anything but a variable."""
+    """The variable passed as this argument; empty for other expressions."""
     if place is None:
         return set()
     given = call.args[place[0]] if len(call.args) > place[0] else None
@@ -187,14 +187,14 @@ def inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
 
 
 def header(statement: ast.stmt) -> list[ast.AST]:
-    """What of a statement is evaluated before its blocks."""
+    """The expressions of a statement that are evaluated before its blocks."""
     names = ("test", "iter", "subject", "target")
     parts: list[ast.AST] = [part for name in names if isinstance(part := getattr(statement, name, None), ast.AST)]
     return parts + [part.context_expr for part in getattr(statement, "items", [])]
 
 
 def waits(node: ast.AST, *, only_header: bool = False) -> bool:
-    """Whether something in here waits for anything: then nothing is certain."""
+    """Whether anything in this node waits: then the state of all works is unknown."""
     parts = header(node) if only_header and isinstance(node, ast.stmt) else [node]
     return any(
         isinstance(inner, ast.Call) and last_name(inner.func) in _WAITING for part in parts for inner in ast.walk(part)
@@ -203,7 +203,7 @@ def waits(node: ast.AST, *, only_header: bool = False) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Returned:
-    """The call inside, the work's place in what is returned (None: it is all), and the names of the others there."""
+    """The call, the work's index in the returned tuple (None: only the work is returned), and the returned names."""
 
     call: ast.Call
     place: int | None
@@ -246,7 +246,7 @@ _COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.Async
 
 
 def _outside(inner: _Returned, scope: Scope, call: ast.Call, targets: list[str], names: set[str]) -> set[str]:
-    """The caller's names of what is called ``inner`` inside: those that it is given, and those that it has given."""
+    """The caller's names of the variables ``names`` of a function: targets of the call and arguments."""
     names_outside = {
         target
         for place, target in enumerate(targets)

@@ -19,7 +19,7 @@ from ddpnb.recorder.user_frames import place_of
 
 raises_releases(__name__)
 
-_TICK_S = 0.5  # a thread in a wait without end is deaf to signals on some systems
+_TICK_S = 0.5  # on some systems a wait without a limit ignores signals
 
 
 @dataclass
@@ -30,7 +30,7 @@ class AtDoor:
     seq: int  # 0 for sends and receives
     group: Any  # model.calls.Group
     frame: Any  # the user's, or None
-    opened: int = -1  # how often everybody had been let go when it came to the gate
+    opened: int = -1  # number of releases of all threads when it reached the gate
 
     def fits(self, hold: Hold) -> bool:
         """Whether a hold matches this call.
@@ -58,8 +58,8 @@ class AtDoor:
 
     def to_json(self) -> dict[str, Any]:
         """The call, as JSON."""
-        told = {"op": self.op, "seq": self.seq, "group": str(self.group)}
-        return told if self.frame is None else told | place_of(self.frame)
+        facts = {"op": self.op, "seq": self.seq, "group": str(self.group)}
+        return facts if self.frame is None else facts | place_of(self.frame)
 
     def _names(self) -> tuple[str, ...]:
         members = ",".join(map(str, self.group.ranks))
@@ -74,7 +74,7 @@ class Gate:
     """
 
     def __init__(self, release: Release) -> None:
-        #: not empty while anything may stop a call. A list: the door keeps it at hand
+        #: not empty while anything may stop a call; the door keeps a reference to the list
         self.armed: list[bool] = []
         self._release = release
         self._condition = threading.Condition()
@@ -82,7 +82,7 @@ class Gate:
         self._next = 1
         self._pause = False  # stop before every call that is not allowed
         self._allowed = 0
-        self._opened = 0  # how often everybody was let go
+        self._opened = 0  # number of releases of all threads
         self._held: dict[int, dict[str, Any]] = {}
         self.troubles: list[str] = []  # conditions that could not be evaluated
 
@@ -101,7 +101,7 @@ class Gate:
     def remove(self, hold: Hold) -> None:
         """Remove a hold; held threads stay held until stepped or resumed."""
         with self._condition:
-            self._holds = {number: one for number, one in self._holds.items() if one[0] != hold}
+            self._holds = {number: entry for number, entry in self._holds.items() if entry[0] != hold}
             if hold.anything:
                 self._pause = False
             self._settle()
@@ -122,7 +122,7 @@ class Gate:
     def end_of_run(self) -> None:
         """Remove holds that end with the run."""
         with self._condition:
-            self._holds = {number: one for number, one in self._holds.items() if one[1]}
+            self._holds = {number: entry for number, entry in self._holds.items() if entry[1]}
             self._pause, self._allowed = False, 0
             self.troubles.clear()
             self._settle()
@@ -140,7 +140,7 @@ class Gate:
         """The armed holds and the held calls, as JSON."""
         with self._condition:
             now = time.monotonic()
-            held = [{**told, "for_s": now - told["since"]} for told in self._held.values()]
+            held = [{**call, "for_s": now - call["since"]} for call in self._held.values()]
             holds = [str(hold) for hold, _ in self._holds.values()]
             return {"held": held, "holds": holds, "pause": self._pause, "troubles": self.troubles[-4:]}
 
@@ -157,7 +157,7 @@ class Gate:
             holds = [hold for hold, _ in self._holds.values()]
             if not holds:
                 self._settle()  # the release that armed it is over
-        return any(self._fits(call, hold) for hold in holds)  # runs the user's expressions: without the lock
+        return any(self._fits(call, hold) for hold in holds)  # runs the user's expressions, hence without the lock
 
     def wait(self, call: AtDoor) -> None:
         """Hold the calling thread until it is stepped, resumed or released (also if that was since ``stops``).
@@ -175,7 +175,7 @@ class Gate:
                         break
                     self._condition.wait(_TICK_S)
             finally:
-                self._held.pop(get_ident(), None)  # a signal handler's call may have been held meanwhile, too
+                self._held.pop(get_ident(), None)  # a call of a signal handler may have been held meanwhile
 
     def _pass(self) -> bool:
         if self._pause and self._allowed > 0:
@@ -186,7 +186,7 @@ class Gate:
     def _fits(self, call: AtDoor, hold: Hold) -> bool:
         try:
             return call.fits(hold)
-        except Exception as error:  # the user's expression: said, and taken for "no"
+        except Exception as error:  # an error in the user's expression: reported, and counted as no match
             if len(self.troubles) < 100:
                 self.troubles.append(f"{hold.when}: {sentence(error)}"[:300])
             return False

@@ -32,7 +32,7 @@ _DTYPES = frozenset(_BY_NAME.values())
 _OF_WIDTH = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _WORD = 0xFFFFFFFF
-_ALONE = 8192  # elements: for more of them numpy's library starts threads
+_ALONE = 8192  # elements: numpy's library starts threads for more
 
 
 class Digester:
@@ -77,7 +77,9 @@ class Digester:
                     norms.append(math.nan)
                     continue
                 hashes.append(xxh3_64_intdigest(data) & _WORD)
-                norms.append(_norm(data) if data.dtype == np.float32 else math.nan)  # for others a norm is dear
+                norms.append(
+                    _norm(data) if data.dtype == np.float32 else math.nan
+                )  # the norm of other types is expensive
         return hashes.tobytes(), norms.tobytes()
 
     def _usable(self, index: int, tensor: Any) -> bool:
@@ -145,7 +147,7 @@ def _plain(tensor: torch.Tensor) -> bool:
 
 def _array(flat: torch.Tensor) -> Any:
     """The elements of a tensor of one dimension that lies in one piece, fetched if they are elsewhere."""
-    if flat.is_conj() or flat.is_neg():  # bytes that are yet to be made
+    if flat.is_conj() or flat.is_neg():  # lazy bytes
         flat = flat.resolve_conj().resolve_neg()
     return flat.detach().cpu().view(torch.uint8).numpy().view(_kind(flat.dtype))
 

@@ -73,7 +73,7 @@ class Door:
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
         self._run = 0
         self._child_recorded = False
-        #: not empty once our own hook has failed: calls go down as if we had never been here
+        #: not empty once a hook has failed: calls then go directly to the backend
         self.off: list[bool] = []
         self._library: torch.library.Library | None = None
         self._wait: Callable[..., Any] | None = None
@@ -122,7 +122,7 @@ class Door:
         self.off.append(True)
         if first:
             say_failed(self.box, "instrumentation of collectives", DoorDetached)
-        with suppress(Exception):  # nobody will see them end
+        with suppress(Exception):  # nothing will see them end
             for entry in list(self.flight.pending.values()):
                 self.flight.finish(entry, _DROPPED)
         with suppress(Exception):
@@ -195,13 +195,13 @@ class Door:
             try:
                 result = redispatch(keyset & _AFTER, *args)
             except BaseException as error:
-                told = self._failed(error, group, seq, entry, returns_work=returns_work)
-                if told is not error:
-                    raise told from None
+                converted = self._failed(error, group, seq, entry, returns_work=returns_work)
+                if converted is not error:
+                    raise converted from None
                 raise
             try:
                 if off:
-                    self.flight.finish(entry, _DROPPED)  # nobody will see it end
+                    self.flight.finish(entry, _DROPPED)  # nothing will see it end
                 elif returns_work:
                     memory[at + _STATE_AT] = _ISSUED
                     work = unbox_work(result[1] if pair else result)
@@ -251,9 +251,9 @@ class Door:
             return
         self._child_recorded = True
         try:
-            told = written(UsedAfterFork(pid=os.getpid(), site=place(2)))
+            event = written(UsedAfterFork(pid=os.getpid(), site=place(2)))
             with open(f"{self.box.path}.child{self._run}", "w") as file:
-                json.dump(told, file)
+                json.dump(event, file)
         except Exception:
             return
 
@@ -282,7 +282,7 @@ class Door:
             return
         try:
             self.gate.wait(call)
-        except BaseException:  # it will not be made
+        except BaseException:  # the call will not be issued
             if _get_stamp(memory, at)[0] == entry[1] + 1:
                 memory[at + _STATE_AT] = _ENTERED
             self.flight.finish(entry, _REFUSED)
@@ -304,10 +304,10 @@ class Door:
 
     def _new_site(self, frame: Any) -> int:
         code, caller = frame.f_code, frame.f_back
-        told = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+        facts = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
         if caller is not None and is_user_file(caller.f_code.co_filename):
-            told["via"] = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        site = self.box.intern(told)
+            facts["via"] = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        site = self.box.intern(facts)
         if len(self._sites) < 20_000:
             # The place in the caller stands for the caller: two callers of one function at the same
             # place of their own code are rare, and then taken for one. The code: its id must stay its own.

@@ -11,7 +11,7 @@ from ddpnb.recorder.user_frames import frames_of, is_user_file
 from ddpnb.recorder.values import describe
 
 MAX_TEXT = 4000
-_BITS = 64  # of an integer that is sent as itself
+_BITS = 64  # bits of an integer that is sent as itself
 
 
 def _is_plain(value: Any) -> bool:
@@ -33,7 +33,7 @@ def sentence(error: BaseException) -> str:
 
 
 def names_in(frame: Any) -> dict[str, Any]:
-    """What an expression finds in a frame: one namespace, so that a comprehension sees the locals too."""
+    """The names of a frame in one namespace, so that a comprehension sees the locals too."""
     return {**frame.f_globals, **frame.f_locals}
 
 
@@ -58,19 +58,19 @@ def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, A
         names = names_in(frame)
         del frame
     frames.clear()
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     def work() -> None:
         try:
             value = eval(compile(expression, "<expression>", "eval"), names)  # noqa: S307 (the user's own)
             plain = {"value": value} if _is_plain(value) else {}
-            told.update(plain, text=describe(value, MAX_TEXT))
+            result.update(plain, text=describe(value, MAX_TEXT))
         except BaseException as error:
-            told["error"] = sentence(error)
+            result["error"] = sentence(error)
 
     thread = threading.Thread(target=work, name=f"ddpnb evaluation {get_ident()}", daemon=True)
     thread.start()
     thread.join(timeout)
     if thread.is_alive():
         return {"where": where, "error": f"no answer within {timeout:g} s; it continues in its own thread."}
-    return {"where": where, **told}
+    return {"where": where, **result}

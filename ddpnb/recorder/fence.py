@@ -70,7 +70,7 @@ class Announcements:
 
 
 def board_path(folder: str, run: int, key: str) -> str:
-    """The file of the group with identity ``key``; each run begins with fresh ones."""
+    """The file of the group with identity ``key``; each run begins with new files."""
     return os.path.join(folder, f"fence-{run}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}")
 
 

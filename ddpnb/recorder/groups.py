@@ -45,7 +45,7 @@ class Groups:
         self._box = box
         self._folder = folder
         self.fence = fence
-        #: by process group; the door looks here at every call
+        #: by process group; the door reads it at every call
         self.known: dict[Any, KnownGroup] = {}
         self._made: dict[tuple[int, ...], int] = {}  # how many groups with these members came
         self._run = 0
@@ -59,7 +59,7 @@ class Groups:
             self.begin_anew()
 
     def begin_anew(self) -> None:
-        """No group is left: start to count again."""
+        """No group is left: count from the start again."""
         self.known.clear()
         self._made.clear()
 

@@ -80,7 +80,9 @@ class _View:
         self._active = False
         if self in sys.meta_path:
             sys.meta_path.remove(self)  # type: ignore[arg-type]
-        if builtins.__import__ == self._import_for:  # else somebody wrapped it: it passes everything on from now
+        if (
+            builtins.__import__ == self._import_for
+        ):  # otherwise another wrapper holds it, and it only passes everything on
             builtins.__import__ = self._import
         others = self._shadowed | _in_the_way()
         for name in [name for name in sys.modules if name.partition(".")[0] in others]:
@@ -112,7 +114,7 @@ class _View:
         return self._modules[spec.name]
 
     def exec_module(self, module: ModuleType) -> None:
-        """It was executed long ago; what belongs to it comes back with it."""
+        """It was executed before; its submodules come back with it."""
         if module.__spec__ is not None:
             module.__spec__ = module.__spec__.loader_state
         inside = f"{module.__name__.partition('.')[0]}."
@@ -199,14 +201,14 @@ def _is_complete(module: ModuleType | None) -> bool:
 
 def _provided(path: Sequence[str]) -> set[str]:
     """The names of the modules and packages in the folders of this path that are the user's."""
-    found: set[str] = set()
+    names: set[str] = set()
     for folder in path:
         if _is_users(folder):
             try:
-                found.update(entry.partition(".")[0] for entry in os.listdir(folder or "."))
+                names.update(entry.partition(".")[0] for entry in os.listdir(folder or "."))
             except OSError:
                 continue  # a zip file, or a folder that is not there
-    return found
+    return names
 
 
 def _in_the_way() -> set[str]:
@@ -225,7 +227,7 @@ def _is_users(folder: object) -> bool:
 def _find(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
     try:
         return PathFinder.find_spec(name, path)
-    except Exception:  # an entry that a hook of the user's cannot read
+    except Exception:  # an entry that a hook of the user cannot read
         return None
 
 

@@ -18,7 +18,7 @@ _BYTES = 32 << 10  # of each tensor that are digested
 _ELEMENTS = 64 << 10  # of each tensor that are looked at for NaN and infinity
 _OUTPUTS, _LOOKED_AT = 4, 1 << 20
 _DISPATCH = getattr(torch.Tensor, "__torch_dispatch__", None)
-_DIGITS = (1 << 48) - 1  # a double holds as many
+_DIGITS = (1 << 48) - 1  # a double holds so many bits
 
 
 def describe(inputs: Any, kwargs: Any) -> tuple[str, float, float, list[Any]]:
@@ -113,16 +113,16 @@ def _structure(value: Any, tensors: list[torch.Tensor], left: list[int], depth: 
             tensors.append(value)
         return f"{str(value.dtype).removeprefix('torch.')}[{value.dim()}d]"
     if depth < _DEPTH and left[0] > 0:
-        # What a class of the user's has made of these methods is not asked.
+        # Not through methods that a user's class may override.
         if issubclass(kind, (list, tuple)):
             some = (list if issubclass(kind, list) else tuple).__getitem__(value, slice(0, _TENSORS))
-            parts = [_structure(one, tensors, left, depth + 1) for one in some]
+            parts = [_structure(part, tensors, left, depth + 1) for part in some]
             if depth and len(parts) > 1 and parts.count(parts[0]) == len(parts):
-                return f"({parts[0]}, ...)"  # as many as there are samples, perhaps: sizes are left out
+                return f"({parts[0]}, ...)"  # may be as many as there are samples: sizes are left out
             return f"({', '.join(parts)})"
         if issubclass(kind, dict):
             pairs = [pair for pair, _ in zip(dict.items(value), range(_TENSORS), strict=False)]
-            parts = [f"{_key(key)}: {_structure(one, tensors, left, depth + 1)}" for key, one in pairs]
+            parts = [f"{_key(key)}: {_structure(part, tensors, left, depth + 1)}" for key, part in pairs]
             return f"{{{', '.join(parts)}}}"
     return kind.__name__[:40]
 

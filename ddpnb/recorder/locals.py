@@ -13,7 +13,7 @@ from ddpnb.model.stacks import MAX_LOCALS, NOT_SHOWN
 from ddpnb.recorder.values import MAX_TEXT, Allowance, Writer
 
 FRAME_S, LOOK_S = 0.002, 0.02  # time of the processor that the variables of a frame, and of all frames, may take
-_NAMES = 4096  # of a frame that are looked at
+_NAMES = 4096  # variables of a frame that are described
 _HIDDEN = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
@@ -34,19 +34,19 @@ def describe_locals(frame: FrameType, *, values: bool = False, within: Allowance
     """
     allowance = Allowance(FRAME_S, within)
     writer = Writer(MAX_TEXT, 6, 3, allowance)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, value in _variables(frame):
         if type(name) is not str or name.startswith("__") or issubclass(type(value), _HIDDEN):
             continue
-        if len(found) == MAX_LOCALS:
+        if len(texts) == MAX_LOCALS:
             break
         shown = one_line(name[:80])
         if allowance.spent:
-            found[shown] = NOT_SHOWN
+            texts[shown] = NOT_SHOWN
             continue
         text = writer.text(value)
-        found[shown] = text + allowance.norm(value) if values else text
-    return found
+        texts[shown] = text + allowance.norm(value) if values else text
+    return texts
 
 
 def _variables(frame: FrameType) -> Iterable[tuple[Any, Any]]:

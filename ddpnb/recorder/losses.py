@@ -1,4 +1,4 @@
-"""What a loss is: its value and how it was reduced and scaled, read from the end of its graph.
+"""The value of a loss, and how it was reduced and scaled, read from the end of its graph.
 
 What the graph keeps is read as it lies there: to unpack it could run code of the script's (a
 checkpointed part would be computed again), or fail.
@@ -28,8 +28,8 @@ def loss_facts(loss: torch.Tensor) -> tuple[str, list[float]]:
     parts: list[str] = []
     node = loss.grad_fn
     while node is not None and len(parts) < _NODES:
-        name, inputs = type(node).__name__, [one for one, _ in node.next_functions]
-        inner = [one for one in inputs if one is not None]  # a constant has no node
+        name, inputs = type(node).__name__, [previous for previous, _ in node.next_functions]
+        inner = [previous for previous in inputs if previous is not None]  # a constant has no node
         if name.startswith(("MulBackward", "DivBackward")) and len(inner) == 1:
             factor = _factor(node, inputs, name.startswith("Div"))
             if factor is None:
@@ -74,7 +74,7 @@ def unused(loss: torch.Tensor, names: Sequence[str], parameters: Sequence[torch.
         variable = getattr(node, "variable", None)  # AccumulateGrad
         if variable is not None:
             reached.add(id(variable))
-        waiting += [one for one, _ in node.next_functions]
+        waiting += [previous for previous, _ in node.next_functions]
     return [n for n, p in zip(names, parameters, strict=False) if p.requires_grad and id(p) not in reached][:_NAMES]
 
 

@@ -18,7 +18,7 @@ from ddpnb.recorder.process_state import set_variables
 _MISSING = object()
 _PROMPTS = ("ps1", "ps2", "ps3")
 _BUILTINS = ("get_ipython", "__IPYTHON__", "execfile", "runfile")
-_OF_CELLS = "display"  # a cell may call it; without a shell it prints
+_OF_CELLS = "display"  # a cell may call it; without a shell display() prints
 _HOOKS = ("displayhook", "breakpointhook", "excepthook")
 #: what an IPython kernel or engine sets in its environment; None: whatever its value, no plain process has it
 _VARIABLES: Mapping[str, str | None] = {
@@ -86,7 +86,7 @@ def _shells() -> list[Any]:
     """The classes of IPython's shell that know the one shell there is: ``get_ipython()`` asks them."""
     kind = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
     shell = getattr(kind, "_instance", None)
-    return [one for one in type(shell).__mro__ if vars(one).get("_instance") is not None]
+    return [base for base in type(shell).__mro__ if vars(base).get("_instance") is not None]
 
 
 def _set(where: Any, name: str, value: Any) -> None:

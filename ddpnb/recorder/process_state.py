@@ -28,7 +28,7 @@ import torch
 from ddpnb.recorder.release import SIGNAL as RELEASE
 from ddpnb.recorder.user_frames import is_user_file
 
-_set_num_threads = torch.set_num_threads  # without the hook that tells of it: this is not the script's doing
+_set_num_threads = torch.set_num_threads  # without the hook that records it: the script did not do this
 _BUILT_IN = dict(builtins.__dict__)  # as Python has them: no script has run yet
 _MISSING = object()
 # Signals whose handlers stay as they are: two cannot have any, one is put away by the release, one is its own.
@@ -143,7 +143,7 @@ def _restore_standard_files(*, sockets: bool) -> None:
             if sockets or not _is_in_use(number):
                 os.dup2(copy, number)
         except OSError:
-            pass  # the script closed our copy
+            pass  # the script closed the copy
     open_missing()
 
 
@@ -235,7 +235,7 @@ class OwnBuiltins:
         current = builtins.__dict__
         for name, users in self._users.items():
             if current.get(name) is not _BUILT_IN[name]:
-                continue  # the script's own code has set it meanwhile
+                continue  # the script has set it meanwhile
             if users is _MISSING:
                 del current[name]
             else:

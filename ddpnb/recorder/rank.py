@@ -55,7 +55,7 @@ class Rank:
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)
         self._spare = _Spare(folder)
-        self._left = False  # a group that there is was left by a script or a function: nobody else's
+        self._left = False  # an existing group is that of the last script or function
         self.startup = RankStartup(self.phases, self.door.release)
         self.orphans = Orphans()
         self.door.open()
@@ -126,7 +126,7 @@ class Rank:
         except BaseException:  # also Ctrl-C while a thread of the script is joined
             if ended is None:
                 raise
-            traceback.print_exc()  # not all could be put back; how the script ended is known all the same
+            traceback.print_exc()  # not everything could be restored, but the ending is known
         self._left = not cell and not self.phases.lent
         with process_state.OwnBuiltins():  # the user's, after a cell: the ending is written whatever ``open`` is
             self.door.gate.end_of_run()
@@ -150,13 +150,13 @@ class Rank:
             return {}
         self.door.release.clear()
         with process_state.like_a_prompt(order["log"], {}), self.door.release.inside():
-            told = self.startup.step(order["step"], order)
-        if order["step"] == "process group" and told["state"] == "done":
+            result = self.startup.step(order["step"], order)
+        if order["step"] == "process group" and result["state"] == "done":
             count = len(self.orphans)
             troubles = self.orphans.adopt()
-            told["facts"] |= {"models kept": count - len(troubles)} if count else {}
-            told["facts"] |= {"troubles": troubles} if troubles else {}
-        return told
+            result["facts"] |= {"models kept": count - len(troubles)} if count else {}
+            result["facts"] |= {"troubles": troubles} if troubles else {}
+        return result
 
     def _arm(self, order: dict[str, Any]) -> None:
         """Arm the holds and faults of the order; remove those of an earlier start-up."""
@@ -176,14 +176,14 @@ class Rank:
         self.orphans.remember()
         self.replicas.models.forget()
         end_groups()
-        gc.collect()  # what is garbage is not to be found by the next run, nor in a fork of it
+        gc.collect()  # the next run, and its forks, must not find garbage of this one
 
 
 class _Spare:
     """A file descriptor for the ending of a script that has used up all others."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder  # only we open it
+        self._folder = folder  # opened here only
         self._open()
 
     def _open(self) -> None:
@@ -232,7 +232,7 @@ def attach() -> None:
 
     shell: Any = get_ipython()
     rank = start()
-    rank.control.namespace = shell.user_ns  # what %px puts there, a cell of ours finds
+    rank.control.namespace = shell.user_ns  # shared by %px and the cells of a run
     rank.control.register(shell.kernel)
     rank.modules.note_stack()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ipyparallel's handler waits until the run is over

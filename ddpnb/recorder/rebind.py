@@ -27,10 +27,12 @@ class Orphans:
         if not dist.is_initialized():
             return
         group = dist.group.WORLD
-        found = [one for one in gc.get_objects() if issubclass(type(one), DistributedDataParallel)]
-        known = {id(one()) for one in self._models}
+        models = [model for model in gc.get_objects() if issubclass(type(model), DistributedDataParallel)]
+        known = {id(model()) for model in self._models}
         self._models += [
-            weakref.ref(one) for one in found if one.__dict__.get("process_group") is group and id(one) not in known
+            weakref.ref(model)
+            for model in models
+            if model.__dict__.get("process_group") is group and id(model) not in known
         ]
 
     def forget(self) -> None:

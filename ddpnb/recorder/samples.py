@@ -85,7 +85,7 @@ class SampleFile:
 
 
 class Samples:
-    """Writes what is seen of models, each with the line that led there."""
+    """Writes observations of models, each with the user's line that led there."""
 
     def __init__(self, file: SampleFile, box: BlackBox) -> None:
         self._file = file

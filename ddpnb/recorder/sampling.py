@@ -11,10 +11,10 @@ import math
 import time
 
 SHARE, LEAST = 0.009, 0.002  # of a step's time, for looking and for letting pass; for looking at least
-PASS_S = 80e-6  # what letting a step pass costs
+PASS_S = 80e-6  # cost of a step that is not sampled
 AT_ONCE_S = 0.25  # of looks at the beginning of a model's training, where every step is looked at
 _MOST = 12
-_PART_BYTES = 16 << 20  # of a model that are digested in one look
+_PART_BYTES = 16 << 20  # of a model that are digested in one sample
 
 
 def slices_of(size: int) -> int:
@@ -23,7 +23,7 @@ def slices_of(size: int) -> int:
 
 
 class Pace:
-    """Which steps of one model are looked at. Times are of one clock, in seconds."""
+    """Decides which steps of one model are sampled. Times are seconds of one clock."""
 
     def __init__(self) -> None:
         self.stride = 0
@@ -33,13 +33,13 @@ class Pace:
         self._last: tuple[int, float] | None = None
 
     def looked(self, step: int, now: float, models: int = 1) -> None:
-        """The look at this step is over, while so many models are followed."""
+        """The sample of this step is complete; ``models`` are followed."""
         cost, self.cost = self.cost, 0.0
         self.spent += cost
         if self._last is not None:
             steps, took = step - self._last[0], now - self._last[1] - cost
             self._step_s = _follow(self._step_s, max(took, 1e-6) / max(steps, 1))
-            self._usual = _follow(self._usual, cost)  # but for the first, which fills caches
+            self._usual = _follow(self._usual, cost)  # except the first, which fills caches
         self._last = step, now
         if self.spent < AT_ONCE_S or not self._step_s:
             return
@@ -47,12 +47,12 @@ class Pace:
         self.stride = min(_MOST, max(0, math.ceil(math.log2(max(self._usual, 1e-9) / allowed))))
 
     def next_step(self, step: int) -> None:
-        """Settles whether the step that begins is looked at."""
+        """Decide whether the step that begins is sampled."""
         self.looking = not step & ((1 << self.stride) - 1)
 
 
 class Meter:
-    """Adds the time inside to what looking at a step costs."""
+    """Add the time inside to the cost of sampling a step."""
 
     __slots__ = ("_began", "_pace")
 

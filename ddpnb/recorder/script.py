@@ -48,7 +48,7 @@ def run(code: Callable[[], Any], release: Release) -> Ended:
             result = code()
     except SystemExit as error:
         left = error
-    except BaseException as error:  # KeyboardInterrupt is the user's own here
+    except BaseException as error:  # KeyboardInterrupt is raised by the user's code here
         failure = error
     if left is None and failure is None and os.getpid() == pid:
         return Ended({"how": "finished", "code": 0, "at_ns": monotonic_ns()}, result)
@@ -70,24 +70,24 @@ def run(code: Callable[[], Any], release: Release) -> Ended:
 def _described(failure: BaseException, release: Release) -> dict[str, Any]:
     """The exception, which is printed too, as Python does."""
     try:
-        told = _describe(_first_cause(release.convert(failure)))
-    except BaseException as error:  # an exception of the user's own make may raise wherever it is read
-        told = _described_at_least(failure, error)
-    with suppress(Exception):  # the script closed the stream, or put one of its own there
-        print(told["traceback"], end="", file=sys.stderr)
-    return told
+        described = _describe(_first_cause(release.convert(failure)))
+    except BaseException as error:  # a user's exception class may raise wherever it is read
+        described = _described_at_least(failure, error)
+    with suppress(Exception):  # the script closed or replaced the stream
+        print(described["traceback"], end="", file=sys.stderr)
+    return described
 
 
 def _status_of(error: SystemExit) -> int:
     code = _code_of(error)
     if code is None:
         return 0
-    # Its type, not its class: an object may say that it is an integer.
+    # Not isinstance(): an object may claim to be an integer.
     if issubclass(type(code), int):
         number = int.__index__(code)  # type: ignore[arg-type]
         # As a C long, which is -1 where it does not fit.
         return number & 0xFF if -(1 << 63) <= number < 1 << 63 else 0xFF
-    with suppress(Exception):  # the script closed the stream, or put one of its own there
+    with suppress(Exception):  # the script closed or replaced the stream
         print(_text(code), file=sys.stderr)
     return 1
 
@@ -95,7 +95,7 @@ def _status_of(error: SystemExit) -> int:
 def _code_of(error: SystemExit) -> object:
     try:
         return error.code
-    except BaseException:  # a property of a class of the user's own
+    except BaseException:  # a property of a user's class
         return 1
 
 
@@ -129,9 +129,9 @@ def _describe(error: BaseException) -> dict[str, Any]:
     frames = _frames(trace)
     if isinstance(error, SyntaxError) and error.filename:
         frames.append({"file": error.filename, "line": error.lineno or 0, "function": "<module>", "user": True})
-    told = traceback.TracebackException(type(error), error, trace)
-    # The user's traceback is shown as the user's: our frames are left out.
-    told.stack = traceback.StackSummary.from_list(f for f in told.stack if not is_own_file(f.filename))
+    summary = traceback.TracebackException(type(error), error, trace)
+    # The user's traceback without the frames of ddpnb.
+    summary.stack = traceback.StackSummary.from_list(f for f in summary.stack if not is_own_file(f.filename))
     # Where the fence stopped a call, the diagnosis tells the rest; a release was asked for.
     if isinstance(error, CollectiveMismatch):
         text = f"ddpnb: fence: {error.what}\n"
@@ -139,7 +139,7 @@ def _describe(error: BaseException) -> dict[str, Any]:
         place = next((f" It was at {f['file']}:{f['line']}." for f in reversed(frames) if f["user"]), "")
         text = f"ddpnb: {error.what}{place}\n"
     else:
-        text = "".join(told.format())
+        text = "".join(summary.format())
     return {
         "exception": type(error).__name__,
         "message": _text(error)[:_LONGEST_MESSAGE],
@@ -149,7 +149,7 @@ def _describe(error: BaseException) -> dict[str, Any]:
 
 
 def _described_at_least(error: BaseException, trouble: BaseException) -> dict[str, Any]:
-    """What can be said of an exception without its help."""
+    """What is known of an exception without running its code."""
     frames = []
     for frame, line in _innermost(error.__traceback__):
         code = frame.f_code
@@ -173,7 +173,7 @@ def _innermost(trace: TracebackType | None) -> deque[tuple[FrameType, int]]:
 
 
 def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
-    found = []
+    frames = []
     allowance = Allowance(LOOK_S)
     for frame, line in reversed(_innermost(trace)):  # innermost first: there may be time for some of them only
         path = frame.f_code.co_filename
@@ -185,8 +185,8 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
         }
         if entry["user"]:
             entry["locals"] = describe_locals(frame, within=allowance)
-        found.append(entry)
-    return found[::-1]
+        frames.append(entry)
+    return frames[::-1]
 
 
 def _skip_own(trace: TracebackType | None) -> TracebackType | None:

@@ -1,4 +1,4 @@
-"""Files that ranks write through a mapping. Standard library only.
+"""Memory-mapped files that ranks write. Standard library only.
 
 All of their space is allocated when they are made: a process that touches a page of a sparse file for which there is no
 room is killed with SIGBUS, and that would be the user's training.

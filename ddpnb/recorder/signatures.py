@@ -95,7 +95,7 @@ class Signatures:
             tensors = args[tensors_at] if tensors_at is not None else ()
             if isinstance(tensors, tensor_type):
                 tensors = (tensors,)
-            # The operation lies in a ScriptObject: this call is the dearest of the door's own.
+            # The operation is in a ScriptObject: this is the most expensive call of the door.
             reduce_op = args[reduce_op_at]._get_method("op")() if reduce_op_at is not None else None
             root = args[root_at] if root_at is not None else None
             splits = None if splits_at is None else (tuple(args[splits_at[0]]), tuple(args[splits_at[1]]))
@@ -104,12 +104,12 @@ class Signatures:
                 key = (only.shape, only.dtype, only.device, reduce_op, root, splits)
             else:
                 key = (tuple((t.shape, t.dtype, t.device, _layout(t)) for t in tensors), reduce_op, root, splits)
-            found = known.get(key)
-            if found is None:
-                found = describe(spec, tensors, reduce_op, root, splits)
+            signature = known.get(key)
+            if signature is None:
+                signature = describe(spec, tensors, reduce_op, root, splits)
                 if len(known) < 10_000:
-                    known[key] = found
-            return found
+                    known[key] = signature
+            return signature
 
         return read
 

@@ -63,7 +63,7 @@ class RankStartup:
         self._loss: Any = None
 
     def begin(self) -> None:
-        """Forget what an earlier start-up has made."""
+        """Forget the results of an earlier start-up."""
         self._set({})
         self._the_store = self._net = self._ddp = self._loss = None
 
@@ -77,16 +77,16 @@ class RankStartup:
             self._set(order["environment"])
             self._timeout = timedelta(seconds=float(order["timeout"]))
             self._backend = str(order["backend"])
-            if name in ("store", "process group"):  # what was read before may have been repaired since
+            if name in ("store", "process group"):  # a cached value may be outdated
                 self._environment()
             facts = self._steps[name]()
             return {"state": "done", "facts": facts, "error": "", "seconds": time.monotonic() - began}
         except Exception as error:
-            told = self._release.convert(error)
+            converted = self._release.convert(error)
             if name in ("store", "process group"):
                 end_groups()
                 self._the_store = None
-            text = f"{type(told).__name__}: {str(told).splitlines()[0] if str(told) else ''}"[:400]
+            text = f"{type(converted).__name__}: {str(converted).splitlines()[0] if str(converted) else ''}"[:400]
             return {"state": "failed", "facts": {}, "error": text, "seconds": time.monotonic() - began}
 
     def _set(self, variables: Mapping[str, str | None]) -> None:

@@ -23,7 +23,7 @@ from ddpnb.recorder.locals import LOOK_S, describe_locals
 from ddpnb.recorder.user_frames import frames_of, is_user_file
 from ddpnb.recorder.values import Allowance
 
-_VARIABLES = 0.75  # of what a look may take: the rest is for the frames
+_VARIABLES = 0.75  # share of the time of a snapshot: the rest is for the frames
 
 _SYSCALLS = {
     "x86_64": {
@@ -57,7 +57,7 @@ def described(
 
     ``within``: what may be spent on variables; none are described when nothing is left.
     """
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for frame in islice(frames, MAX_FRAMES):
         code = frame.f_code
         if code.co_filename in _LEADING:
@@ -71,8 +71,8 @@ def described(
         }
         if user and with_locals:
             entry["locals"] = describe_locals(frame, values=values, within=within)
-        found.append(entry)
-    return found[::-1]
+        entries.append(entry)
+    return entries[::-1]
 
 
 def stacks(with_locals: bool = True, *, values: bool = False) -> list[dict[str, Any]]:
@@ -87,13 +87,13 @@ def stacks(with_locals: bool = True, *, values: bool = False) -> list[dict[str, 
     main = threading.main_thread().ident
     asking = threading.get_ident()
     order = sorted(sys._current_frames(), key=lambda ident: ident != main)
-    found = []
+    result = []
     for ident in order[:MAX_THREADS]:
         if ident == asking:
             continue
-        if found and look.spent:
+        if result and look.spent:
             break
-        found.append(
+        result.append(
             {
                 "thread": _name_of(named.get(ident), ident),
                 "native_id": ident >> 6 & 0xFFFFFFFF,
@@ -101,13 +101,13 @@ def stacks(with_locals: bool = True, *, values: bool = False) -> list[dict[str, 
                 "frames": described(frames_of(ident, MAX_FRAMES), with_locals, values=values, within=variables),
             }
         )
-    return found
+    return result
 
 
 def _name_of(thread: threading.Thread | None, ident: int) -> str:
     try:
         name = object.__getattribute__(thread, "_name")
-    except AttributeError:  # it was not started by Python, or not made by Thread.__init__
+    except AttributeError:  # not started by Python, or without Thread.__init__
         name = None
     return one_line(name[:80]) if type(name) is str else f"thread {ident}"
 
@@ -116,7 +116,7 @@ def waits_on() -> tuple[str, float | None]:
     """What the main thread waits for in the kernel, in words, and in how many seconds it wakes.
 
     The second is known for ``time.sleep`` alone: its deadline lies in this process's own memory.
-    Empty where the system does not tell (not Linux, or the thread is running).
+    Empty where the system does not show it (not Linux, or the thread is running).
     """
     try:
         with open(f"/proc/self/task/{os.getpid()}/syscall") as file:

@@ -23,12 +23,12 @@ class Tracing(Hooks):
 
     def __init__(self, box: BlackBox) -> None:
         super().__init__(box)
-        self.wanted: dict[int, tuple[int, bool]] = {}  # model -> (turn, module by module)
+        self.wanted: dict[int, tuple[int, bool]] = {}  # model -> (forward, results module by module)
         self._names: dict[int, str] = {}
         self.traced: dict[int, dict[str, Any]] = {}
 
     def install(self) -> None:
-        """Nothing until somebody asks."""
+        """Inactive until ``arm``."""
 
     def new_run(self) -> None:
         super().new_run()
@@ -53,14 +53,14 @@ class Tracing(Hooks):
     def _follow(self, row: dict[str, Any], module: Any) -> None:
         # Keeps the row itself: a new request, on another thread, takes it out of ``traced``.
         self._names = {id(part): name or "(model)" for name, part in module.named_modules()}
-        found: list[list[Any]] = row["modules"]
+        modules: list[list[Any]] = row["modules"]
 
         def look(part: Any, _inputs: Any, output: Any) -> None:
             name = self._names.get(id(part))
             if name is None:
                 return
-            if len(found) < _MODULES:
-                found.append([name, type(part).__name__, _digest(output)])
+            if len(modules) < _MODULES:
+                modules.append([name, type(part).__name__, _digest(output)])
             if part is module:
                 row["done"] = True
                 self.remove()
@@ -69,7 +69,7 @@ class Tracing(Hooks):
 
 
 def _digest(value: Any) -> int:
-    """Of the tensors in an output, one number."""
+    """One digest of all tensors in an output."""
     if isinstance(value, torch.Tensor):
         return exact(value.detach())
     total = 7

@@ -41,7 +41,7 @@ class Watched:
         self.arrived_finite = 1.0  # the gradients at the outputs since the last optimizer step
         self.inputs: list[Any] = []
         self.may_skip = False  # find_unused_parameters=True: nothing complains when ranks use different ones
-        self.search_s = 0.0  # what the last search for unused parameters took
+        self.search_s = 0.0  # duration of the last search for unused parameters
 
     def exact(self) -> dict[str, Any]:
         """The exact digests and norms of all its tensors, now."""
@@ -79,7 +79,7 @@ def tensors_of(module: Any) -> list[dict[str, Any]]:
     ]
 
 
-def facts_of(found: list[TensorSpec]) -> list[dict[str, Any]]:
+def facts_of(specs: list[TensorSpec]) -> list[dict[str, Any]]:
     return [
         {
             "name": spec.name,
@@ -89,16 +89,16 @@ def facts_of(found: list[TensorSpec]) -> list[dict[str, Any]]:
             "trains": spec.trains,
             "buffer": spec.buffer,
         }
-        for spec in found
+        for spec in specs
     ]
 
 
 def names_from_frames(parameters: list[Any]) -> dict[int, str]:
     """Names of parameters from the modules that the calling functions hold in their variables."""
     wanted = {id(parameter) for parameter in parameters}
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     frame = calling_frame(2)
-    while frame is not None and len(found) < len(wanted):
+    while frame is not None and len(names) < len(wanted):
         for value in list(frame.f_locals.values()):
             kind = type(value)  # isinstance() would run code of odd objects
             if issubclass(kind, (ModuleType, type)):
@@ -107,9 +107,9 @@ def names_from_frames(parameters: list[Any]) -> dict[int, str]:
             for module in parts:
                 if issubclass(type(module), torch.nn.Module):
                     named = module.named_parameters()
-                    found.update((id(p), name) for name, p in named if id(p) in wanted and id(p) not in found)
+                    names.update((id(p), name) for name, p in named if id(p) in wanted and id(p) not in names)
         frame = frame.f_back
-    return found
+    return names
 
 
 def is_user_class(kind: type) -> bool:

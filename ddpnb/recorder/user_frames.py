@@ -98,7 +98,7 @@ def calling_frame(depth: int = 1) -> FrameType | None:
 
 
 _WALK = 1000  # frames that are looked at
-_GENERATOR = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # its caller is known only while it runs
+_GENERATOR = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # the caller of a generator is known only while it runs
 
 
 def frames_of(ident: int, most: int = _WALK) -> list[FrameType]:
@@ -108,11 +108,11 @@ def frames_of(ident: int, most: int = _WALK) -> list[FrameType]:
     frame of a generator that has yielded meanwhile points to a caller that is no more, and to follow
     it is a segmentation fault.
     """
-    found: list[Any] = []
+    frames: list[Any] = []
     now = map(itemgetter(ident), islice(iter(sys._current_frames, None), 1))
     with contextlib.suppress(AttributeError, KeyError):  # the outermost has no caller; or there is no such thread
-        found.extend(accumulate(chain(now, repeat("f_back", most - 1)), getattr))
-    return [frame for frame in found if frame is not None]
+        frames.extend(accumulate(chain(now, repeat("f_back", most - 1)), getattr))
+    return [frame for frame in frames if frame is not None]
 
 
 def place_of(frame: FrameType) -> dict[str, Any]:

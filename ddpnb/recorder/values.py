@@ -33,7 +33,7 @@ _ATOMS = frozenset(map(id, (type(None), bool, float, complex, torch.dtype, torch
 _TEXTS = frozenset(map(id, (str, bytes, bytearray)))
 _BRACKETS = {id(list): "[]", id(tuple): "()", id(dict): "{}", id(set): "{}", id(frozenset): "{}", id(torch.Size): "[]"}
 _SETS = frozenset(map(id, (set, frozenset)))
-_TENSORS = frozenset(map(id, (torch.Tensor, torch.nn.Parameter)))  # a subclass may answer with code of its own
+_TENSORS = frozenset(map(id, (torch.Tensor, torch.nn.Parameter)))  # a subclass may override it
 _OWN = frozenset(map(id, torch.Tensor.__mro__))
 _mro, _vars = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
 _contents = _vars(ModuleType)["__dict__"].__get__
@@ -112,7 +112,7 @@ class Writer:
         if id(kind) in _BRACKETS:
             return self._container(kind, value, levels)
         if kind is range or kind is slice:
-            if levels < 0:  # a slice in a slice: three of them at each level
+            if levels < 0:  # slices within slices: three at each level
                 return "<slice>"
             parts = (value.start, value.stop, value.step)
             shown = parts[:2] if kind is range and value.step == 1 else parts
@@ -138,14 +138,14 @@ class Writer:
             return f"<{kind.__name__} of {length}>"
         parts: list[str] = []
         size = 0
-        # Taken at once: nobody changes it between two of them.
+        # Copied in one step, so that no other thread changes it meanwhile.
         for entry in list(islice(value.items() if kind is dict else value, self._items)):
             if size > self._most or self._allowance.spent:
                 break
             parts.append(": ".join(self._any(part, levels - 1) for part in (entry if kind is dict else (entry,))))
             size += len(parts[-1])
         if unordered:
-            parts.sort()  # these texts, not what they describe
+            parts.sort()  # only the texts are cached, not the objects that they describe
         more = length - len(parts)
         text = ", ".join([*parts, f"… {more} more"] if more else parts)
         text = opening + text + ("," if kind is tuple and length == 1 else "") + closing

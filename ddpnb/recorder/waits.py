@@ -28,7 +28,7 @@ _put_timeout = struct.Struct("<I").pack_into
 
 
 def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
-    """``wait`` of a Work, which leaves its traces in the door's black box."""
+    """``wait`` of a Work, which records itself in the door's black box."""
     pending, fresh, p2p_works = door.flight.pending, door.flight.fresh, door.flight.p2p
     silent, off, memory = door.box.silent, door.off, door.box.memory
     finish, loosen, convert = door.flight.finish, door.flight.loosen, door.release.convert
@@ -52,27 +52,27 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
             door.detach()
             return wait(work, *given)
         if entry is None:
-            with door.release.converting():  # nothing is recorded of it
+            with door.release.converting():  # not recorded
                 return wait(work, *given)
         if not ours:
             return _late_wait(wait, work, given, door)
         try:
             result = wait(work, *given)
         except BaseException as error:
-            told = error
+            converted = error
             try:
                 finish(entry, _FAILED)
-                told = convert(error)
+                converted = convert(error)
             except Exception:
                 door.detach()
-            if told is not error:
-                raise told from None
+            if converted is not error:
+                raise converted from None
             raise
         try:
             # On a CUDA device wait() only orders streams: the call may still be in flight.
             if on_cpu or work.is_completed():
                 finish(entry, _COMPLETED)
-            elif _get_stamp(memory, at)[0] == number + 1:  # others may have made many calls meanwhile
+            elif _get_stamp(memory, at)[0] == number + 1:  # other threads may have issued many calls meanwhile
                 memory[at + _STATE_AT] = _ISSUED
                 pending[work] = entry
         except Exception:

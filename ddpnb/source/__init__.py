@@ -1,1 +1,1 @@
-"""What the user's source text says around a line: what could have happened, never what did."""
+"""The source text around a line: what could have happened, never what did."""

@@ -1,7 +1,7 @@
-"""What the user's source says about two lines: branches of one decision, or steps of one path?
+"""How two lines of the user's source are related: branches of one decision, or steps of one path.
 
 Two ranks in different calls may have taken different branches (then each call stands
-for the other), or one may have skipped what the other waits in. The syntax tree tells.
+for the other), or one may have skipped the call of the other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def trouble(source: str) -> tuple[int, str] | None:
 
 def _parsed(source: str) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the compiler thinks of the user's text is not ours to say
+        warnings.simplefilter("ignore")  # warnings about the user's code are not for this log
         return ast.parse(source)
 
 
@@ -107,11 +107,11 @@ def relation(source: str, line: int, other: int) -> Relation:
     return "sequence"
 
 
-_LEAVING = (ast.Return, ast.Raise)  # a round of a loop that is left may come again
+_LEAVING = (ast.Return, ast.Raise)  # an iteration that is left may be followed by another
 
 
 def _leaves(node: ast.AST, arm: str) -> bool:
-    """Whether this arm of an ``if`` ends by leaving: what stands after the ``if`` is its other arm then."""
+    """Whether this arm of an ``if`` ends by leaving: the code after the ``if`` is then its other arm."""
     body = getattr(node, arm, None) if isinstance(node, ast.If) and arm else None
     return isinstance(body, list) and bool(body) and isinstance(body[-1], _LEAVING)
 

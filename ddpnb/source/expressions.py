@@ -49,7 +49,7 @@ def variable_behind(expr: ast.expr) -> ast.expr:
 
 
 def whole_text(expr: ast.AST) -> str:
-    """An expression as text, on one line. It is kept with the node: the same ones are asked for again and again."""
+    """An expression as text, on one line. It is cached on the node."""
     text: str | None = getattr(expr, "_text", None)
     if text is None:
         try:

@@ -66,7 +66,7 @@ def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]
 def _aligned(
     recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]
 ) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
-    """Both paths from the first function on that is in both: of a rank without a stack only the last lines are known."""
+    """Both paths from their first common function: without a stack only the last lines of a rank are known."""
     one, other = (
         tuple(
             replace(site, function=function_at(recording.sources.get(site.file, ""), site.line))

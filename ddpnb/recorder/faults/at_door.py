@@ -56,7 +56,7 @@ class AtTheDoor:
 
     def __init__(self, door: Door) -> None:
         self._door = door
-        #: the door looks here at every call
+        #: the door reads it at every call
         self.armed: list[Armed] = []
         self._busy = threading.local()
         self._postponed: tuple[Args, int, Make] | None = None  # of a swap: the call that is to come later
