@@ -51,6 +51,14 @@ def test_notebooks_and_their_outputs_are_written_in_plain_english(path):
         assert not idiom(json.dumps(cell, ensure_ascii=False))
 
 
+@pytest.mark.parametrize("folder", ["explanations", "lint", "source", "recorder/faults"])
+def test_names_are_nouns(folder):
+    named = re.compile(r"(?<![\w.\"])(?:found|told|mended|struck|hotline)(?= =|: |\.| in\b)")
+    for path in (_ROOT / "ddpnb" / folder).rglob("*.py"):
+        code = re.sub(r'""".*?"""|"[^"\n]*"|#[^\n]*', "", path.read_text(), flags=re.DOTALL)
+        assert not named.findall(code), path
+
+
 def test_verbs_fit_the_number_of_ranks():
     assert not [(_named(path), text) for path in _MODULES for text in fixed_verbs(path.read_text())]
 

@@ -53,7 +53,7 @@ class Orphans:
         return troubles
 
     def __len__(self) -> int:
-        return sum(one() is not None for one in self._models)
+        return sum(model() is not None for model in self._models)
 
 
 def _rebind(model: Any) -> None:

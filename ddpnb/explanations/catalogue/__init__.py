@@ -84,11 +84,11 @@ def read(text: str) -> Page:
     if title is None:
         raise ValueError("a page begins with '# DDP301 its-name', then '<!-- words: search terms -->'")
     blocks = re.split(r"^## (.+)\n", text[title.end() :], flags=re.MULTILINE)
-    found = {heading: body.strip() for heading, body in zip(blocks[1::2], blocks[2::2], strict=True)}
-    if list(found) != list(PARTS) or not all(found.values()) or not blocks[0].strip():
+    parts = {heading: body.strip() for heading, body in zip(blocks[1::2], blocks[2::2], strict=True)}
+    if list(parts) != list(PARTS) or not all(parts.values()) or not blocks[0].strip():
         raise ValueError(f"{title[1]}: a page needs the parts {', '.join(PARTS)}, in this order")
-    fields = {PARTS[heading]: body for heading, body in found.items() if heading != "See also"}
-    also = tuple(re.findall(r"DDP\d{3}", found["See also"]))
+    fields = {PARTS[heading]: body for heading, body in parts.items() if heading != "See also"}
+    also = tuple(re.findall(r"DDP\d{3}", parts["See also"]))
     return Page(title[1], title[2], blocks[0].strip(), see_also=also, words=title[3], **fields)
 
 
@@ -96,8 +96,8 @@ def read(text: str) -> Page:
 def pages() -> dict[str, Page]:
     """All pages by code, sorted."""
     folder = files("ddpnb.explanations.catalogue").joinpath("pages")
-    found = [read(file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name.endswith(".md")]
-    return {page.code: page for page in sorted(found, key=lambda page: page.code)}
+    all_pages = [read(file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name.endswith(".md")]
+    return {page.code: page for page in sorted(all_pages, key=lambda page: page.code)}
 
 
 def codes() -> tuple[str, ...]:

@@ -25,10 +25,10 @@ def model_differs(raised: Raised) -> Explained | None:
         "from a rank's own data, device or files."
     )
     if match := _COUNT.search(text):
-        (one, few), (other, many) = sorted([(int(match[1]), match[2]), (int(match[3]), match[4])])
+        (first, few), (second, many) = sorted([(int(match[1]), match[2]), (int(match[3]), match[4])])
         return Explained(
             "DDP403",
-            f"The models differ: rank {one} has {few} parameters, rank {other} has {many}.",
+            f"The models differ: rank {first} has {few} parameters, rank {second} has {many}.",
             remedy,
             culprits=(int(match[3]),),
         )

@@ -72,13 +72,13 @@ class InData(FaultHooks):
         else:
             for armed in self.due_once("same shard", sampler):
                 own, sampler.rank = sampler.rank, 0
-                self.on_heal(armed, sampler, lambda one, own=own: setattr(one, "rank", own))
+                self.on_heal(armed, sampler, lambda s, own=own: setattr(s, "rank", own))
         if not sampler.shuffle:
             self.unable("other shuffle", "the sampler does not shuffle")
         else:
             for armed in self.due_once("other shuffle", sampler):
                 own, sampler.seed = sampler.seed, sampler.seed + 1
-                self.on_heal(armed, sampler, lambda one, own=own: setattr(one, "seed", own))
+                self.on_heal(armed, sampler, lambda s, own=own: setattr(s, "seed", own))
 
     def _set_epoch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda sampler, epoch: None if self.due_since("epoch not set") else original(sampler, epoch)
