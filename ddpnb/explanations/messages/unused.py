@@ -27,7 +27,7 @@ def modules(parameters: Iterable[str]) -> list[str]:
 
 def use(parameters: Sequence[str], sources: Mapping[str, str]) -> Hint | None:
     """Where, and under which condition, these parameters' modules are used; None where there are several such places."""
-    found: list[Hint] = []
+    hints: list[Hint] = []
     open_uses: list[Hint] = []
     explained: set[str] = set()
     for name in parameters[:256]:
@@ -44,12 +44,12 @@ def use(parameters: Sequence[str], sources: Mapping[str, str]) -> Hint | None:
             open_uses += [hint for is_guarded, hint in uses if not is_guarded]
             if guarded:
                 explained.add(attribute)
-                found += [hint for hint in guarded if hint not in found]
+                hints += [hint for hint in guarded if hint not in hints]
                 break
-        if len(found) >= 4:
+        if len(hints) >= 4:
             break
-    found = found or open_uses[:1]
-    return found[0] if len(found) == 1 else None
+    hints = hints or open_uses[:1]
+    return hints[0] if len(hints) == 1 else None
 
 
 def _files(sources: Mapping[str, str]) -> list[tuple[str, str]]:
