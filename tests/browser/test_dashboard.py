@@ -31,7 +31,7 @@ def check_access(page: Page) -> None:
 
 
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_launch_step_break_understand_and_mend_by_mouse(lab, page, theme):
+def test_launch_step_break_understand_and_fix_by_mouse(lab, page, theme):
     lab.open(page, lab.write("dashboard.ipynb", "import ddpnb\nddpnb.show()"), theme)
     lab.run_all(page)
     launch = of(page, "launch")
