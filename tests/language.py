@@ -22,7 +22,7 @@ IDIOM = {
     r"otherwise than": "differently from",
     r"as if all": "what happened",
     r"ddpnb not run there": "not tested",
-    r"told(?! apart)": "reported, given, notified",
+    r"(?<!`)told(?! apart)": "reported, given, notified",
     r"ma(?:kes|king) (?:a|no) calls?": "call, issue",
     r"struck": "triggered",
     r"at (?:its|their) prompt": "idle",

@@ -40,7 +40,7 @@ _HINT = "load() reads files that world.save(), Recording.save() or `ddpnb run --
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """An event as it stands in a file."""
+    """An event as it is in a file."""
 
     name: str
     state: EventState
