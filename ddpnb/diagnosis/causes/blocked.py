@@ -10,7 +10,7 @@ from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.events.startup import UsedAfterFork
-from ddpnb.model.findings import Finding, FindingType, Hint
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame
 
@@ -50,7 +50,7 @@ def forked(recording: Recording, standings: dict[int, Standing], finding: Findin
 
 
 def logger(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
-    """DDP702: a library for logging or downloads blocks; by the name of a function alone it is a hint."""
+    """DDP702: a library for logging or downloads blocks; by the name of a function alone it is a guess."""
     told = {r: _logger_frame(standings[r].record) for r in finding.culprits if r in standings}
     culprits = tuple(sorted(r for r, frame in told.items() if frame is not None))
     if not culprits:
@@ -74,11 +74,14 @@ def _logger_frame(record: RankRecord) -> Frame | None:
 
 
 def _by_name(standings: dict[int, Standing], finding: Finding) -> Finding | None:
-    """The finding with a hint: a function of the user's is called like a logger or a download."""
+    """The finding with a guess: a function of the user's is called like a logger or a download."""
     for rank in finding.culprits:
         users = [frame for frame in frames_of(standings[rank].record) if frame.user] if rank in standings else []
         frame = next((f for f in reversed(users[-_NEAR:]) if _CALLED_SO.search(f.function)), None)
         if frame is not None:
-            reason = f"{frame.function}() may start a logger or a download, by its name"
-            return replace(finding, hint=Hint(frame.file, frame.line, reason))
+            guess = (
+                f"Possibly the start of a logger or a download: rank {rank} is in {frame.function}(). Inferred from the "
+                "function's name, not observed."
+            )
+            return replace(finding, evidence=(*finding.evidence, guess))
     return None
