@@ -43,8 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--json and --save write the result of one run: they cannot be combined with --scaling.")
     from ddpnb.model.account import Account
     from ddpnb.model.findings import Outcome
-    from ddpnb.observe.time_ledger import cores
-    from ddpnb.processes import devices
+    from ddpnb.processes import devices, machine
     from ddpnb.render import card
     from ddpnb.render.scaling import scaling
     from ddpnb.timing.scaling import compare
@@ -76,5 +75,5 @@ def run(arguments: argparse.Namespace) -> int:
                     print(f"on {size} rank{'s' * (size > 1)}:\n{account}\n", flush=True)
     finally:
         if done:
-            print(scaling(compare(done), cores()), flush=True)
+            print(scaling(compare(done), machine.cores()), flush=True)
     return statuses[max(statuses, key=_WORST.index)]

@@ -189,8 +189,9 @@ class Recording:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write this Recording to a file that ``ddpnb.load()`` reads, on any machine, without torch.
 
-        It holds the text of the user's files, the local variables of the user's frames and the end of each rank's
-        output: read SECURITY.md before you send it to somebody.
+        It holds the last 1024 calls and time marks of each rank, the phases that are still in its black box, the replica
+        samples that differ, and the time account of the whole run. It also holds the text of the user's files, the local
+        variables of the user's frames and the end of each rank's output: read SECURITY.md before you send it to somebody.
 
         Example:
             >>> world.snapshot().save("hang.ddpnb")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from dataclasses import replace
 
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, News
+from ddpnb.processes import machine
 from ddpnb.timing.account import Ledger
 
 _PAUSE = 10  # pause after an update, as a multiple of its duration
@@ -63,7 +63,7 @@ class TimeLedger:
     def account(self, now_ns: int) -> Account:
         """The account up to this moment of the monotonic clock."""
         with self._lock:
-            account = self._ledger.account(now_ns, cores())
+            account = self._ledger.account(now_ns, machine.cores())
         if self._failure:
             note = f"The time account is incomplete: it failed ({self._failure})."
             account = replace(account, notes=(*account.notes, note))
@@ -77,10 +77,3 @@ def _queued(pid: int) -> tuple[int, int] | None:
             return time.monotonic_ns(), int(file.read(200).split()[1])
     except (OSError, ValueError, IndexError):
         return None
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 0

@@ -17,7 +17,7 @@ _WHAT = (
 )
 
 
-def scaling(rows: Sequence[Scaled], cores: int = 0) -> str:
+def scaling(rows: Sequence[Scaled], cores: float = 0) -> str:
     """The table, with what its numbers mean; ends without a newline."""
     lines = [table([_HEADER, *(_row(one) for one in rows)], justify="right")]
     if any(one.efficiency is not None for one in rows):
@@ -26,7 +26,7 @@ def scaling(rows: Sequence[Scaled], cores: int = 0) -> str:
         lines += ["", "No optimizer steps were recorded: only the run times can be compared."]
     crowded = [one.size for one in rows if cores and sum(rank.threads for rank in one.account.ranks) > cores]
     if crowded:
-        lines.append(f"This machine has {cores} cores: from {crowded[0]} ranks on, the ranks compete for them.")
+        lines.append(f"This machine has {cores:g} cores: from {crowded[0]} ranks on, the ranks compete for them.")
     return "\n".join(lines)
 
 

@@ -230,7 +230,7 @@ class Ledger:
 
     # -- the account
 
-    def account(self, now_ns: int = 0, cores: int = 0) -> Account:
+    def account(self, now_ns: int = 0, cores: float = 0) -> Account:
         """Where the time went up to now.
 
         Args:

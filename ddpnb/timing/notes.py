@@ -18,7 +18,7 @@ _SIZES = {"float64": 8, "complex64": 8, "float32": 4, "float16": 2, "bfloat16": 
 _NONE_UNUSED = "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters"
 
 
-def notes(account: Account, *, clocks_differ: int = 0, cores: int = 0) -> tuple[str, ...]:
+def notes(account: Account, *, clocks_differ: int = 0, cores: float = 0) -> tuple[str, ...]:
     """What the reader of this account must know."""
     lines: list[str] = []
     if account.covered < _COVERED:
@@ -39,7 +39,7 @@ def notes(account: Account, *, clocks_differ: int = 0, cores: int = 0) -> tuple[
     threads = sum(rank.threads for rank in account.ranks if rank.device == "cpu")
     if cores and threads > cores:
         lines.append(
-            f"{len(account.ranks)} ranks compute with {threads} threads on {cores} cores: they compete for cores, and "
+            f"{len(account.ranks)} ranks compute with {threads} threads on {cores:g} cores: they compete for cores, and "
             "each waits while others compute."
         )
     return tuple(lines)
