@@ -27,11 +27,13 @@ class Inspection:
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
 
-    def snapshot(self, *, values: bool = False) -> Recording:
-        """See ``World.snapshot``; ``values``: with the norms of tensors, to tell those of one shape apart."""
+    def snapshot(self) -> Recording:
+        """See ``World.snapshot``."""
         with self._ranks.lock:
             self._ranks.check_open()
-            return self._observer().record(values=values)
+            observer, startup = self._observer(), self._ranks.startup
+            recording = observer.with_account(observer.record())
+            return replace(recording, startup=startup.state if startup is not None else None)
 
     def status(self) -> WorldStatus:
         """See ``World.status``."""
@@ -62,7 +64,10 @@ class Inspection:
     def diff(self, frame: int) -> FrameDiff:
         """See ``World.diff``."""
         arguments.whole("frame", frame, 0)
-        return FrameDiff(frame_variables.side_by_side(self.snapshot(values=True), frame))
+        with self._ranks.lock:
+            self._ranks.check_open()
+            recording = self._observer().record(values=True)
+        return FrameDiff(frame_variables.side_by_side(recording, frame))
 
     def compare(self, *, trace: bool) -> Comparison:
         """See ``World.compare``."""

@@ -12,7 +12,7 @@ from ddpnb.model.recording import Ending, Recording
 from ddpnb.observe import logs
 from ddpnb.observe.verdict import Verdict
 from ddpnb.render.account import TimeAccount
-from ddpnb.timing.notes import model_notes
+from ddpnb.timing.account import account
 
 
 class Run:
@@ -102,9 +102,9 @@ class Run:
     def account(self) -> TimeAccount:
         """Where the time of each rank went, and which ranks the others waited for; also while it runs."""
         recording = self.recording
-        now_ns = recording.taken_ns if recording is not None else time.monotonic_ns()
-        notes = model_notes(recording) if recording is not None else ()
-        return TimeAccount.of(self._monitor.observer.account(now_ns), notes)
+        if recording is not None:
+            return TimeAccount.of(account(recording))
+        return TimeAccount.of(self._monitor.observer.account(time.monotonic_ns()))
 
     @property
     def endings(self) -> dict[int, Ending | None]:

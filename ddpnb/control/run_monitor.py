@@ -152,7 +152,8 @@ class RunMonitor:
         """
         found = self.diagnosis
         if found is None:
-            found, self.recording = self.diagnose_now(_LAST_LOOK_S)
+            found, recording = self.diagnose_now(_LAST_LOOK_S)
+            self.recording = self.observer.with_account(recording)
         return Verdict.of(found, outcome="interrupted")
 
     def kept_logs(self) -> str:
@@ -226,7 +227,7 @@ class RunMonitor:
 
     def _conclude(self, recording: Recording) -> Verdict:
         self.diagnosis = conclusion = self._diagnosed(recording, since_ns=recording.last_progress_ns)
-        self.recording = recording
+        self.recording = self.observer.with_account(recording)
         return conclusion
 
     def _diagnosed(self, recording: Recording, since_ns: int = 0) -> Verdict:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from html import escape
 from statistics import median
-from typing import Any
 
 from ddpnb.model.account import PARTS, Account, Parts, RankAccount, Straggler
 from ddpnb.render import markup, terminal
@@ -30,10 +28,8 @@ class TimeAccount(Account):
     __slots__ = ()
 
     @classmethod
-    def of(cls, found: Account, notes: Iterable[str] = ()) -> TimeAccount:
-        fields: dict[str, Any] = {field.name: getattr(found, field.name) for field in dataclasses.fields(Account)}
-        fields["notes"] = (*found.notes, *notes)
-        return cls(**fields)
+    def of(cls, account: Account) -> TimeAccount:
+        return cls(**{field.name: getattr(account, field.name) for field in dataclasses.fields(Account)})
 
     @property
     def headline(self) -> str:

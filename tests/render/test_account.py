@@ -152,9 +152,9 @@ def test_odd_accounts_render(account):
 
 
 def test_in_a_notebook_it_shows_itself():
-    shown = TimeAccount.of(USUAL, ("Another note.",))
-    assert shown.notes == ("A note.", "Another note.")
-    assert "Another note." in Page(shown._repr_html_()).text
+    shown = TimeAccount.of(USUAL)
+    assert shown.notes == ("A note.",)
+    assert "A note." in Page(shown._repr_html_()).text
     assert repr(shown) == str(shown) == table(shown)
     assert shown.headline == headline(USUAL)
     assert shown.parts == Parts(20.0, 16.0, 2.0, 2.0)

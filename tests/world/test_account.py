@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 
 import pytest
+
+import ddpnb
+from ddpnb.render import startup
+from ddpnb.render.account import TimeAccount
+from ddpnb.timing.account import account
 
 pytestmark = pytest.mark.world
 
@@ -61,6 +67,25 @@ def run(world, tmp_path, text):
     going = world.run(script, stream=None).wait(60)
     assert [ending.well for ending in going.endings.values()] == [True] * 4, str(going.diagnosis)
     return going.account, text.splitlines()
+
+
+def test_a_saved_recording_has_the_account_and_the_start_up_of_the_live_ranks(world, tmp_path):
+    (tmp_path / "train.py").write_text(textwrap.dedent(DDP))
+    run = world.run(tmp_path / "train.py", stream=None).wait(60)
+    run.recording.save(tmp_path / "run.ddpnb")
+    loaded = ddpnb.load(tmp_path / "run.ddpnb")
+    live = run.account
+    assert TimeAccount.of(account(loaded)) == live and str(TimeAccount.of(account(loaded))) == str(live)
+    assert account(loaded) == account(run.recording)
+    again = account(replace(loaded, account=None))  # from the calls and marks that were saved
+    assert [(rank.steps, rank.wall_s) for rank in again.ranks] == [(rank.steps, rank.wall_s) for rank in live.ranks]
+    assert [straggler.rank for straggler in again.stragglers[:1]] == [SLOW]
+    assert loaded.startup is None
+    steps = world.init().run("first barrier")
+    world.save(tmp_path / "startup.ddpnb")
+    saved = ddpnb.load(tmp_path / "startup.ddpnb").startup
+    assert saved == steps.state and startup.text(saved) == str(steps)
+    assert str(steps) in ddpnb.show(ddpnb.load(tmp_path / "startup.ddpnb")).text
 
 
 @pytest.mark.parametrize(
