@@ -116,7 +116,7 @@ class Unknown(Event):
         return self.named
 
 
-_KINDS: dict[str, type[Event]] = {}
+KINDS: dict[str, type[Event]] = {}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -126,7 +126,7 @@ def event(title: str) -> Callable[[type[T]], type[T]]:
     def declare(kind: type[T]) -> type[T]:
         made: Any = dataclass(frozen=True, slots=True, kw_only=True)(kind)
         made.TITLE = title
-        _KINDS[title] = made
+        KINDS[title] = made
         return made
 
     return declare
@@ -138,7 +138,7 @@ def read(
     """The event with this title and these facts, which come from a black box or a file."""
     site = Site.from_json(dict(facts)) if "file" in facts else NO_SITE
     envelope: dict[str, Any] = {"site": site, "state": state, "began_ns": began_ns, "ended_ns": ended_ns}
-    kind = _KINDS.get(title)
+    kind = KINDS.get(title)
     return Unknown.read(facts, named=title, **envelope) if kind is None else kind.read(facts, **envelope)
 
 
