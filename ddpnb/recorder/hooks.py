@@ -175,12 +175,13 @@ class Hooks:
     def emit(self, event: Event, *, depth: int = 2) -> None:
         """Record an event with the user's line; equal events only a few times. Never raises."""
         try:
-            site = place(depth + 1)
-            key = f"{event.title} {event.facts()} {site}"
+            frame = calling_frame(depth + 1)
+            line = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            key = f"{event.title} {event.facts()} {line}"
             if len(self._seen) < 10_000:
                 self._seen[key] += 1
                 if self._seen[key] <= _ALIKE:
-                    self.box.emit(replace(event, site=site))
+                    self.box.emit(replace(event, site=place(depth + 1)))
         except Exception:
             self.fail()
 

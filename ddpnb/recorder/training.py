@@ -55,16 +55,17 @@ class Training(Hooks):
         self.before(torch.nn.Module, "load_state_dict", self._model_loaded)
         self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
         self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))
+        restored, ends = RngRestored(), ProcessEnds()
         for owner, name in ((torch, "set_rng_state"), (torch.random, "set_rng_state"), (torch.cuda, "set_rng_state")):
-            self.before(owner, name, lambda *_, **__: self.emit(RngRestored()))
-        self.before(random, "setstate", lambda *_, **__: self.emit(RngRestored()))
+            self.before(owner, name, lambda *_, **__: self.emit(restored))
+        self.before(random, "setstate", lambda *_, **__: self.emit(restored))
         self.before(torch, "save", self._saved)
         self.after(torch, "load", self._loaded)
         self.failing(torch, "load", self._not_loaded)
         self.failing(torch.nn.Module, "load_state_dict", self._not_loaded)
         self.before(DistributedDataParallel, "__setattr__", self._attribute)
-        self.before(os, "_exit", lambda *_, **__: self.emit(ProcessEnds()))
-        self.before(os, "abort", lambda *_, **__: self.emit(ProcessEnds()))
+        self.before(os, "_exit", lambda *_, **__: self.emit(ends))
+        self.before(os, "abort", lambda *_, **__: self.emit(ends))
         self.before(os, "kill", self._killed)
 
     def _after_classmethod(self, owner: Any, name: str, look: Callable[..., None]) -> None:
