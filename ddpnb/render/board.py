@@ -136,20 +136,16 @@ def detail(recording: Recording, rank: int | None) -> str:
     record = recording.ranks.get(rank) if rank is not None else None
     if record is None:
         return ""
-    rows = "".join(
+    rows = [
         f'<tr><td class="wide">{markup.text(one.title, 80)}</td><td>{markup.text(one.group, 80)}</td><td>{markup.text(one.signature, 120)}</td>'
         f"<td>{one.state.name.lower()}</td><td>{markup.place(one.site)} {markup.text(one.site.function, 40)}</td></tr>"
         for one in reversed(record.calls[-6:])
-    )
+    ]
+    calls = markup.table(f"last calls of rank {rank}", ("call", "group", "signature", "state", "line"), rows)
+    calls = calls if rows else '<p class="faint">no collective yet</p>'
     events = ", ".join(f"{event.title} ({event.state})" for event in record.history[-6:])
-    head = '<thead><tr><th scope="col">call</th><th scope="col">group</th><th scope="col">signature</th><th scope="col">state</th><th scope="col">line</th></tr></thead>'
-    table = (
-        f'<div class="scroll"><table class="mono" aria-label="last calls of rank {rank}">{head}<tbody>{rows}</tbody></table></div>'
-        if rows
-        else '<p class="faint">no collective yet</p>'
-    )
     said = f'<p class="faint">{markup.text(events, 300)}</p>' if events else ""
-    return f"<h3>Rank {rank}: its last calls</h3>{table}{said}"
+    return f"<h3>Rank {rank}: its last calls</h3>{calls}{said}"
 
 
 def call(rank: int, one: Call | None) -> str:

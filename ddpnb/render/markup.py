@@ -67,6 +67,15 @@ def text(value: object, longest: int = 0) -> str:
     return escape(shown)
 
 
+def table(label: str, head: Iterable[object], rows: Iterable[str], *, kind: str = "mono") -> str:
+    """A table that scrolls where it is too wide; ``rows`` are HTML."""
+    heads = "".join(f'<th scope="col">{text(cell, 80)}</th>' for cell in head)
+    given = attributes({"class": kind or None, "aria-label": label})
+    return (
+        f'<div class="scroll"><table{given}><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    )
+
+
 def attributes(values: dict[str, object]) -> str:
     """`` name="value"`` for each; None is left out, True stands alone."""
     parts = (

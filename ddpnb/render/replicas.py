@@ -41,14 +41,13 @@ def replicas(
         *([f"{_RANKS} of {len(known)} ranks shown, differing ranks first"] if len(known) > _RANKS else []),
     ]
     said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
-    head = "".join(f'<th scope="col">{rank}</th>' for rank in ranks)
-    rows = "".join(_row(*one, ranks) for one in differences[:_ROWS])
+    head = ("tensor", *ranks, "largest difference")
+    rows = [_row(*one, ranks) for one in differences[:_ROWS]]
     more = f'<p class="faint">and {len(differences) - _ROWS} more tensors</p>' if len(differences) > _ROWS else ""
     when = f" {markup.text(since)}" if since else ""
     return (
         f'<p class="error">{markup.icon("warning")} {len(differences)} of {compared} tensors differ, {how}.{when}</p>'
-        f'<div class="scroll"><table class="mono" aria-label="tensors that differ, with their norm on each rank"><thead><tr><th scope="col">tensor</th>{head}'
-        f'<th scope="col">largest difference</th></tr></thead><tbody>{rows}</tbody></table></div>{more}{said}'
+        f"{markup.table('tensors that differ, with their norm on each rank', head, rows)}{more}{said}"
     )
 
 

@@ -56,15 +56,14 @@ def startup(
         said = '<p class="faint">Initialise a process group step by step, on all ranks or some, and see which rank waits for which.</p>'
         return f"{said}{markup.button('begin start-up', 'begin', image='go', enabled=enabled)}"
     ranks = list(range(min(size, _RANKS)))
-    head = "".join(f'<th scope="col">{rank}</th>' for rank in ranks)
-    rows = "".join(
+    rows = [
         f'<tr><th scope="row">{step}</th>{"".join(_cell(state, rank, step) for rank in ranks)}</tr>' for step in STEPS
-    )
+    ]
     more = f'<p class="faint">first {_RANKS} of {size} ranks shown</p>' if size > _RANKS else ""
     said = "".join(f"<p>{markup.text(note, 400)}</p>" for note in notes)
     return (
-        f'<div class="scroll"><table aria-label="start-up of the ranks"><thead><tr><th scope="col">step</th>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>{more}{_controls(state, size, busy=busy, enabled=enabled)}"
+        f"{markup.table('start-up of the ranks', ('step', *ranks), rows, kind='')}{more}"
+        f"{_controls(state, size, busy=busy, enabled=enabled)}"
         f'<div aria-live="polite">{said}</div>{_facts(state, ranks)}'
     )
 
@@ -123,10 +122,9 @@ def _facts(state: StartupState, ranks: Sequence[int]) -> str:
 
 def _table(step: str, told: Mapping[int, Mapping[str, object]]) -> str:
     names = list(dict.fromkeys(name for facts in told.values() for name in facts))[:_FACTS]
-    head = "".join(f'<th scope="col">{rank}</th>' for rank in told)
-    rows = ""
+    rows: list[str] = []
     for name in names:
         values = {rank: str(facts.get(name, "")) for rank, facts in told.items()}
         cells = "".join(f"<td>{markup.text(value, 60)}</td>" for value in values.values())
-        rows += f'<tr><th scope="row">{markup.text(name, 40)}</th>{cells}</tr>'
-    return f'<div class="scroll"><table class="mono" aria-label="facts of {step}"><thead><tr><th scope="col">{step}</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        rows.append(f'<tr><th scope="row">{markup.text(name, 40)}</th>{cells}</tr>')
+    return markup.table(f"facts of {step}", (step, *told), rows)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
+from ddpnb.render import markup
 from ddpnb.render.rank_states import LOOKS
 from ddpnb.render.text import one_line
 from ddpnb.views.frame_variables import SideBySide
@@ -16,17 +16,11 @@ _ROWS = 40
 
 def html_table(rows: Sequence[Sequence[str]], label: str, marked: Sequence[bool] = ()) -> str:
     """A table for a notebook, the first row its head; everything is escaped."""
-    head = "".join(f'<th scope="col" style="text-align:left">{escape(cell)}</th>' for cell in rows[0])
-    body = "".join(
-        f"<tr{_MARK if marked and marked[number] else ''}>" + "".join(_cell(cell) for cell in row) + "</tr>"
+    body = (
+        f"<tr{_MARK if marked and marked[number] else ''}>{''.join(f'<td>{markup.text(cell)}</td>' for cell in row)}</tr>"
         for number, row in enumerate(rows[1:])
     )
-    return f'<table aria-label="{escape(label)}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _cell(text: str) -> str:
-    shown = f'<code style="background:none">{escape(text)}</code>' if text else ""
-    return f'<td style="text-align:left;max-width:24em;white-space:normal;overflow-wrap:anywhere">{shown}</td>'
+    return markup.standalone(markup.table(label, rows[0], body), label)
 
 
 _MARK = ' style="font-weight:600"'

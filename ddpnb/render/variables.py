@@ -21,17 +21,13 @@ def variables(found: SideBySide | None) -> str:
     ranks = list(found.sites)
     shown = _columns(found, ranks)
     lines = {site.line for site in found.sites.values()}
-    head = "".join(f'<th scope="col">{rank}</th>' for rank in shown)
     rows = [_row("line", {rank: str(found.sites[rank].line) for rank in ranks}, shown, differs=len(lines) > 1)]
     rows += [_row(row.name, row.values, shown, differs=row.differs) for row in found.rows[:_ROWS]]
     notes = [f"rank {rank}: {where}" for rank, where in list(found.absent.items())[:8]]
     notes += [f"and {len(found.rows) - _ROWS} more variables"] if len(found.rows) > _ROWS else []
     notes += [f"{len(shown)} of {len(ranks)} ranks shown, differing ranks first"] if len(shown) < len(ranks) else []
     said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
-    return (
-        f'<div class="scroll"><table class="mono" aria-label="variables of {markup.text(found.function, 80)} on each rank">'
-        f'<thead><tr><th scope="col">{markup.text(found.function, 80)}</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{said}'
-    )
+    return markup.table(f"variables of {found.function[:80]} on each rank", (found.function, *shown), rows) + said
 
 
 def _columns(found: SideBySide, ranks: list[int]) -> list[int]:
