@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import traceback
@@ -44,7 +45,7 @@ class Explanation:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys([*(one.code for one in self.findings), *(one.code for one in self.pages)]))
+        return tuple(dict.fromkeys([*(finding.code for finding in self.findings), *(page.code for page in self.pages)]))
 
     def __bool__(self) -> bool:
         """Whether there is something to explain."""
@@ -52,12 +53,12 @@ class Explanation:
 
     def text(self, *, colour: bool = False, width: int | None = None) -> str:
         """As plain text, wrapped; ends without a newline."""
-        return pages.text(self.findings, self.pages, self.note, last=self._stories, colour=colour, width=width)
+        return pages.text(self.findings, self.pages, self.note, last=self._pitfalls, colour=colour, width=width)
 
     @property
-    def _stories(self) -> str:
+    def _pitfalls(self) -> str:
         """The pitfalls that show the findings of these pages."""
-        names = [one.name for page in self.pages for one in pitfalls.all_of(page.code)]
+        names = [pitfall.name for page in self.pages for pitfall in pitfalls.all_of(page.code)]
         return f"See it: ddpnb pitfalls run {' | '.join(names[:6])}" if names else ""
 
     def __str__(self) -> str:
@@ -66,19 +67,26 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return pages.html(self.findings, self.pages, " ".join(filter(None, (self.note, self._stories))))
+        return pages.html(self.findings, self.pages, " ".join(filter(None, (self.note, self._pitfalls))))
 
 
 def explain(what: str | int | BaseException | Finding | Diagnosis | os.PathLike[str]) -> Explanation:
-    """What this means and how to fix it.
+    """Explain a finding, an error or a log, and how to fix it.
 
     Args:
         what: a code (``"DDP301"``, ``301``, ``"collective-missing"``), an exception, a text (a message, a
             traceback, a log), a ``pathlib.Path`` of a log, a finding or a diagnosis. A few words that
             are no error are looked for in the catalogue.
 
+    Returns:
+        The explanation, which displays itself; false if nothing was recognised.
+
     Raises:
         UsageError: there is no such code, or it is nothing that can be explained.
+
+    Example:
+        >>> ddpnb.explain("DDP301").codes
+        ('DDP301',)
     """
     if isinstance(what, bool) or not isinstance(what, (str, int, BaseException, Finding, Diagnosis, os.PathLike)):
         raise UsageError(
@@ -99,23 +107,24 @@ def explain(what: str | int | BaseException | Finding | Diagnosis | os.PathLike[
         return Explanation(pages=(catalogue.page(code),))
     if isinstance(what, int) or catalogue.looks_like_code(what):
         raise unknown(str(what))
-    told = of_text(what)
-    return told if told or len(what.split()) > _FEW or _ERROR.search(what) else _of_words(what) or told
+    explanation = of_text(what)
+    if explanation or len(what.split()) > _FEW or _ERROR.search(what):
+        return explanation
+    return _of_words(what) or explanation
 
 
 def unknown(code: str) -> UsageError:
     """The error for an unknown code, with similar ones."""
-    near = [f"{found} {catalogue.page(found).name}" for found in catalogue.nearest(code)]
-    said = f"Did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}? " if near else ""
-    return UsageError(f"there is no finding {code[:40]!r}.", f"{said}All codes: ddpnb explain")
+    near = [f"{similar} {catalogue.page(similar).name}" for similar in catalogue.nearest(code)]
+    hint = f"Did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}? " if near else ""
+    return UsageError(f"there is no finding {code[:40]!r}.", f"{hint}All codes: ddpnb explain")
 
 
 def of_text(text: str) -> Explanation:
     """Explain a message, a traceback or a log."""
-    told = [_finding(one) for one in explain_text(text)]
-    told = told or _of_fence(text)
-    if told:
-        return _of_findings(tuple(told))
+    findings = [_finding(explained) for explained in explain_text(text)] or _of_fence(text)
+    if findings:
+        return _of_findings(tuple(findings))
     if _LOST.search(text):
         return Explanation(
             pages=(catalogue.page("DDP311"),),
@@ -129,9 +138,9 @@ def of_text(text: str) -> Explanation:
 
 
 def _of_words(words: str) -> Explanation | None:
-    found = catalogue.search(words, 3)
-    near = ", ".join(f"{one.code} {one.name}" for one in found)
-    return Explanation(pages=found[:1], note=f"Closest pages: {near}.") if found else None
+    best = catalogue.search(words, 3)
+    names = ", ".join(f"{page.code} {page.name}" for page in best)
+    return Explanation(pages=best[:1], note=f"Closest pages: {names}.") if best else None
 
 
 def read_log(path: str | os.PathLike[str]) -> str:
@@ -154,25 +163,25 @@ def read_log(path: str | os.PathLike[str]) -> str:
 
 
 def _of_findings(findings: tuple[Finding, ...]) -> Explanation:
-    known = [code for code in dict.fromkeys(one.code for one in findings) if code in catalogue.pages()]
+    known = [code for code in dict.fromkeys(finding.code for finding in findings) if code in catalogue.pages()]
     rest = known[_PAGES:]
     note = f"More pages: ddpnb explain {' '.join(rest[:20])}" if rest else ""
     return Explanation(findings, tuple(catalogue.page(code) for code in known[:_PAGES]), note)
 
 
-def _finding(one: Explained) -> Finding:
-    names = ", ".join(one.tensors[:8]) + (" ..." if len(one.tensors) > 8 else "")
-    said = " ".join((one.summary, *one.evidence))
-    more = (f"Parameters: {names}.",) if one.tensors and one.tensors[0] not in said else ()
+def _finding(explained: Explained) -> Finding:
+    tensors = explained.tensors
+    names = ", ".join(tensors[:8]) + (" ..." if len(tensors) > 8 else "")
+    named = not tensors or tensors[0] in " ".join((explained.summary, *explained.evidence))
     return Finding(
-        type_of(one.code),
-        one.summary,
-        one.culprits or (),
-        evidence=(*one.evidence, *more),
-        remedy=one.remedy,
+        type_of(explained.code),
+        explained.summary,
+        explained.culprits or (),
+        evidence=explained.evidence if named else (*explained.evidence, f"Parameters: {names}."),
+        remedy=explained.remedy,
         severity="error",
-        tensors=one.tensors,
-        hint=one.hint,
+        tensors=tensors,
+        hint=explained.hint,
     )
 
 
@@ -183,25 +192,17 @@ def _of_fence(text: str) -> list[Finding]:
     if stop is None or len(calls) < 2:
         return []
     (op, arguments), (other_op, others) = calls[0], next((call for call in calls[1:] if call != calls[0]), calls[1])
-    one, other = _TENSOR.findall(arguments), _TENSOR.findall(others)
+    mine, theirs = _TENSOR.findall(arguments), _TENSOR.findall(others)
     if op != other_op:
         code = "DDP302"
-    elif [_elements(shape) for _, shape in one] != [_elements(shape) for _, shape in other]:
+    elif [_elements(shape) for _, shape in mine] != [_elements(shape) for _, shape in theirs]:
         code = "DDP303"
     else:
-        code = "DDP304" if [dtype for dtype, _ in one] != [dtype for dtype, _ in other] else "DDP305"
-    said = stop[0].rstrip(".")
-    return [
-        Finding(
-            type_of(code),
-            said[0].upper() + said[1:] + ".",
-            remedy="Issue the same collective on all ranks; see the page of this finding.",
-        )
-    ]
+        code = "DDP304" if [dtype for dtype, _ in mine] != [dtype for dtype, _ in theirs] else "DDP305"
+    summary = stop[0].rstrip(".")
+    remedy = "Issue the same collective on all ranks; see the page of this finding."
+    return [Finding(type_of(code), f"{summary[0].upper()}{summary[1:]}.", remedy=remedy)]
 
 
 def _elements(shape: str) -> int:
-    count = 1
-    for size in re.findall(r"\d{1,18}", shape):
-        count *= int(size)
-    return count
+    return math.prod(map(int, re.findall(r"\d{1,18}", shape)))

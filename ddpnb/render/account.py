@@ -6,6 +6,7 @@ import dataclasses
 from html import escape
 from statistics import median
 
+from ddpnb.model import phrases
 from ddpnb.model.account import PARTS, Account, Parts, RankAccount, Straggler
 from ddpnb.render import markup, terminal
 from ddpnb.render.terminal import Paragraph, output
@@ -56,17 +57,17 @@ def headline(account: Account) -> str:
     shares = {part: parts.share(part) for part in PARTS}
     waiting = shares["waiting"]
     if waiting >= _LITTLE and account.stragglers:
-        said = f"The ranks spent {percent(waiting)} of the time waiting, {_for_whom(account)}"
+        sentence = f"The ranks spent {percent(waiting)} of the time waiting, {_for_whom(account)}"
         rest = max(("data", "communication"), key=lambda part: shares[part])
-        return said + (f"; {percent(shares[rest])} went into {rest}." if shares[rest] >= 2 * _LITTLE else ".")
+        return sentence + (f"; {percent(shares[rest])} went into {rest}." if shares[rest] >= 2 * _LITTLE else ".")
     hardly = f"hardly waited for each other ({percent(waiting)})" if len(account.ranks) > 1 else ""
     most = max(("data", "communication"), key=lambda part: shares[part])
     if shares[most] >= 2 * _LITTLE:
         how = "waiting for data" if most == "data" else "communicating"
-        said = f"The ranks spent {percent(shares[most])} of the time {how}"
+        sentence = f"The ranks spent {percent(shares[most])} of the time {how}"
     else:
-        said = f"The ranks computed {percent(shares['compute'])} of the time"
-    return f"{said} and {hardly}." if hardly else f"{said}."
+        sentence = f"The ranks computed {percent(shares['compute'])} of the time"
+    return f"{sentence} and {hardly}." if hardly else f"{sentence}."
 
 
 def _for_whom(account: Account) -> str:
@@ -80,16 +81,15 @@ def _whom(account: Account) -> str:
     if account.pattern != "some":
         return f"rank {account.stragglers[0].rank}"
     together, chosen = 0.0, list[int]()
-    for one in account.stragglers[:4]:
+    for straggler in account.stragglers[:4]:
         if together < 0.8:
-            chosen.append(one.rank)
-            together += one.share
-    names = [str(rank) for rank in sorted(chosen)]
-    return f"ranks {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else f"rank {names[0]}"
+            chosen.append(straggler.rank)
+            together += straggler.share
+    return phrases.ranks(chosen)
 
 
-def _where(one: Straggler) -> str:
-    site = one.sites[0][0] if one.sites else None
+def _where(straggler: Straggler) -> str:
+    site = straggler.sites[0][0] if straggler.sites else None
     return f" in {site}" if site is not None and site.line else ""
 
 
@@ -101,13 +101,13 @@ def table(account: Account, *, width: int | None = None) -> str:
     parts = [output(Paragraph(f"ddpnb: {headline(account)}"), width=width)]
     shown, left = _shown(account)
     if shown:
-        rows = [_HEADER, *(_row(one) for one in shown)]
+        rows = [_HEADER, *(_row(rank) for rank in shown)]
         if len(account.ranks) > 1:
             rows.append(("all", "", *_shares(account.parts), "", "", ""))
         parts += ["", terminal.table(rows, justify="right")]
         if left:
             parts.append(f"({left} more ranks are not shown)")
-    parts += [output(Paragraph(one, first="- ", rest="  "), width=width) for one in _sentences(account)]
+    parts += [output(Paragraph(sentence, first="- ", rest="  "), width=width) for sentence in _sentences(account)]
     return "\n".join(parts)
 
 
@@ -118,45 +118,43 @@ def _shares(parts: Parts) -> list[str]:
     return [percent(parts.share(part)) if parts.total > 0 else "-" for part in PARTS]
 
 
-def _row(one: RankAccount) -> tuple[str, ...]:
-    used = percent(one.utilisation) if one.utilisation is not None else "-"
-    return (str(one.rank), span(one.wall_s), *_shares(one.parts), span(one.other_s), used, str(one.steps))
+def _row(rank: RankAccount) -> tuple[str, ...]:
+    used = percent(rank.utilisation) if rank.utilisation is not None else "-"
+    return (str(rank.rank), span(rank.wall_s), *_shares(rank.parts), span(rank.other_s), used, str(rank.steps))
 
 
 def _shown(account: Account) -> tuple[list[RankAccount], int]:
     """Stragglers and the first ranks, in rank order, and how many are left out."""
     if len(account.ranks) <= _ROWS:
         return list(account.ranks), 0
-    wanted = {one.rank for one in account.stragglers[: _ROWS // 2]}
-    for one in account.ranks:
+    wanted = {rank.rank for rank in account.stragglers[: _ROWS // 2]}
+    for rank in account.ranks:
         if len(wanted) < _ROWS:
-            wanted.add(one.rank)
-    return [one for one in account.ranks if one.rank in wanted], len(account.ranks) - len(wanted)
+            wanted.add(rank.rank)
+    return [rank for rank in account.ranks if rank.rank in wanted], len(account.ranks) - len(wanted)
 
 
 def _sentences(account: Account) -> list[str]:
     """The sentences below the table."""
-    found = [_of_straggler(one, account.host_only) for one in account.stragglers[:4] if one.share >= _LITTLE]
+    sentences = [_of_straggler(one, account.host_only) for one in account.stragglers[:4] if one.share >= _LITTLE]
     steps = [one.step for one in account.ranks if one.step is not None]
     pace = account.steps_per_s
     if steps:
         step = Parts(*(median(getattr(one, part) for one in steps) for part in PARTS))
-        told = ", ".join(f"{part} {span(getattr(step, part))}" for part in PARTS if getattr(step, part) > 0)
-        found.append(f"a step (median): {told}" + (f"; {pace:.3g} steps a second" if pace is not None else ""))
-    return [*found, *account.notes]
+        times = ", ".join(f"{part} {span(getattr(step, part))}" for part in PARTS if getattr(step, part) > 0)
+        sentences.append(f"a step (median): {times}" + (f"; {pace:.3g} steps a second" if pace is not None else ""))
+    return [*sentences, *account.notes]
 
 
-def _of_straggler(one: Straggler, host_only: bool) -> str:
-    sites = ", ".join(f"{site}" for site, _ in one.sites[:2] if site.line)
-    said = (
-        f"rank {one.rank}: the others {'arrived earlier by' if host_only else 'waited'} {span(one.waited_s)} in total"
-    )
-    said += f" ({percent(one.share)} of {'the total delay' if host_only else 'the waiting'})"
+def _of_straggler(straggler: Straggler, host_only: bool) -> str:
+    sites = ", ".join(f"{site}" for site, _ in straggler.sites[:2] if site.line)
+    sentence = f"rank {straggler.rank}: the others {'arrived earlier by' if host_only else 'waited'} {span(straggler.waited_s)} in total"
+    sentence += f" ({percent(straggler.share)} of {'the total delay' if host_only else 'the waiting'})"
     if sites:
-        said += f", in {sites}"
-    if one.times:
-        said += f"; it was last at {one.times} collective{'s' * (one.times > 1)}"
-    return said + (f"; {one.because}" if one.because else "")
+        sentence += f", in {sites}"
+    if straggler.times:
+        sentence += f"; it was last at {straggler.times} collective{'s' * (straggler.times > 1)}"
+    return sentence + (f"; {straggler.because}" if straggler.because else "")
 
 
 # -- HTML
@@ -176,19 +174,19 @@ def html(account: Account) -> str:
     body = (
         f'<table aria-label="time of each rank"><tr><th>rank</th><th class="b">{legend}</th>{heads}</tr>{rows}</table>'
     )
-    told = "".join(f"<li>{markup.text(one)}</li>" for one in _sentences(account))
-    said = f'<div class="summary">{markup.text(headline(account))}</div>'
-    content = f"{said}{body if shown else ''}{f'<ul>{told}</ul>' if told else ''}"
+    sentences = "".join(f"<li>{markup.text(one)}</li>" for one in _sentences(account))
+    title = f'<div class="summary">{markup.text(headline(account))}</div>'
+    content = f"{title}{body if shown else ''}{f'<ul>{sentences}</ul>' if sentences else ''}"
     return markup.standalone(f'<div class="account">{content}</div>', "time account")
 
 
-def _html_row(one: RankAccount) -> str:
+def _html_row(rank: RankAccount) -> str:
     parts = "".join(
-        f'<span class="{part}" style="width:{one.parts.share(part) * 100:.2f}%"'
-        f' title="{part} {escape(span(getattr(one.parts, part)))}"></span>'
+        f'<span class="{part}" style="width:{rank.parts.share(part) * 100:.2f}%"'
+        f' title="{part} {escape(span(getattr(rank.parts, part)))}"></span>'
         for part in PARTS
     )
-    told = ", ".join(f"{part} {percent(one.parts.share(part))}" for part in PARTS)
-    cells = "".join(f"<td>{escape(cell)}</td>" for cell in _row(one)[1:])
-    bar = f'<div class="bar" role="img" aria-label="{escape(told)}">{parts}</div>'
-    return f'<tr><td>{one.rank}</td><td class="b">{bar}</td>{cells}</tr>'
+    shares = ", ".join(f"{part} {percent(rank.parts.share(part))}" for part in PARTS)
+    cells = "".join(f"<td>{escape(cell)}</td>" for cell in _row(rank)[1:])
+    bar = f'<div class="bar" role="img" aria-label="{escape(shares)}">{parts}</div>'
+    return f'<tr><td>{rank.rank}</td><td class="b">{bar}</td>{cells}</tr>'

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from ddpnb.explanations.catalogue import CHAPTERS, UNTESTED, Page, page, pages
+from ddpnb.explanations import catalogue
+from ddpnb.explanations.catalogue import CHAPTERS, UNTESTED, Page
 from ddpnb.model.findings import Finding
 from ddpnb.render import card, markup
 from ddpnb.render.terminal import Paragraph, columns, output
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def text(
     findings: Sequence[Finding] = (),
-    shown: Sequence[Page] = (),
+    pages: Sequence[Page] = (),
     note: str = "",
     *,
     last: str = "",
@@ -30,10 +31,10 @@ def text(
     """Explained errors, a note, pages and a last line, without a newline at the end."""
     parts: list[Sequence[RenderableType]] = [card.paragraphs(finding) for finding in findings]
     parts += [[Paragraph(note)]] if note else []
-    for one in shown:
+    for page in pages:
         parts += [[Paragraph("-" * columns(width))]] if parts else []
-        parts += _page(one)
-    parts += [[Paragraph((UNTESTED, "dim"))]] if shown else []
+        parts += _page(page)
+    parts += [[Paragraph((UNTESTED, "dim"))]] if pages else []
     parts += [[Paragraph(last)]] if last else []
     return output(*_spaced(parts), colour=colour, width=width)
 
@@ -42,24 +43,24 @@ def listing(*, colour: bool = False, width: int | None = None) -> str:
     """All codes by chapter, one line each."""
     chapters: list[Sequence[RenderableType]] = []
     for number, chapter in CHAPTERS.items():
-        found = [one for one in pages().values() if one.number == number]
-        chapters.append([Paragraph((f"{number} {chapter}", "bold")), *_rows(found, columns(width))])
+        chapter_pages = [page for page in catalogue.pages().values() if page.number == number]
+        chapters.append([Paragraph((f"{number} {chapter}", "bold")), *_rows(chapter_pages, columns(width))])
     return output(*_spaced(chapters), colour=colour, width=width)
 
 
-def matches(found: Iterable[Page], *, colour: bool = False, width: int | None = None) -> str:
+def matches(pages: Iterable[Page], *, colour: bool = False, width: int | None = None) -> str:
     """One line per page."""
-    return output(*_rows(found, columns(width)), colour=colour, width=width)
+    return output(*_rows(pages, columns(width)), colour=colour, width=width)
 
 
-def _rows(found: Iterable[Page], width: int) -> Iterator[Paragraph]:
-    for one in found:
-        name = f"  {one.code}  {one.name}"
+def _rows(pages: Iterable[Page], width: int) -> Iterator[Paragraph]:
+    for page in pages:
+        name = f"  {page.code}  {page.name}"
         if width < 80:
             yield Paragraph((name, "bold"))
-            yield Paragraph(one.summary, first=" " * 10, rest=" " * 10)
+            yield Paragraph(page.summary, first=" " * 10, rest=" " * 10)
         else:
-            yield Paragraph(one.summary, first=(f"{name:<34}", "bold"), rest=" " * 34)
+            yield Paragraph(page.summary, first=(f"{name:<34}", "bold"), rest=" " * 34)
 
 
 def _spaced(parts: Iterable[Sequence[RenderableType]]) -> Iterator[RenderableType]:
@@ -70,34 +71,37 @@ def _spaced(parts: Iterable[Sequence[RenderableType]]) -> Iterator[RenderableTyp
         yield from part
 
 
-def _page(one: Page) -> Iterator[Sequence[RenderableType]]:
+def _page(page: Page) -> Iterator[Sequence[RenderableType]]:
     from ddpnb.render.markdown import PageMarkdown
 
-    yield [Paragraph((f"{one.code} {one.name}", "bold"), tag=(f"(chapter {one.number}: {one.chapter})", "dim"))]
-    yield [PageMarkdown(one.what)]
-    for heading, body in one.parts:
+    yield [Paragraph((f"{page.code} {page.name}", "bold"), tag=(f"(chapter {page.number}: {page.chapter})", "dim"))]
+    yield [PageMarkdown(page.what)]
+    for heading, body in page.parts:
         yield [Paragraph((heading, "bold")), PageMarkdown(body, indent=2)]
-    yield [Paragraph(("See also", "bold")), *(Paragraph(f"  {code} {page(code).name}") for code in one.see_also)]
+    yield [
+        Paragraph(("See also", "bold")),
+        *(Paragraph(f"  {code} {catalogue.page(code).name}") for code in page.see_also),
+    ]
 
 
 # -- HTML
 
 
-def html(findings: Sequence[Finding] = (), shown: Sequence[Page] = (), note: str = "") -> str:
+def html(findings: Sequence[Finding] = (), pages: Sequence[Page] = (), note: str = "") -> str:
     """Explained errors, a note and pages as one self-contained fragment: no script, no external resources."""
     body = "".join(map(card.finding_html, findings)) + (f"<p>{markup.text(note)}</p>" if note else "")
-    body += "".join(map(_page_html, shown)) + (f'<p class="faint">{UNTESTED}</p>' if shown else "")
+    body += "".join(map(_page_html, pages)) + (f'<p class="faint">{UNTESTED}</p>' if pages else "")
     return markup.standalone(body, "explanation")
 
 
-def _page_html(one: Page) -> str:
+def _page_html(page: Page) -> str:
     from markdown_it import MarkdownIt
 
     render = MarkdownIt("commonmark", {"html": False}).render
-    parts = "".join(f"<h4>{heading}</h4>{render(body)}" for heading, body in one.parts)
-    also = "".join(f"<li>{code} {escape(page(code).name)}</li>" for code in one.see_also)
+    parts = "".join(f"<h4>{heading}</h4>{render(body)}" for heading, body in page.parts)
+    also = "".join(f"<li>{code} {escape(catalogue.page(code).name)}</li>" for code in page.see_also)
     return (
-        f'<div class="page" role="article" aria-label="{one.code}"><div class="summary">{one.code} {escape(one.name)} '
-        f'<span class="faint">chapter {one.number}: {escape(one.chapter)}</span></div>{render(one.what)}{parts}'
+        f'<div class="page" role="article" aria-label="{page.code}"><div class="summary">{page.code} {escape(page.name)} '
+        f'<span class="faint">chapter {page.number}: {escape(page.chapter)}</span></div>{render(page.what)}{parts}'
         f"<h4>See also</h4><ul>{also}</ul></div>"
     )

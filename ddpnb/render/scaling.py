@@ -19,25 +19,25 @@ _WHAT = (
 
 def scaling(rows: Sequence[Scaled], cores: float = 0) -> str:
     """The table, with what its numbers mean; ends without a newline."""
-    lines = [table([_HEADER, *(_row(one) for one in rows)], justify="right")]
-    if any(one.efficiency is not None for one in rows):
+    lines = [table([_HEADER, *(_row(row) for row in rows)], justify="right")]
+    if any(row.efficiency is not None for row in rows):
         lines += ["", _WHAT]
     else:
         lines += ["", "No optimizer steps were recorded: only the run times can be compared."]
-    crowded = [one.size for one in rows if cores and sum(rank.threads for rank in one.account.ranks) > cores]
+    crowded = [row.size for row in rows if cores and sum(rank.threads for rank in row.account.ranks) > cores]
     if crowded:
         lines.append(f"This machine has {cores:g} cores: from {crowded[0]} ranks on, the ranks compete for them.")
     return "\n".join(lines)
 
 
-def _row(one: Scaled) -> tuple[str, ...]:
-    parts, pace = one.account.parts, one.account.steps_per_s
+def _row(row: Scaled) -> tuple[str, ...]:
+    parts, pace = row.account.parts, row.account.steps_per_s
     return (
-        str(one.size),
-        span(one.run_s),
+        str(row.size),
+        span(row.run_s),
         f"{pace:.3g}" if pace is not None else "-",
-        f"{one.speed_up:.2f}" if one.speed_up is not None else "-",
-        percent(one.efficiency) if one.efficiency is not None else "-",
+        f"{row.speed_up:.2f}" if row.speed_up is not None else "-",
+        percent(row.efficiency) if row.efficiency is not None else "-",
         *(percent(parts.share(part)) if parts.total > 0 else "-" for part in PARTS),
-        "" if one.outcome == "ok" else one.outcome,
+        "" if row.outcome == "ok" else row.outcome,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ddpnb.lint.conditions import Condition, Doubt
@@ -27,14 +28,14 @@ def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: 
     headline = f"ddpnb scan: {_count(len(found.own), 'collective call', 'collective calls')} in "
     headline += _count(len(found.files), "file", "files")
     parts = [Paragraph((headline, "bold"))]
-    for one in found.problems:
-        parts += [Paragraph(), Paragraph(f"{one.file}:{one.line}: not scanned: {one.text}")]
+    for problem in found.problems:
+        parts += [Paragraph(), Paragraph(f"{problem.file}:{problem.line}: not scanned: {problem.text}")]
     for doubt in ("strong", "weak"):
         groups = _by_decision(site for site in found.sites if site.doubt == doubt)
         if groups:
             parts += [Paragraph(), Paragraph((_HEADINGS[doubt], _ROLES[doubt]))]
-        for one, sites in groups:
-            parts += [Paragraph(), *_group(one, sites, everything)]
+        for condition, sites in groups:
+            parts += [Paragraph(), *_group(condition, sites, everything)]
     if found.unwaited:
         parts += [Paragraph(), *_unwaited(found)]
     text = output(*parts, colour=colour, width=width)
@@ -44,31 +45,31 @@ def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: 
 
 def _by_decision(sites: Iterable[CollectiveSite]) -> list[tuple[Condition, list[CollectiveSite]]]:
     """Sites grouped by the condition that decides whether they are called."""
-    found: dict[tuple[str, int, str], tuple[Condition, list[CollectiveSite]]] = {}
+    groups: dict[tuple[str, int, str], tuple[Condition, list[CollectiveSite]]] = {}
     for site in sites:
-        for one in site.decisions:
-            found.setdefault((one.file, one.line, str(one)), (one, []))[1].append(site)
-    return list(found.values())
+        for condition in site.decisions:
+            groups.setdefault((condition.file, condition.line, str(condition)), (condition, []))[1].append(site)
+    return list(groups.values())
 
 
-def _group(one: Condition, sites: Sequence[CollectiveSite], everything: bool) -> list[Paragraph]:
+def _group(condition: Condition, sites: Sequence[CollectiveSite], everything: bool) -> list[Paragraph]:
     shown = sites if everything else sites[:_MOST_PLACES]
-    parts = [Paragraph((f"{one.file}:{one.line}  {_decides(one)}", "bold"), rest="    ")]
-    parts += [Paragraph(_chain(site, one.file), first="  - ", rest="      ") for site in shown]
+    parts = [Paragraph((f"{condition.file}:{condition.line}  {_decides(condition)}", "bold"), rest="    ")]
+    parts += [Paragraph(_chain(site, condition.file), first="  - ", rest="      ") for site in shown]
     if len(sites) > len(shown):
         parts.append(Paragraph(f"  - and {len(sites) - len(shown)} more (--all)"))
-    return [*parts, *_why(_sentence(one.reason), sites[0].advice_on(one))]
+    return [*parts, *_why(_sentence(condition.reason), sites[0].advice_on(condition))]
 
 
 def _why(reason: str, advice: str) -> list[Paragraph]:
     return [Paragraph(f"{word}: {text}", first="  ", rest="    ") for word, text in (("why", reason), ("Fix", advice))]
 
 
-def _decides(one: Condition) -> str:
+def _decides(condition: Condition) -> str:
     """The condition as text."""
-    if one.kind == "try":
-        return f"{one.text} swallows an exception"
-    return str(one)
+    if condition.kind == "try":
+        return f"{condition.text} swallows an exception"
+    return str(condition)
 
 
 def _chain(site: CollectiveSite, file: str) -> str:
@@ -82,8 +83,8 @@ def _chain(site: CollectiveSite, file: str) -> str:
 
 def _unwaited(found: Scan) -> list[Paragraph]:
     parts = [Paragraph(("Async collectives not waited for in time (DDP316):", "error"))]
-    for file, one in found.unwaited:
-        parts += [Paragraph(), Paragraph((f"{file}:{one.line}  {one.op}", "bold")), *_why(one.reason, one.advice)]
+    for file, call in found.unwaited:
+        parts += [Paragraph(), Paragraph((f"{file}:{call.line}  {call.op}", "bold")), *_why(call.reason, call.advice)]
     return parts
 
 
@@ -154,11 +155,11 @@ def to_json(found: Scan) -> dict[str, Any]:
         "files": list(found.files),
         "collectives": [_site_json(site) for site in found.sites],
         "unwaited": [
-            {"file": file, "line": one.line, "use_line": one.use_line, "tensor": one.tensor, "op": one.op,
-             "kind": one.kind, "function": one.function, "reason": one.reason, "advice": one.advice}
-            for file, one in found.unwaited
+            {"file": file, "line": call.line, "use_line": call.use_line, "tensor": call.tensor, "op": call.op,
+             "kind": call.kind, "function": call.function, "reason": call.reason, "advice": call.advice}
+            for file, call in found.unwaited
         ],
-        "problems": [{"file": one.file, "line": one.line, "text": one.text} for one in found.problems],
+        "problems": [asdict(problem) for problem in found.problems],
     }  # fmt: skip
 
 
@@ -167,22 +168,15 @@ def _site_json(site: CollectiveSite) -> dict[str, Any]:
     return {
         "op": site.op, **_place(site.site), "last_line": site.last_line, "text": site.text, "doubt": site.doubt,
         "reason": site.reason, "advice": site.advice,
-        "decision": None if decision is None else _condition_json(decision),
-        "decisions": [_condition_json(one) for one in site.decisions],
-        "conditions": [_condition_json(one) for one in site.conditions],
+        "decision": None if decision is None else asdict(decision),
+        "decisions": [asdict(condition) for condition in site.decisions],
+        "conditions": [asdict(condition) for condition in site.conditions],
         "via": [{**_place(place), "call": call} for place, call in zip(site.via, site.through, strict=True)],
     }  # fmt: skip
 
 
 def _place(site: Site) -> dict[str, Any]:
     return {"file": site.file, "line": site.line, "function": site.function}
-
-
-def _condition_json(one: Condition) -> dict[str, Any]:
-    return {
-        "file": one.file, "line": one.line, "kind": one.kind, "text": one.text,
-        "depends_on_rank": one.depends_on_rank, "cause": one.cause, "reason": one.reason, "matched": one.matched,
-    }  # fmt: skip
 
 
 def counts_json(rows: Sequence[Counted]) -> list[Mapping[str, Any]]:

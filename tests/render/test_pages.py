@@ -59,7 +59,7 @@ def test_no_mark_of_markdown_is_left_over(one):
 
 
 def test_a_page_has_all_its_parts():
-    shown = render.text(shown=[page("DDP301")], width=100)
+    shown = render.text(pages=[page("DDP301")], width=100)
     assert shown.startswith("DDP301 collective-missing  (chapter 3: collectives)\n\nSome ranks are blocked")
     for heading in ("Symptom", "Detection", "Limitations", "How to fix", "Example", "See also"):
         assert f"\n\n{heading}\n  " in shown
@@ -68,8 +68,8 @@ def test_a_page_has_all_its_parts():
 
 
 def test_what_is_untested_is_said_once():
-    assert " ".join(render.text(shown=[page("DDP301")], width=60).split()).endswith(UNTESTED)
-    assert render.html(shown=[page("DDP301"), page("DDP302")]).count(UNTESTED) == 1
+    assert " ".join(render.text(pages=[page("DDP301")], width=60).split()).endswith(UNTESTED)
+    assert render.html(pages=[page("DDP301"), page("DDP302")]).count(UNTESTED) == 1
     assert UNTESTED not in render.html([USUAL])
 
 
@@ -77,7 +77,7 @@ def test_what_is_untested_is_said_once():
 @pytest.mark.parametrize("code", ["DDP301", "DDP101", "DDP703"])
 def test_text_is_wrapped_and_code_is_not(width, code):
     one = page(code)
-    shown = render.text(shown=[one], width=width)
+    shown = render.text(pages=[one], width=width)
     snippets = [
         line for _, body in one.parts for kind, words in blocks(body) if kind == "code" for line in words.splitlines()
     ]
@@ -89,21 +89,21 @@ def test_text_is_wrapped_and_code_is_not(width, code):
 
 
 def test_an_item_hangs_under_its_first_word():
-    shown = render.text(shown=[page("DDP301")], width=60)
+    shown = render.text(pages=[page("DDP301")], width=60)
     assert re.search(r"\n  - gloo: .+\n    \S", shown)
 
 
 @pytest.mark.parametrize("one", ALL, ids=[one.code for one in ALL])
 def test_colours_change_nothing_but_colour(one):
-    painted = render.text(shown=[one], colour=True, width=80)
-    assert ESCAPES.sub("", painted) == render.text(shown=[one], width=80)
+    painted = render.text(pages=[one], colour=True, width=80)
+    assert ESCAPES.sub("", painted) == render.text(pages=[one], width=80)
     assert "\x1b[" in painted
     # A pager that begins in the middle shows no colour from above.
     assert all(row.count("\x1b[") % 2 == 0 for row in painted.splitlines())
 
 
 def test_wrong_and_right_are_told_apart():
-    painted = render.text(shown=[page("DDP301")], colour=True, width=100)
+    painted = render.text(pages=[page("DDP301")], colour=True, width=100)
     assert "\x1b[31m# wrong" in painted
     assert "\x1b[32m# right" in painted
 
@@ -145,18 +145,18 @@ def test_control_characters_of_a_log_do_not_reach_the_terminal(hostile, colour):
 
 @pytest.mark.parametrize("one", ALL, ids=[one.code for one in ALL])
 def test_a_page_in_html_says_all_that_the_page_says(one):
-    seen = Seen(render.html(shown=[one]))
+    seen = Seen(render.html(pages=[one]))
     words = " ".join(seen.text.split())
     for _, body in (("", one.what), *one.parts):
         for kind, said in blocks(body):
             wanted = said if kind == "code" else said.replace("`", "")
             assert " ".join(wanted.split()) in words
     assert set(seen.tags) <= {"style", "div", "span", "p", "ul", "li", "pre", "code", "b", "h4", "svg", "path"}
-    assert seen.tags.count("ul") == render.html(shown=[one]).count("<ul>")
+    assert seen.tags.count("ul") == render.html(pages=[one]).count("<ul>")
 
 
 def test_items_stand_in_a_list():
-    shown = render.html(shown=[page("DDP401")])
+    shown = render.html(pages=[page("DDP401")])
     assert re.search(r"<ul>\n<li>gloo: .*?</li>\n<li>NCCL: .*?</li>\n</ul>", shown, re.DOTALL)
 
 
