@@ -85,7 +85,7 @@ def _run(argv: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     modules = {name: import_module(f"ddpnb.cli.{name}") for name in COMMANDS}
     for name, module in modules.items():
-        one = commands.add_parser(name, help=module.HELP, description=module.HELP, allow_abbrev=False)
-        module.add_arguments(one)
+        command = commands.add_parser(name, help=module.HELP, description=module.HELP, allow_abbrev=False)
+        module.add_arguments(command)
     arguments = parser.parse_args(argv)
     return modules[arguments.command].run(arguments)

@@ -49,13 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
         check_writable(path)
     for path in files:
         remove_earlier(path)  # the doctor may end without a report
-    found = doctor(n, backend=arguments.backend, timeout=arguments.timeout)
-    status = save(found, arguments.json, found.exit_status)
+    checkup = doctor(n, backend=arguments.backend, timeout=arguments.timeout)
+    status = save(checkup, arguments.json, checkup.exit_status)
     with suppress(OSError, ValueError):  # the terminal was closed
-        print(found, flush=True)
+        print(checkup, flush=True)
     if arguments.bundle is not None:
         try:
-            found.bundle(arguments.bundle)
+            checkup.bundle(arguments.bundle)
         except CannotWrite as error:
             complain(error)
             return status or 1

@@ -42,11 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not what:
         show(pages.listing(colour=wants_colour(sys.stdout)) + "\n\nddpnb explain CODE prints the page of a finding.")
         return 0
-    codes = [catalogue.resolve(one) for one in what]
+    codes = [catalogue.resolve(word) for word in what]
     if all(code is not None for code in codes):
-        found = tuple(catalogue.page(code) for code in dict.fromkeys(codes) if code is not None)
-        return _show(Explanation(pages=found))
-    wrong = next((one for one in what if catalogue.looks_like_code(one) and catalogue.resolve(one) is None), None)
+        shown = tuple(catalogue.page(code) for code in dict.fromkeys(codes) if code is not None)
+        return _show(Explanation(pages=shown))
+    wrong = next((word for word in what if catalogue.looks_like_code(word) and catalogue.resolve(word) is None), None)
     if wrong is None and len(what) == 1 and "-" in what[0] and catalogue.nearest(what[0]):  # a name, not quite
         wrong = what[0]
     if wrong is not None:
@@ -57,20 +57,20 @@ def run(arguments: argparse.Namespace) -> int:
 def _words(words: str) -> int:
     """The pages that match; the text of an error is explained."""
     code = catalogue.resolve(words)
-    told = Explanation(pages=(catalogue.page(code),)) if code is not None else explain(words)
-    if told.findings or code is not None:
-        return _show(told)
-    found = catalogue.search(words)
-    if not found:
+    explanation = Explanation(pages=(catalogue.page(code),)) if code is not None else explain(words)
+    if explanation.findings or code is not None:
+        return _show(explanation)
+    matching = catalogue.search(words)
+    if not matching:
         raise unknown(words)
-    best = pages.matches(found, colour=wants_colour(sys.stdout))
-    show(f"{best}\n\nddpnb explain {found[0].code} prints the page of the first match.")
+    best = pages.matches(matching, colour=wants_colour(sys.stdout))
+    show(f"{best}\n\nddpnb explain {matching[0].code} prints the page of the first match.")
     return 0
 
 
-def _show(told: Explanation) -> int:
-    show(told.text(colour=wants_colour(sys.stdout)))
-    return 0 if told else STATUS_UNKNOWN
+def _show(explanation: Explanation) -> int:
+    show(explanation.text(colour=wants_colour(sys.stdout)))
+    return 0 if explanation else STATUS_UNKNOWN
 
 
 def _standard_input() -> str:

@@ -30,32 +30,33 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.what == "list":
         if arguments.name is not None or arguments.fixed:
             raise UsageError("list takes no other arguments.", "Run one: ddpnb pitfalls run NAME")
-        show(table([(one.finding, one.name, one.title) for one in pitfalls.all_of()]))
+        show(table([(pitfall.finding, pitfall.name, pitfall.title) for pitfall in pitfalls.all_of()]))
         return 0
     if arguments.name is None:
         raise UsageError(f"{arguments.what} needs the name of a pitfall.", "List them: ddpnb pitfalls list")
-    one = pitfalls.get(arguments.name)
+    pitfall = pitfalls.get(arguments.name)
     if arguments.what == "show":
-        script = one.fixed if arguments.fixed else one.broken
-        show("\n\n".join([_story(one), str(script), script.read_text(encoding="utf-8").rstrip(), one.difference]))
+        script = pitfall.fixed if arguments.fixed else pitfall.broken
+        source = script.read_text(encoding="utf-8").rstrip()
+        show("\n\n".join([_story(pitfall), str(script), source, pitfall.difference]))
         return 0
-    if one.lacking:
-        raise UsageError(f"{one.name} cannot be run here: {one.lacking}.", f"ddpnb pitfalls show {one.name} shows it.")
-    return _run_one(one, fixed=arguments.fixed)
+    if pitfall.lacking:
+        hint = f"ddpnb pitfalls show {pitfall.name} shows it."
+        raise UsageError(f"{pitfall.name} cannot be run here: {pitfall.lacking}.", hint)
+    return _run(pitfall, fixed=arguments.fixed)
 
 
-def _run_one(one: Pitfall, *, fixed: bool) -> int:
+def _run(pitfall: Pitfall, *, fixed: bool) -> int:
     from ddpnb.render import card
     from ddpnb.world import launch
 
-    with launch(one.ranks, patience=min(one.patience, 10.0), fence=one.fence) as world:
-        going = world.run(one.fixed if fixed else one.broken, leave_after_crash=True).wait()
-        found = going.diagnosis
-        card.show(found)
+    with launch(pitfall.ranks, patience=min(pitfall.patience, 10.0), fence=pitfall.fence) as world:
+        run = world.run(pitfall.fixed if fixed else pitfall.broken, leave_after_crash=True).wait()
+        card.show(run.diagnosis)
         if not fixed:
-            again = f"Run the fixed script: ddpnb pitfalls run {one.name} --fixed"
-            print(f"\n{_story(one)}\n\n{again}", file=sys.stderr)
-        return going.exit_status
+            again = f"Run the fixed script: ddpnb pitfalls run {pitfall.name} --fixed"
+            print(f"\n{_story(pitfall)}\n\n{again}", file=sys.stderr)
+        return run.exit_status
 
 
 def _story(pitfall: Pitfall) -> str:

@@ -95,29 +95,29 @@ def run(arguments: argparse.Namespace) -> int:
             going.wait()
         except (KeyboardInterrupt, SystemExit):  # Ctrl-C or another signal: print what is known, then exit
             interrupts.notice()
-            found = going._monitor.interrupted()
-            save(found, arguments.json)
+            diagnosis = going._monitor.interrupted()
+            save(diagnosis, arguments.json)
             save(going.recording, arguments.save)
             with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
-                card.show(found)
+                card.show(diagnosis)
             raise
-        found = going.diagnosis
-        status = save(found, arguments.json, going.exit_status)
+        diagnosis = going.diagnosis
+        status = save(diagnosis, arguments.json, going.exit_status)
         status = save(going.recording, arguments.save, status)
         with suppress(OSError, ValueError):
-            if found.outcome != "ok" or found.findings:
-                card.show(found)
+            if diagnosis.outcome != "ok" or diagnosis.findings:
+                card.show(diagnosis)
             if arguments.account:
                 print(going.account, file=sys.stderr, flush=True)
         return status
 
 
-def save(found: Verdict | Checkup | Recording | None, path: str | None, status: int = 0) -> int:
+def save(result: Verdict | Checkup | Recording | None, path: str | None, status: int = 0) -> int:
     """Write the result if a path is given; returns the exit status, which is never 0 if writing failed."""
-    if path is None or found is None:
+    if path is None or result is None:
         return status
     try:
-        found.save(path)
+        result.save(path)
     except CannotWrite as error:
         complain(error)
         return status or 1

@@ -19,15 +19,15 @@ def sizes(text: str) -> tuple[int, ...]:
         UsageError: something else than positive whole numbers between commas.
     """
     hint = "Give world sizes between commas: --scaling 1,2,4."
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         number = part.strip()
         if not (number.isascii() and number.isdigit() and len(number) <= len(str(_MOST_RANKS))):
             raise UsageError(f"--scaling takes whole numbers of ranks, not {part!r}.", hint)
         if not 1 <= int(number) <= _MOST_RANKS:
             raise UsageError(f"--scaling: a world needs 1 to {_MOST_RANKS} ranks, not {number}.", hint)
-        found.add(int(number))
-    return tuple(sorted(found))
+        numbers.add(int(number))
+    return tuple(sorted(numbers))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,16 +61,16 @@ def run(arguments: argparse.Namespace) -> int:
                 size, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience,
                 debug=arguments.debug,
             ) as world:  # fmt: skip
-                going = world.run(
+                result = world.run(
                     arguments.script, *arguments.args, log_dir=folder, stream=None, leave_after_crash=True
                 )
-                found = going.wait().diagnosis
-                if found.outcome != "ok":
+                diagnosis = result.wait().diagnosis
+                if diagnosis.outcome != "ok":
                     print(f"ddpnb: on {size} rank{'s' * (size > 1)}:", file=sys.stderr)
-                    card.show(found)
-                account = going.account
-                done.append((size, account, found.outcome, found.timing.get("run_s", 0.0)))
-                statuses.setdefault(found.outcome, going.exit_status)
+                    card.show(diagnosis)
+                account = result.account
+                done.append((size, account, diagnosis.outcome, diagnosis.timing.get("run_s", 0.0)))
+                statuses.setdefault(diagnosis.outcome, result.exit_status)
                 if arguments.account:
                     print(f"on {size} rank{'s' * (size > 1)}:\n{account}\n", flush=True)
     finally:

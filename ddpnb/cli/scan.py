@@ -50,18 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         check_writable(arguments.json)
         remove_earlier(arguments.json)  # with --run it may end without a report
-    found = scan(Files(scripts), scripts)
-    show(rendered.scan(found, everything=arguments.all, colour=wants_colour(sys.stdout)))
-    report = rendered.to_json(found)
+    result = scan(Files(scripts), scripts)
+    show(rendered.scan(result, everything=arguments.all, colour=wants_colour(sys.stdout)))
+    report = rendered.to_json(result)
     if arguments.run is not None:
         show("")
-        report["run"] = _counted(found, arguments)
+        report["run"] = _counted(result, arguments)
     if arguments.json is not None:
         write_whole(arguments.json, json.dumps(report, indent=1) + "\n")
     return 0
 
 
-def _counted(found: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+def _counted(result: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the script and count how often each rank calls each collective."""
     from ddpnb.lint.scan import joined, tally
     from ddpnb.render import scan as rendered
@@ -74,7 +74,7 @@ def _counted(found: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     if recording is None:
         raise UsageError("the run produced no recording.")
     counted = tally(recording)
-    rows = joined(found.sites, counted.counts, counted.members)
+    rows = joined(result.sites, counted.counts, counted.members)
     show("\n" + rendered.counts(rows, recording.world_size, whole=counted.whole, outcome=outcome))
     if outcome != "ok":
         show(f"To diagnose this outcome ({outcome}): ddpnb run -n {arguments.run} {shlex.join(arguments.scripts)}")

@@ -61,19 +61,19 @@ def fold(outputs: Mapping[int, Output], *, growing: bool = False) -> list[Block]
         outputs: rank -> what it wrote.
         growing: the ranks are still writing: one that is behind another shares its block.
     """
-    found: list[tuple[Output, list[int]]] = []
+    groups: list[tuple[Output, list[int]]] = []
     ranks = sorted(outputs)
     for rank in sorted(ranks, key=lambda rank: -len(outputs[rank].text)) if growing else ranks:
         mine = outputs[rank]
         if not mine.text:
             continue
-        for other, members in found:
+        for other, members in groups:
             if _same(mine, other) or (growing and not mine.left_out and other.text.startswith(mine.text)):
                 members.append(rank)
                 break
         else:
-            found.append((mine, [rank]))
-    blocks = [Block(tuple(sorted(members)), output) for output, members in found]
+            groups.append((mine, [rank]))
+    blocks = [Block(tuple(sorted(members)), output) for output, members in groups]
     return sorted(blocks, key=lambda block: block.ranks)
 
 

@@ -41,31 +41,31 @@ class Head:
     bad: bool = False
 
 
-def head(one: Head) -> str:
+def head(content: Head) -> str:
     """Title, outcome, and the main buttons."""
-    image, role, words = _OUTCOMES.get(one.outcome, ("why", "faint", one.outcome))
-    detail = f", {one.detail}" if one.detail else ""
+    image, role, words = _OUTCOMES.get(content.outcome, ("why", "faint", content.outcome))
+    detail = f", {content.detail}" if content.detail else ""
     state = f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {markup.text(words)}{markup.text(detail)}</span>'
-    buttons = _buttons(one) if one.alive else ""
+    buttons = _buttons(content) if content.alive else ""
     busy = (
-        f'<div class="row" style="margin-top:8px"><progress aria-label="working"></progress><span>{markup.text(", ".join(one.busy))} …</span></div>'
-        if one.busy
+        f'<div class="row" style="margin-top:8px"><progress aria-label="working"></progress><span>{markup.text(", ".join(content.busy))} …</span></div>'
+        if content.busy
         else ""
     )
     said = (
-        f'<div class="said{" bad" if one.bad else ""}" role="{"alert" if one.bad else "status"}">{markup.text(one.said, 2000)}</div>'
-        if one.said
+        f'<div class="said{" bad" if content.bad else ""}" role="{"alert" if content.bad else "status"}">{markup.text(content.said, 2000)}</div>'
+        if content.said
         else ""
     )
     return (
-        f'<div class="row head"><b>{markup.text(one.title)}</b><span class="mono">{markup.text(one.description)}</span>{state}'
+        f'<div class="row head"><b>{markup.text(content.title)}</b><span class="mono">{markup.text(content.description)}</span>{state}'
         f'<span class="space"></span>{buttons}</div>{busy}{said}'
     )
 
 
-def _buttons(one: Head) -> str:
-    free = not one.busy
-    why = markup.button("why", "why", image="why", enabled=one.in_run, title="diagnose all ranks now")
+def _buttons(content: Head) -> str:
+    free = not content.busy
+    why = markup.button("why", "why", image="why", enabled=content.in_run, title="diagnose all ranks now")
     hold = markup.button("hold", "hold", image="hold", enabled=free, title="stop every rank before its next collective")
     step = markup.button("step 1", "step", image="step", title="let held ranks make one collective")
     resume = markup.button("resume", "resume", image="go", title="let held ranks continue")
@@ -73,8 +73,8 @@ def _buttons(one: Head) -> str:
         "release",
         "release",
         image="release",
-        enabled=one.in_run,
-        main=one.in_run,
+        enabled=content.in_run,
+        main=content.in_run,
         title="interrupt ranks that hang or wait; processes and variables are kept",
     )
     restart = markup.button(
@@ -84,7 +84,7 @@ def _buttons(one: Head) -> str:
         enabled=free,
         title="replace the processes of ranks that are dead, hang or failed",
     )
-    return "".join((why, *((step, resume) if one.held else (hold,)), release, restart))
+    return "".join((why, *((step, resume) if content.held else (hold,)), release, restart))
 
 
 def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = "") -> str:
@@ -99,7 +99,7 @@ def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = 
     form = (
         '<form class="row" data-action="launch">'
         + markup.choice("ranks", "n", [(str(n), str(n)) for n in range(1, most + 1)], "4" if most >= 4 else str(most))
-        + markup.choice("backend", "backend", [("", "auto"), *((one, one) for one in backends)])
+        + markup.choice("backend", "backend", [("", "auto"), *((name, name) for name in backends)])
         + markup.choice(
             "fence",
             "fence",
@@ -177,8 +177,8 @@ def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
         + "</form>"
     )
     rows = "".join(
-        f"<li>{markup.text(one, 200)} {markup.button('remove', 'unhold', image='gone', number=number)}</li>"
-        for number, one in enumerate(armed)
+        f"<li>{markup.text(hold, 200)} {markup.button('remove', 'unhold', image='gone', number=number)}</li>"
+        for number, hold in enumerate(armed)
     )
     return form + step + look + (f'<ul aria-label="armed holds">{rows}</ul>' if rows else "")
 

@@ -29,29 +29,29 @@ def faults(chosen: str, size: int, armed: Sequence[tuple[str, str]] = (), *, ena
     """
     kind = KINDS.get(chosen) or next(iter(KINDS.values()))
     also = f" (or {', '.join(kind.also)})" if kind.also else ""
-    told = f"<p>{escape(kind.what[:1].upper() + kind.what[1:])}. Expected finding: <b>{kind.finding} {catalogue.page(kind.finding).name}</b>{escape(also)}.</p>"
+    description = f"<p>{escape(kind.what[:1].upper() + kind.what[1:])}. Expected finding: <b>{kind.finding} {catalogue.page(kind.finding).name}</b>{escape(also)}.</p>"
     form = (
         f'<form data-action="inject" data-key="{escape(kind.name)}"><div class="row">{_kinds(kind)}{_fields(kind)}'
         f"{markup.rank_boxes(size, chosen=[1] if size > 1 else [0])}"
         f"{markup.button('inject', 'inject', image='fault', enabled=enabled)}</div></form>"
     )
     rows = "".join(
-        f'<li>{markup.text(one, 200)} <span class="faint">{markup.text(struck)}</span> {markup.button("heal", "heal", image="heal", number=number)}</li>'
-        for number, (one, struck) in enumerate(armed)
+        f'<li>{markup.text(fault, 200)} <span class="faint">{markup.text(struck)}</span> {markup.button("heal", "heal", image="heal", number=number)}</li>'
+        for number, (fault, struck) in enumerate(armed)
     )
     listed = (
         f'<ul aria-label="armed faults">{rows}</ul>{markup.button("heal all", "heal", image="heal")}' if armed else ""
     )
-    return form + told + listed
+    return form + description + listed
 
 
 def _kinds(chosen: Kind) -> str:
     groups = ""
     for place, words in _PLACES.items():
         options = "".join(
-            f"<option{markup.attributes({'value': one.name, 'selected': one is chosen})}>{escape(one.name)}</option>"
-            for one in KINDS.values()
-            if one.place == place
+            f"<option{markup.attributes({'value': kind.name, 'selected': kind is chosen})}>{escape(kind.name)}</option>"
+            for kind in KINDS.values()
+            if kind.place == place
         )
         groups += f'<optgroup label="{escape(words)}">{options}</optgroup>'
     return f'<label>fault<select aria-label="fault" name="kind" data-change="kind">{groups}</select></label>'
@@ -60,10 +60,10 @@ def _kinds(chosen: Kind) -> str:
 def _fields(kind: Kind) -> str:
     """The fields of the kind: its parameters, then its conditions."""
     parts = [
-        (markup.number if isinstance(one.default, (int, float)) else markup.field)(
-            f"{one.name}: {one.what}", f"value:{one.name}", one.default
+        (markup.number if isinstance(parameter.default, (int, float)) else markup.field)(
+            f"{parameter.name}: {parameter.what}", f"value:{parameter.name}", parameter.default
         )
-        for one in kind.parameters
+        for parameter in kind.parameters
     ]
     if kind.place == "door":
         parts.append(markup.choice("call", "op", [("", "any"), *((op, op) for op in kind.ops or OPERATIONS)]))

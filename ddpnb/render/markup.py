@@ -132,8 +132,8 @@ def number(label: str, name: str, value: object = "", *, least: int | None = Non
 def choice(label: str, name: str, options: Iterable[tuple[str, str]], chosen: str = "", *, change: str = "") -> str:
     """A labelled list to choose from: ``(value, what is shown)``; ``change`` is sent at once when it changes."""
     shown = "".join(
-        f"<option{attributes({'value': value, 'selected': value == chosen})}>{text(told)}</option>"
-        for value, told in options
+        f"<option{attributes({'value': value, 'selected': value == chosen})}>{text(words)}</option>"
+        for value, words in options
     )
     return f"<label>{text(label)}<select{attributes({'aria-label': label, 'name': name, 'data-change': change or None})}>{shown}</select></label>"
 
@@ -142,8 +142,8 @@ def rank_boxes(size: int, *, legend: str = "on ranks", chosen: Iterable[int] = (
     """Boxes to tick, one per rank; for many ranks a field that takes ``0-3,8``."""
     ticked = set(chosen)
     if size > 16:
-        told = ",".join(map(str, sorted(ticked)))
-        return field(legend, "ranks", told, hint="all, or 0-3,8", size=12)
+        ranks = ",".join(map(str, sorted(ticked)))
+        return field(legend, "ranks", ranks, hint="all, or 0-3,8", size=12)
     boxes = "".join(
         f'<label class="beside"><input{attributes({"type": "checkbox", "name": "ranks", "value": rank, "checked": rank in ticked})}>{rank}</label>'
         for rank in range(size)

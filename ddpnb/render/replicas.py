@@ -27,12 +27,12 @@ def replicas(
         exact: every byte was compared, just now.
         since: the step in which they diverged, in words.
     """
-    said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
+    below = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
     if not compared:
-        return f'<p class="faint">There are no replicas to compare: no rank has a wrapped model.</p>{said}'
+        return f'<p class="faint">There are no replicas to compare: no rank has a wrapped model.</p>{below}'
     how = "compared byte by byte, now" if exact else "from the last samples of the run"
     if not differences:
-        return f'<p class="ok">{markup.icon("done")} The replicas are identical: {compared} tensors, {how}.</p>{said}'
+        return f'<p class="ok">{markup.icon("done")} The replicas are identical: {compared} tensors, {how}.</p>{below}'
     # The smallest side first: of many ranks, those that differ must be shown.
     known = dict.fromkeys(rank for _, sides, _, _ in differences for side in reversed(sides) for rank in side)
     ranks = sorted(list(known)[:_RANKS])
@@ -40,14 +40,14 @@ def replicas(
         *notes,
         *([f"{_RANKS} of {len(known)} ranks shown, differing ranks first"] if len(known) > _RANKS else []),
     ]
-    said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
+    below = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
     head = ("tensor", *ranks, "largest difference")
-    rows = [_row(*one, ranks) for one in differences[:_ROWS]]
+    rows = [_row(*difference, ranks) for difference in differences[:_ROWS]]
     more = f'<p class="faint">and {len(differences) - _ROWS} more tensors</p>' if len(differences) > _ROWS else ""
     when = f" {markup.text(since)}" if since else ""
     return (
         f'<p class="error">{markup.icon("warning")} {len(differences)} of {compared} tensors differ, {how}.{when}</p>'
-        f"{markup.table('tensors that differ, with their norm on each rank', head, rows)}{more}{said}"
+        f"{markup.table('tensors that differ, with their norm on each rank', head, rows)}{more}{below}"
     )
 
 
@@ -61,8 +61,6 @@ def _row(
         norm = f"{norms[rank]:.5g}" if rank in norms else "same" if side == 0 else "other" if side is not None else ""
         mark = f'<span class="unseen">side {chr(65 + (side or 0) % 26)}: </span>' if side else ""
         cells += f"<td{' class=differs' if side else ''}>{mark}{norm}</td>"
-    told = f"{largest:.3g}" if largest is not None else "not compared"
+    difference = f"{largest:.3g}" if largest is not None else "not compared"
     title = " | ".join(phrases.ranks(side) for side in sides)
-    return (
-        f'<tr title="{markup.text(title, 300)}"><th scope="row">{markup.text(name, 80)}</th>{cells}<td>{told}</td></tr>'
-    )
+    return f'<tr title="{markup.text(title, 300)}"><th scope="row">{markup.text(name, 80)}</th>{cells}<td>{difference}</td></tr>'

@@ -23,24 +23,24 @@ def stacks(tree: Sequence[Branch], culprits: Collection[int] = (), sides: Collec
     """
     if not tree:
         return '<p class="faint">No stacks: no rank is in a run, or no stacks were requested.</p>'
-    return f'<ul class="tree mono">{"".join(_branch(one, None, culprits, sides) for one in tree)}</ul>'
+    return f'<ul class="tree mono">{"".join(_branch(branch, None, culprits, sides) for branch in tree)}</ul>'
 
 
 def _branch(
-    one: Branch, above: tuple[int, ...] | None, culprits: Collection[int], sides: Collection[Collection[int]]
+    branch: Branch, above: tuple[int, ...] | None, culprits: Collection[int], sides: Collection[Collection[int]]
 ) -> str:
     """Frames that follow one another without a fork stay in one list."""
     lines: list[str] = []
-    chain = [one]
-    while len(chain[-1].calls) == 1 and chain[-1].calls[0].ranks == one.ranks:
+    chain = [branch]
+    while len(chain[-1].calls) == 1 and chain[-1].calls[0].ranks == branch.ranks:
         chain.append(chain[-1].calls[0])
     shown, left = _of_interest(chain)
     kind, word = "", ""
-    if set(one.ranks) <= set(culprits):
+    if set(branch.ranks) <= set(culprits):
         kind, word = " bad", f"{markup.icon('stop')} culprit: "
-    elif any(set(one.ranks) <= set(side) for side in sides):
+    elif any(set(branch.ranks) <= set(side) for side in sides):
         kind, word = " undecided", f"{markup.icon('why')} one side: "
-    who = f'<span class="who{kind}">{word}{phrases.ranks(one.ranks)}</span>' if one.ranks != above else ""
+    who = f'<span class="who{kind}">{word}{phrases.ranks(branch.ranks)}</span>' if branch.ranks != above else ""
     if left[0] < 0:
         lines.append(f'<div class="faint">{who}… {left[1]} library frames</div>')
         who = ""
@@ -52,21 +52,21 @@ def _branch(
         )
         if number == left[0] and left[1]:
             lines.append(f'<div class="faint">… {left[1]} library frames</div>')
-    below = "".join(_branch(child, one.ranks, culprits, sides) for child in chain[-1].calls)
+    below = "".join(_branch(child, branch.ranks, culprits, sides) for child in chain[-1].calls)
     return f"<li>{''.join(lines)}{f'<ul>{below}</ul>' if below else ''}</li>"
 
 
 def _of_interest(chain: list[Branch]) -> tuple[list[Branch], tuple[int, int]]:
     """The frames to show, and after which of them how many library frames are left out."""
-    user = max((number for number, one in enumerate(chain) if one.frame.user), default=-1)
+    user = max((number for number, branch in enumerate(chain) if branch.frame.user), default=-1)
     tail = chain[user + 1 :]
     if len(tail) <= _LIBRARY + 1:
         return chain, (0, 0)
     return [*chain[: user + 1], *tail[-_LIBRARY:]], (user, len(tail) - _LIBRARY)
 
 
-def _short(one: Branch) -> str:
-    return f"{'/'.join(one.frame.file[-_LONGEST:].split('/')[-2:])}:{one.frame.line}"
+def _short(branch: Branch) -> str:
+    return f"{'/'.join(branch.frame.file[-_LONGEST:].split('/')[-2:])}:{branch.frame.line}"
 
 
 def text(tree: Sequence[Branch]) -> str:
@@ -74,11 +74,12 @@ def text(tree: Sequence[Branch]) -> str:
     lines: list[str] = []
 
     def walk(branches: Sequence[Branch], depth: int, above: tuple[int, ...] | None) -> None:
-        for one in branches:
-            who = f"[{phrases.ranks(one.ranks)}] " if one.ranks != above else ""
-            where = f"{relative(one.frame.file)[-_LONGEST:]}:{one.frame.line}" if one.frame.user else _short(one)
-            lines.append(f"{'  ' * depth}{who}{one.frame.function[:80]}  {where}")
-            walk(one.calls, depth + 1 if len(one.calls) > 1 or one.ranks != above else depth, one.ranks)
+        for branch in branches:
+            who = f"[{phrases.ranks(branch.ranks)}] " if branch.ranks != above else ""
+            frame = branch.frame
+            where = f"{relative(frame.file)[-_LONGEST:]}:{frame.line}" if frame.user else _short(branch)
+            lines.append(f"{'  ' * depth}{who}{frame.function[:80]}  {where}")
+            walk(branch.calls, depth + 1 if len(branch.calls) > 1 or branch.ranks != above else depth, branch.ranks)
 
     walk(tree, 0, None)
     return printable("\n".join(lines)) if lines else "no stacks."

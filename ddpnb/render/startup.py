@@ -53,37 +53,39 @@ def startup(
         enabled: whether stepping is possible.
     """
     if state is None:
-        said = '<p class="faint">Initialise a process group step by step, on all ranks or some, and see which rank waits for which.</p>'
-        return f"{said}{markup.button('begin start-up', 'begin', image='go', enabled=enabled)}"
+        hint = '<p class="faint">Initialise a process group step by step, on all ranks or some, and see which rank waits for which.</p>'
+        return f"{hint}{markup.button('begin start-up', 'begin', image='go', enabled=enabled)}"
     ranks = list(range(min(size, _RANKS)))
     rows = [
         f'<tr><th scope="row">{step}</th>{"".join(_cell(state, rank, step) for rank in ranks)}</tr>' for step in STEPS
     ]
     more = f'<p class="faint">first {_RANKS} of {size} ranks shown</p>' if size > _RANKS else ""
-    said = "".join(f"<p>{markup.text(note, 400)}</p>" for note in notes)
+    lines = "".join(f"<p>{markup.text(note, 400)}</p>" for note in notes)
     return (
         f"{markup.table('start-up of the ranks', ('step', *ranks), rows, kind='')}{more}"
         f"{_controls(state, size, busy=busy, enabled=enabled)}"
-        f'<div aria-live="polite">{said}</div>{_facts(state, ranks)}'
+        f'<div aria-live="polite">{lines}</div>{_facts(state, ranks)}'
     )
 
 
 def _cell(state: StartupState, rank: int, step: str) -> str:
-    one = state.at(rank, step)
-    image, role = _LOOKS[one.state]
-    title = f' title="{markup.text(one.error, 400)}"' if one.error else ""
-    return f'<td class="wide {role}"{title}>{markup.icon(image) if image else ""} {_words(state, rank, one)}</td>'
+    here = state.at(rank, step)
+    image, role = _LOOKS[here.state]
+    title = f' title="{markup.text(here.error, 400)}"' if here.error else ""
+    return f'<td class="wide {role}"{title}>{markup.icon(image) if image else ""} {_words(state, rank, here)}</td>'
 
 
-def _words(state: StartupState, rank: int, one: StepState) -> str:
-    if one.state == "done":
-        took = f"{one.seconds * 1000:.0f} ms" if one.seconds < 1 else markup.span(one.seconds)
+def _words(state: StartupState, rank: int, here: StepState) -> str:
+    if here.state == "done":
+        took = f"{here.seconds * 1000:.0f} ms" if here.seconds < 1 else markup.span(here.seconds)
         return f'<span class="unseen">done in </span>{took}'
-    if one.state == "running":
+    if here.state == "running":
         needs = startup_waits.needs(state, rank)
-        told = f"waits: {', '.join(map(str, sorted(needs)[:4]))}{'…' if len(needs) > 4 else ''}" if needs else "running"
-        return f"{told} · {markup.age(one.seconds)}"
-    return "failed" if one.state == "failed" else '<span class="unseen">not begun </span>·'
+        words = (
+            f"waits: {', '.join(map(str, sorted(needs)[:4]))}{'…' if len(needs) > 4 else ''}" if needs else "running"
+        )
+        return f"{words} · {markup.age(here.seconds)}"
+    return "failed" if here.state == "failed" else '<span class="unseen">not begun </span>·'
 
 
 def _controls(state: StartupState, size: int, *, busy: bool, enabled: bool) -> str:
@@ -112,19 +114,19 @@ def _facts(state: StartupState, ranks: Sequence[int]) -> str:
     """Details of each step, folded."""
     parts: list[str] = []
     for step in STEPS:
-        told = {rank: dict(state.at(rank, step).facts) for rank in ranks if state.at(rank, step).facts}
-        if told:
-            parts.append(_table(step, told))
+        facts_of = {rank: dict(state.at(rank, step).facts) for rank in ranks if state.at(rank, step).facts}
+        if facts_of:
+            parts.append(_table(step, facts_of))
     return (
         f'<details data-key="facts"><summary>details of the steps</summary>{"".join(parts)}</details>' if parts else ""
     )
 
 
-def _table(step: str, told: Mapping[int, Mapping[str, object]]) -> str:
-    names = list(dict.fromkeys(name for facts in told.values() for name in facts))[:_FACTS]
+def _table(step: str, facts_of: Mapping[int, Mapping[str, object]]) -> str:
+    names = list(dict.fromkeys(name for facts in facts_of.values() for name in facts))[:_FACTS]
     rows: list[str] = []
     for name in names:
-        values = {rank: str(facts.get(name, "")) for rank, facts in told.items()}
+        values = {rank: str(facts.get(name, "")) for rank, facts in facts_of.items()}
         cells = "".join(f"<td>{markup.text(value, 60)}</td>" for value in values.values())
         rows.append(f'<tr><th scope="row">{markup.text(name, 40)}</th>{cells}</tr>')
-    return markup.table(f"facts of {step}", (step, *told), rows)
+    return markup.table(f"facts of {step}", (step, *facts_of), rows)

@@ -28,26 +28,26 @@ _MARK = ' style="font-weight:600"'
 
 def status_rows(ranks: Sequence[RankStatus]) -> list[list[str]]:
     """A row per rank, after a head."""
-    rows = [[str(one.rank), LOOKS[one.state].words, one_line(one.doing), str(one.steps)] for one in ranks]
+    rows = [[str(rank.rank), LOOKS[rank.state].words, one_line(rank.doing), str(rank.steps)] for rank in ranks]
     return [["rank", "state", "doing", "steps"], *rows]
 
 
-def side_by_side_rows(found: SideBySide) -> list[list[str]]:
+def side_by_side_rows(frames: SideBySide) -> list[list[str]]:
     """A row per variable, after a head: a mark where it differs, its name, its value on each rank."""
-    ranks = list(found.sites)
-    head = ["", found.function, *(f"rank {rank}" for rank in ranks)]
-    lines = ["≠" if len({site.line for site in found.sites.values()}) > 1 else "", "(line)"]
-    rows = [[*lines, *(str(found.sites[rank].line) for rank in ranks)]]
-    for row in found.rows[:_ROWS]:
+    ranks = list(frames.sites)
+    head = ["", frames.function, *(f"rank {rank}" for rank in ranks)]
+    lines = ["≠" if len({site.line for site in frames.sites.values()}) > 1 else "", "(line)"]
+    rows = [[*lines, *(str(frames.sites[rank].line) for rank in ranks)]]
+    for row in frames.rows[:_ROWS]:
         values = [_cut(row.values.get(rank, "(not set)")) for rank in ranks]
         rows.append(["≠" if row.differs else "", _cut(row.name), *values])
     return [head, *rows]
 
 
-def side_by_side_notes(found: SideBySide) -> list[str]:
-    notes = [f"rank {rank}: {one_line(where)}" for rank, where in found.absent.items()]
-    if len(found.rows) > _ROWS:
-        notes.append(f"and {len(found.rows) - _ROWS} more variables")
+def side_by_side_notes(frames: SideBySide) -> list[str]:
+    notes = [f"rank {rank}: {one_line(where)}" for rank, where in frames.absent.items()]
+    if len(frames.rows) > _ROWS:
+        notes.append(f"and {len(frames.rows) - _ROWS} more variables")
     return notes
 
 

@@ -14,28 +14,28 @@ _RANKS = 16
 _WIDEST = 80
 
 
-def variables(found: SideBySide | None) -> str:
+def variables(frames: SideBySide | None) -> str:
     """The table, and the positions of ranks outside this function."""
-    if found is None:
+    if frames is None:
         return '<p class="faint">No rank is in the user\'s code.</p>'
-    ranks = list(found.sites)
-    shown = _columns(found, ranks)
-    lines = {site.line for site in found.sites.values()}
-    rows = [_row("line", {rank: str(found.sites[rank].line) for rank in ranks}, shown, differs=len(lines) > 1)]
-    rows += [_row(row.name, row.values, shown, differs=row.differs) for row in found.rows[:_ROWS]]
-    notes = [f"rank {rank}: {where}" for rank, where in list(found.absent.items())[:8]]
-    notes += [f"and {len(found.rows) - _ROWS} more variables"] if len(found.rows) > _ROWS else []
+    ranks = list(frames.sites)
+    shown = _columns(frames, ranks)
+    lines = {site.line for site in frames.sites.values()}
+    rows = [_row("line", {rank: str(frames.sites[rank].line) for rank in ranks}, shown, differs=len(lines) > 1)]
+    rows += [_row(row.name, row.values, shown, differs=row.differs) for row in frames.rows[:_ROWS]]
+    notes = [f"rank {rank}: {where}" for rank, where in list(frames.absent.items())[:8]]
+    notes += [f"and {len(frames.rows) - _ROWS} more variables"] if len(frames.rows) > _ROWS else []
     notes += [f"{len(shown)} of {len(ranks)} ranks shown, differing ranks first"] if len(shown) < len(ranks) else []
-    said = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
-    return markup.table(f"variables of {found.function[:80]} on each rank", (found.function, *shown), rows) + said
+    below = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
+    return markup.table(f"variables of {frames.function[:80]} on each rank", (frames.function, *shown), rows) + below
 
 
-def _columns(found: SideBySide, ranks: list[int]) -> list[int]:
+def _columns(frames: SideBySide, ranks: list[int]) -> list[int]:
     """All ranks; of many, those with the rarest values."""
     if len(ranks) <= _RANKS:
         return ranks
     rare = dict.fromkeys(ranks, 0)
-    for row in found.differing:
+    for row in frames.differing:
         counts = Counter(row.values.values())
         for rank in ranks:
             rare[rank] += counts[row.values.get(rank, "")]
@@ -56,11 +56,11 @@ def _cell(value: str | None, usual: object, *, differs: bool) -> str:
     return f'<td{kind} title="{markup.text(value, 400)}">{markup.text(value, _WIDEST)}</td>'
 
 
-def summary(found: SideBySide | None) -> str:
+def summary(frames: SideBySide | None) -> str:
     """What differs, in a sentence."""
-    if found is None:
+    if frames is None:
         return "no rank is in the user's code."
-    names = [row.name for row in found.differing]
+    names = [row.name for row in frames.differing]
     if not names:
-        return f"{found.function}: no variable differs on {phrases.ranks(found.sites)}."
-    return f"{found.function}: {', '.join(names[:8])} {'differs' if len(names) == 1 else 'differ'}."
+        return f"{frames.function}: no variable differs on {phrases.ranks(frames.sites)}."
+    return f"{frames.function}: {', '.join(names[:8])} {'differs' if len(names) == 1 else 'differ'}."

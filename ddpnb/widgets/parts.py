@@ -18,32 +18,32 @@ class Card(Fragment):
     """The diagnosis: what happened, on which ranks, where, the evidence, and the fix."""
 
     def __init__(
-        self, found: Diagnosis | None = None, on_action: Action | None = None, *, headline: bool = True
+        self, diagnosis: Diagnosis | None = None, on_action: Action | None = None, *, headline: bool = True
     ) -> None:
         super().__init__(label="diagnosis", on_action=on_action)
         self._headline = headline
-        self.show_diagnosis(found)
+        self.show_diagnosis(diagnosis)
 
-    def show_diagnosis(self, found: Diagnosis | None) -> None:
-        if found is None or not (found.findings or found.settled):
+    def show_diagnosis(self, diagnosis: Diagnosis | None) -> None:
+        if diagnosis is None or not (diagnosis.findings or diagnosis.settled):
             self.show("")
         else:
-            self.show(card.html(found, headline=self._headline), card.text(found))
+            self.show(card.html(diagnosis, headline=self._headline), card.text(diagnosis))
 
 
 class Board(Fragment):
     """A tile per rank: what it does, since when, where, and its resource use. Ranks that do the same can share a tile."""
 
     def __init__(
-        self, recording: Recording | None = None, found: Diagnosis | None = None, on_action: Action | None = None
+        self, recording: Recording | None = None, diagnosis: Diagnosis | None = None, on_action: Action | None = None
     ) -> None:
         super().__init__(label="rank board", title="Ranks", on_action=on_action)
         self.chosen: int | None = None
         if recording is not None:
-            self.show_recording(recording, found)
+            self.show_recording(recording, diagnosis)
 
-    def show_recording(self, recording: Recording, found: Diagnosis | None = None) -> None:
-        tiles = boards.tiles(recording, found.findings if found is not None else ())
+    def show_recording(self, recording: Recording, diagnosis: Diagnosis | None = None) -> None:
+        tiles = boards.tiles(recording, diagnosis.findings if diagnosis is not None else ())
         self.show(board.board(tiles, recording.host, self.chosen), board.text(tiles))
 
 
@@ -53,18 +53,18 @@ class Stacks(Fragment):
     def __init__(
         self,
         recording: Recording | None = None,
-        found: Diagnosis | None = None,
+        diagnosis: Diagnosis | None = None,
         on_unfolded: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(label="stacks of all ranks", title="Merged stacks", folds=True, on_unfolded=on_unfolded)
         if recording is not None:
-            self.show_recording(recording, found)
+            self.show_recording(recording, diagnosis)
 
-    def show_recording(self, recording: Recording, found: Diagnosis | None = None) -> None:
+    def show_recording(self, recording: Recording, diagnosis: Diagnosis | None = None) -> None:
         tree = merged_stacks.merge(recording)
-        errors = found.errors if found is not None else ()
-        culprits = {rank for one in errors for rank in one.culprits}
-        sides = [side for one in errors if not one.culprits for side in one.sides]
+        errors = diagnosis.errors if diagnosis is not None else ()
+        culprits = {rank for finding in errors for rank in finding.culprits}
+        sides = [side for finding in errors if not finding.culprits for side in finding.sides]
         self.show(stacks.stacks(tree, culprits, sides), stacks.text(tree))
 
 
@@ -77,15 +77,15 @@ class Variables(Fragment):
             self.show_recording(recording)
 
     def show_recording(self, recording: Recording) -> None:
-        found = frame_variables.side_by_side(recording)
-        self.show(variables.variables(found), variables.summary(found))
+        frames = frame_variables.side_by_side(recording)
+        self.show(variables.variables(frames), variables.summary(frames))
 
 
-def parts(recording: Recording, found: Diagnosis) -> Sequence[Fragment | Timeline]:
+def parts(recording: Recording, diagnosis: Diagnosis) -> Sequence[Fragment | Timeline]:
     """The widgets that show a completed Recording."""
     timeline = Timeline()
-    timeline.show(recording, found)
-    shown = [Card(found), Board(recording, found), timeline, Variables(recording), Stacks(recording, found)]
+    timeline.show(recording, diagnosis)
+    shown = [Card(diagnosis), Board(recording, diagnosis), timeline, Variables(recording), Stacks(recording, diagnosis)]
     if recording.startup is not None:
         steps = Fragment(label="start-up of the ranks", title="Start-up, step by step", folds=True)
         steps.show(startup.table(recording.startup), startup.text(recording.startup))
