@@ -7,10 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ddpnb import __version__, interrupts
 from ddpnb.errors import DdpnbError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
 
 COMMANDS = ("run", "lab", "explain", "scan", "pitfalls", "doctor")
 STATUS_INTERRUPTED = 130
@@ -31,6 +34,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             if argv is None:
                 _drop_unread()
+
+
+def add_ranks(parser: argparse.ArgumentParser) -> None:
+    """The options of a command that starts ranks."""
+    parser.add_argument("-n", "--nproc", type=int, metavar="N", help="number of ranks (default: one per GPU, else 2)")
+    parser.add_argument(
+        "--backend", metavar="B", help="nccl or gloo (default: $DDP_BACKEND, else nccl if there are GPUs, else gloo)"
+    )
+
+
+def ranks(arguments: argparse.Namespace) -> int:
+    """The number of ranks to start.
+
+    Raises:
+        DeviceError: they do not fit the devices of this machine.
+    """
+    from ddpnb.processes import devices
+
+    size = arguments.nproc if arguments.nproc is not None else (devices.count_gpus() or 2)
+    devices.plan(size, arguments.backend)
+    return size
+
+
+def claim(*paths: str | None) -> None:
+    """Check that results can be written to these files, and remove earlier ones: a command may end without any.
+
+    Raises:
+        CannotWrite: there is no such folder, or it is read-only.
+    """
+    from ddpnb.files import check_writable, remove_earlier
+
+    given = [path for path in paths if path is not None]
+    for action in (check_writable, remove_earlier):
+        for path in given:
+            action(path)
 
 
 def complain(error: Exception) -> None:

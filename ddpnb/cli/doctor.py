@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 
-from ddpnb.cli import complain, say
+from ddpnb.cli import add_ranks, claim, complain, ranks, say
 from ddpnb.cli.run import save
 from ddpnb.errors import CannotWrite, UsageError
-from ddpnb.files import check_writable, remove_earlier
 
 HELP = "check the distributed setup step by step, without training code"
 
@@ -17,12 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "exit status: 0 every step succeeded on all ranks; 1 a step failed; 2 usage error; 3 ranks are blocked"
     )
-    parser.add_argument(
-        "-n", "--nproc", type=int, default=None, metavar="N", help="number of ranks (default: one per GPU, else 2)"
-    )
-    parser.add_argument(
-        "--backend", metavar="B", help="nccl or gloo (default: $DDP_BACKEND, else nccl if there are GPUs, else gloo)"
-    )
+    add_ranks(parser)
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="time limit of each step in seconds (default: 60)"
     )
@@ -36,20 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the checks; returns the exit status."""
-    from ddpnb.processes import devices
     from ddpnb.render.text import printable
     from ddpnb.world import doctor
 
     if not arguments.timeout > 0:
         raise UsageError(f"--timeout must be a positive number of seconds, not {arguments.timeout!r}.")
-    n = arguments.nproc if arguments.nproc is not None else (devices.count_gpus() or 2)
-    devices.plan(n, arguments.backend)
-    files = [path for path in (arguments.json, arguments.bundle) if path is not None]
-    for path in files:
-        check_writable(path)
-    for path in files:
-        remove_earlier(path)  # the doctor may end without a report
-    checkup = doctor(n, backend=arguments.backend, timeout=arguments.timeout)
+    size = ranks(arguments)
+    claim(arguments.json, arguments.bundle)
+    checkup = doctor(size, backend=arguments.backend, timeout=arguments.timeout)
     status = save(checkup, arguments.json, checkup.exit_status)
     with suppress(OSError, ValueError):  # the terminal was closed
         print(checkup, flush=True)

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ddpnb import interrupts
-from ddpnb.cli import complain, scaling
+from ddpnb.cli import add_ranks, claim, complain, ranks, scaling
 from ddpnb.errors import CannotWrite, UsageError
-from ddpnb.files import check_folder, check_writable, remove_earlier
+from ddpnb.files import check_folder
 
 if TYPE_CHECKING:
     from ddpnb.control.doctor import Checkup
@@ -28,12 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "2 usage error; 3 hang or mismatch; 4 completed, but the ranks diverged; the script's own if it crashed; "
         "128+n terminated by signal n (130 Ctrl-C, 143 SIGTERM, 129 terminal closed)"
     )
-    parser.add_argument(
-        "-n", "--nproc", type=int, default=None, metavar="N", help="number of ranks (default: one per GPU, else 2)"
-    )
-    parser.add_argument(
-        "--backend", metavar="B", help="nccl or gloo (default: $DDP_BACKEND, else nccl if there are GPUs, else gloo)"
-    )
+    add_ranks(parser)
     parser.add_argument(
         "--patience", type=float, default=10.0, metavar="S",
         help="seconds a rank may be blocked outside any collective before it counts as hung (default: 10)",
@@ -68,7 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the script; returns the exit status."""
     # Checked before anything starts: a wrong path should not cost four seconds.
     from ddpnb.control.run_requests import check_script, check_terms
-    from ddpnb.processes import devices
     from ddpnb.render import card
     from ddpnb.world import launch
 
@@ -77,18 +71,14 @@ def run(arguments: argparse.Namespace) -> int:
         check_folder(arguments.log_dir)
     if arguments.scaling is not None:
         return scaling.run(arguments)
-    n = arguments.nproc if arguments.nproc is not None else (devices.count_gpus() or 2)
     check_terms(arguments.fence, arguments.patience)
-    devices.plan(n, arguments.backend)
+    size = ranks(arguments)
     results = [path for path in (arguments.json, arguments.save) if path is not None]
     if len({os.path.realpath(path) for path in results}) < len(results):
         raise UsageError("--json and --save name the same file.", "Give each its own file.")
-    for path in results:
-        check_writable(path)
-    for path in results:
-        remove_earlier(path)  # this run may end without a diagnosis, even without any notice
+    claim(*results)
     with launch(
-        n, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience, debug=arguments.debug
+        size, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience, debug=arguments.debug
     ) as world:
         going = world.run(arguments.script, *arguments.args, log_dir=arguments.log_dir, leave_after_crash=True)
         try:

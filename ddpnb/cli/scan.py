@@ -12,9 +12,9 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ddpnb.cli import show
+from ddpnb.cli import claim, show
 from ddpnb.errors import UsageError
-from ddpnb.files import check_writable, remove_earlier, write_whole
+from ddpnb.files import write_whole
 
 HELP = "find collectives that some ranks may not call, by static analysis of the source"
 _LARGEST = 2 << 20  # bytes of a file
@@ -47,9 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--run needs a number of ranks, not {arguments.run}.")
     given = arguments.scripts if arguments.run is None else arguments.scripts[:1]
     scripts = [_checked(path) for path in dict.fromkeys(given)]
-    if arguments.json is not None:
-        check_writable(arguments.json)
-        remove_earlier(arguments.json)  # with --run it may end without a report
+    claim(arguments.json)
     result = scan(Files(scripts), scripts)
     show(rendered.scan(result, everything=arguments.all, colour=wants_colour(sys.stdout)))
     report = rendered.to_json(result)

@@ -39,8 +39,8 @@ def side_by_side_rows(frames: SideBySide) -> list[list[str]]:
     lines = ["≠" if len({site.line for site in frames.sites.values()}) > 1 else "", "(line)"]
     rows = [[*lines, *(str(frames.sites[rank].line) for rank in ranks)]]
     for row in frames.rows[:_ROWS]:
-        values = [_cut(row.values.get(rank, "(not set)")) for rank in ranks]
-        rows.append(["≠" if row.differs else "", _cut(row.name), *values])
+        values = [one_line(row.values.get(rank, "(not set)"), _WIDEST) for rank in ranks]
+        rows.append(["≠" if row.differs else "", one_line(row.name, _WIDEST), *values])
     return [head, *rows]
 
 
@@ -49,8 +49,3 @@ def side_by_side_notes(frames: SideBySide) -> list[str]:
     if len(frames.rows) > _ROWS:
         notes.append(f"and {len(frames.rows) - _ROWS} more variables")
     return notes
-
-
-def _cut(text: str) -> str:
-    shown = one_line(text)
-    return shown if len(shown) <= _WIDEST else shown[:_WIDEST] + "…"

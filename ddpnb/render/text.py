@@ -26,6 +26,7 @@ def relative(text: str) -> str:
     return text.replace(here + os.sep, "") if len(here) > 1 else text
 
 
-def one_line(text: str) -> str:
-    """Text from a rank on one line, printable, with short paths."""
-    return relative(printable(text)).replace("\n", " ").replace("\t", " ")
+def one_line(text: str, longest: int = 0) -> str:
+    """Text from a rank on one line, printable, with short paths; cut after ``longest`` characters if that is given."""
+    shown = relative(printable(text)).replace("\n", " ").replace("\t", " ")
+    return shown if not longest or len(shown) <= longest else shown[: longest - 1] + "…"

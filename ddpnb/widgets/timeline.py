@@ -11,7 +11,7 @@ import traitlets
 from ddpnb.model.calls import Call
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
-from ddpnb.render.text import printable, relative
+from ddpnb.render.text import one_line, printable
 from ddpnb.views import lanes as analysis
 from ddpnb.views.lanes import Columns, Lane, Lanes
 from ddpnb.widgets.view import Action, View, module, styles
@@ -121,7 +121,7 @@ class Timeline(View):
             "whole": columns.whole,
             "count": len(columns.events),
             "places": len(columns.places),
-            "texts": [_plain(text) for text in columns.texts],
+            "texts": [one_line(text, _LONGEST) for text in columns.texts],
             "kinds": [list(kind) for kind in columns.kinds],
             "rows": [_row(lane, self._lanes.doing(lane.rank)) for lane in self._lanes.lanes],
             "now": self._lanes.now,
@@ -137,21 +137,17 @@ class Timeline(View):
 
 def _row(lane: Lane, doing: str) -> dict[str, Any]:
     mark = lane.mark
+    words = one_line(mark.words, _LONGEST) if mark is not None else ""
     return {
         "rank": lane.rank,
         "begin": lane.begin,
         "until": lane.until if np.isfinite(lane.until) else None,
         "state": lane.state,
-        "doing": _plain(lane.doing or doing),
+        "doing": one_line(lane.doing or doing, _LONGEST),
         "since": lane.since,
         "stands": lane.stands_in >= 0,
-        "mark": {"kind": mark.kind, "words": _plain(mark.words), "number": mark.number} if mark is not None else None,
+        "mark": {"kind": mark.kind, "words": words, "number": mark.number} if mark is not None else None,
     }
-
-
-def _plain(text: str) -> str:
-    line = relative(printable(text)).replace("\n", " ")
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
 def _events(columns: Columns) -> bytes:
