@@ -11,6 +11,7 @@ from ddpnb import arguments
 from ddpnb.errors import UsageError, WorldError
 from ddpnb.model.startup import STEPS, StartupState, StepState
 from ddpnb.observe import logs
+from ddpnb.render import markup
 from ddpnb.render import startup as render
 from ddpnb.render.text import printable
 from ddpnb.views import startup_waits
@@ -229,7 +230,7 @@ class Startup:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return render.table(self.state)
+        return markup.standalone(render.table(self.state), "start-up of the ranks")
 
 
 def _known(step: str) -> str:

@@ -26,7 +26,7 @@ def text(state: StartupState) -> str:
 def table(state: StartupState) -> str:
     """The same as HTML."""
     notes = "".join(f"<p>{escape(printable(note))}</p>" for note in startup_waits.notes(state))
-    return status.html_table(_rows(state), "start-up of the ranks") + notes
+    return status.table(_rows(state), "start-up of the ranks") + notes
 
 
 def _rows(state: StartupState) -> list[list[str]]:

@@ -15,12 +15,17 @@ _ROWS = 40
 
 
 def html_table(rows: Sequence[Sequence[str]], label: str, marked: Sequence[bool] = ()) -> str:
-    """A table for a notebook, the first row its head; everything is escaped."""
+    """A table for a notebook, with its style sheet."""
+    return markup.standalone(table(rows, label, marked), label)
+
+
+def table(rows: Sequence[Sequence[str]], label: str, marked: Sequence[bool] = ()) -> str:
+    """A table in HTML, the first row its head; everything is escaped."""
     body = (
         f"<tr{_MARK if marked and marked[number] else ''}>{''.join(f'<td>{markup.text(cell)}</td>' for cell in row)}</tr>"
         for number, row in enumerate(rows[1:])
     )
-    return markup.standalone(markup.table(label, rows[0], body), label)
+    return markup.table(label, rows[0], body)
 
 
 _MARK = ' style="font-weight:600"'
