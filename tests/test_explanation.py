@@ -15,7 +15,6 @@ from ddpnb.errors import CollectiveMismatch, UsageError
 from ddpnb.explanation import Explanation
 from ddpnb.model.calls import Signature
 from ddpnb.model.findings import Diagnosis, Finding, FindingType
-from ddpnb.observe.verdict import Verdict
 
 RDZV = "Error initializing torch.distributed using env:// rendezvous: environment variable WORLD_SIZE expected, but not set"
 TIMED_OUT = "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for recv operation to complete"
@@ -207,7 +206,7 @@ def test_parameters_are_named():
 
 def test_a_finding_and_a_diagnosis():
     finding = Finding(type_of("DDP502"), "The same order.", remedy="set_epoch")
-    for what in (finding, Diagnosis("divergence", (finding,)), Verdict.of(Diagnosis("divergence", (finding,)))):
+    for what in (finding, Diagnosis("divergence", (finding,))):
         told = ddpnb.explain(what)
         assert told.findings == (finding,)
         assert told.codes == ("DDP502",)

@@ -81,7 +81,7 @@ WITHOUT_RANKS = {
     },
     "Hold seq": lambda value: Hold(seq=value),
     "Hold when": lambda value: Hold(when=value),
-    "save": lambda value: ddpnb.Verdict().save(value),
+    "save": lambda value: ddpnb.Diagnosis().save(value),
 }
 
 

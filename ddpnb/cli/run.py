@@ -15,8 +15,8 @@ from ddpnb.files import check_folder
 
 if TYPE_CHECKING:
     from ddpnb.control.doctor import Checkup
+    from ddpnb.model.findings import Diagnosis
     from ddpnb.model.recording import Recording
-    from ddpnb.observe.verdict import Verdict
 
 HELP = "run a torchrun script on N local ranks and diagnose hangs, crashes and divergence"
 
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         return status
 
 
-def save(result: Verdict | Checkup | Recording | None, path: str | None, status: int = 0) -> int:
+def save(result: Diagnosis | Checkup | Recording | None, path: str | None, status: int = 0) -> int:
     """Write the result if a path is given; returns the exit status, which is never 0 if writing failed."""
     if path is None or result is None:
         return status

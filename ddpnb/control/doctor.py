@@ -89,7 +89,7 @@ class Checkup:
         return markup.standalone(f"<pre>{escape(str(dataclasses.replace(self, findings=())))}</pre>{cards}", "doctor")
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict as JSON, with the start-up steps and the checks of the machine."""
+        """The result as JSON, with the start-up steps and the checks of the machine."""
         return {
             "schema": 1,
             "outcome": self.outcome,

@@ -8,9 +8,9 @@ from typing import Any
 from ddpnb import arguments
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.errors import WorldError
+from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Ending, Recording
 from ddpnb.observe import logs
-from ddpnb.observe.verdict import Verdict
 from ddpnb.render.account import TimeAccount
 from ddpnb.timing.account import account
 
@@ -89,7 +89,7 @@ class Run:
         return self._monitor.outcome
 
     @property
-    def diagnosis(self) -> Verdict:
+    def diagnosis(self) -> Diagnosis:
         """The findings, root cause first; while the run is in progress, those of this moment."""
         return self._monitor.diagnosis or self._monitor.diagnose_now()[0]
 

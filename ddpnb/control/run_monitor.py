@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TextIO
 
 from ddpnb import arguments
@@ -15,11 +16,11 @@ from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import CannotWrite, Interrupted
 from ddpnb.model import phrases
 from ddpnb.model.events.runs import FaultMissed
+from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.observe import logs
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
-from ddpnb.observe.verdict import Verdict
 from ddpnb.observe.watchdog import Watchdog
 from ddpnb.processes.rank_processes import Answer, RankProcesses
 
@@ -69,7 +70,7 @@ class RunMonitor:
         self.logs = {rank: os.path.join(log_dir, f"rank{rank}.log") for rank in ranks}
         self.answers: dict[int, Answer] = {}
         self.known = threading.Event()
-        self.diagnosis: Verdict | None = None  # set before the Recording that it is based on
+        self.diagnosis: Diagnosis | None = None  # set before the Recording that it is based on
         self.recording: Recording | None = None
         self.failure: Exception | None = None
         self._processes = processes
@@ -140,12 +141,12 @@ class RunMonitor:
                 raise
             raise Interrupted(str(self._interrupt())) from None
 
-    def diagnose_now(self, outside_s: float = math.inf) -> tuple[Verdict, Recording]:
+    def diagnose_now(self, outside_s: float = math.inf) -> tuple[Diagnosis, Recording]:
         """The findings of this moment; ``outside_s``: time limit for ranks that do not answer."""
         recording = self.observer.record(outside_s=outside_s)
         return self._diagnosed(recording), recording
 
-    def interrupted(self) -> Verdict:
+    def interrupted(self) -> Diagnosis:
         """The findings of this moment, for a run that is about to be stopped.
 
         Takes at most a few seconds, also if ranks are unresponsive; signals are deferred meanwhile.
@@ -154,7 +155,7 @@ class RunMonitor:
         if found is None:
             found, recording = self.diagnose_now(_LAST_LOOK_S)
             self.recording = self.observer.with_account(recording)
-        return Verdict.of(found, outcome="interrupted")
+        return replace(found, outcome="interrupted")
 
     def kept_logs(self) -> str:
         """A folder with the logs of the ranks that is kept after the World is closed."""
@@ -225,13 +226,13 @@ class RunMonitor:
                 self._stream.say(missed)
             self.known.set()
 
-    def _conclude(self, recording: Recording) -> Verdict:
+    def _conclude(self, recording: Recording) -> Diagnosis:
         self.diagnosis = conclusion = self._diagnosed(recording, since_ns=recording.last_progress_ns)
         self.recording = self.observer.with_account(recording)
         return conclusion
 
-    def _diagnosed(self, recording: Recording, since_ns: int = 0) -> Verdict:
+    def _diagnosed(self, recording: Recording, since_ns: int = 0) -> Diagnosis:
         now = time.monotonic()
         timing = {"launch_s": self._launch_s, "run_s": now - self._began}
         timing["diagnosis_s"] = max(0.0, now - since_ns * 1e-9) if since_ns else 0.0
-        return Verdict.of(diagnose(recording, self.patience), timing=timing)
+        return replace(diagnose(recording, self.patience), timing=timing)

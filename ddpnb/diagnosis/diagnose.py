@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ddpnb import arguments
 from ddpnb.diagnosis import rules
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.checkpoints_and_exits import EXIT_CODE_MASKED
@@ -15,6 +16,7 @@ from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
+from ddpnb.errors import UsageError
 from ddpnb.model.calls import Call, CallState
 from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
@@ -31,9 +33,25 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     """What is wrong, which ranks are at fault, and the evidence for it.
 
     Args:
-        recording: live, loaded or written by hand.
+        recording: of ``World.snapshot()``, of a run, loaded from a file, or written by hand.
         patience: seconds that a rank may be blocked outside any collective without computing.
+
+    Returns:
+        The findings, root cause first.
+
+    Raises:
+        UsageError: ``recording`` is no Recording, or ``patience`` is no number of seconds.
+
+    Example:
+        >>> ddpnb.diagnose(ddpnb.load("hang.ddpnb")).outcome
+        'hang'
     """
+    if not isinstance(recording, Recording):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(
+            f"diagnose() takes a Recording, not {arguments.short(recording)}.", "world.snapshot() takes one."
+        )
+    if patience != float("inf"):
+        arguments.seconds("patience", patience)
     standing = standings(recording)
     found_waits = waits(recording, standing, patience)
     held = stuck(found_waits, standing, patience)

@@ -14,6 +14,7 @@ from ddpnb.control.faults import Injection
 from ddpnb.control.release import Freed
 from ddpnb.control.results import FrameDiff, WorldStatus
 from ddpnb.control.run_requests import FENCES, shown_name
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import CellFailed, UsageError
 from ddpnb.magics import arguments
 from ddpnb.magics.arguments import parse
@@ -21,7 +22,7 @@ from ddpnb.magics.following import Cell
 from ddpnb.magics.px import Px
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS
-from ddpnb.observe.verdict import Verdict, diagnose
+from ddpnb.model.findings import Diagnosis
 from ddpnb.processes.devices import count_gpus
 from ddpnb.render import status as shown
 from ddpnb.render.terminal import table
@@ -173,7 +174,7 @@ class DdpMagics(Magics):
 
     @line_magic
     @magic_arguments()
-    def ddp_why(self, line: str) -> Verdict:
+    def ddp_why(self, line: str) -> Diagnosis:
         """Diagnose the last run, or the current state of the ranks if there was none."""
         parse(self.ddp_why, line)
         world = self._world()

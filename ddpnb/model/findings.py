@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+import os
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from ddpnb.files import write_whole
 from ddpnb.model.calls import Call, Site
 
 Severity = Literal["error", "warning", "note"]
@@ -139,9 +142,17 @@ class Finding:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis:
-    """The findings, root cause first. ``settled``: waiting longer does not change it."""
+    """The findings, root cause first. It shows itself as text in a terminal and as HTML in a notebook.
+
+    ``outcome``: ``ok``, ``hang``, ``crash``, ``divergence`` or ``interrupted``. ``settled``: waiting longer does
+    not change it. ``exit_codes``: rank -> exit status, None if it has not ended. ``timing``: seconds.
+
+    Example:
+        >>> [finding.code for finding in run.diagnosis.findings]
+        ['DDP301']
+    """
 
     outcome: Outcome = "ok"
     findings: tuple[Finding, ...] = ()
@@ -152,16 +163,63 @@ class Diagnosis:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
+        """The findings of severity ``error``."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
+    def __str__(self) -> str:
+        from ddpnb.render import card
+
+        return card.text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from ddpnb.render import card, markup
+
+        return markup.standalone(card.html(self), "diagnosis")
+
     def to_json(self) -> dict[str, Any]:
-        """The verdict, schema 2 (the public contract: add, never rename)."""
+        """The diagnosis as JSON, schema 2. Files below the working directory are named from there.
+
+        Returns:
+            Strings, numbers, lists and dictionaries: add keys, never rename one.
+
+        Example:
+            >>> run.diagnosis.to_json()["outcome"]
+            'hang'
+        """
+        from ddpnb.render.text import relative
+
+        shown = [
+            replace(
+                finding,
+                summary=relative(finding.summary),
+                hint=None if (hint := finding.hint) is None else replace(hint, file=relative(hint.file)),
+                evidence=tuple(map(relative, finding.evidence)),
+                where=tuple((rank, replace(site, file=relative(site.file))) for rank, site in finding.where),
+            )
+            for finding in self.findings
+        ]
         return {
             "schema": 2,
             "outcome": self.outcome,
             "settled": self.settled,
             "world_size": self.world_size,
             "exit_codes": {str(rank): code for rank, code in sorted(self.exit_codes.items())},
-            "findings": [finding.to_json() for finding in self.findings],
+            "findings": [finding.to_json() for finding in shown],
             "timing": {name: round(value, 4) for name, value in self.timing.items()},
         }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write ``to_json()`` to a file, all at once: a reader never sees half of it.
+
+        Args:
+            path: a file that does not exist yet, or is replaced.
+
+        Raises:
+            CannotWrite: the disk is full, or there is no such folder.
+
+        Example:
+            >>> run.diagnosis.save("diagnosis.json")
+        """
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")

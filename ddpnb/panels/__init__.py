@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ddpnb.control.run import Run
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.model.recording import Recording
-from ddpnb.observe.verdict import diagnose
 from ddpnb.world import World
 
 if TYPE_CHECKING:

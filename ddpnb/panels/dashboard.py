@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from ddpnb import pitfalls
 from ddpnb.control import comparison
 from ddpnb.model.calls import CallState
+from ddpnb.model.findings import Diagnosis
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import StartupState
-from ddpnb.observe.verdict import Verdict
 from ddpnb.panels.actions import Actions
 from ddpnb.panels.live import Live, Picture
 from ddpnb.panels.memory import Memory
@@ -44,7 +44,7 @@ class Dashboard(Panel):
         self._controls: object = None  # of what the forms were made
         self._memory = Memory()
         self._picture: Picture | None = None
-        self._said_of: object = None  # the verdict that is shown
+        self._said_of: object = None  # the diagnosis that is shown
         self._stood: object = None  # where the ranks stood when their stacks were asked for
         self.head = Fragment(label="world", on_action=self._act, live=True)
         self.card = Card(on_action=self._act, headline=False)
@@ -93,13 +93,13 @@ class Dashboard(Panel):
         """Show a new picture; called on the polling thread."""
         self._picture = picture
         run, recording = picture.run, picture.recording
-        verdict = run._monitor.diagnosis if run is not None else None
+        diagnosis = run._monitor.diagnosis if run is not None else None
         self._memory.take(recording)
         self.board.live = not self.world.closed
         replaced = any(not in_run for _, in_run in self.world._ranks.members.values())
-        self.board.show_recording(recording, None if replaced else verdict)
+        self.board.show_recording(recording, None if replaced else diagnosis)
         if picture.fresh:
-            self.timeline.show(recording, verdict)
+            self.timeline.show(recording, diagnosis)
             self.card.show_diagnosis(None)
             self.variables.fold()
         held = {
@@ -109,23 +109,23 @@ class Dashboard(Panel):
         self.timeline.add(
             {rank: (*picture.calls.get(rank, ()), *held.get(rank, ())) for rank in recording.ranks},
             recording,
-            verdict,
+            diagnosis,
             recording.taken_ns,
         )
-        if (run, verdict is not None) != self._said_of:
-            self._said_of = (run, verdict is not None)
-            self._known(verdict)
+        if (run, diagnosis is not None) != self._said_of:
+            self._said_of = (run, diagnosis is not None)
+            self._known(diagnosis)
         self._look_closer(recording)
         self._refresh_controls()
 
-    def _known(self, verdict: Verdict | None) -> None:
+    def _known(self, diagnosis: Diagnosis | None) -> None:
         """Called when the outcome of a run is known."""
-        self.card.show_diagnosis(verdict)
+        self.card.show_diagnosis(diagnosis)
         taken = self.world.last_run.recording if self.world.last_run is not None else None
-        if verdict is not None and taken is not None:
-            self.stacks.show_recording(taken, verdict)
+        if diagnosis is not None and taken is not None:
+            self.stacks.show_recording(taken, diagnosis)
             self.variables.show_recording(taken)
-            if verdict.outcome == "hang":
+            if diagnosis.outcome == "hang":
                 self.variables.unfold()
         self._show_output()
 
@@ -173,8 +173,8 @@ class Dashboard(Panel):
         outcome = run.outcome if run is not None else "idle"
         for name, so in (("held", held), ("starting", starting), ("closed", closed)):
             outcome = name if so else outcome
-        verdict = run._monitor.diagnosis if run is not None else None
-        known = verdict.timing.get("diagnosis_s") if verdict is not None and outcome == "hang" else None
+        diagnosis = run._monitor.diagnosis if run is not None else None
+        known = diagnosis.timing.get("diagnosis_s") if diagnosis is not None and outcome == "hang" else None
         return controls.Head(
             title="world",
             description=self.world._ranks.plan.description,

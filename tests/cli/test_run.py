@@ -21,7 +21,7 @@ from ddpnb import diagnose, load
 from ddpnb.cli import main
 from ddpnb.cli.run import save
 from ddpnb.errors import LaunchError, WorldError
-from ddpnb.observe.verdict import Verdict
+from ddpnb.model.findings import Diagnosis
 from tests.conftest import VICTIMS, alive
 
 DDPNB = [sys.executable, "-m", "ddpnb"]
@@ -324,8 +324,8 @@ def test_wrong_use_leaves_an_earlier_verdict(wrong, tmp_path, monkeypatch):
 
 def test_a_verdict_that_cannot_be_written(capsys):
     """A full disk: it is said, without a traceback, and the status is not that of success."""
-    assert save(Verdict(), "/dev/full") == 1
-    assert save(Verdict(outcome="hang"), "/dev/full", 3) == 3
+    assert save(Diagnosis(), "/dev/full") == 1
+    assert save(Diagnosis(outcome="hang"), "/dev/full", 3) == 3
     assert "cannot write to '/dev/full': No space left on device" in capsys.readouterr().err
 
 

@@ -12,7 +12,7 @@ READER = (
     "ddpnb.diagnosis.diagnose",
     "ddpnb.render.card",
     "ddpnb.render.pages",
-    "ddpnb.observe.verdict",
+    "ddpnb.model.findings",
     "ddpnb.model.blackbox",
 )
 NOTEBOOK = [

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.errors import CannotWrite
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding, Hint
-from ddpnb.observe.verdict import Verdict, diagnose
 from tests.diagnosis.recordings import Rank, line, record
 from tests.render.findings import USUAL, hang
 
@@ -19,22 +19,30 @@ FINDING_KEYS = {
 
 
 @pytest.fixture
-def verdict():
-    return Verdict.of(
+def diagnosis():
+    return dataclasses.replace(
         hang(), exit_codes={1: None, 0: 0}, timing={"launch_s": 1.23456, "run_s": 0.0, "diagnosis_s": 2.0}
     )
 
 
-# -- the verdict file, schema 2
+# -- the diagnosis file, schema 2
 
 
-def test_the_verdict_has_the_fields_of_the_contract(verdict):
-    assert set(verdict.to_json()) == {"schema", "outcome", "world_size", "exit_codes", "findings", "timing", "settled"}
-    assert set(verdict.to_json()["findings"][0]) == FINDING_KEYS
+def test_the_diagnosis_has_the_fields_of_the_contract(diagnosis):
+    assert set(diagnosis.to_json()) == {
+        "schema",
+        "outcome",
+        "world_size",
+        "exit_codes",
+        "findings",
+        "timing",
+        "settled",
+    }
+    assert set(diagnosis.to_json()["findings"][0]) == FINDING_KEYS
 
 
-def test_the_verdict_as_json(verdict):
-    value = json.loads(json.dumps(verdict.to_json()))
+def test_the_diagnosis_as_json(diagnosis):
+    value = json.loads(json.dumps(diagnosis.to_json()))
     assert (value["schema"], value["outcome"], value["world_size"]) == (2, "hang", 4)
     assert value["exit_codes"] == {"0": 0, "1": None}
     assert value["timing"] == {"launch_s": 1.2346, "run_s": 0.0, "diagnosis_s": 2.0}
@@ -64,7 +72,7 @@ def test_the_verdict_as_json(verdict):
 
 
 def test_a_finding_without_a_collective_says_so():
-    value = Verdict.of(hang(Finding(type_of("DDP102"), "x"))).to_json()["findings"][0]
+    value = hang(Finding(type_of("DDP102"), "x")).to_json()["findings"][0]
     assert value["collective"] is None
     assert (value["where"], value["culprits"], value["waiting"]) == ([], [], [])
 
@@ -72,18 +80,18 @@ def test_a_finding_without_a_collective_says_so():
 def test_a_hint_is_named_from_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     hint = Hint(str(tmp_path / "train.py"), 31, "`if rank` decides which ranks get there")
-    value = Verdict.of(hang(Finding(type_of("DDP301"), "x", certainty="likely", hint=hint))).to_json()["findings"][0]
+    value = hang(Finding(type_of("DDP301"), "x", certainty="likely", hint=hint)).to_json()["findings"][0]
     assert value["certainty"] == "likely"
     assert value["hint"] == {"file": "train.py", "line": 31, "reason": hint.reason}
 
 
 def test_a_tie_lists_its_sides_and_no_culprit():
-    value = Verdict.of(hang(Finding(type_of("DDP410"), "x", sides=((0, 2), (1, 3))))).to_json()["findings"][0]
+    value = hang(Finding(type_of("DDP410"), "x", sides=((0, 2), (1, 3)))).to_json()["findings"][0]
     assert (value["culprits"], value["sides"]) == ([], [[0, 2], [1, 3]])
 
 
 def test_exit_codes_are_in_the_order_of_the_ranks():
-    codes = Verdict.of(Diagnosis(exit_codes={10: 0, 2: -9, 0: None})).to_json()["exit_codes"]
+    codes = Diagnosis(exit_codes={10: 0, 2: -9, 0: None}).to_json()["exit_codes"]
     assert list(codes.items()) == [("0", None), ("2", -9), ("10", 0)]
 
 
@@ -95,7 +103,7 @@ def test_files_below_the_working_directory_are_named_from_there(tmp_path, monkey
         evidence=(f"at {tmp_path}/train.py:9",),
         where=((0, Site(f"{tmp_path}/train.py", 9, "main")), (1, Site("/elsewhere/a.py", 2, "f"))),
     )
-    value = Verdict.of(hang(finding)).to_json()["findings"][0]
+    value = hang(finding).to_json()["findings"][0]
     assert [place["file"] for place in value["where"]] == ["train.py", "/elsewhere/a.py"]
     assert value["summary"] == value["evidence"][0] == "at train.py:9"
 
@@ -103,69 +111,69 @@ def test_files_below_the_working_directory_are_named_from_there(tmp_path, monkey
 # -- saving
 
 
-def test_a_saved_verdict_reads_back(verdict, tmp_path):
-    path = tmp_path / "verdict.json"
-    verdict.save(path)
-    assert json.loads(path.read_text()) == verdict.to_json()
-    assert [file.name for file in tmp_path.iterdir()] == ["verdict.json"]
+def test_a_saved_diagnosis_reads_back(diagnosis, tmp_path):
+    path = tmp_path / "diagnosis.json"
+    diagnosis.save(path)
+    assert json.loads(path.read_text()) == diagnosis.to_json()
+    assert [file.name for file in tmp_path.iterdir()] == ["diagnosis.json"]
 
 
-def test_a_verdict_is_saved_over_an_older_one(verdict, tmp_path):
-    path = tmp_path / "verdict.json"
+def test_a_diagnosis_is_saved_over_an_older_one(diagnosis, tmp_path):
+    path = tmp_path / "diagnosis.json"
     path.write_text("x" * 100_000)
-    verdict.save(str(path))
+    diagnosis.save(str(path))
     assert json.loads(path.read_text())["outcome"] == "hang"
 
 
-def test_a_save_that_fails_leaves_the_older_verdict_whole(verdict, tmp_path):
+def test_a_save_that_fails_leaves_the_older_diagnosis_whole(diagnosis, tmp_path):
     """It fails in the middle: the exit codes come before what cannot be written."""
-    path = tmp_path / "verdict.json"
-    verdict.save(path)
+    path = tmp_path / "diagnosis.json"
+    diagnosis.save(path)
     before = path.read_text()
-    broken = Verdict.of(verdict, findings=(dataclasses.replace(USUAL, tensors=(object(),)),))
+    broken = dataclasses.replace(diagnosis, findings=(dataclasses.replace(USUAL, tensors=(object(),)),))
     with pytest.raises(TypeError):
         broken.save(path)
     assert path.read_text() == before
 
 
 def test_words_of_any_language_and_names_that_are_no_unicode_can_be_saved(tmp_path):
-    path = tmp_path / "verdict.json"
+    path = tmp_path / "diagnosis.json"
     finding = dataclasses.replace(USUAL, summary="Größe \udce4 <script>")
-    Verdict.of(hang(finding)).save(path)
+    hang(finding).save(path)
     assert json.loads(path.read_text(encoding="utf-8"))["findings"][0]["summary"] == "Größe \udce4 <script>"
 
 
-def test_a_folder_that_is_not_there_is_an_error(verdict, tmp_path):
+def test_a_folder_that_is_not_there_is_an_error(diagnosis, tmp_path):
     with pytest.raises(CannotWrite, match="No such file"):
-        verdict.save(tmp_path / "missing" / "verdict.json")
+        diagnosis.save(tmp_path / "missing" / "diagnosis.json")
 
 
 # -- showing
 
 
-def test_a_verdict_is_a_diagnosis(verdict):
-    assert isinstance(verdict, Diagnosis)
-    assert verdict.errors == (USUAL,)
-    assert verdict.settled
+def test_a_diagnosis_is_a_diagnosis(diagnosis):
+    assert isinstance(diagnosis, Diagnosis)
+    assert diagnosis.errors == (USUAL,)
+    assert diagnosis.settled
 
 
 def test_changes_replace_what_the_diagnosis_said():
-    assert Verdict.of(hang(), outcome="crash").outcome == "crash"
+    assert dataclasses.replace(hang(), outcome="crash").outcome == "crash"
     with pytest.raises(TypeError):
-        Verdict.of(hang(), colour="red")
+        Diagnosis.of(hang(), colour="red")
 
 
-def test_a_verdict_shows_itself_as_text_and_as_html(verdict):
-    assert str(verdict) == repr(verdict)
-    assert str(verdict).startswith("ddpnb: hang")
-    assert "<div" not in str(verdict)
-    assert "DDP301" in verdict._repr_html_()
-    assert verdict._repr_html_().startswith("<style>")
+def test_a_diagnosis_shows_itself_as_text_and_as_html(diagnosis):
+    assert str(diagnosis) == repr(diagnosis)
+    assert str(diagnosis).startswith("ddpnb: hang")
+    assert "<div" not in str(diagnosis)
+    assert "DDP301" in diagnosis._repr_html_()
+    assert diagnosis._repr_html_().startswith("<style>")
 
 
-def test_diagnosing_a_recording_gives_a_verdict():
+def test_diagnosing_a_recording_gives_a_diagnosis():
     recording = record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).idles(8.0, line(4)))
     assert diagnose(recording).outcome == "ok"
     found = diagnose(recording, patience=5.0)
-    assert isinstance(found, Verdict)
+    assert isinstance(found, Diagnosis)
     assert found.to_json()["findings"][0]["code"] == "DDP313"
