@@ -9,45 +9,107 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ddpnb.control.breakpoints import Holding
+    from ddpnb.control.comparison import Comparison, TensorDifference
     from ddpnb.control.doctor import Checkup
+    from ddpnb.control.faults import Injection
+    from ddpnb.control.release import Freed
+    from ddpnb.control.results import Evaluation, Evaluations, FrameDiff, WorldStatus
     from ddpnb.control.run import Run
-    from ddpnb.errors import Released
+    from ddpnb.control.startup import Startup
+    from ddpnb.diagnosis.diagnose import diagnose
+    from ddpnb.errors import (
+        CannotWrite,
+        DdpnbError,
+        DeviceError,
+        LaunchError,
+        Released,
+        ScriptNotFound,
+        UsageError,
+        WorldError,
+    )
     from ddpnb.explanation import Explanation, explain
     from ddpnb.model.faults import Fault
-    from ddpnb.model.recording import Recording
+    from ddpnb.model.findings import Diagnosis, Finding, FindingType
+    from ddpnb.model.holds import Hold
+    from ddpnb.model.rank_state import RankState
+    from ddpnb.model.recording import Ending, Recording
     from ddpnb.model.recording_file import load
-    from ddpnb.observe.verdict import Verdict, diagnose
+    from ddpnb.model.startup import StartupState, StepState
     from ddpnb.panels import show
+    from ddpnb.panels.panel import Panel
+    from ddpnb.processes.checks import Check
+    from ddpnb.render.account import TimeAccount
+    from ddpnb.views.status import RankStatus
     from ddpnb.world import World, doctor, launch
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "launch": "ddpnb.world",
-    "load": "ddpnb.model.recording_file",
-    "show": "ddpnb.panels",
-    "doctor": "ddpnb.world",
-    "Checkup": "ddpnb.control.doctor",
-    "Fault": "ddpnb.model.faults",
-    "Recording": "ddpnb.model.recording",
-    "Released": "ddpnb.errors",
-    "World": "ddpnb.world",
-    "Run": "ddpnb.control.run",
-    "Verdict": "ddpnb.observe.verdict",
-    "diagnose": "ddpnb.observe.verdict",
-    "explain": "ddpnb.explanation",
-    "Explanation": "ddpnb.explanation",
+_NAMES = {
+    "ddpnb.control.breakpoints": "Holding",
+    "ddpnb.control.comparison": "Comparison TensorDifference",
+    "ddpnb.control.doctor": "Checkup",
+    "ddpnb.control.faults": "Injection",
+    "ddpnb.control.release": "Freed",
+    "ddpnb.control.results": "Evaluation Evaluations FrameDiff WorldStatus",
+    "ddpnb.control.run": "Run",
+    "ddpnb.control.startup": "Startup",
+    "ddpnb.diagnosis.diagnose": "diagnose",
+    "ddpnb.errors": "CannotWrite DdpnbError DeviceError LaunchError Released ScriptNotFound UsageError WorldError",
+    "ddpnb.explanation": "Explanation explain",
+    "ddpnb.model.faults": "Fault",
+    "ddpnb.model.findings": "Diagnosis Finding FindingType",
+    "ddpnb.model.holds": "Hold",
+    "ddpnb.model.rank_state": "RankState",
+    "ddpnb.model.recording": "Ending Recording",
+    "ddpnb.model.recording_file": "load",
+    "ddpnb.model.startup": "StartupState StepState",
+    "ddpnb.panels": "show",
+    "ddpnb.panels.panel": "Panel",
+    "ddpnb.processes.checks": "Check",
+    "ddpnb.render.account": "TimeAccount",
+    "ddpnb.views.status": "RankStatus",
+    "ddpnb.world": "World doctor launch",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
+    "CannotWrite",
+    "Check",
     "Checkup",
+    "Comparison",
+    "DdpnbError",
+    "DeviceError",
+    "Diagnosis",
+    "Ending",
+    "Evaluation",
+    "Evaluations",
     "Explanation",
     "Fault",
+    "Finding",
+    "FindingType",
+    "FrameDiff",
+    "Freed",
+    "Hold",
+    "Holding",
+    "Injection",
+    "LaunchError",
+    "Panel",
+    "RankState",
+    "RankStatus",
     "Recording",
     "Released",
     "Run",
-    "Verdict",
+    "ScriptNotFound",
+    "Startup",
+    "StartupState",
+    "StepState",
+    "TensorDifference",
+    "TimeAccount",
+    "UsageError",
     "World",
+    "WorldError",
+    "WorldStatus",
     "diagnose",
     "doctor",
     "explain",

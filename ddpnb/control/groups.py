@@ -147,6 +147,6 @@ class Groups:
             for monitor in monitors:
                 monitor.show_rest()
             if shared.startup is not None:
-                shared.startup.cut()
+                shared.startup._cut()
             self._breakpoints.released(freed.left)
         return freed

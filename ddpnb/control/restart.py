@@ -32,7 +32,7 @@ class Restart:
             self._replacement.replace(chosen, timeout)
             if startup is not None and startup.busy():
                 for rank in chosen:
-                    startup.replaced(rank)
+                    startup._replaced(rank)
             elif self._groups.has_group() and not self._ranks.busy():
                 self._groups.rebuild()
             else:

@@ -67,21 +67,39 @@ class Startup:
         return self.state.done
 
     def busy(self) -> list[int]:
-        """The ranks that are in a step now."""
+        """The ranks that are in a step now.
+
+        Returns:
+            Ranks, in order.
+
+        Example:
+            >>> world.startup.busy()
+            [0, 2]
+        """
         with self._lock:
             self._take()
             return sorted(rank for rank in self._going if self._alive(rank))
 
     def facts(self, step: str) -> dict[int, dict[str, Any]]:
-        """The facts that a step recorded: rank -> name -> value.
+        """The facts that a step recorded.
+
+        Args:
+            step: name of a step, such as ``"store"``.
+
+        Returns:
+            rank -> name -> value.
 
         Raises:
             UsageError: unknown step.
+
+        Example:
+            >>> world.startup.facts("device")[1]["device"]
+            'cuda:1'
         """
         state = self.state
         return {rank: dict(state.at(rank, _known(step)).facts) for rank in range(self._size)}
 
-    def cut(self) -> None:
+    def _cut(self) -> None:
         """The connections were closed: steps from the store on must be repeated."""
         with self._lock:
             self._take()
@@ -90,7 +108,7 @@ class Startup:
                     if step in steps and steps[step].state == "done":
                         del steps[step]
 
-    def replaced(self, rank: int) -> None:
+    def _replaced(self, rank: int) -> None:
         """The rank has a new process: it starts again at the first step."""
         with self._lock:
             self._going.pop(rank, None)
@@ -98,7 +116,20 @@ class Startup:
         self._begin(rank)
 
     def log(self, rank: int) -> str:
-        """The output of this rank during the start-up."""
+        """The output of this rank during the start-up.
+
+        Args:
+            rank: a rank of the World.
+
+        Returns:
+            Standard output and error, as text.
+
+        Raises:
+            UsageError: unknown rank.
+
+        Example:
+            >>> print(world.startup.log(1))
+        """
         return logs.whole(self._logs[arguments.member("rank", rank, self._logs)])
 
     # -- what one does with it
@@ -111,9 +142,15 @@ class Startup:
             timeout: seconds to wait at most. Returns as soon as these ranks have ended the step, or they are
                 known to wait for ranks that are not in it.
 
+        Returns:
+            This start-up.
+
         Raises:
             UsageError: unknown rank.
             WorldError: one of these ranks is dead, or still in a step.
+
+        Example:
+            >>> world.init().step(ranks=[0, 1])
         """
         arguments.seconds("timeout", timeout, least=0)
         self._start(ranks)
@@ -127,8 +164,15 @@ class Startup:
             upto: name of the last step.
             timeout: seconds for all of it.
 
+        Returns:
+            This start-up; ``state.stopped_at`` is the first step that is not done.
+
         Raises:
             UsageError: unknown step.
+
+        Example:
+            >>> world.init().run("first barrier").state.stopped_at
+            'first all-reduce'
         """
         arguments.seconds("timeout", timeout)
         last = STEPS.index(_known(upto))
@@ -216,12 +260,28 @@ class Startup:
     # -- how it is shown
 
     def sentences(self) -> dict[int, str]:
-        """What each rank does, as text."""
+        """What each rank does.
+
+        Returns:
+            rank -> the rest of a sentence.
+
+        Example:
+            >>> world.startup.sentences()[1]
+            'waits in first barrier for 2 of 4 ranks: 2 and 3'
+        """
         state = self.state
         return {rank: startup_waits.sentence(state, rank) for rank in range(self._size)}
 
     def notes(self) -> list[str]:
-        """What the ranks do, and in which facts they differ, as text."""
+        """What the ranks do, and in which facts they differ.
+
+        Returns:
+            Lines of text.
+
+        Example:
+            >>> world.startup.notes()
+            ['rank 0: waits in first barrier for 1 of 2 ranks: 1', 'rank 1: ready for first barrier']
+        """
         return [printable(note) for note in startup_waits.notes(self.state)]
 
     def __str__(self) -> str:

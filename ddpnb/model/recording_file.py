@@ -66,8 +66,17 @@ def save(recording: Recording, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Recording:
     """Read a recording.
 
+    Args:
+        path: a file that ``World.save()`` or ``Recording.save()`` wrote.
+
+    Returns:
+        The Recording, which ``ddpnb.diagnose()`` and ``ddpnb.show()`` take.
+
     Raises:
         UsageError: the file cannot be read, is not a recording, is damaged, or was written by a newer version.
+
+    Example:
+        >>> ddpnb.diagnose(ddpnb.load("hang.ddpnb"))
     """
     shown = arguments.short(os.fspath(path) if isinstance(path, os.PathLike) else path)
     try:

@@ -21,8 +21,14 @@ def show(what: World | Run | Recording | None = None) -> Panel:
         what: a World: its live ranks, with buttons to control them. A Run or a Recording: its state at that
             time. None: a form that launches a World, and then its dashboard.
 
+    Returns:
+        A panel, which the notebook displays; ``text`` is its content as plain text.
+
     Raises:
         UsageError: any other object.
+
+    Example:
+        >>> ddpnb.show(world)
     """
     from ddpnb.panels.dashboard import Dashboard
     from ddpnb.panels.launcher import Launcher

@@ -151,16 +151,9 @@ def test_a_folder_that_is_not_there_is_an_error(diagnosis, tmp_path):
 # -- showing
 
 
-def test_a_diagnosis_is_a_diagnosis(diagnosis):
-    assert isinstance(diagnosis, Diagnosis)
+def test_the_errors_of_a_diagnosis(diagnosis):
     assert diagnosis.errors == (USUAL,)
     assert diagnosis.settled
-
-
-def test_changes_replace_what_the_diagnosis_said():
-    assert dataclasses.replace(hang(), outcome="crash").outcome == "crash"
-    with pytest.raises(TypeError):
-        Diagnosis.of(hang(), colour="red")
 
 
 def test_a_diagnosis_shows_itself_as_text_and_as_html(diagnosis):
