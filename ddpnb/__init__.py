@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from ddpnb.explanation import Explanation, explain
     from ddpnb.model.faults import Fault
-    from ddpnb.model.findings import Diagnosis, Finding, FindingType
+    from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
     from ddpnb.model.holds import Hold
     from ddpnb.model.rank_state import RankState
     from ddpnb.model.recording import Ending, Recording
@@ -58,7 +58,7 @@ _NAMES = {
     "ddpnb.errors": "CannotWrite DdpnbError DeviceError LaunchError Released ScriptNotFound UsageError WorldError",
     "ddpnb.explanation": "Explanation explain",
     "ddpnb.model.faults": "Fault",
-    "ddpnb.model.findings": "Diagnosis Finding FindingType",
+    "ddpnb.model.findings": "Diagnosis Finding FindingType Hint",
     "ddpnb.model.holds": "Hold",
     "ddpnb.model.rank_state": "RankState",
     "ddpnb.model.recording": "Ending Recording",
@@ -90,6 +90,7 @@ __all__ = [
     "FindingType",
     "FrameDiff",
     "Freed",
+    "Hint",
     "Hold",
     "Holding",
     "Injection",
