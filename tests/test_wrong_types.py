@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import ddpnb
-from ddpnb.control.startup import _of_several
 from ddpnb.errors import DdpnbError
 from ddpnb.model import phrases
 from ddpnb.model.holds import Hold
@@ -219,7 +218,10 @@ def test_several_ranks_are_spoken_of_as_several():
     killed = Ending("died", -9, 0)
     for ranks, said in (((1,), "rank 1 was killed (SIGKILL)"), ((1, 2), "ranks 1 and 2 were killed (SIGKILL)")):
         assert f"{phrases.ranks(ranks)} {_what(killed, phrases.verb(ranks, 'was', 'were'))}" == said
-    assert _of_several("is dead") == "are dead"
-    assert _of_several("waits in the store for 2 of 4 ranks: 2 and 3") == "wait in the store for 2 of 4 ranks: 2 and 3"
-    assert _of_several("failed at store: x") == "failed at store: x"
+    assert startup_waits._plural("is dead") == "are dead"
+    assert (
+        startup_waits._plural("waits in the store for 2 of 4 ranks: 2 and 3")
+        == "wait in the store for 2 of 4 ranks: 2 and 3"
+    )
+    assert startup_waits._plural("failed at store: x") == "failed at store: x"
     assert startup_waits.sentence is not None
