@@ -51,7 +51,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
             f"diagnose() takes a Recording, not {arguments.short(recording)}.", "world.snapshot() takes one."
         )
     if patience != float("inf"):
-        arguments.seconds("patience", patience)
+        arguments.seconds("patience", patience, least=0)
     standing = standings(recording)
     found_waits = waits(recording, standing, patience)
     held = stuck(found_waits, standing, patience)
