@@ -1,4 +1,4 @@
-"""The state of each rank: in a collective, at start-up, ended, blocked elsewhere, or computing."""
+"""The state of each rank: in a collective, at start-up, ended, blocked outside any collective, or computing."""
 
 from __future__ import annotations
 

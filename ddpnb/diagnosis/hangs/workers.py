@@ -1,6 +1,6 @@
 """Ranks that wait for a child process: a DataLoader worker, an environment, a pool.
 
-A rank that is blocked elsewhere (DDP313) may be blocked in its DataLoader: then the worker's stack shows
+A rank that is blocked outside any collective (DDP313) may be blocked in its DataLoader: then the worker's stack shows
 why (DDP507), or the worker has died unnoticed (DDP505).
 """
 
