@@ -15,7 +15,7 @@ from typing import Any
 
 from ddpnb.control.groups import Groups
 from ddpnb.control.ranks import Ranks
-from ddpnb.diagnosis import settings
+from ddpnb.diagnosis import rules
 from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.explanation import explain
 from ddpnb.files import write_whole
@@ -141,7 +141,7 @@ def examine(ranks: Ranks, groups: Groups, timeout: float) -> Checkup:
             break
     state, shown = startup.state, str(startup)
     logs = {rank: startup.log(rank) for rank in range(ranks.size)}
-    findings = [*(_of_errors(state) or _of_waits(state)), *settings.find(groups.startup_recording())]
+    findings = [*(_of_errors(state) or _of_waits(state)), *rules.environment(groups.startup_recording())]
     first = {finding.code: finding for finding in reversed(findings)}
     timing = {"launch_s": ranks.launch_s, "run_s": time.monotonic() - began}
     groups.release()

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ddpnb.diagnosis import checkpoints_and_exits, settings
+from ddpnb.diagnosis import checkpoints_and_exits
 from ddpnb.diagnosis.data import batches
 from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, numbers, replicas
+from ddpnb.diagnosis.environment import backends, shared_memory, threads, timeouts, variables, versions
 from ddpnb.diagnosis.hangs import forward_on_one_rank
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
@@ -38,9 +39,21 @@ def _rules(stuck: frozenset[int]) -> tuple[Rule, ...]:
         Rule(replicas.find, effect=True),
         Rule(batches.find),
         Rule(numbers.find),
-        Rule(partial(settings.find, stuck=stuck)),
+        Rule(partial(environment, stuck=stuck)),
         Rule(checkpoints_and_exits.find),
     )
+
+
+def environment(recording: Recording, stuck: frozenset[int] = frozenset()) -> list[Finding]:
+    """The findings about the environment; warnings and notes unless the ranks contradict each other."""
+    found = (
+        backends.find(recording),
+        versions.find(recording),
+        timeouts.find(recording, stuck),
+        threads.find(recording),
+        shared_memory.find(recording),
+    )
+    return [*(finding for finding in found if finding is not None), *variables.find(recording)]
 
 
 def find(recording: Recording, failures: Sequence[Finding], stuck: frozenset[int]) -> list[Finding]:

@@ -11,8 +11,9 @@ from ddpnb.diagnosis.divergence.optimizers import STATE_ON_ONE_RANK
 from ddpnb.diagnosis.divergence.synchronisation import FORWARD_BYPASSED, SYNC_SKIPPED
 from ddpnb.diagnosis.hangs import forward_on_one_rank
 from ddpnb.diagnosis.hangs.forward_on_one_rank import RANK_ZERO_FORWARD
-from ddpnb.diagnosis.hangs.rank_state import Standing, where
+from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
+from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording

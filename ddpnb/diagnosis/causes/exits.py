@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from ddpnb.diagnosis import checkpoints_and_exits
 from ddpnb.diagnosis.checkpoints_and_exits import EXIT_CODE_MASKED
+from ddpnb.diagnosis.environment.timeouts import TIMEOUT_SETTING
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.diagnosis.hangs import workers
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.once import once
-from ddpnb.diagnosis.settings import TIMEOUT_SETTING
 from ddpnb.explanations.messages.explain import explain
 from ddpnb.explanations.messages.explained import Explained, blamed
 from ddpnb.model import phrases

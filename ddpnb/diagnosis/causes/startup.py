@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.diagnosis import settings
+from ddpnb.diagnosis.environment import backends
+from ddpnb.diagnosis.hangs.init_facts import inits
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.startup import DUPLICATE_RANK
 from ddpnb.diagnosis.once import once
-from ddpnb.diagnosis.settings import BACKEND_MISMATCH
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.findings import Finding
@@ -17,7 +17,7 @@ from ddpnb.model.recording import Recording
 
 def same_rank_twice(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP103: two processes claim the same rank."""
-    starts, double = settings.inits(recording), _claimed_twice(recording)
+    starts, double = inits(recording), _claimed_twice(recording)
     if not double:
         return None
     number, ranks = next(iter(sorted(double.items())))
@@ -40,12 +40,12 @@ def same_rank_twice(recording: Recording, standings: dict[int, Standing], findin
 @once
 def _claimed_twice(recording: Recording) -> dict[int, list[int]]:
     claimed: dict[int, list[int]] = {}
-    for rank, start in settings.inits(recording).items():
+    for rank, start in inits(recording).items():
         if start.rank is not None:
             claimed.setdefault(start.rank, []).append(rank)
     return {rank: ranks for rank, ranks in claimed.items() if len(ranks) > 1}
 
 
 def other_backend(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
-    better = next((f for f in settings.find(recording) if f.type == BACKEND_MISMATCH), None)
+    better = backends.find(recording)
     return None if better is None else replace(better, evidence=(*better.evidence, *phrases.observed(finding)[:2]))

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from ddpnb.diagnosis.data import shards, splits, structure
 from ddpnb.diagnosis.data.loading import Loading, Loop, loading
-from ddpnb.diagnosis.data.shards import Views, places, replica_groups, side_by_side
+from ddpnb.diagnosis.data.shards import Views, replica_groups, side_by_side
+from ddpnb.diagnosis.environment.shared_memory import SHARED_MEMORY_LOW
 from ddpnb.diagnosis.once import once
-from ddpnb.diagnosis.settings import SHARED_MEMORY_LOW
+from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
@@ -71,7 +72,7 @@ def _epochs(views: Views) -> list[Finding]:
             f"{phrases.ranks(ranks, True)} {phrases.verb(ranks, 'iterates', 'iterate')} over the data in the same order in "
             f"every epoch{phrases.at(loops[0].site)}: sampler.set_epoch {set_to}.",
             tuple(ranks),
-            where=places({rank: found[rank][0] for rank in ranks}, ranks),
+            where=where({rank: found[rank][0] for rank in ranks}, ranks),
             evidence=tuple(
                 f"Rank {rank}: {len(found[rank])} consecutive epochs with seed + epoch = {found[rank][0].passed.order}."  # type: ignore[union-attr]
                 for rank in ranks[:8]
@@ -167,7 +168,7 @@ def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: list
         f"{phrases.at(loops[culprits[0]].site)}, {phrases.ranks(rest)} {phrases.verb(rest, 'has', 'have')} "
         + (f"{max(more)}." if more else "more."),
         tuple(culprits),
-        where=places(loops, [*culprits, *rest]),
+        where=where(loops, [*culprits, *rest]),
         evidence=tuple(evidence),
         remedy="Give all ranks the same number of batches (DistributedSampler, drop_last=True), or train under Join.",
     )
@@ -202,7 +203,7 @@ def _shared_memory(recording: Recording, views: Views) -> list[Finding]:
             f"/dev/shm has {free >> 20} MB left of {total >> 20} MB; the DataLoader workers on "
             f"{phrases.ranks(ranks)} pass their batches through it.",
             tuple(ranks),
-            where=places(used, ranks),
+            where=where(used, ranks),
             evidence=tuple(f"Rank {rank}: {used[rank].loader.num_workers} workers." for rank in ranks[:8]),
             remedy="Make it larger (docker run --shm-size=8g, or --ipc=host), or use fewer workers.",
             severity="note",

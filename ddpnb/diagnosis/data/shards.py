@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ddpnb.diagnosis.data.loading import Loading, Loop, likeness
 from ddpnb.diagnosis.divergence.digests import split
+from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.events.data import DatasetSeen, SamplerPass
 from ddpnb.model.events.models import ModelWrapped
 from ddpnb.model.events.startup import NewGroup
@@ -194,7 +194,7 @@ def same(
         SAME_DATA,
         f"{phrases.ranks(group, True)} train on the same batches{phrases.at(loops[group[0]].site)}.",
         group,
-        where=places(loops, group),
+        where=where(loops, group),
         evidence=(*evidence, *more),
         remedy=_SPLIT_BY_RANK,
     )
@@ -228,7 +228,7 @@ def _differ(
 ) -> Finding:
     """DDP503 of a setting that should be alike."""
     apart = split(values)
-    odd = apart.culprits or tuple(sorted(rank for side in apart.sides[1:] for rank in side))
+    odd = apart.odd
     rest = [rank for rank in sorted(values) if rank not in odd]
     theirs = ", ".join(str(values[rank]) for rank in odd[:8])
     return differs(
@@ -256,12 +256,8 @@ def differs(
         DATASET_DIFFERS,
         summary,
         tuple(culprits),
-        where=places(loops, [*culprits, *(rank for rank in sorted(loops) if rank not in culprits)]),
+        where=where(loops, [*culprits, *(rank for rank in sorted(loops) if rank not in culprits)]),
         evidence=(*evidence, *phrases.undecided(sides)),
         remedy=remedy,
         sides=sides,
     )
-
-
-def places(loops: Mapping[int, Loop], ranks: Sequence[int]) -> tuple[tuple[int, Site], ...]:
-    return tuple((rank, loops[rank].site) for rank in ranks if rank in loops and loops[rank].site != NO_SITE)

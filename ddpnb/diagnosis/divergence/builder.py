@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ddpnb.diagnosis.divergence.digests import Difference, Split, extent
+from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.events.models import LoadFailed, StateLoaded
@@ -72,10 +73,6 @@ def loaded_alone(recording: Recording, loaders: Collection[int], ranks: Collecti
     """Whether some ranks have loaded a state and the others certainly have not: none of their events is forgotten."""
     others = [rank for rank in ranks if rank not in loaders]
     return bool(loaders and others) and not any(recording.ranks[rank].events_forgotten for rank in others)
-
-
-def known(places: Iterable[tuple[int, Site]]) -> tuple[tuple[int, Site], ...]:
-    return tuple((rank, site) for rank, site in places if site != NO_SITE)
 
 
 def placed(finding: Finding, where: tuple[tuple[int, Site], ...]) -> Finding:

@@ -251,7 +251,7 @@ def _sync_batchnorm(recording: Recording) -> Finding | None:
     if len(kinds) > 1 and len(set(kinds.values())) > 1:
         apart = split(kinds)
         sides = apart.sides if apart.tied else ()
-        odd = apart.culprits or tuple(sorted(rank for side in sides[1:] for rank in side))
+        odd = apart.odd
         others = tuple(rank for rank in sorted(kinds) if rank not in odd)
         places = [
             (r, conversions[r][-1].site if conversions[r] else wrapped[r].models[0].site) for r in (*odd, *others)

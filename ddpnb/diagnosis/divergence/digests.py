@@ -36,7 +36,12 @@ class Split:
     @property
     def culprits(self) -> tuple[int, ...]:
         """The ranks outside of the majority; none in a tie."""
-        return () if self.tied else tuple(sorted(rank for side in self.sides[1:] for rank in side))
+        return () if self.tied else self.odd
+
+    @property
+    def odd(self) -> tuple[int, ...]:
+        """The ranks outside of the largest side, majority or not."""
+        return tuple(sorted(rank for side in self.sides[1:] for rank in side))
 
     def blamed(self, changed: Iterable[int], known: Iterable[int] | None = None) -> tuple[int, ...]:
         """The culprits; in a tie those ranks that changed against their own past, if only some did.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ddpnb.diagnosis.divergence.builder import as_number, finding_of, how_far, known, loaded_alone, loads
+from ddpnb.diagnosis.divergence.builder import as_number, finding_of, how_far, loaded_alone, loads
 from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, last_common, split
+from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ddpnb.diagnosis.divergence.builder import counted, finding_of, how_far, known, loaded_alone, loads, placed
+from ddpnb.diagnosis.divergence.builder import counted, finding_of, how_far, loaded_alone, loads, placed
 from ddpnb.diagnosis.divergence.digests import Difference, apart, by_turn, changed_since
 from ddpnb.diagnosis.divergence.optimizers import steps_differ
+from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.events.models import CheckpointRead, LoadFailed
 from ddpnb.model.findings import Finding, FindingType

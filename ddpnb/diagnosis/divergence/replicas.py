@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ddpnb.diagnosis.divergence.builder import finding_of, how_far, known, placed, since_steps
+from ddpnb.diagnosis.divergence.builder import finding_of, how_far, placed, since_steps
 from ddpnb.diagnosis.divergence.digests import (
     Difference,
     Past,
@@ -30,6 +30,7 @@ from ddpnb.diagnosis.divergence.optimizers import SCALING_DIFFERS, hyper_differ,
 from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT, edited, holding
 from ddpnb.diagnosis.divergence.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
 from ddpnb.diagnosis.once import once
+from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.events.data import JoinEntered
 from ddpnb.model.events.models import BuffersSynced, CommHook

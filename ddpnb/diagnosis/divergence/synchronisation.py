@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddpnb.diagnosis.divergence.builder import finding_of, how_far, known
+from ddpnb.diagnosis.divergence.builder import finding_of, how_far
 from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, models_of, split
+from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding, FindingType

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.hangs.rank_state import Standing, where
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call
 from ddpnb.model.findings import Finding, FindingType

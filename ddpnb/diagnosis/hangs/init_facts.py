@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ddpnb.diagnosis.once import once
 from ddpnb.model.events.startup import InitProcessGroup
-from ddpnb.model.recording import RankRecord
+from ddpnb.model.recording import RankRecord, Recording
 
 
 def starts_of(record: RankRecord) -> list[InitProcessGroup]:
@@ -14,6 +15,12 @@ def address_of(record: RankRecord) -> str:
     """The rendezvous address of this rank, at its last init_process_group."""
     starts = record.events(InitProcessGroup)
     return starts[-1].address if starts else ""
+
+
+@once
+def inits(recording: Recording) -> dict[int, InitProcessGroup]:
+    """The last init_process_group of each rank."""
+    return {rank: starts[-1] for rank, record in recording.ranks.items() if (starts := record.events(InitProcessGroup))}
 
 
 def claim_of(record: RankRecord) -> int:

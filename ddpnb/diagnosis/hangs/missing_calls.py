@@ -11,10 +11,11 @@ from ddpnb.diagnosis.hangs import blocked, startup
 from ddpnb.diagnosis.hangs.call_order import may_come_again
 from ddpnb.diagnosis.hangs.cycles import connected_parts, ranks_in_a_cycle
 from ddpnb.diagnosis.hangs.init_facts import address_of
-from ddpnb.diagnosis.hangs.rank_state import Standing, where
+from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
 from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, uneven_iterations
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
+from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.findings import Finding, FindingType, Hint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
@@ -155,10 +154,3 @@ def last_site(record: RankRecord) -> Site:
     if seen:
         return max(seen, key=lambda one: one[0])[1]
     return next((event.site for event in reversed(record.history) if event.site != NO_SITE), NO_SITE)
-
-
-def where(standings: dict[int, Standing], ranks: Iterable[int]) -> tuple[tuple[int, Site], ...]:
-    """The places of these ranks, in this order, of those that have one."""
-    return tuple(
-        (rank, standings[rank].site) for rank in ranks if rank in standings and standings[rank].site != NO_SITE
-    )

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from ddpnb.diagnosis import hints
 from ddpnb.diagnosis.divergence.digests import Split, split
 from ddpnb.diagnosis.hangs.init_facts import address_of, claim_of, knocks_within
-from ddpnb.diagnosis.hangs.rank_state import Standing, where
+from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
+from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site, listed
 from ddpnb.model.events.startup import Environment, InitProcessGroup, NewGroup
@@ -118,7 +119,7 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
         rank for rank in starting if _was_told(standings[rank].record) not in ("", address_of(standings[rank].record))
     ]
     culprits = moved if moved and len(moved) < len(starting) else list(found.culprits)
-    odd = culprits or sorted(rank for side in found.sides[1:] for rank in side)
+    odd = culprits or list(found.odd)
     rest = _rest(starting, odd)
     tied = () if culprits else found.sides
     return Finding(

@@ -6,8 +6,9 @@ import re
 
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.diagnosis.hangs.init_facts import knocks_within
-from ddpnb.diagnosis.hangs.rank_state import Standing, where
+from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE
+from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding, Hint
