@@ -7,8 +7,8 @@ from dataclasses import replace
 from ddpnb import arguments
 from ddpnb.diagnosis import rules
 from ddpnb.diagnosis.causes.refine import refine
-from ddpnb.diagnosis.checkpoints_and_exits import EXIT_CODE_MASKED
 from ddpnb.diagnosis.data.batches import uneven_shards
+from ddpnb.diagnosis.exit_status import EXIT_CODE_MASKED
 from ddpnb.diagnosis.hangs import blocked, endings, mismatch, missing_calls, startup, stores, stragglers
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.endings import RANK_RAISED

@@ -1,4 +1,4 @@
-"""Findings that block no rank. A rule is a function of a Recording that gives a list; here is their order."""
+"""Findings that block no rank. A rule is a function of a Recording that gives a Finding, a list of them or None; here is their order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ddpnb.diagnosis import checkpoints_and_exits
+from ddpnb.diagnosis import exit_status, unwaited_work
+from ddpnb.diagnosis.checkpoints import nothing_loaded, one_file, resuming
 from ddpnb.diagnosis.data import batches
-from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, numbers, replicas
+from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, hidden_attribute, numbers, replicas
 from ddpnb.diagnosis.environment import backends, shared_memory, threads, timeouts, variables, versions
 from ddpnb.diagnosis.hangs import forward_on_one_rank
 from ddpnb.model.findings import Finding
@@ -25,7 +26,7 @@ class Rule:
     rules before it, so it is not asked after one.
     """
 
-    find: Callable[[Recording], Sequence[Finding]]
+    find: Callable[[Recording], Sequence[Finding] | Finding | None]
     alone: bool = False
     effect: bool = False
 
@@ -40,7 +41,12 @@ def _rules(stuck: frozenset[int]) -> tuple[Rule, ...]:
         Rule(batches.find),
         Rule(numbers.find),
         Rule(partial(environment, stuck=stuck)),
-        Rule(checkpoints_and_exits.find),
+        Rule(exit_status.find),
+        Rule(nothing_loaded.find),
+        Rule(unwaited_work.find),
+        Rule(resuming.find),
+        Rule(one_file.find),
+        Rule(hidden_attribute.find),
     )
 
 
@@ -70,7 +76,9 @@ def find(recording: Recording, failures: Sequence[Finding], stuck: frozenset[int
         if (rule.alone and failures) or (rule.effect and errors):
             continue
         known = {finding.type for finding in found}  # an earlier rule shows the cause, a later one only the effect
-        found += [finding for finding in rule.find(recording) if finding.type not in known]
+        gives = rule.find(recording) or ()
+        gives = (gives,) if isinstance(gives, Finding) else gives
+        found += [finding for finding in gives if finding.type not in known]
     superseded = {code for failure in failures for code in (failure.code, *failure.type.supersedes)}
     lines = {
         place

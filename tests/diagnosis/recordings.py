@@ -21,6 +21,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.events import Event, read
 from ddpnb.model.recording import Child, Ending, Process, RankRecord, Recording
@@ -291,3 +292,16 @@ def record(*ranks: Rank, script: Script | None = None, world_size: int | None = 
         {script.file: script.text} if script is not None else {},
         host=host,
     )
+
+
+def recorded(make, world=4, script=None):
+    """``make(rank)`` says what each rank did."""
+    return record(*(make(Rank(number, world)) for number in range(world)), script=script)
+
+
+def the_finding(rule, recording):
+    """What the rule finds, which the diagnosis says too."""
+    found = rule(recording)
+    assert found.summary and found.remedy
+    assert found in diagnose(recording).findings
+    return found

@@ -8,13 +8,18 @@ from ddpnb.diagnosis import rules
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.diagnosis.rules import Rule
 from ddpnb.model.findings import Finding
-from tests.diagnosis.recordings import Rank, line, record
+from tests.diagnosis.recordings import Rank, line, record, recorded
 
 RECORDING = record(Rank(0, 2), Rank(1, 2))
 
 
 def finding(code, severity="error", place=1):
     return Finding(type_of(code), code, (0,), where=((0, line(place)),), severity=severity)
+
+
+def test_a_run_in_which_all_is_well():
+    taken = recorded(lambda rank: rank.calls("all_reduce", line(3)).finishes())
+    assert rules.find(taken, [], frozenset()) == []
 
 
 @pytest.fixture

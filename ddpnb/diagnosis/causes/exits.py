@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ddpnb.diagnosis import checkpoints_and_exits
-from ddpnb.diagnosis.checkpoints_and_exits import EXIT_CODE_MASKED
 from ddpnb.diagnosis.environment.timeouts import TIMEOUT_SETTING
+from ddpnb.diagnosis.exit_status import EXIT_CODE_MASKED, left_quietly
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.diagnosis.hangs import workers
 from ddpnb.diagnosis.hangs.rank_state import Standing
@@ -88,7 +87,7 @@ def _frozen(record: RankRecord) -> tuple[str, ...]:
 
 def quiet_exit(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
     """DDP701: a process exited with status 0 although others needed it."""
-    quiet = [r for r in finding.culprits if checkpoints_and_exits.left_quietly(recording.ranks[r])]
+    quiet = [r for r in finding.culprits if left_quietly(recording.ranks[r])]
     if not quiet:
         return None
     return replace(

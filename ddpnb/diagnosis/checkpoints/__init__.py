@@ -1,0 +1,1 @@
+"""Findings about saving checkpoints and resuming from them."""
