@@ -27,7 +27,7 @@ def code(one: Page, language: str) -> list[str]:
 
 
 def test_codes_and_names_are_unique():
-    assert len(ALL) == len({one.code for one in ALL}) == len({one.name for one in ALL}) == 71
+    assert len(ALL) == len({one.code for one in ALL}) == len({one.name for one in ALL})
 
 
 def test_they_come_in_order_and_every_chapter_has_some():
