@@ -127,9 +127,6 @@ class World:
     hangs, its ranks can be inspected (``status()``, ``snapshot()``, ``evaluate()``, ``diff()``, ``compare()``),
     held before collectives (``hold()``, ``step()``, ``resume()``) and interrupted (``release()``).
 
-    A script starts in a fresh state. Functions and cells share the state of the ranks: a process group, a model or
-    a variable that one made is there for the next, until ``rebuild()``, ``restart()`` or a script.
-
     Example:
         >>> with ddpnb.launch(4) as world:
         ...     run = world.run("train.py").wait()
