@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.diagnosis.divergence import call_swaps, ddp_setup
+from ddpnb.diagnosis.divergence import call_swaps, comm_hooks, ddp_setup, model_differs
 from ddpnb.diagnosis.divergence.call_swaps import CONCURRENT_USE
 from ddpnb.diagnosis.divergence.digests import models_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
@@ -23,7 +23,7 @@ def other_model(recording: Recording, _: dict[int, Standing], finding: Finding) 
     if not wrapping_now:
         return None
     for models in reversed(models_of(recording).values()):
-        better = ddp_setup.models_differ({rank: m for rank, m in models.items() if m.wrapper})
+        better = model_differs.find({rank: m for rank, m in models.items() if m.wrapper})
         if better is not None:
             return replace(
                 better, evidence=(*better.evidence, *phrases.observed(finding)[:2]), collective=finding.collective
@@ -32,7 +32,7 @@ def other_model(recording: Recording, _: dict[int, Standing], finding: Finding) 
 
 
 def other_hook(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
-    better = ddp_setup.comm_hooks_differ(recording)
+    better = comm_hooks.find(recording)
     return (
         None
         if better is None

@@ -1,0 +1,61 @@
+"""Communication hooks that differ between ranks."""
+
+from __future__ import annotations
+
+import re
+
+from ddpnb.diagnosis.divergence.digests import split
+from ddpnb.diagnosis.once import once
+from ddpnb.diagnosis.places import known
+from ddpnb.model import phrases
+from ddpnb.model.events.models import CommHook
+from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.recording import Recording
+
+HOOK_DIFFERS = FindingType("DDP416", "hook-differs")
+
+
+@once
+def find(recording: Recording) -> Finding | None:
+    """DDP416: communication hooks differ between ranks."""
+    if sum(any(m.wrapper for m in record.models) for record in recording.ranks.values()) < 2:
+        return None
+    hooks = {rank: record.events(CommHook) for rank, record in recording.ranks.items()}
+    told = {
+        rank: tuple((hook.hook, hook.state_class, _settings(hook)) for hook in registered)
+        for rank, registered in hooks.items()
+        if recording.ranks[rank].models and not recording.ranks[rank].events_forgotten
+    }
+    apart = split(told)
+    if not apart.differs:
+        return None
+    sites = {rank: hooks[rank][-1].site if hooks[rank] else recording.ranks[rank].models[0].site for rank in told}
+    culprits = apart.culprits
+    others = tuple(rank for rank in sorted(told) if rank not in culprits)
+    sides = () if culprits else apart.sides
+    return Finding(
+        HOOK_DIFFERS,
+        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} a different communication hook than {phrases.ranks(others)}."
+        if culprits
+        else f"{phrases.ranks(told, True)} use different communication hooks.",
+        culprits,
+        others if culprits else (),
+        None,
+        known((rank, sites[rank]) for rank in (*culprits, *others)),
+        tuple(
+            f"Rank {rank}: {', '.join(f'{name} {settings}'.strip() for name, _, settings in told[rank]) or 'no hook'}."
+            for rank in sorted(told)[:8]
+        )
+        + tuple(phrases.undecided(sides)),
+        "Register the same communication hook, with the same settings, on all ranks.",
+        sides=sides,
+    )
+
+
+_PERSONAL = re.compile(r"rank|device|seed|host|name|path|^id$", re.IGNORECASE)
+
+
+def _settings(hook: CommHook) -> str:
+    """The settings of a hook, without those that may differ between ranks."""
+    settings = sorted(hook.settings.items())
+    return ", ".join(f"{name}={value}" for name, value in settings if not _PERSONAL.search(name))[:400]
