@@ -24,6 +24,7 @@ from typing import Any
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.events import Event, read
+from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Child, Ending, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from tests.diagnosis.training import Training
@@ -305,3 +306,12 @@ def the_finding(rule, recording):
     assert found.summary and found.remedy
     assert found in diagnose(recording).findings
     return found
+
+
+def only_finding(recording: Recording) -> Finding:
+    """The one finding of a hang."""
+    found = diagnose(recording)
+    assert found.outcome == "hang"
+    assert found.settled
+    assert len(found.findings) == 1, [one.summary for one in found.findings]
+    return found.findings[0]

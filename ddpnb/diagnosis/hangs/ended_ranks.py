@@ -1,0 +1,124 @@
+"""DDP301 or DDP308: ranks that ended while others wait for them in a collective."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ddpnb.diagnosis import hints
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
+from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, uneven_iterations
+from ddpnb.diagnosis.places import where
+from ddpnb.model import phrases
+from ddpnb.model.calls import Call, Site
+from ddpnb.model.findings import Finding, Hint
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.source.loops import every_iteration, loop_around, loop_header
+from ddpnb.source.paths import path_to
+
+
+def explain(recording: Recording, standings: dict[int, Standing], calls: dict[int, Call], ended: list[int]) -> Finding:
+    """Ranks that finished while others wait for them: a shorter loop, or a missing call."""
+    waiting = sorted(calls)
+    groups = {call.group.key: set(call.group.ranks) for call in calls.values()}
+    without = {key for key, members in groups.items() if not members.isdisjoint(ended)}
+    first = next((rank for rank in waiting if calls[rank].group.key in without), waiting[0])
+    call = calls[first]
+    missing = [rank for rank in ended if rank in groups[call.group.key]] or ended
+    been = {rank: _calls_like(recording.ranks[rank], call) for rank in missing}
+    places = where(standings, [*missing, *waiting])
+    evidence = [
+        f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(standings[first].site)}.",
+        *(_ended_after(recording.ranks[rank], call, been[rank]) for rank in missing[:8]),
+    ]
+    finished = all((ending := recording.ranks[rank].ending) is not None and ending.well for rank in missing)
+    how = "finished" if finished else "ended"
+    path = path_to(recording.ranks[first], call)
+    if all(been.values()) and _in_loop(recording, first, call, path, missing):
+        header = loop_header(recording.sources, path)
+        counted = fewer_batches(recording, missing)
+        hint = None
+        if header is not None:
+            file, line, text = header
+            hint = Hint(file, line, f"{text} sets the number of iterations")
+        elif not counted:
+            hint = Hint(
+                call.site.file,
+                call.site.line,
+                "every iteration of a loop reaches this line, so the loop may have ended earlier",
+            )
+        what = f"{how} after {_counts(recording, been)} at {call.site}"
+        finding = uneven_iterations(tuple(missing), tuple(waiting), what, call, places, evidence)
+        # Several calls at one line were counted: that they are iterations needs no look at the source.
+        repeated = min(been.values()) > 1
+        return replace(finding, certainty="proven" if counted or repeated else "likely", hint=hint)
+    return Finding(
+        COLLECTIVE_MISSING,
+        f"{phrases.ranks(missing, True)} never {phrases.verb(missing, 'calls', 'call')} the {call.op} that "
+        f"{phrases.ranks(waiting)} {phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(standings[first].site)}: "
+        f"{phrases.verb(missing, 'it', 'they')} {how}.",
+        tuple(missing),
+        tuple(waiting),
+        call,
+        places,
+        tuple(evidence),
+        "Call it on all ranks or on none: move it out of the condition, or end all ranks together.",
+        hint=hints.deciding_branch(recording, path, ended=True),
+    )
+
+
+def _calls_like(record: RankRecord, call: Call) -> int:
+    """How many calls a rank has made from the line of a call, in its group."""
+    return sum(1 for c in record.calls if c.site == call.site and c.group.key == call.group.key)
+
+
+def _counts(recording: Recording, been: Mapping[int, int]) -> str:
+    """How many calls each rank made from one line."""
+    words = {rank: phrases.calls(recording.ranks[rank], count) for rank, count in been.items()}
+    sides = [[rank for rank in words if words[rank] == text] for text in dict.fromkeys(words.values())]
+    return words[sides[0][0]] if len(sides) == 1 else f"{phrases.by_side(sides, words.__getitem__)},"
+
+
+def _ended_after(record: RankRecord, call: Call, been: int) -> str:
+    """How many collectives of the group a rank called before it ended, ``been`` of them at the line of ``call``."""
+    text = f"Rank {record.rank} {phrases.ended(record.ending)}"
+    made = [c for c in record.calls if c.group.key == call.group.key and c.seq]
+    if not record.forgotten:
+        lines = f", {been} of them at that line" if made else ""
+        return f"{text} after {len(made)} collective{'s' * (len(made) != 1)} in this group{lines}."
+    lines = f", at least {been} of them at that line" if been else ""  # none among the recorded calls: no number
+    return f"{text} after {made[-1].title} of this group{lines}." if made else f"{text}."  # its number is exact
+
+
+def _in_loop(recording: Recording, rank: int, call: Call, path: tuple[Site, ...], missing: list[int]) -> bool:
+    """Whether ranks that are missing in a call made fewer iterations of its loop, and did not just leave the call out.
+
+    Their loaders counted fewer batches; or every iteration comes to that line, and the forwards that were counted
+    do not say that the missing ranks began as many.
+
+    Args:
+        recording: what is known.
+        rank: a rank that waits in the call.
+        call: the call.
+        path: the lines by which the rank came there.
+        missing: the ranks that have ended, each after some calls from that line.
+    """
+    if not any(loop_around(recording.sources.get(site.file, ""), site.line) for site in path):
+        return False
+    if fewer_batches(recording, missing):
+        return True
+    if _began_as_many(recording, rank, call, missing):
+        return False
+    return every_iteration(recording.sources, path)
+
+
+def _began_as_many(recording: Recording, rank: int, call: Call, missing: list[int]) -> bool:
+    """Whether the missing ranks ran as many forwards as the one that waits, which ran one for each call from that line.
+
+    A rank that waits in a broadcast within forward has not counted that forward: it has made more calls than forwards.
+    """
+    record = recording.ranks[rank]
+    if record.forgotten or not record.forwards >= _calls_like(record, call):
+        return False
+    return all(recording.ranks[other].forwards >= record.forwards for other in missing)

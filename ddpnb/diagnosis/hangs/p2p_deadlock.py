@@ -1,0 +1,94 @@
+"""DDP307: ranks that wait in sends and receives without a counterpart."""
+
+from __future__ import annotations
+
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.hangs.wait_for_graph import Wait
+from ddpnb.diagnosis.places import where
+from ddpnb.model import phrases
+from ddpnb.model.calls import Call, CallState, Site
+from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.recording import Recording
+
+P2P_DEADLOCK = FindingType("DDP307", "p2p-deadlock", separate_calls=True)
+
+
+def explain(
+    recording: Recording,
+    standings: dict[int, Standing],
+    waits: dict[int, Wait],
+    calls: dict[int, Call],
+    ended: list[int],
+) -> Finding:
+    p2p = {rank: call for rank, call in calls.items() if call.is_p2p}
+    places: dict[int, Site] = {}
+    rest = sorted(set(calls) - set(p2p))
+    peers = sorted({peer for rank in p2p for peer in waits[rank].missing if peer not in p2p and peer in standings})
+    evidence = [
+        f"Rank {rank} is in {call.title}{phrases.at(standings[rank].site)}." for rank, call in sorted(p2p.items())[:8]
+    ]
+    evidence += [
+        f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}." for rank in rest[:8]
+    ]
+    evidence += [f"Rank {rank} ended{phrases.at(standings[rank].site)}." for rank in ended[:8]]
+    first = p2p[min(p2p)]
+    if peers:
+        culprits, waiting = peers, sorted(set(p2p) | set(rest) - set(peers))
+        blamed = set(peers)
+        waiting = [rank for rank in waiting if rank not in blamed]
+        partner = "receive" if first.op == "send" else "send"
+        summary = (
+            "; ".join(f"Rank {rank} is blocked in {call.title}" for rank, call in sorted(p2p.items())[:6]) + ", "
+            f"but {phrases.ranks(peers)} never {phrases.verb(peers, 'calls', 'call')} the matching {partner}."
+        )
+        remedy = "Match every receive with a send of the same peer and tag, and every send with a receive."
+        dropped = [
+            (peer, call)
+            for peer in peers
+            for call in (recording.ranks[peer].calls if peer in recording.ranks else ())
+            if call.state is CallState.DROPPED and call.peer in p2p
+        ]
+        if dropped:
+            peer, call = dropped[-1]
+            evidence.append(
+                f"Rank {peer} called {call.title}{phrases.at(call.site)}, but discarded its Work, which cancels it."
+            )
+            summary = f"{phrases.ranks(sorted(p2p), True)} {phrases.verb(set(p2p), 'waits', 'wait')} for a send of rank {peer} whose Work was discarded."
+            remedy = "Keep the Work that isend returns, and wait() for it."
+            places |= {peer: call.site}
+    else:
+        culprits = _unanswered(recording, p2p) or sorted(p2p)
+        waiting = sorted({*p2p, *rest} - set(culprits))
+        summary = (
+            f"{phrases.ranks(sorted(p2p), True)} wait for each other in point-to-point calls: "
+            + ", ".join(f"{rank} in {call.title}" for rank, call in sorted(p2p.items())[:8])
+            + "."
+        )
+        remedy = "Send on one side while the other receives, or post all with batch_isend_irecv; check peers and tags."
+    return Finding(
+        P2P_DEADLOCK,
+        summary,
+        tuple(culprits),
+        tuple(waiting),
+        first,
+        tuple((rank, places.get(rank, site)) for rank, site in where(standings, [*culprits, *waiting])),
+        tuple(evidence),
+        remedy,
+    )
+
+
+def _unanswered(recording: Recording, p2p: dict[int, Call]) -> list[int]:
+    """Ranks in calls whose peers never made a counterpart, where the other ranks' calls had theirs before."""
+
+    def answered(rank: int, call: Call) -> bool:
+        peer = recording.ranks.get(call.peer) if call.peer is not None else None
+        return peer is not None and any(
+            c.is_p2p and c.peer == rank and c.tag == call.tag and _sends(c) != _sends(call) for c in peer.calls
+        )
+
+    found = [rank for rank, call in sorted(p2p.items()) if not answered(rank, call)]
+    return found if len(found) < len(p2p) else []
+
+
+def _sends(call: Call) -> bool:
+    return "send" in call.op
