@@ -199,7 +199,7 @@ def candidates(source: str, line: int, ended: bool = False) -> list[tuple[int, s
     ways = [way for way in ways_around(source, line) if not (ended and way[1] == "continue")]
     guards = [(at, condition) for at, condition in guards_of(source, line) if "__name__" not in condition]
     return [(at, f"`if {shortened(condition)}`") for at, condition in guards] + [
-        (at, f"`{word}` if {shortened(condition)}") for at, word, condition in ways
+        (at, f"`if {shortened(condition)}: {word}`") for at, word, condition in ways
     ]
 
 

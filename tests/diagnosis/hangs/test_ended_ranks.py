@@ -115,7 +115,7 @@ def test_a_return_from_within_the_loop_is_no_uneven_loop():
     )
     found = only_finding(recording)
     assert (found.code, found.culprits) == ("DDP301", (1,))
-    reason = "`return` if bad(batch) decides which ranks get there"
+    reason = "`if bad(batch): return` decides which ranks get there"
     assert found.hint == Hint(script.file, script.line("return"), reason)
     assert dict(found.where)[1] == script.at("looped")
 

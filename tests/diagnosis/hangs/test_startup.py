@@ -126,7 +126,7 @@ def test_where_it_turned_away_is_only_a_guess():
     assert (found.code, found.culprits) == ("DDP102", (3,))
     assert 3 not in dict(found.where)  # it was seen nowhere
     assert found.certainty == "proven" and found.hint is not None
-    assert found.hint.reason == "`return` if rank == 3 decides which ranks get there"
+    assert found.hint.reason == "`if rank == 3: return` decides which ranks get there"
 
 
 def test_the_line_where_it_was_seen_last_is_better():
@@ -291,7 +291,7 @@ def test_the_decision_that_keeps_a_rank_from_making_it():
     ranks = [Rank(n, 3).makes_group([0, 1, 2], script.at("make"), state="open") for n in (0, 2)]
     found = only_finding(record(ranks[0], Rank(1, 3).finishes(), ranks[1], script=script))
     assert (found.code, found.culprits, [rank for rank, _ in found.where]) == ("DDP108", (1,), [0, 2])
-    assert found.hint is not None and found.hint.reason.startswith("`return` if rank == 1")
+    assert found.hint is not None and found.hint.reason.startswith("`if rank == 1: return`")
 
 
 @pytest.mark.parametrize("culprits", [(0,), (3,)], ids=str)
