@@ -51,6 +51,9 @@ def test_every_cell_with_the_mouse(lab, page, theme):
                 "Rank 1 never calls the all_reduce", timeout=60_000
             )
             expect(of(page, "rank board").get_by_role("button", name="rank 1")).to_contain_text("DDP301")
+            expect(of(page, "rank board").get_by_role("button", name="rank 0")).to_contain_text(
+                "waiting", timeout=30_000
+            )
             keep_dashboard(page, theme)
     assert told
     expect(page.locator(".jp-OutputArea-output", has_text="'ok'").last).to_be_visible(timeout=60_000)

@@ -59,7 +59,8 @@ def test_own_builtins_are_pythons_only_inside(monkeypatch):
 
 
 ALONE = """
-import sys
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
 from contextlib import nullcontext
 from types import SimpleNamespace
 from ddpnb.recorder import script
