@@ -50,9 +50,8 @@ def explain(recording: Recording, standings: dict[int, Standing], calls: dict[in
             )
         what = f"{how} after {_counts(recording, been)} at {call.site}"
         finding = uneven_iterations(tuple(missing), tuple(waiting), what, call, places, evidence)
-        # Several calls at one line were counted: that they are iterations needs no look at the source.
-        repeated = min(been.values()) > 1
-        return replace(finding, certainty="proven" if counted or repeated else "likely", hint=hint)
+        # The source says that every iteration reaches the line; only loaders count the iterations themselves.
+        return replace(finding, certainty="proven" if counted else "likely", hint=hint)
     return Finding(
         COLLECTIVE_MISSING,
         f"{phrases.ranks(missing, True)} never {phrases.verb(missing, 'calls', 'call')} the {call.op} that "

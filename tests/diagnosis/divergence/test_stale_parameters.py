@@ -17,7 +17,7 @@ from tests.diagnosis.training import NET, NORMED
         {"copies": True, "strangers": 2, "missing": ["fc.weight", "fc.bias"]},
         {"strangers": 1, "missing": ["fc.bias"]},
     ],
-    ids=["a copy of the model", "a head that was made anew"],
+    ids=["a copy of the model", "a head that was replaced"],
 )
 def test_an_optimizer_that_holds_stale_tensors(culprits, facts):
     make = some(culprits, lambda r: wraps()(r).optimizes(line(7), **facts), lambda r: wraps()(r).optimizes(line(7)))
