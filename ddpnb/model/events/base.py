@@ -10,7 +10,7 @@ import math
 import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from functools import cache, partial
 from typing import (
     Any,
@@ -50,9 +50,35 @@ def rest() -> Any:
 
 
 class Facts:
-    """Fields that can be written as facts and read back."""
+    """Fields that can be written as facts and read back; a sub-class is declared with ``record`` or ``event``.
 
-    __slots__ = ()
+    What ``dataclass`` would compile for each of them stands here once: a rank imports all of them when it starts.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        own, given = self.__dict__, len(values)
+        for name, default, make in _defaults(type(self)):
+            if name in values:
+                own[name], given = values[name], given - 1
+            else:
+                own[name] = default if make is None else make()
+        if given:
+            raise TypeError(f"{type(self).__name__} has no field {sorted(values.keys() - own.keys())[0]!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return self.__dict__ == other.__dict__ if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.__dict__.values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
     def facts(self) -> dict[str, Any]:
         """The fields that are not at their defaults, as JSON."""
@@ -76,7 +102,14 @@ class Facts:
         return cls(**envelope)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def record(kind: type[T]) -> type[T]:
+    """Declare a class of facts: a frozen dataclass."""
+    kind.__doc__ = kind.__doc__ or kind.__name__  # else dataclass spells out the signature, for nobody
+    return dataclass(init=False, repr=False, eq=False, kw_only=True)(kind)
+
+
+@record
 class Event(Facts):
     """Something that a rank did, other than a collective.
 
@@ -97,14 +130,14 @@ class Event(Facts):
         return self.TITLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Attempt(Event):
     """A call that may fail; ``error``: why it did."""
 
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Unknown(Event):
     """An event of another version of ddpnb, or one whose title was not recorded."""
 
@@ -124,7 +157,7 @@ def event(title: str) -> Callable[[type[T]], type[T]]:
     """Declare a kind of event: a frozen dataclass, known by its title."""
 
     def declare(kind: type[T]) -> type[T]:
-        made: Any = dataclass(frozen=True, slots=True, kw_only=True)(kind)
+        made: Any = record(kind)
         made.TITLE = title
         KINDS[title] = made
         return made
@@ -170,6 +203,13 @@ def fields_of(kind: type[Facts]) -> tuple[_Known, ...]:
 
     mine = cast("tuple[Field[Any], ...]", fields(kind))  # type: ignore[arg-type]
     return tuple(known(of) for of in mine if of.name not in _ENVELOPE and of.name != "named")
+
+
+@cache
+def _defaults(kind: type[Facts]) -> tuple[tuple[str, Any, Callable[[], Any] | None], ...]:
+    """The name of each field, its default, and what makes one for each instance."""
+    mine = cast("tuple[Field[Any], ...]", fields(kind))  # type: ignore[arg-type]
+    return tuple((of.name, of.default, None if of.default_factory is MISSING else of.default_factory) for of in mine)
 
 
 @cache

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from ddpnb.model.events.base import Event, Facts, event, fact
+from ddpnb.model.events.base import Event, Facts, event, fact, record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Rows(Facts):
     """A fingerprint of ``n`` rows: ``order`` of the same rows in the same order, ``bag`` in any order.
 
