@@ -17,8 +17,8 @@ import time
 import torch
 from torch.utils.data import DataLoader
 
-from ddpnb.model.account import Mark
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.marks import Mark
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.steps import Steps
 from ddpnb.timing.account import Ledger

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ddpnb.model.account import MARK_KINDS, Mark
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.events import Event, EventState, read
+from ddpnb.model.marks import MARK_KINDS, Mark
 from ddpnb.model.shared import readable
 from ddpnb.model.strings import GENERATIONS, PLACE_BITS, Strings
 

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from ddpnb.model.account import Account, Mark
+from ddpnb.model.account import Account
 from ddpnb.model.calls import Call
 from ddpnb.model.events import Event, EventState
 from ddpnb.model.events.runs import DoorDetached, FunctionNotFound
+from ddpnb.model.marks import Mark
 from ddpnb.model.names import given_name
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.stacks import Frame, Stack

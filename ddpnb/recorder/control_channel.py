@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
 from ddpnb.recorder import threads
 from ddpnb.recorder.door import Door
@@ -176,10 +175,14 @@ class ControlChannel:
         return {}
 
     def _inject(self, content: dict[str, Any]) -> dict[str, Any]:
+        from ddpnb.model.faults import Fault
+
         self._faults.inject(Fault.from_json(content["fault"]), keep=bool(content["keep"]))
         return {}
 
     def _heal(self, content: dict[str, Any]) -> dict[str, Any]:
+        from ddpnb.model.faults import Fault
+
         wanted = content.get("faults")
         armed = self._faults.to_json()
         self._faults.heal(None if wanted is None else [Fault.from_json(fault) for fault in wanted])

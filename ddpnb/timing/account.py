@@ -22,8 +22,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 
-from ddpnb.model.account import Account, Mark, Parts, RankAccount
+from ddpnb.model.account import Account, Parts, RankAccount
 from ddpnb.model.calls import Call, CallState, Group
+from ddpnb.model.marks import Mark
 from ddpnb.model.recording import Recording
 from ddpnb.timing.notes import model_notes, notes, start_notes
 from ddpnb.timing.stragglers import name_stragglers

@@ -15,8 +15,9 @@ from copy import copy
 from statistics import median
 from typing import NamedTuple
 
-from ddpnb.model.account import PARTS, Mark, MarkKind, Parts
+from ddpnb.model.account import PARTS, Parts
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.marks import Mark, MarkKind
 
 #: what time is claimed for: (the rank that was waited for, the line that waited), or communication
 Key = tuple[int, Site]

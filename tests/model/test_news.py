@@ -8,9 +8,9 @@ import struct
 import pytest
 
 from ddpnb.model import blackbox as layout
-from ddpnb.model.account import MARK_KINDS, Mark
 from ddpnb.model.blackbox import BoxReader, News
 from ddpnb.model.calls import CallState
+from ddpnb.model.marks import MARK_KINDS, Mark
 from tests.model.test_blackbox import PackedBox
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.account import Account, Mark
+from ddpnb.model.account import Account
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.marks import Mark
 from ddpnb.model.recording import Ending, RankRecord, Recording
 from ddpnb.model.replicas import Model, TensorSpec
 from ddpnb.timing import timeline

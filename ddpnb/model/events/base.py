@@ -63,7 +63,7 @@ class Facts:
             else:
                 own[name] = default if make is None else make()
         if given:
-            raise TypeError(f"{type(self).__name__} has no field {sorted(values.keys() - own.keys())[0]!r}")
+            raise TypeError(f"{type(self).__name__} has no field {min(values.keys() - own.keys())!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")

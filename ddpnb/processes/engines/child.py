@@ -24,7 +24,7 @@ import threading  # noqa: E402
 from collections.abc import Callable, Mapping  # noqa: E402
 from typing import Any  # noqa: E402
 
-from ddpnb.recorder import parent_death  # noqa: E402
+from ddpnb.recorder import loading, parent_death  # noqa: E402
 
 
 class _Thread(threading.Thread):
@@ -52,7 +52,8 @@ def main() -> None:
         app.Process = _Thread
         serve = app.main
     else:
-        from ddpnb.recorder import rank
+        with loading.without_collection():
+            from ddpnb.recorder import rank  # imports torch
 
         started = rank.start()
         started.directory = directory

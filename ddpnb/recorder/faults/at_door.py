@@ -20,11 +20,11 @@ from ddpnb.errors import InjectedFault
 from ddpnb.model import blackbox as layout
 from ddpnb.model.holds import Hold
 from ddpnb.recorder.breakpoints import AtDoor
-from ddpnb.recorder.faults.armed import Armed
 from ddpnb.recorder.user_frames import calling_frame
 
 if TYPE_CHECKING:
     from ddpnb.recorder.door import Door
+    from ddpnb.recorder.faults.armed import Armed
     from ddpnb.recorder.groups import KnownGroup
     from ddpnb.recorder.signatures import OpSpec
 

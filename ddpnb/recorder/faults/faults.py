@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddpnb.model.events.runs import FaultMissed
-from ddpnb.model.faults import Fault
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
-from ddpnb.recorder.faults.armed import Armed
-from ddpnb.recorder.faults.in_data import InData
-from ddpnb.recorder.faults.in_model import InModel
+
+if TYPE_CHECKING:
+    from ddpnb.model.faults import Fault
+    from ddpnb.recorder.faults.armed import Armed
+    from ddpnb.recorder.faults.in_data import InData
+    from ddpnb.recorder.faults.in_model import InModel
 
 
 class Faults:
@@ -20,15 +22,19 @@ class Faults:
     def __init__(self, box: BlackBox, door: Door, rank: int) -> None:
         self._rank = rank
         self._box = box
-        self._data, self._model = InData(box, rank), InModel(box, rank)
-        self._places: dict[str, list[Armed]] = {
-            "door": door.faults.armed,
-            "data": self._data.armed,
-            "model": self._model.armed,
-        }
+        self._hooks: tuple[InData, InModel] | None = None
+        self._places: dict[str, list[Armed]] = {"door": door.faults.armed}
 
     def inject(self, fault: Fault, *, keep: bool) -> None:
         """Arm a fault; ``keep``: also for later runs."""
+        from ddpnb.recorder.faults.armed import Armed
+
+        if self._hooks is None:
+            from ddpnb.recorder.faults.in_data import InData
+            from ddpnb.recorder.faults.in_model import InModel
+
+            data, model = self._hooks = InData(self._box, self._rank), InModel(self._box, self._rank)
+            self._places |= {"data": data.armed, "model": model.armed}
         place = self._places.get(fault.description.place)
         if place is not None:
             place.append(Armed(fault, self._rank, keep=keep))
@@ -56,8 +62,8 @@ class Faults:
 
     def _settle(self) -> None:
         """Hooks are in place only while a fault is armed."""
-        self._data.settle()
-        self._model.settle()
+        for hooks in self._hooks or ():
+            hooks.settle()
 
     def to_json(self) -> list[dict[str, Any]]:
         """What is armed, and how often each was triggered, as JSON."""
