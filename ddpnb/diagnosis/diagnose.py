@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ddpnb import arguments
 from ddpnb.diagnosis import rules
+from ddpnb.diagnosis.causes import frameworks
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data.batches import uneven_shards
 from ddpnb.diagnosis.exit_status import EXIT_CODE_MASKED
@@ -152,6 +153,7 @@ def _with_silent(
 ) -> list[Finding]:
     """The failures under their most specific codes, then the other problems."""
     failures = [refine(recording, standing, finding, patience) for finding in failures]
+    failures = [frameworks.in_terms(recording, standing, finding) for finding in failures]
     if any(finding.type == UNEVEN_ITERATIONS for finding in failures):
         uneven = uneven_shards(recording, stopped=True)
         failures += [uneven] if uneven is not None else []
