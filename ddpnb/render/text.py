@@ -8,6 +8,8 @@ import re
 # A cell's file in the folder of the world:
 _CELL = re.compile(r"(?<![\w./-])/[\w./-]*/ddpnb-\d+-\w+/(?:(In\[\d+\])\.py|(?=cell\d+\.py))")
 _STORIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pitfalls", "")
+# Before the first character of a path in a text; inside a path the name of the working directory may occur again.
+_BEGIN = r"(?:^|(?<=[\s\"'`=:,;|(\[{<>]))"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 
 
@@ -22,8 +24,11 @@ def relative(text: str) -> str:
     inside the package.
     """
     here = os.getcwd()
-    text = _CELL.sub(r"\1", text).replace(_STORIES, "pitfalls" + os.sep)
-    return text.replace(here + os.sep, "") if len(here) > 1 else text
+    text = _CELL.sub(r"\1", text)
+    for folder, shown in ((_STORIES, "pitfalls" + os.sep), (os.path.join(here, ""), "")):
+        if folder in text and folder != os.sep:
+            text = re.sub(_BEGIN + re.escape(folder), shown, text, flags=re.MULTILINE)
+    return text
 
 
 def one_line(text: str, longest: int = 0) -> str:
