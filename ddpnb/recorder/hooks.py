@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 import traceback
 import weakref
@@ -26,7 +25,7 @@ from ddpnb.model.events.runs import DoorDetached, FunctionNotFound, HooksDetache
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.evaluation import sentence
 from ddpnb.recorder.patched import full_name
-from ddpnb.recorder.user_frames import calling_frame
+from ddpnb.recorder.user_frames import STEPPED_OVER, calling_frame
 
 E = TypeVar("E", bound=Event)
 A = TypeVar("A", bound=Attempt)
@@ -256,9 +255,7 @@ def step_over(wrapper: Any) -> None:
 
     CPython skips frames of its import system, recognised by file name, when it counts stack levels of a warning.
     """
-    code = wrapper.__code__
-    folder, name = os.path.split(code.co_filename)
-    wrapper.__code__ = code.replace(co_filename=os.path.join(folder, "importlib._bootstrap", name))
+    wrapper.__code__ = wrapper.__code__.replace(co_filename=STEPPED_OVER)
 
 
 def place(depth: int = 1) -> Site:

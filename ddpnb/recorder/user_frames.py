@@ -17,6 +17,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# File name of wrappers that warnings step over: CPython skips frames whose file name has both words.
+STEPPED_OVER = "<ddpnb importlib._bootstrap>"
 _LESSONS = os.path.join(_HERE, "pitfalls") + os.sep  # scripts that come with us, but are run as a user's
 
 
@@ -42,7 +44,7 @@ _LIBRARIES = (_HERE, _TORCH, *_library_folders())
 
 def is_own_file(path: str) -> bool:
     """Whether ``path`` is ddpnb's own code."""
-    return path.startswith(_HERE) and not path.startswith(_LESSONS)
+    return path == STEPPED_OVER or (path.startswith(_HERE) and not path.startswith(_LESSONS))
 
 
 @lru_cache(maxsize=4096)
@@ -50,7 +52,7 @@ def is_user_file(path: str) -> bool:
     """Whether ``path`` is the user's own: not installed, not the standard library, not ddpnb."""
     if path.startswith(_LESSONS):
         return True
-    return not (path.startswith("<frozen") or path.startswith(_LIBRARIES))
+    return not (path == STEPPED_OVER or path.startswith("<frozen") or path.startswith(_LIBRARIES))
 
 
 @lru_cache(maxsize=4096)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gc
+import logging
+import os
+import re
 import sys
+import traceback
 import types
 import warnings
 import weakref
@@ -17,6 +21,7 @@ from ddpnb.model.events.runs import HooksDetached
 from ddpnb.model.events.startup import StoreOpened
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.user_frames import is_own_file, is_user_file
 
 
 @pytest.fixture
@@ -379,3 +384,32 @@ def test_a_warning_of_what_is_wrapped_names_the_line_that_called_it(box, owner, 
         owner().deprecated()
     watch.remove()
     assert [one.filename for one in told] == [__file__]
+
+
+@pytest.mark.parametrize("hook", ["before", "after", "failing", "replace"])
+def test_a_traceback_through_a_hook_names_no_file_that_does_not_exist(box, owner, hook, caplog, capsys):
+    def fails(self):
+        raise ValueError("bad")
+
+    def forwards(original):
+        def replaced(*args, **kwargs):
+            return original(*args, **kwargs)
+
+        return replaced
+
+    owner.fails = fails
+    watch = Watch(box)
+    getattr(watch, hook)(owner, "fails", forwards if hook == "replace" else lambda *_: None)
+    try:
+        owner().fails()
+    except ValueError as error:
+        logging.getLogger().exception("it failed")
+        traceback.print_exc()
+        frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    watch.remove()
+    hooks = [file for file in frames if is_own_file(file)]
+    assert len(frames) > len(hooks) > 0
+    assert not any(map(is_user_file, hooks))
+    printed = re.findall(r'File "(.*?)"', caplog.text + capsys.readouterr().err)
+    assert len(printed) >= 2 * len(frames)
+    assert all(file.startswith("<ddpnb ") or os.path.exists(file) for file in printed)

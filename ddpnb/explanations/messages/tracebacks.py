@@ -26,7 +26,7 @@ _STOP = re.compile(
     r"\s{0,2}(?:=====|-----|Exception raised from |frame #\d|\[[WEIF]\d|\[[WEI] |[EWI]\d{4} |During handling|The above exception|terminate called|Fatal Python error)"
 )
 _OWN = re.compile(
-    r"site-packages/|dist-packages/|/lib/python3|<frozen |/ddpnb/(?:recorder|processes)/|^<string>$|/torch/"
+    r"site-packages/|dist-packages/|/lib/python3|<(?:frozen|ddpnb) |/ddpnb/(?:recorder|processes)/|^<string>$|/torch/"
 )
 _LONGEST_MESSAGE = 2_000  # lines
 _LONGEST_LINE = 200_000

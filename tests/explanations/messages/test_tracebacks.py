@@ -104,3 +104,14 @@ def test_odd_lines_are_read_in_one_pass():
         "Traceback (most recent call last):\n" + frames + "RecursionError: maximum recursion depth exceeded"
     )
     assert len(found.frames) == 256
+
+
+def test_the_wrappers_are_no_code_of_the_user_in_a_log():
+    log = """Traceback (most recent call last):
+  File "/work/train.py", line 3, in <module>
+    dist.init_process_group("gloo")
+  File "<ddpnb importlib._bootstrap>", line 81, in forwarded
+ValueError: bad
+"""
+    (error,) = read(log)
+    assert [frame.user for frame in error.frames] == [True, False]
