@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ddpnb.errors import UsageError
+from ddpnb.texts import shortened
 
 _MOST = 1 << 16  # entries of a list
 _LONGEST_S = 1e9  # thirty years: what the system's own waits can take
@@ -116,7 +117,7 @@ def short(value: Any) -> str:
         shown = repr(value)
     except Exception:
         shown = f"a {type(value).__name__}"
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return shortened(shown, 80)
 
 
 def _listed(value: Any) -> tuple[Any, ...] | None:

@@ -19,6 +19,7 @@ from ddpnb.errors import CannotWrite, WorldError
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import STEPS
 from ddpnb.recorder import protocol
+from ddpnb.texts import shortened
 
 _BEGIN_S = 20.0  # that the ranks may take to begin a start-up
 REBUILD_S, RELEASE_S, GROUP_S = 30.0, 10.0, 1800.0  # time limits by default; that of a group is torch's
@@ -95,7 +96,9 @@ class Groups:
             try:
                 answer.get(timeout=0)
             except Exception as error:
-                raise WorldError(f"rank {rank} could not begin the start-up: {str(error)[:400]}.", hint) from None
+                raise WorldError(
+                    f"rank {rank} could not begin the start-up: {shortened(str(error), 400)}.", hint
+                ) from None
 
     def startup_recording(self) -> Recording:
         """The Recording of the start-up in steps."""

@@ -14,6 +14,7 @@ from ddpnb.observe import logs
 from ddpnb.render import markup
 from ddpnb.render import startup as render
 from ddpnb.render.text import printable
+from ddpnb.texts import shortened
 from ddpnb.views import startup_waits
 
 _TICK_S = 0.005
@@ -249,7 +250,7 @@ class Startup:
             try:
                 told: Mapping[str, Any] = answer.get()
             except Exception as error:  # of the engine, not of the step: it never raises
-                told = {"state": "failed", "error": f"{type(error).__name__}: {error}"[:400]}
+                told = {"state": "failed", "error": shortened(f"{type(error).__name__}: {error}", 400)}
             self._ended[rank][step] = StepState(
                 "done" if told.get("state") == "done" else "failed",
                 float(told.get("seconds", time.monotonic() - began)),

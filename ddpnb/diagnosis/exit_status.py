@@ -10,6 +10,7 @@ from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.texts import shortened
 
 EXIT_CODE_MASKED = FindingType("DDP701", "exit-code-masked")
 
@@ -42,7 +43,7 @@ def _printed_failure(recording: Recording) -> Finding | None:
             continue  # the script continued after it
         frames = [m for m in _FRAME.finditer("\n".join(told[: end + 1])) if not _LIBRARY.search(m[1])]
         places[rank] = Site(frames[-1][1], int(frames[-1][2]), frames[-1][3]) if frames else NO_SITE
-        last[rank] = told[end][:200] if told else ""
+        last[rank] = shortened(told[end], 200) if told else ""
     if not places:
         return None
     ranks = tuple(sorted(places))

@@ -28,6 +28,11 @@ def ranks(numbers: Iterable[int], capital: bool = False) -> str:
     return f"{word}s {', '.join(map(str, found[:-1]))} and {found[-1]}" if found else "no rank"
 
 
+def sentence(text: str) -> str:
+    """A text that may end with a message of somebody else, with one full stop."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def verb(numbers: Sequence[int] | frozenset[int] | set[int], one: str, many: str) -> str:
     return one if len(set(numbers)) == 1 else many
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, News
 from ddpnb.processes import machine
+from ddpnb.texts import shortened
 from ddpnb.timing.account import Ledger
 
 _PAUSE = 10  # pause after an update, as a multiple of its duration
@@ -58,7 +59,7 @@ class TimeLedger:
                     self._ledger.take(rank, calls, marks, lost, ended_ns.get(rank, 0), queued)
                 self._not_before = began + _PAUSE * (time.monotonic() - began)
             except Exception as error:
-                self._failure = f"{type(error).__name__}: {error}"[:300]
+                self._failure = shortened(f"{type(error).__name__}: {error}", 300)
 
     def account(self, now_ns: int) -> Account:
         """The account up to this moment of the monotonic clock."""

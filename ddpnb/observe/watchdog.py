@@ -16,6 +16,7 @@ from ddpnb.model.recording import Activity, Recording
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
 from ddpnb.processes.rank_processes import Answer, RankProcesses
+from ddpnb.texts import shortened
 
 _TICK_S = 0.05
 _FOLLOW_S = 0.25  # between two reads of the digests of the replicas
@@ -180,7 +181,7 @@ class Watchdog:
             if answer.successful():
                 raise RuntimeError(f"rank {rank} is idle again and did not write how its script ended")
             raise RuntimeError(
-                f"rank {rank} could not begin the run, or not write how it ended: {str(answer.exception())[:1000]}"
+                f"rank {rank} could not begin the run, or not write how it ended: {shortened(str(answer.exception()), 1000)}"
             )
 
 

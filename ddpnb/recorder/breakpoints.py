@@ -16,6 +16,7 @@ from ddpnb.model.holds import Hold, site_fits
 from ddpnb.recorder.evaluation import names_in, sentence
 from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.user_frames import place_of
+from ddpnb.texts import shortened
 
 raises_releases(__name__)
 
@@ -188,5 +189,5 @@ class Gate:
             return call.fits(hold)
         except Exception as error:  # an error in the user's expression: reported, and counted as no match
             if len(self.troubles) < 100:
-                self.troubles.append(f"{hold.when}: {sentence(error)}"[:300])
+                self.troubles.append(shortened(f"{hold.when}: {sentence(error)}", 300))
             return False

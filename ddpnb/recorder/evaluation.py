@@ -9,6 +9,7 @@ from typing import Any
 
 from ddpnb.recorder.user_frames import frames_of, is_user_file
 from ddpnb.recorder.values import describe
+from ddpnb.texts import shortened
 
 MAX_TEXT = 4000
 _BITS = 64  # bits of an integer that is sent as itself
@@ -29,7 +30,7 @@ def sentence(error: BaseException) -> str:
         text = str(error)[:500]
     except Exception as another:
         text = f"its __str__ raises {type(another).__name__}"
-    return f"{type(error).__name__}: {text}"[:500]
+    return shortened(f"{type(error).__name__}: {text}", 500)
 
 
 def names_in(frame: Any) -> dict[str, Any]:

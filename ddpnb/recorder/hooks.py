@@ -285,7 +285,7 @@ class Span(Generic[A]):
         try:
             learned: Event | None = self.learned
             if error is not None:
-                learned = type(self._event)(error=sentence(error)[:500])
+                learned = type(self._event)(error=sentence(error))
             self._hooks.box.end(self._number, learned, failed=error is not None)
         except Exception:
             self._hooks.fail()

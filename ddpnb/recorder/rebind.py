@@ -13,6 +13,8 @@ from typing import Any
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from ddpnb.texts import shortened
+
 _OF_A_GROUP = ("process_group", "reducer", "logger")
 
 
@@ -48,7 +50,7 @@ class Orphans:
             try:
                 _rebind(model)
             except Exception as error:
-                troubles.append(f"{type(model.module).__name__} must be wrapped again: {error}"[:300])
+                troubles.append(shortened(f"{type(model.module).__name__} must be wrapped again: {error}", 300))
         self._models.clear()
         return troubles
 

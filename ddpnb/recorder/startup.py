@@ -24,6 +24,7 @@ from ddpnb.recorder.phases import Phases, end_groups, environment, versions
 from ddpnb.recorder.process_state import set_variables
 from ddpnb.recorder.protocol import DEVICE
 from ddpnb.recorder.release import Release
+from ddpnb.texts import shortened
 
 _KNOCK_S = 0.1  # between two tries to reach the store
 _GONE_S = 1.0
@@ -86,7 +87,9 @@ class RankStartup:
             if name in ("store", "process group"):
                 end_groups()
                 self._the_store = None
-            text = f"{type(converted).__name__}: {str(converted).splitlines()[0] if str(converted) else ''}"[:400]
+            text = shortened(
+                f"{type(converted).__name__}: {str(converted).splitlines()[0] if str(converted) else ''}", 400
+            )
             return {"state": "failed", "facts": {}, "error": text, "seconds": time.monotonic() - began}
 
     def _set(self, variables: Mapping[str, str | None]) -> None:

@@ -33,6 +33,7 @@ from ddpnb.model.events.runs import ProcessEnds
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.user_frames import is_torch_file
+from ddpnb.texts import shortened
 
 _KEYS = 40
 
@@ -141,7 +142,7 @@ class Training(Hooks):
 
     def _not_loaded(self, error: Exception, *_: Any, **__: Any) -> None:
         """A load failed; the script may catch the exception and continue."""
-        self.emit(LoadFailed(error=f"{type(error).__name__}: {error}"[:300]))
+        self.emit(LoadFailed(error=shortened(f"{type(error).__name__}: {error}", 300)))
 
 
 def _name_of(hook: Any) -> str:

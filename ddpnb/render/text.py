@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from ddpnb.texts import shortened
+
 # A cell's file in the folder of the world:
 _CELL = re.compile(r"(?<![\w./-])/[\w./-]*/ddpnb-\d+-\w+/(?:(In\[\d+\])\.py|(?=cell\d+\.py))")
 _STORIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pitfalls", "")
@@ -34,4 +36,4 @@ def relative(text: str) -> str:
 def one_line(text: str, longest: int = 0) -> str:
     """Text from a rank on one line, printable, with short paths; cut after ``longest`` characters if that is given."""
     shown = relative(printable(text)).replace("\n", " ").replace("\t", " ")
-    return shown if not longest or len(shown) <= longest else shown[: longest - 1] + "…"
+    return shortened(shown, longest) if longest else shown

@@ -11,7 +11,8 @@ import warnings
 from functools import lru_cache
 from typing import Literal
 
-from ddpnb.source.expressions import shortened, whole_text
+from ddpnb.source.expressions import SHORT, whole_text
+from ddpnb.texts import shortened
 
 Relation = Literal["same", "exclusive", "sequence", "unknown"]
 
@@ -198,8 +199,8 @@ def candidates(source: str, line: int, ended: bool = False) -> list[tuple[int, s
     """
     ways = [way for way in ways_around(source, line) if not (ended and way[1] == "continue")]
     guards = [(at, condition) for at, condition in guards_of(source, line) if "__name__" not in condition]
-    return [(at, f"`if {shortened(condition)}`") for at, condition in guards] + [
-        (at, f"`if {shortened(condition)}: {word}`") for at, word, condition in ways
+    return [(at, f"`if {shortened(condition, SHORT)}`") for at, condition in guards] + [
+        (at, f"`if {shortened(condition, SHORT)}: {word}`") for at, word, condition in ways
     ]
 
 

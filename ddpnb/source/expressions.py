@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-_SHORT = 60
+from ddpnb.texts import shortened
+
+SHORT = 60  # characters of an expression
 
 
 def dotted(expr: ast.expr) -> str | None:
@@ -62,12 +64,7 @@ def whole_text(expr: ast.AST) -> str:
 
 def shown(expr: ast.AST) -> str:
     """An expression as text, on one line, not too long."""
-    return shortened(whole_text(expr))
-
-
-def shortened(text: str) -> str:
-    """The beginning of a text that is too long."""
-    return text if len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."
+    return shortened(whole_text(expr), SHORT)
 
 
 def bare(target: ast.expr) -> str:

@@ -14,6 +14,7 @@ from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.texts import shortened
 
 _LONGEST = 80  # characters
 
@@ -159,5 +160,4 @@ def few(ranks: Collection[int]) -> str:
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return shortened(" ".join(text.split()), _LONGEST)

@@ -10,6 +10,7 @@ from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Ending, RankRecord, Recording
+from ddpnb.texts import shortened
 
 RANK_DEAD = FindingType("DDP311", "rank-dead")
 RANK_RAISED = FindingType("DDP312", "rank-raised")
@@ -112,14 +113,11 @@ def _finding(
     if lost:
         evidence.append(f"{phrases.ranks(lost, True)} lost the connection (secondary failure).")
     summary = f"{phrases.ranks(ranks, True)} {_what(ending, phrases.verb(ranks, 'was', 'were'))}"
-    summary += (
-        f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}."
-        if waiting
-        else "."
-    )
+    if waiting:
+        summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}"
     return Finding(
         RANK_DEAD if died else RANK_RAISED,
-        summary,
+        phrases.sentence(summary),
         tuple(ranks),
         tuple(waiting),
         call,
@@ -135,7 +133,7 @@ def _site_of(recording: Recording, waits: dict[int, Wait], rank: int):  # noqa: 
 
 def _what(ending: Ending, was: str = "was") -> str:
     if ending.how == "raised":
-        message = ending.message.strip().splitlines()[0][:200] if ending.message.strip() else ""
+        message = shortened(ending.message.strip().splitlines()[0], 200) if ending.message.strip() else ""
         return f"raised {ending.exception}" + (f": {message}" if message else "")
     if ending.how == "exited":
         return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({ending.code})"
@@ -145,7 +143,7 @@ def _what(ending: Ending, was: str = "was") -> str:
 def _how(rank: int, record: RankRecord) -> str:
     ending = record.ending
     assert ending is not None
-    text = f"Rank {rank} {_what(ending)}" + (phrases.at(last_site(record)) if ending.frames else "") + "."
+    text = phrases.sentence(f"Rank {rank} {_what(ending)}" + (phrases.at(last_site(record)) if ending.frames else ""))
     if ending.how == "died" and record.calls:
         text += f" Its last call was {record.calls[-1].title}{phrases.at(record.calls[-1].site)}."
     return text

@@ -18,6 +18,7 @@ from ddpnb.model.events.startup import Environment, InitProcessGroup, NewGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.texts import shortened
 
 BAD_ENVIRONMENT = FindingType("DDP101", "bad-environment")
 WORLD_INCOMPLETE = FindingType("DDP102", "world-incomplete")
@@ -271,7 +272,7 @@ def stale_address(recording: Recording) -> Finding | None:
             None,
             ((rank, site),) if site != NO_SITE else (),
             (
-                f"Rank {rank}: {record.ending.message.strip().splitlines()[0][:200]}.",
+                f"Rank {rank}: {shortened(record.ending.message.strip().splitlines()[0], 200)}.",
                 f"{phrases.ranks(late, True)} had not called init_process_group then.",
             ),
             "Use a new rendezvous file, prefix or port for every run, and remove the file of an earlier one.",

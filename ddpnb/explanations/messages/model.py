@@ -8,6 +8,7 @@ import warnings
 
 from ddpnb.explanations.messages.explained import Explained, Raised
 from ddpnb.source.expressions import whole_text
+from ddpnb.texts import shortened
 
 _COUNT = re.compile(
     r"but Rank (\d{1,9}) has (\d{1,12}) params, while rank (\d{1,9}) has inconsistent (\d{1,12}) params"
@@ -171,7 +172,7 @@ def hook(raised: Raised) -> Explained | None:
     ):
         return Explained(
             "DDP416",
-            f"DDP rejects this communication hook: {text.splitlines()[0][:200].rstrip('.')}.",
+            f"DDP rejects this communication hook: {shortened(text.splitlines()[0], 200).rstrip('.')}.",
             "def hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor], the same on every rank.",
         )
     return None
