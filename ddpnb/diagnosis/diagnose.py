@@ -196,21 +196,37 @@ def _needed(recording: Recording, missing: MissingRanks, record: RankRecord) -> 
 
 
 def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patience: float) -> list[Finding]:
-    """Every rank that has not ended is blocked outside any collective, with a group alive."""
+    """Every rank that has not ended is blocked outside any collective, with a group alive or before there was one."""
     open_ranks = [rank for rank, s in standing.items() if s.state is not RankState.ENDED]
     if not open_ranks or len(standing) < 2 or found_waits:
         return []
-    for rank in open_ranks:
-        one = standing[rank]
-        made = len(one.record.events(InitProcessGroup, state="done"))
-        ended = len(one.record.events(DestroyProcessGroup, state="done"))
-        alive = made > ended or bool(one.record.events_forgotten and one.record.calls and not ended)
-        if not alive or not one.expired(_NOBODY_WAITS * patience):
-            return []
+    opened = [standing[rank] for rank in open_ranks]
+    before = all(blocked.before_init(one.record) for one in opened)
+    if not before and not all(map(_group_alive, opened)):
+        return []
+    if not all(one.expired(_all_idle_patience(one, before) * patience) for one in opened):
+        return []
     frozen = [rank for rank in open_ranks if standing[rank].state is RankState.UNRESPONSIVE]
     return [
         blocked.finding(standing, RANK_FROZEN if frozen else BLOCKED_ELSEWHERE, frozen or sorted(open_ranks), [], None)
     ]
+
+
+def _group_alive(standing: Standing) -> bool:
+    record = standing.record
+    made = len(record.events(InitProcessGroup, state="done"))
+    ended = len(record.events(DestroyProcessGroup, state="done"))
+    return made > ended or bool(record.events_forgotten and record.calls and not ended)
+
+
+def _all_idle_patience(standing: Standing, before_init: bool) -> int:
+    """How many times the patience a rank may be idle while all are.
+
+    Before the start-up, a rank that waits for a file lock, a child process that is idle too, or in a loop of sleeps, does
+    not wait for another machine: a download that is slow to answer looks different.
+    """
+    waits_on = standing.record.process.waits_on
+    return 1 if before_init and waits_on.startswith(blocked.LOCAL) else _NOBODY_WAITS
 
 
 def _outcome(recording: Recording, errors: list[Finding]) -> Outcome:

@@ -46,8 +46,9 @@ class RankProgress:
         self._progress = (0, 0)  # time of the last change in its box, bytes in its log
         self._wakes_at: float | None = None  # until when it sleeps, and since when that is known
         self._wakes_known = 0.0
-        self._place: object = None  # of the main thread, and since when it is there
+        self._place: object = None  # of the main thread with its variables, and since when it is there
         self._place_since = time.monotonic()
+        self._sleeps = 0  # one after another at that place
         self._children: tuple[Child, ...] = ()
         self._children_at = 0.0
 
@@ -111,16 +112,17 @@ class RankProgress:
         """The state of its process; ``answer``: to the last request, if there was one and it came."""
         now = time.monotonic()
         wakes = answer.get("wakes_in_s") if answer else None
-        if isinstance(wakes, (int, float)):
-            # The same sleep as last time? A loop of short sleeps always wakes soon and never ends.
-            if self._wakes_at is None or abs(self._wakes_at - (now + wakes)) > 0.05:
-                self._wakes_at, self._wakes_known = now + wakes, now
-        else:
-            self._wakes_at = None
         place = (self.stacks[0].frames and self.stacks[0].innermost, self.status.calls) if self.stacks else None
         if place != self._place:
-            self._place, self._place_since = place, now
-        long_sleep = self._wakes_at is not None and now - self._wakes_known > 1.0
+            self._place, self._place_since, self._sleeps = place, now, 0
+        if isinstance(wakes, (int, float)):
+            # The same sleep as last time? A loop of sleeps always wakes soon and never ends.
+            if self._wakes_at is None or abs(self._wakes_at - (now + wakes)) > 0.05:
+                self._wakes_at, self._wakes_known = now + wakes, now
+                self._sleeps += 1
+        else:
+            self._wakes_at = None
+        long_sleep = self._wakes_at is not None and now - self._wakes_known > 1.0 and self._sleeps <= 1
         return Process(
             self.tracker.activity,
             self.tracker.idle_s,

@@ -180,6 +180,41 @@ def test_one_rank_that_may_go_on_keeps_idle_ranks_from_being_an_error(last):
     assert (found.outcome, found.errors, found.settled) == ("ok", (), False)
 
 
+def before_init(rank, seconds, waits_on, **more):
+    return Rank(rank, 2).absent().idles(seconds, line(4), waits_on=waits_on, **more)
+
+
+@pytest.mark.parametrize("waits_on", ["a file lock on /cache/lock", "a child process", "sleep()"])
+def test_all_ranks_stuck_before_the_start_up(waits_on):
+    found = diagnose(record(*(before_init(r, PATIENCE, waits_on) for r in range(2))))
+    assert (found.outcome, codes(found), found.settled) == ("hang", ["DDP313"], True)
+    finding = found.findings[0]
+    assert (finding.culprits, finding.waiting, finding.certainty) == ((0, 1), (), "timed")
+    assert "Ranks 0 and 1 have not called init_process_group in this run." in finding.evidence
+    assert "the other ranks" not in finding.remedy
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        before_init(1, PATIENCE - 0.1, "sleep()"),
+        before_init(1, 2 * PATIENCE, "a socket"),
+        before_init(1, 2 * PATIENCE, "sleep()", wakes_in_s=PATIENCE),
+        Rank(1, 2).absent().computes(line(4)),
+        Rank(1, 2).absent().idles(3600.0, waits_on="sleep()"),
+        Rank(1, 2).absent().has_stack(TORCH_FRAME).idles(3600.0, waits_on="sleep()"),
+    ],
+    ids=["not for so long", "may download", "will wake", "computes", "unknown", "runs nothing of the user"],
+)
+def test_a_rank_that_may_prepare_something_is_waited_for(last):
+    found = diagnose(record(before_init(0, 3600.0, "sleep()"), last))
+    assert (found.outcome, found.errors, found.settled) == ("ok", (), False)
+
+
+def test_a_download_before_the_start_up_may_take_longer():
+    assert codes(diagnose(record(*(before_init(r, 3 * PATIENCE, "a socket") for r in range(2))))) == ["DDP313"]
+
+
 def test_a_world_of_one_may_idle():
     assert diagnose(record(Rank(0, 1).idles(3600.0, line(4)))).findings == ()
 

@@ -6,11 +6,23 @@ from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call
+from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
+from ddpnb.model.recording import RankRecord
 
 BLOCKED_ELSEWHERE = FindingType("DDP313", "blocked-elsewhere", after_patience=True)
 RANK_FROZEN = FindingType("DDP314", "rank-frozen", after_patience=True)
+
+# What a rank waits for that is not another machine, in the words of the recorder.
+LOCAL = ("a file lock", "a child process", "sleep()")
+
+
+def before_init(record: RankRecord) -> bool:
+    """Whether the rank runs code of the user, and has not called init_process_group in this run."""
+    stack = record.main_stack
+    began = record.calls or record.events_forgotten or record.events(InitProcessGroup)
+    return stack is not None and stack.innermost_user is not None and not began
 
 
 def explain(standings: dict[int, Standing], waiting: list[int], away: list[int]) -> Finding:
@@ -47,7 +59,9 @@ def finding(
         outside = "" if any(standings[rank].record.detached for rank in culprits) else " outside any collective"
         what = f"{phrases.verb(culprits, 'is', 'are')} blocked{outside}{waits_on}"
         it_waits = phrases.verb(culprits, "it waits", "they wait")
-        remedy = f"Resolve what {it_waits} for there; the other ranks cannot continue before that."
+        remedy = f"Resolve what {it_waits} for there" + (
+            "; the other ranks cannot continue before that." if waiting else "."
+        )
     evidence = []
     for rank in culprits[:8]:
         standing = standings[rank]
@@ -59,6 +73,12 @@ def finding(
             evidence.append(f"Rank {rank} is unresponsive too: its stack was read from outside.")
         if standing.record.process.waits_on:
             evidence.append(f"Rank {rank} waits for {standing.record.process.waits_on} in the kernel.")
+    early = [rank for rank in culprits if before_init(standings[rank].record)]
+    if early:
+        evidence.append(
+            f"{phrases.ranks(early, True)} {phrases.verb(early, 'has', 'have')} not called init_process_group in this run."
+        )
+        remedy += " Before the start-up it is most often a lock file that a killed process left behind, a compiler or a download."
     for rank in waiting[:8]:
         held, event = standings[rank].call, standings[rank].event
         if held is not None:

@@ -33,7 +33,8 @@ class Standing:
         """The state for a reader: a rank on which nothing has run is idle."""
         record = self.record
         ran = record.calls or record.history or record.ending or self.state is RankState.UNRESPONSIVE
-        return self.state if ran else RankState.IDLE
+        runs = record.main_stack is not None and record.main_stack.innermost_user is not None
+        return self.state if ran or runs else RankState.IDLE
 
     @property
     def starting(self) -> Event | None:

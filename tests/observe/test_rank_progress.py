@@ -1,0 +1,42 @@
+"""What is known of a rank that sleeps: one long sleep ends by itself, a loop of sleeps does not."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from ddpnb.model.stacks import Frame, Stack
+from ddpnb.observe import rank_progress
+from ddpnb.observe.rank_progress import RankProgress
+
+FRAME = Frame("/train.py", 4, "main", True)
+
+
+def wakes(monkeypatch, tmp_path, looks):
+    """What is known at each look: (time, seconds until it wakes, value of its counter)."""
+    clock = types.SimpleNamespace(monotonic=lambda: clock.now, now=0.0)
+    monkeypatch.setattr(rank_progress, "time", clock)
+    rank = RankProgress(str(tmp_path), 0, str(tmp_path / "ending"), "")
+    known = []
+    for now, left, counter in looks:
+        clock.now = now
+        frame = Frame(FRAME.file, FRAME.line, FRAME.function, True, {"i": counter})
+        rank.stacks = (Stack("MainThread", (frame,), main=True),)
+        known.append(rank.process({"wakes_in_s": left}, "cpu").wakes_in_s)
+    return known
+
+
+def test_a_long_sleep_is_known_when_it_is_seen_twice(monkeypatch, tmp_path):
+    looks = [(10.0, 30.0, "0"), (12.0, 28.0, "0"), (20.0, 20.0, "0")]
+    assert wakes(monkeypatch, tmp_path, looks) == [None, pytest.approx(28.0), pytest.approx(20.0)]
+
+
+def test_a_loop_of_sleeps_at_one_place_is_none(monkeypatch, tmp_path):
+    looks = [(10.0, 3.0, "0"), (12.0, 1.0, "0"), (14.0, 2.0, "0"), (15.5, 0.5, "0"), (17.5, 1.5, "0")]
+    assert wakes(monkeypatch, tmp_path, looks) == [None, pytest.approx(1.0), None, None, None]
+
+
+def test_sleeps_of_a_loop_that_counts_end_with_it(monkeypatch, tmp_path):
+    looks = [(10.0, 3.0, "0"), (12.0, 1.0, "0"), (14.0, 2.0, "1"), (15.5, 0.5, "1")]
+    assert wakes(monkeypatch, tmp_path, looks) == [None, pytest.approx(1.0), None, pytest.approx(0.5)]

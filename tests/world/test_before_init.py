@@ -1,0 +1,44 @@
+"""Ranks that are stuck before init_process_group are reported; those that prepare something are not."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from tests.conftest import VICTIMS, marked_lines
+
+SCRIPT = VICTIMS / "before_init.py"
+STUCK = re.findall(r"# culprit: (\w+)", SCRIPT.read_text())
+BUSY = [case for case in re.findall(r"^def (\w+)\(\)", SCRIPT.read_text(), re.MULTILINE) if case not in STUCK]
+
+
+@pytest.fixture
+def world(world):
+    yield world
+    left = world.release().left
+    if left:
+        world.restart(left)
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("case", STUCK)
+def test_all_ranks_are_stuck_before_the_start_up(world, case):
+    began = time.monotonic()
+    run = world.run(SCRIPT, case, patience=2.0, stream=None).wait(30)
+    assert run.done and time.monotonic() - began < 15, "no verdict"
+    assert [(f.code, f.culprits) for f in run.diagnosis.errors] == [("DDP313", tuple(range(world.size)))]
+    finding = run.diagnosis.errors[0]
+    assert {site.line for _, site in finding.where} == set(marked_lines(SCRIPT, "culprit", case))
+    assert any("init_process_group" in text for text in finding.evidence)
+    assert (run.outcome, run.exit_status) == ("hang", 3)
+    shown = str(world.status())
+    assert "idle" not in shown and "blocked" in shown
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("case", BUSY)
+def test_ranks_that_prepare_something_are_not_stuck(world, case):
+    run = world.run(SCRIPT, case, patience=2.0, stream=None).wait(60)
+    assert (run.outcome, run.diagnosis.findings) == ("ok", ()), str(run.diagnosis)
