@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ddpnb.diagnosis.causes import blocked, calls_on_one_rank, different_calls, exits, startup
+from ddpnb.diagnosis.causes import blocked, calls_on_one_rank, different_calls, exits, startup, usage_errors
 from ddpnb.diagnosis.hangs import workers
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED
@@ -67,10 +67,11 @@ def _rules(patience: float) -> Mapping[FindingType, Sequence[Rule]]:
         WORLD_INCOMPLETE: (startup.same_rank_twice, startup.other_backend),
         RENDEZVOUS_UNREACHABLE: (startup.same_rank_twice, startup.other_backend),
         SUBGROUP_MISMATCH: (startup.other_backend,),
-        RANK_DEAD: (exits.killed_by_kernel, exits.quiet_exit),
+        RANK_DEAD: (exits.killed_by_kernel, exits.quiet_exit, usage_errors.refused_arguments),
         RANK_RAISED: (
             startup.same_rank_twice,
             different_calls.other_model,
+            usage_errors.refused_arguments,
             exits.short_timeout,
             exits.explained,
             different_calls.set_up_wrongly,
