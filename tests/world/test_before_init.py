@@ -42,3 +42,19 @@ def test_all_ranks_are_stuck_before_the_start_up(world, case):
 def test_ranks_that_prepare_something_are_not_stuck(world, case):
     run = world.run(SCRIPT, case, patience=2.0, stream=None).wait(60)
     assert (run.outcome, run.diagnosis.findings) == ("ok", ()), str(run.diagnosis)
+
+
+@pytest.mark.world
+def test_arguments_that_the_script_refuses(world, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float)\n"
+        "arguments = parser.parse_args()\n"
+    )
+    run = world.run(script, "--lr", "fast", stream=None).wait(30)
+    assert (run.outcome, run.exit_status) == ("crash", 2)
+    (finding,) = run.diagnosis.findings
+    assert (finding.code, finding.culprits) == ("DDP312", tuple(range(world.size)))
+    assert "refused its arguments" in finding.summary
+    assert finding.summary.endswith("argument --lr: invalid float value: 'fast'.")
+    assert {site.line for _, site in finding.where} == {4}
