@@ -110,6 +110,12 @@ def compare(processes: RankProcesses, ranks: Sequence[int], trace: bool = False,
         {rank: answer.get("models", ()) for rank, answer in _ask(processes, ranks, {"verb": "compare"}).items()}
     )
     notes: list[str] = []
+    for number in [n for n, held in models.items() if len({told.get("hash") for told in held.values()}) > 1]:
+        del models[number]
+        notes.append(
+            "a model is not compared: its ranks compute different kinds of digests. Install xxhash in the environments "
+            "of all ranks, or of none."
+        )
     module = ""
     aligned = _next_forward(processes, ranks, models, trace) if models and moving else {}
     models |= aligned

@@ -54,6 +54,7 @@ class Model:
     tensors: tuple[TensorSpec, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     site: Site = NO_SITE
+    hash: str = ""  # the kind of its digests: only those of one kind can be compared
 
     @property
     def parameters(self) -> tuple[TensorSpec, ...]:
@@ -83,6 +84,7 @@ class Model:
             tensors,
             dict(value.get("options", {})),
             Site.from_json(dict(value.get("site", {}))),
+            str(value.get("hash", "")),
         )
 
 

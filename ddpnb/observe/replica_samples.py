@@ -10,6 +10,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -120,7 +121,15 @@ class ReplicaSamples:
         return tuple(model for _, model in sorted(self._models[rank].items()))
 
     def _decode(self, rank: int, row: bytes) -> Sample | None:
-        return self._readers[rank].decode(row, self._models[rank])
+        sample = self._readers[rank].decode(row, self._models[rank])
+        if sample is None or not self._incomparable(sample.model):
+            return sample
+        facts = {name: value for name, value in sample.facts.items() if name != "inputs_hash"}
+        return replace(sample, facts=facts, digests={})
+
+    def _incomparable(self, model: int) -> bool:
+        """Whether the ranks compute different kinds of digests of a model: only some have xxhash."""
+        return len({one.hash for models in self._models.values() if (one := models.get(model)) and one.hash}) > 1
 
     def _open(self, rank: int) -> SampleReader | None:
         reader = self._readers.get(rank)

@@ -4,6 +4,9 @@ XXH3 over the bytes as they lie in memory, of one part of a tensor after the oth
 (https://github.com/Cyan4973/xxHash): two that differ have the same 32 bits of it in one case of four
 billion. How a tensor is laid out makes no difference: what lies in pieces is copied first.
 
+An environment that has torch alone has neither xxhash nor numpy. Then the standard library computes the digests, which
+are others than those of XXH3 (``HASH`` says which: only digests of one kind are compared), and torch the norms.
+
 From another device the bytes are fetched, which waits for that device: it is for the caller to do so
 rarely.
 """
@@ -11,17 +14,27 @@ rarely.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import math
+import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
 import torch
-from xxhash import xxh3_64_intdigest
 
 from ddpnb.model.samples import first_of, units_of
+from ddpnb.recorder.user_frames import is_user_file
+
+np: Any = None
+try:
+    import numpy as np
+except ImportError:  # torch runs without it
+    pass
 
 # Types whose elements are whole bytes.
 _WHOLE = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
@@ -29,10 +42,33 @@ _WHOLE += ("float16", "bfloat16", "float32", "float64", "complex32", "complex64"
 _WHOLE += ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 _BY_NAME: dict[str, torch.dtype] = {name: d for name in _WHOLE if (d := getattr(torch, name, None)) is not None}
 _DTYPES = frozenset(_BY_NAME.values())
-_OF_WIDTH = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+_OF_WIDTH = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _WORD = 0xFFFFFFFF
 _ALONE = 8192  # elements: numpy's library starts threads for more
+_quiet: Callable[[], Any] = nullcontext if np is None else partial(np.errstate, over="ignore", invalid="ignore")
+
+
+def _xxh3() -> Callable[[Any], int] | None:
+    """XXH3, if it is installed. A module of the user's with that name is not imported."""
+    try:
+        spec = find_spec("xxhash")
+        if spec is None or spec.origin is None or is_user_file(spec.origin):
+            return None
+        from xxhash import xxh3_64_intdigest
+    except (ImportError, ValueError):
+        return None
+    return xxh3_64_intdigest
+
+
+def _of_whole(data: Any) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+_xxh3_64 = _xxh3()
+HASH = "crc32" if _xxh3_64 is None else "xxh3"
+_hash_part: Callable[[Any], int] = _xxh3_64 or zlib.crc32  # the lowest 32 bits count
+_hash_whole: Callable[[Any], int] = _xxh3_64 or _of_whole  # 64 bits
 
 
 class Digester:
@@ -62,7 +98,7 @@ class Digester:
         last = -1
         tensor: Any = None
         memory: Any = None
-        with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):
+        with torch.no_grad(), _quiet():
             for number in range(first_of(step, log2), self.parts_of(len(tensors)), 1 << log2):
                 index, first, end = self._units[number]
                 if index != last:
@@ -70,16 +106,17 @@ class Digester:
                     memory = self._memory(index, tensor)
                 if memory is not None:
                     data = memory[first:end]
+                    norm = _norm(data) if data.dtype == np.float32 else math.nan  # that of other types is expensive
                 elif self._usable(index, tensor):
-                    data = _array(_part(tensor, first, end))
+                    part = _part(tensor, first, end)
+                    data = _array(part)
+                    norm = _norm_of(part, data) if tensor.dtype is torch.float32 else math.nan
                 else:
                     hashes.append(0)
                     norms.append(math.nan)
                     continue
-                hashes.append(xxh3_64_intdigest(data) & _WORD)
-                norms.append(
-                    _norm(data) if data.dtype == np.float32 else math.nan
-                )  # the norm of other types is expensive
+                hashes.append(_hash_part(data) & _WORD)
+                norms.append(norm)
         return hashes.tobytes(), norms.tobytes()
 
     def _usable(self, index: int, tensor: Any) -> bool:
@@ -93,7 +130,8 @@ class Digester:
         """
         dtype, _, elements = self._specs[index]
         if (
-            type(tensor) not in _PLAIN
+            np is None
+            or type(tensor) not in _PLAIN
             or not tensor.is_cpu
             or tensor.layout is not torch.strided
             or not tensor.is_contiguous()
@@ -113,7 +151,11 @@ class Digester:
 
 def _kind(dtype: Any) -> Any:
     """What numpy is to take the elements for: only of float32 the numbers matter, of others the bytes."""
-    return np.float32 if dtype is torch.float32 else _OF_WIDTH[dtype.itemsize]
+    return "float32" if dtype is torch.float32 else _OF_WIDTH[dtype.itemsize]
+
+
+def _norm_of(part: torch.Tensor, data: Any) -> float:
+    return _norm(data) if np is not None else float(torch.linalg.vector_norm(part.double()))
 
 
 def _norm(numbers: Any) -> float:
@@ -149,7 +191,12 @@ def _array(flat: torch.Tensor) -> Any:
     """The elements of a tensor of one dimension that lies in one piece, fetched if they are elsewhere."""
     if flat.is_conj() or flat.is_neg():  # lazy bytes
         flat = flat.resolve_conj().resolve_neg()
-    return flat.detach().cpu().view(torch.uint8).numpy().view(_kind(flat.dtype))
+    flat = flat.detach().cpu()
+    if np is not None:
+        return flat.view(torch.uint8).numpy().view(_kind(flat.dtype))
+    memory: Any = (ctypes.c_char * (flat.numel() * flat.itemsize)).from_address(flat.data_ptr())
+    memory.tensor = flat  # lives as long as what shows its bytes
+    return memory
 
 
 def exact(tensor: torch.Tensor) -> int:
@@ -157,4 +204,4 @@ def exact(tensor: torch.Tensor) -> int:
     if not _plain(tensor):
         return 0
     with torch.no_grad():
-        return xxh3_64_intdigest(_array(tensor.detach().contiguous().view(-1)))
+        return _hash_whole(_array(tensor.detach().contiguous().view(-1)))

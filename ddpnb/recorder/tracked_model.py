@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ddpnb.model.replicas import TensorSpec
-from ddpnb.recorder.digests import Digester, exact
+from ddpnb.recorder.digests import HASH, Digester, exact
 from ddpnb.recorder.sampling import Pace, slices_of
 from ddpnb.recorder.user_frames import calling_frame, is_user_file
 
@@ -49,6 +49,7 @@ class Watched:
         named = zip(self.names[:MAX_TENSORS], tensors, strict=False)
         return {
             "model": self.number,
+            "hash": HASH,
             "step": self.steps,
             "forwards": self.turns["forward"],
             "buffers": self.names[len(self.parameters) : MAX_TENSORS],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
@@ -15,6 +16,7 @@ import torch.distributed as dist
 from ddpnb.model.events import Event
 from ddpnb.model.events.models import ModelNotDescribed
 from ddpnb.model.replicas import UNWRAPPED
+from ddpnb.recorder.digests import HASH
 from ddpnb.recorder.groups import Groups
 from ddpnb.recorder.hooks import place
 from ddpnb.recorder.optimizers import held_by
@@ -84,7 +86,8 @@ class Followed:
             if watched.number == model and name in watched.names:
                 tensor = [*watched.parameters, *watched.buffers][watched.names.index(name)]
                 flat = tensor.detach().reshape(-1)[:most].to("cpu", torch.float32)
-                return flat.contiguous().view(torch.uint8).numpy().tobytes()
+                flat = flat.contiguous()
+                return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.itemsize)
         return b""
 
     # -- who they are
@@ -110,6 +113,7 @@ class Followed:
             "group": known.key if known is not None else "",
             "ranks": list(known.ranks) if known is not None else [],
             "tensors": tensors[:MAX_TENSORS],
+            "hash": HASH,
             "options": options,
             "site": place(3).to_json(),
         }

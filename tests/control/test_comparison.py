@@ -20,6 +20,7 @@ class Ranks:
         self.tensors = tensors
         self.pace = pace  # forwards that a rank makes from one question to the next
         self.models = models
+        self.hashes: tuple[str, ...] = ()
         self.asked: list[str] = []
         self.turn = [10.0 + rank for rank in range(len(tensors))]
         self.wanted: dict[tuple[int, int], int] = {}
@@ -39,7 +40,15 @@ class Ranks:
 
     def _held(self, rank, model):
         told = [[name, hash(tuple(v)), sum(x * x for x in v) ** 0.5] for name, v in self.tensors[rank].items()]
-        return {"model": model, "step": 3, "forwards": int(self.turn[rank]), "tensors": told, "buffers": ["mean"]}
+        kind = {"hash": self.hashes[rank]} if self.hashes else {}
+        return {
+            "model": model,
+            **kind,
+            "step": 3,
+            "forwards": int(self.turn[rank]),
+            "tensors": told,
+            "buffers": ["mean"],
+        }
 
     def compare(self, rank, _content):
         return {"models": [self._held(rank, model) for model in range(self.models)]}
@@ -83,6 +92,17 @@ def test_a_tensor_that_differs():
         "w: ranks 0, 1 and 3 | rank 2; largest difference 0.25; norm 2.23607 on 0, 2.23607 on 1, 2.46221 on 2, 2.23607 on 3"
     )
     assert not found and "1 of 2 tensors differ" in str(found)
+
+
+def test_digests_of_different_kinds_are_not_compared():
+    ranks = Ranks(SAME, ODD)
+    ranks.hashes = "xxh3", "crc32"
+    found = compare(ranks, [0, 1], trace=True)
+    assert found.equal
+    assert found.compared == 0
+    assert "Install xxhash" in str(found)
+    ranks.hashes = "crc32", "crc32"
+    assert not compare(ranks, [0, 1])
 
 
 def test_a_tensor_that_one_rank_lacks():

@@ -95,6 +95,19 @@ def test_the_first_that_differ_stay_however_long_it_goes_on(run):
     assert [(digests[0][turn], digests[1][turn]) for turn in (100, 101)] == [(1, 1), (1, 9)]
 
 
+def test_digests_of_different_kinds_are_not_compared(run):
+    """One rank's environment has xxhash, the other's has not."""
+    run.model(0, {**MODEL, "hash": "xxh3"})
+    run.model(1, {**MODEL, "hash": "crc32"})
+    for rank in range(2):
+        run.forward(rank, 300, w=1 + rank)
+    run.samples.read()
+    kept = run.kept()
+    assert kept == [*range(1, 41), *range(293, 301)]  # no turn stays because it differs
+    assert not any(sample.digests for rank in range(2) for sample in run.samples.samples(rank))
+    assert all(sample.facts == {"sync": 1.0, "training": 1.0} for sample in run.samples.samples(0))
+
+
 def test_a_difference_is_seen_wherever_the_looks_fall(run):
     """One rank is ahead of the other at every look."""
     run.forward(0, 37)

@@ -8,12 +8,15 @@ import random
 import struct
 import threading
 import weakref
+import zlib
+from contextlib import nullcontext
 
 import pytest
 import torch
 
 from ddpnb.model.replicas import TensorSpec
 from ddpnb.model.samples import CHUNK_WORDS, first_of, unit_names, units_of
+from ddpnb.recorder import digests
 from ddpnb.recorder.digests import Digester, exact
 
 DTYPES = [
@@ -34,6 +37,16 @@ NOT_PLAIN = {
     "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.strided),
     "empty": lambda: torch.ones(0, 3),
 }
+
+
+@pytest.fixture(params=["xxhash and numpy", "standard library"], autouse=True)
+def environment(request, monkeypatch):
+    """With what an environment may have besides torch, and without."""
+    if request.param == "standard library":
+        monkeypatch.setattr(digests, "np", None)
+        monkeypatch.setattr(digests, "_quiet", nullcontext)
+        monkeypatch.setattr(digests, "_hash_part", zlib.crc32)
+        monkeypatch.setattr(digests, "_hash_whole", digests._of_whole)
 
 
 def specs(tensors):

@@ -1,4 +1,4 @@
-"""What runs on a rank needs torch alone; what reads a report needs numpy at most."""
+"""What runs on a rank needs torch alone, and takes numpy and xxhash where they are; what reads a report needs neither."""
 
 from __future__ import annotations
 
@@ -30,21 +30,73 @@ NOTEBOOK = [
 ]
 
 
-@pytest.mark.parametrize(("modules", "forbidden"), [(RANK, NOTEBOOK), (READER, [*NOTEBOOK, "torch"])])
-def test_imports_alone(modules, forbidden):
-    code = f"""
-import sys
-class Refuse:
+ABSENT = """
+import importlib, sys
+from importlib.machinery import PathFinder
+class WithoutThem:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {forbidden!r}:
-            raise ImportError(name)
-sys.meta_path.insert(0, Refuse())
-import importlib
+        return None if name.split(".")[0] in {forbidden!r} else PathFinder.find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutThem()
 for module in {modules!r}:
     importlib.import_module(module)
 """
+TRAINED = """
+import os, torch
+from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.shared import shared_file
+from ddpnb.observe.replica_samples import ReplicaSamples
+from ddpnb.recorder.rank import Rank
+folder = os.getcwd()
+rank = Rank(folder, 0)
+rank.door.new_run(1, "warn")
+rank.replicas.begin(1)
+torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(2, 3)).sum().backward()
+optimizer.step()
+torch.distributed.destroy_process_group()
+box = BoxReader(shared_file(folder + "/rank0.box"))
+samples = ReplicaSamples(folder, [0], 1, lambda _, number: box.string(number))
+samples.read()
+print([one.hash for one in samples.models(0)])
+held = {one.kind: one.digests for one in samples.samples(0)}
+print(sorted(held), all(d.hash for kind in ("forward", "gradients") for d in held[kind].values()))
+print(round(held["gradients"]["weight"].norm, 3))
+print(rank.control.answer({"verb": "compare"})["status"])
+print(len(rank.control.answer({"verb": "values", "model": 0, "tensor": "bias"})["values"]))
+print(not {"numpy", "xxhash"} & set(sys.modules))
+"""
+
+
+@pytest.mark.parametrize(
+    ("modules", "forbidden"),
+    [(RANK, [*NOTEBOOK, "numpy", "xxhash"]), (READER, [*NOTEBOOK, "numpy", "xxhash", "torch"])],
+)
+def test_imports_alone(modules, forbidden):
+    code = ABSENT.format(forbidden=forbidden, modules=modules)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_model_is_followed_where_there_is_only_torch(tmp_path):
+    code = ABSENT.format(forbidden=[*NOTEBOOK, "numpy", "xxhash"], modules=RANK) + TRAINED
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "['crc32']", "['backward', 'forward', 'gradients', 'updated'] True", "6.928", "ok", "20", "True",
+    ]  # fmt: skip
+
+
+def test_a_module_of_the_user_named_xxhash_is_not_imported(tmp_path):
+    (tmp_path / "xxhash.py").write_text("raise SystemExit('the script is not there yet')")
+    code = "from ddpnb.recorder import digests; import sys; print(digests.HASH, 'xxhash' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert done.stdout.split() == ["crc32", "False"], done.stderr
 
 
 def test_the_package_itself_is_lazy():
