@@ -210,6 +210,12 @@ class World:
     ) -> Run:
         """Run a torchrun script, unmodified, or a function, on all ranks; returns at once.
 
+        A script begins in a fresh state. Functions and cells share the live state of the ranks, until a script,
+        ``rebuild()`` or ``restart()``: the process group (an own ``init_process_group`` replaces it), models, and
+        variables. A function of the notebook sees the variables of cells on the ranks, unless the notebook defines
+        the same name; what it declares ``global`` stays there. Modules are imported again after an edit, and
+        unseeded random numbers are fresh in each run.
+
         Args:
             target: path of a script, or a function.
             args: the script's arguments (taken as text), or the function's.
@@ -255,8 +261,8 @@ class World:
     ) -> Run:
         """Run Python code on ranks as a notebook cell; variables are kept between calls. Returns at once.
 
-        The value of a last expression is printed. The process group and the models of earlier code (or of
-        ``rebuild()``) are available.
+        The value of a last expression is printed. The process group, models and variables of earlier cells and
+        functions (or the group of ``rebuild()``) are available.
 
         Args:
             code: Python source.
@@ -544,7 +550,8 @@ class World:
     def rebuild(self, timeout: float = REBUILD_S) -> Startup:
         """Create a new process group in the same processes, after a release or at any other time.
 
-        Models of cells that are wrapped in ``DistributedDataParallel`` on the default group use the new one.
+        Models of functions and cells that are wrapped in ``DistributedDataParallel`` on the default group use the new
+        one.
         Create groups of ``new_group()`` again.
 
         Args:
@@ -567,7 +574,7 @@ class World:
     def release(self, timeout: float = RELEASE_S) -> Freed:
         """Interrupt ranks that hang, wait, are held or compute: the exception ``Released`` ends what they run.
 
-        Their processes, variables and models are kept. ``rebuild()`` creates a new process group.
+        Their processes, variables and models are kept. Their process group is closed: ``rebuild()`` creates a new one.
 
         Args:
             timeout: seconds to wait at most.
@@ -588,9 +595,9 @@ class World:
     def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = START_S) -> None:
         """Replace the processes of these ranks.
 
-        A rank keeps its number and gets a new process; the other ranks are not touched. If the World has its own
-        process group (``init()``, ``rebuild()``) and no rank is in a run, the group is rebuilt. Release ranks
-        that still wait for a replaced rank first.
+        A rank keeps its number and gets a new process; the processes and variables of the other ranks are kept. If
+        the World has its own process group (``init()``, ``rebuild()``) and no rank is in a run, the group is rebuilt;
+        a group of functions or cells is destroyed. Release ranks that still wait for a replaced rank first.
 
         Args:
             ranks: which ranks; by default all that are dead, stopped, hanging, or left from a failed run. If

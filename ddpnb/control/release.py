@@ -83,7 +83,7 @@ def release(
             waiting = busy()
         if waiting and set(waiting) <= silent:
             break
-    processes.ask(sorted(shut), {"verb": "released"}, _ANSWER_S)
+    processes.ask(sorted(shut | {*everybody} - silent), {"verb": "released"}, _ANSWER_S)
     if waiting:
         processes.check_connection()  # without it no rank has heard of this: that says nothing of them
     left = {rank: _why_not(processes, rank, rank in silent) for rank in waiting}

@@ -25,15 +25,8 @@ class Replacement:
 
     def clean(self, ranks: Sequence[int]) -> list[int]:
         """Clean up what a failed run left on these ranks; returns the ranks on which this failed."""
-        processes, alive, busy = self._ranks.processes, self._ranks.alive(), self._ranks.busy()
-        between = connections.between([processes.pid(rank) for rank in alive])
-        contents = {
-            rank: {"verb": "cut", "connections": between.get(processes.pid(rank), [])}
-            for rank in ranks
-            if rank in alive and rank not in busy
-        }
-        reached = processes.ask_each(contents, CLEAN_S)
-        answers = {rank: processes.call(rank, protocol.clean) for rank in reached}
+        processes = self._ranks.processes
+        answers = {rank: processes.call(rank, protocol.clean) for rank in self.cut(ranks)}
         deadline = time.monotonic() + CLEAN_S
         for answer in answers.values():
             answer.wait(max(0.0, deadline - time.monotonic()))
@@ -41,6 +34,17 @@ class Replacement:
         for rank in cleaned:
             self._ranks.in_run.pop(rank, None)
         return [rank for rank in ranks if rank not in cleaned]
+
+    def cut(self, ranks: Sequence[int]) -> list[int]:
+        """Shut down the connections between the ranks on these; returns the ranks that have answered."""
+        processes, alive, busy = self._ranks.processes, self._ranks.alive(), self._ranks.busy()
+        between = connections.between([processes.pid(rank) for rank in alive])
+        contents = {
+            rank: {"verb": "cut", "connections": between.get(processes.pid(rank), [])}
+            for rank in ranks
+            if rank in alive and rank not in busy
+        }
+        return list(processes.ask_each(contents, CLEAN_S))
 
     def replace(self, ranks: list[int], timeout: float = START_S) -> None:
         """Give these ranks new processes.

@@ -15,6 +15,7 @@ from ddpnb import arguments
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import CannotWrite, Interrupted
 from ddpnb.model import phrases
+from ddpnb.model.calls import CallState
 from ddpnb.model.events.runs import FaultMissed
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
@@ -73,6 +74,7 @@ class RunMonitor:
         self.diagnosis: Diagnosis | None = None  # set before the Recording that it is based on
         self.recording: Recording | None = None
         self.failure: Exception | None = None
+        self.released = False  # by request, while ranks were in it: their process group is closed
         self._processes = processes
         self._folder = folder
         self._outcomes = outcomes
@@ -181,6 +183,11 @@ class RunMonitor:
             and (self.recording is None or not self.recording.ranks[rank].in_flight)
         )
 
+    def broke_groups(self) -> bool:
+        """Whether a call failed in the backend: the connections of its group are of no further use."""
+        records = self.recording.ranks.values() if self.recording is not None else ()
+        return any(call.state is CallState.FAILED for record in records for call in record.calls)
+
     def missed(self) -> list[str]:
         """The faults that were armed for this run and never triggered, as text."""
         missed: dict[tuple[str, str], list[int]] = {}
@@ -197,6 +204,7 @@ class RunMonitor:
     def settle(self, *, released: bool = False) -> None:
         """Fix the diagnosis now: ranks of this run are about to be restarted or released."""
         self.stop_watching()
+        self.released |= released
         if self.diagnosis is None:
             conclusion = self._conclude(self.observer.record())
             self._released = released and not conclusion.errors

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from ddpnb import arguments
 from ddpnb.errors import ScriptNotFound, UsageError, WorldError
+from ddpnb.recorder.protocol import NAMESPACE
 
 FENCES = ("raise", "warn", "off")
 
@@ -69,11 +70,18 @@ def _pickled(value: Any, folder: str) -> bytes:
         cell = _cell_of(code.co_filename, folder)
         return CloudPickler.dispatch_table[CodeType](code.replace(co_filename=cell) if cell else code)
 
+    namespace = {"__name__": "__main__"}  # stands for that of the cells, where functions of the notebook run
+
     class Pickler(CloudPickler):
         dispatch_table: ClassVar[Any] = ChainMap({CodeType: reduced}, CloudPickler.dispatch_table)  # type: ignore[arg-type]
 
+        def persistent_id(self, obj: Any) -> str | None:
+            return NAMESPACE if obj is namespace else None
+
     file = io.BytesIO()
-    Pickler(file).dump(value)
+    pickler = Pickler(file)
+    pickler.globals_ref[id(vars(sys.modules["__main__"]))] = namespace
+    pickler.dump(value)
     return file.getvalue()
 
 

@@ -75,7 +75,7 @@ class Runs:
             self._ranks.check_free(ranks)
             if script:
                 self._ranks.startup = None  # it begins without a group, and makes its own
-            self._restart.prepare(ranks)
+            self._restart.prepare(ranks, "script" if script else "function")
             return self._start(order, payload, ranks, terms, **output)
 
     def execute(
@@ -87,7 +87,7 @@ class Runs:
             chosen = self._ranks.chosen(ranks)
             name = name if name is not None else f"cell{self._ranks.number + 1}"
             order = run_requests.of_cell(code, self._ranks.folders.output, name)
-            self._restart.prepare(chosen, cell=True)
+            self._restart.prepare(chosen, "cell")
             return self._start(order, None, chosen, (self.fence, self.patience), stream=stream)
 
     def _start(

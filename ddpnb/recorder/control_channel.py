@@ -172,6 +172,7 @@ class ControlChannel:
 
     def _released(self, _content: dict[str, Any]) -> dict[str, Any]:
         self._door.release.let_go()
+        self._door.release.closed()
         return {}
 
     def _inject(self, content: dict[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Door:
         self._run = run
         self.groups.new_run(run, fence, keep=keep)
         self.flight.pending.clear()
-        if not keep:  # a group that was released fails in every later call, and says why
+        if not keep:
             self.release.clear()
 
     def _forget_strings(self) -> None:

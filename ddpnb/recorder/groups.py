@@ -24,10 +24,11 @@ _UNHURRIED = timedelta(days=7)
 class KnownGroup:
     """What the door keeps of a process group, from its first call on."""
 
-    __slots__ = ("board", "hurry", "identity", "key", "next_seq", "ranks", "returned", "string", "turns")
+    __slots__ = ("board", "hurry", "identity", "key", "next_seq", "ranks", "returned", "run", "string", "turns")
 
-    def __init__(self, string: int, group: Group, board: Announcements | None) -> None:
+    def __init__(self, string: int, group: Group, board: Announcements | None, run: int) -> None:
         self.string = string
+        self.run = run  # in which it was made: the peers have the same number, and so the same board
         self.identity = group
         self.key = group.key
         self.ranks = group.ranks
@@ -57,6 +58,9 @@ class Groups:
         self._run, self.fence = run, fence
         if not keep:
             self.begin_anew()
+        for group, known in list(self.known.items()):
+            if (known.board is not None) != (fence != "off"):
+                known.board = self._board(known.identity, group, known.run)
 
     def begin_anew(self) -> None:
         """No group is left: count from the start again."""
@@ -86,10 +90,8 @@ class Groups:
         described = str(getattr(group, "group_desc", "") or "")
         label = described if described and described != "undefined" else ""
         identity = Group(ranks, ordinal, name, label)
-        board = None
-        if self.fence != "off" and len(ranks) > 1 and group.rank() >= 0 and os.path.isdir(self._folder):
-            board = self._board(identity, group.rank())
-        known = KnownGroup(self._string(identity), identity, board)
+        board = self._board(identity, group, self._run)
+        known = KnownGroup(self._string(identity), identity, board, self._run)
         if self._unhurried:
             _suspend(group, known)
         return known
@@ -99,10 +101,13 @@ class Groups:
             {"ranks": list(group.ranks), "ordinal": group.ordinal, "name": group.name, "label": group.label}
         )
 
-    def _board(self, group: Group, me: int) -> Announcements | None:
-        """The shared file for the fence; None if there is no space for it (the fence is then off)."""
+    def _board(self, group: Group, process_group: Any, run: int) -> Announcements | None:
+        """The shared file for the fence; None if the fence is off, or has nothing to compare or no space."""
+        me = process_group.rank() if self.fence != "off" and len(group.ranks) > 1 else -1
+        if me < 0 or not os.path.isdir(self._folder):
+            return None
         try:
-            return Announcements(board_path(self._folder, self._run, group.key), len(group.ranks), me)
+            return Announcements(board_path(self._folder, run, group.key), len(group.ranks), me)
         except OSError as error:
             self._box.emit(FenceOff(ranks=group.ranks, error=error.strerror or ""))
             print(

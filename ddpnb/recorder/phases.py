@@ -37,6 +37,7 @@ from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.process_state import open_missing
 from ddpnb.recorder.protocol import BACKEND, DEVICE
+from ddpnb.recorder.rebind import Orphans
 from ddpnb.recorder.release import raises_releases
 from ddpnb.recorder.steps import Steps
 
@@ -56,7 +57,10 @@ class Phases(Hooks):
     def __init__(self, box: BlackBox, door: Door) -> None:
         super().__init__(box)
         self._door = door
-        self.lent = False  # the default group was made by the launcher's order, not by the script
+        self.orphans = Orphans()
+        #: whether this run shares the state of earlier functions and cells, and whether the default group is theirs
+        self.shares = self.inherited = False
+        self._replacement_stated = False
 
     def install(self) -> None:
         for module in (c10d, dist):
@@ -121,17 +125,30 @@ class Phases(Hooks):
                 span.learned = self.gathered(
                     lambda: InitProcessGroup(size=dist.get_world_size(), as_rank=dist.get_rank()), InitProcessGroup()
                 )
+            if self.shares:
+                for trouble in self.orphans.adopt():
+                    print(f"ddpnb: warning: {trouble}", file=sys.stderr, flush=True)
             return result
 
         return init_process_group
 
     def _make_room(self) -> None:
-        """Destroy the group of the launcher if the script creates its own."""
+        """Destroy the group of earlier functions and cells, or of ``world.rebuild()``, if the code creates its own."""
         self._door.release.settle()
-        if self.lent and dist.is_initialized():
-            self.lent = False
-            end_groups()
-            self._door.groups.begin_anew()
+        inherited, self.inherited = self.inherited, False
+        if not inherited or not dist.is_initialized():
+            return
+        self.orphans.remember()
+        end_groups()
+        self._door.groups.begin_anew()
+        if not self._replacement_stated and os.environ.get("RANK") == "0":
+            self._replacement_stated = True
+            print(
+                "ddpnb: init_process_group() replaces the process group of earlier functions or cells, or of "
+                "world.rebuild(). Without it, the code uses that group.",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def _keep_standard_numbers(self) -> None:
         """A script that has closed its standard files does not give their numbers to the group's connections."""

@@ -71,6 +71,7 @@ def like_a_process(
     environment: dict[str, str | None],
     path: Sequence[str],
     modules: AbstractContextManager[None],
+    begin_modules: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
     """Inside, the process looks like one that was just started to run a script.
 
@@ -80,6 +81,7 @@ def like_a_process(
         environment: variables on top of the engine's own; None takes one away.
         path: folders that come first on the import path.
         modules: hides what a plain process has not loaded; entered when the import path is set.
+        begin_modules: forgets modules of the user that are to be imported again; called before that.
     """
     with ExitStack() as stack:
         stack.enter_context(_output_to(log))
@@ -88,7 +90,7 @@ def like_a_process(
         os.chdir(directory)
         set_variables(environment)
         sys.path[:] = [*path, *(folder for folder in sys.path if folder not in ("", *path))]
-        _forget_user_modules()
+        begin_modules()
         stack.enter_context(modules)
         _fresh_randomness()
         if environment.get("OMP_NUM_THREADS"):  # torch reads it when it is loaded: long ago
@@ -313,15 +315,3 @@ def _fresh_randomness() -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
-
-
-def _forget_user_modules() -> None:
-    """Modules of the user's own project are imported again: they may have been edited."""
-    # A package without an __init__.py has no file, and asks its parent for its path: all are looked at first.
-    paths = {
-        name: getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-        for name, module in list(sys.modules.items())
-    }
-    for name, path in paths.items():
-        if name != "__main__" and isinstance(path, str) and is_user_file(path):
-            del sys.modules[name]

@@ -10,6 +10,7 @@ from typing import Any
 REQUEST, REPLY = "ddpnb_request", "ddpnb_reply"  # on the engine's control channel
 FOLDER, PARENT, DEVICE = "DDPNB_FOLDER", "DDPNB_PARENT", "DDPNB_DEVICE"
 VALUES = 1 << 20  # elements of a tensor that are sent at most, to say by how much it differs
+NAMESPACE = "ddpnb namespace"  # in the pickle of a notebook's function: the variables of the cells on the rank
 BACKEND = "DDPNB_BACKEND"  # the backend that a script gets, whichever it asks for
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -25,14 +25,15 @@ from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.data import Data
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.faults.faults import Faults
+from ddpnb.recorder.functions import SentFunctions
 from ddpnb.recorder.hidden_modules import HiddenModules
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.phases import Phases, end_groups
 from ddpnb.recorder.protocol import FOLDER
-from ddpnb.recorder.rebind import Orphans
 from ddpnb.recorder.replicas import Replicas
 from ddpnb.recorder.startup import RankStartup
 from ddpnb.recorder.training import Training
+from ddpnb.recorder.user_modules import UserModules
 
 
 class Rank:
@@ -55,9 +56,10 @@ class Rank:
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)
         self._spare = _Spare(folder)
-        self._left = False  # an existing group is that of the last script or function
-        self.startup = RankStartup(self.phases, self.door.release)
-        self.orphans = Orphans()
+        self._after_script = False  # what there is belongs to the last script: the next run does not share it
+        self._functions = SentFunctions()
+        self._user_modules = UserModules()
+        self.startup = RankStartup(self.door.release)
         self.door.open()
         for hooks in self.hooks:
             hooks.install()
@@ -75,17 +77,22 @@ class Rank:
 
         ``order``: run (number), fence, log, directory, environment, outcome (file for the ending), holds,
         and script and arguments, or cell (file with the lines), or for a function (the payload) the path
-        on which its modules are found. A script begins without a process group, a function with the one
-        that the launcher has made, if it has; a cell finds what the last one has left.
+        on which its modules are found. A script begins in a fresh state, without a process group. Functions and
+        cells share theirs, until a script: the group, modules and variables of earlier ones, or of the launcher.
 
         The ending is written to the outcome file before the box says that the run is over.
         """
-        cell = "cell" in order
-        kept = dist.is_initialized() and not self._left and (cell or (payload is not None and self.phases.lent))
+        cell, is_script = "cell" in order, "script" in order
+        shares = not is_script and not self._after_script
+        kept = shares and dist.is_initialized()
         if not kept:
             self.clean()
         else:
+            if not cell:
+                gc.collect()  # the models of an earlier function are no longer compared
             self.replicas.models.remember()
+        self.phases.shares, self.phases.inherited = not is_script, kept
+        self._user_modules.begin()
         self.door.new_run(order["run"], order["fence"], keep=kept)
         for hooks in self.hooks:
             hooks.new_run()
@@ -94,18 +101,15 @@ class Rank:
         self.box.set_run(order["run"], RUN_ACTIVE)
         path: list[str] = []
         if payload is not None:
-            import cloudpickle
-
-            code = partial(_call, cloudpickle.loads, payload)
+            code = script.with_hint(self._functions.call(payload, self.control.namespace))
             path = order["path"]
         elif cell:
-            code = script.cell(order["cell"], self.control.namespace)
+            code = script.with_hint(script.cell(order["cell"], self.control.namespace))
         else:
             code = script.script(order["script"], order["arguments"])
             path = [script.folder_of(os.path.join(order["directory"], order["script"]))]
         around = (
-            # A group that there is was made with other variables.
-            process_state.like_a_prompt(order["log"], {} if kept else order["environment"])
+            process_state.like_a_prompt(order["log"], order["environment"])
             if cell
             else process_state.like_a_process(
                 order["log"],
@@ -113,6 +117,7 @@ class Rank:
                 order["environment"],
                 path,
                 self.modules.hidden(keep=["cloudpickle"] if payload else []),
+                partial(self._user_modules.forget, everything=is_script),
             )
         )
         ended: script.Ended | None = None
@@ -127,8 +132,9 @@ class Rank:
             if ended is None:
                 raise
             traceback.print_exc()  # not everything could be restored, but the ending is known
-        self._left = not cell and not self.phases.lent
+        self._after_script = is_script
         with process_state.OwnBuiltins():  # the user's, after a cell: the ending is written whatever ``open`` is
+            self._user_modules.end(is_script=is_script)
             self.door.gate.end_of_run()
             self.faults.end_of_run()
             self.box.emit(ScriptEnded(how=ended.ending["how"], code=ended.ending["code"]))
@@ -152,8 +158,8 @@ class Rank:
         with process_state.like_a_prompt(order["log"], {}), self.door.release.inside():
             result = self.startup.step(order["step"], order)
         if order["step"] == "process group" and result["state"] == "done":
-            count = len(self.orphans)
-            troubles = self.orphans.adopt()
+            count = len(self.phases.orphans)
+            troubles = self.phases.orphans.adopt()
             result["facts"] |= {"models kept": count - len(troubles)} if count else {}
             result["facts"] |= {"troubles": troubles} if troubles else {}
         return result
@@ -170,10 +176,9 @@ class Rank:
 
     def clean(self) -> None:
         """Destroy the process group and clean up after the last run. Models of cells are kept."""
-        self._left = False
-        self.phases.lent = False
+        self._after_script = self.phases.shares = self.phases.inherited = False
         self.startup.begin()
-        self.orphans.remember()
+        self.phases.orphans.remember()
         self.replicas.models.forget()
         end_groups()
         gc.collect()  # the next run, and its forks, must not find garbage of this one
@@ -244,12 +249,6 @@ def attach() -> None:
     # What was imported by now stays: to look through half a million objects of torch again at every
     # collection between two runs would take longer than a short run.
     gc.freeze()
-
-
-def _call(load: Callable[[bytes], Any], payload: bytes) -> Any:
-    """Call a function that our own client sent over its signed channel."""
-    function, args = load(payload)
-    return function(*args)
 
 
 def clean() -> None:

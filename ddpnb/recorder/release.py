@@ -42,6 +42,7 @@ _RETRIES_S = 60.0  # torch retries ever more rarely
 _LOOKS_S = 0.05  # between two checks whether it still retries
 _FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
 _raising: set[str] = set()  # names of modules
+_CLOSED = "the process group was closed by world.release(); world.rebuild() creates a new one"
 _HINT = "The process and its variables are kept: world.rebuild() creates a new process group."
 
 
@@ -58,6 +59,7 @@ class Release:
         self.wanted: list[str] = []
         self._inside = False  # the main thread runs the user's code
         self._raised = False  # one exception per request
+        self._is_over = False  # the request is over, but the group is closed by it
         self._looks_at = ""  # host:port where the main thread looks for a store now
         self._stand_ins: dict[str, threading.Thread] = {}  # by the address where each one opens a store
         self._kept_open: dict[tuple[Any, ...], socket.socket] = {}  # by own and other address
@@ -72,7 +74,7 @@ class Release:
         Args:
             why: in words, for the exception.
         """
-        self._raised = False
+        self._raised = self._is_over = False
         self.wanted[:] = [why]
 
     def free(self, connections: Sequence[Any], *, both_ways: bool = False) -> int:
@@ -142,6 +144,11 @@ class Release:
         self.wanted.clear()
         self.let_go()
 
+    def closed(self) -> None:
+        """Ranks were released, perhaps not this one: every later call in the group fails, and says why."""
+        self._raised = self._is_over = True
+        self.wanted[:] = [_CLOSED]
+
     def settle(self) -> None:
         """A new group is about to be created: a rank that caught the exception and continues is no longer released."""
         if self._raised:
@@ -188,6 +195,10 @@ class Release:
             return error
         self._raised = True
         return self.exception().with_traceback(error.__traceback__)
+
+    def convert_last(self, error: BaseException) -> BaseException:
+        """The same for an error that ended the code; one outside of the group is not of an earlier release."""
+        return error if self._is_over else self.convert(error)
 
     def exception(self) -> Released:
         self._raised = True

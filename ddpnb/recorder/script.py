@@ -26,6 +26,11 @@ from ddpnb.recorder.user_frames import is_own_file, is_user_file
 from ddpnb.recorder.values import Allowance
 
 _LONGEST_MESSAGE = 4000
+_NO_GROUP = "Default process group has not been initialized"
+_NO_GROUP_HINT = (
+    "ddpnb: earlier functions and cells left no process group that can be used. Call init_process_group() in this one, "
+    "or world.rebuild() before it."
+)
 
 
 @dataclass
@@ -70,7 +75,7 @@ def run(code: Callable[[], Any], release: Release) -> Ended:
 def _described(failure: BaseException, release: Release) -> dict[str, Any]:
     """The exception, which is printed too, as Python does."""
     try:
-        described = _describe(_first_cause(release.convert(failure)))
+        described = _describe(_first_cause(release.convert_last(failure)))
     except BaseException as error:  # a user's exception class may raise wherever it is read
         described = _described_at_least(failure, error)
     with suppress(Exception):  # the script closed or replaced the stream
@@ -238,6 +243,20 @@ def cell(path: str, namespace: dict[str, Any]) -> Callable[[], None]:
                 value = eval(compile(ast.Expression(last.value), path, "eval", dont_inherit=True), namespace)  # noqa: S307 (the user's own)
                 if value is not None:
                     print(repr(value))
+
+    return main
+
+
+def with_hint(code: Callable[[], Any]) -> Callable[[], Any]:
+    """The same function or cell, which says what helps where it uses a process group and none is left."""
+
+    def main() -> Any:
+        try:
+            return code()
+        except ValueError as error:
+            if _NO_GROUP in str(error):
+                error.add_note(_NO_GROUP_HINT)
+            raise
 
     return main
 

@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.model.startup import STEPS
-from ddpnb.recorder.phases import Phases, end_groups, environment, versions
+from ddpnb.recorder.phases import end_groups, environment, versions
 from ddpnb.recorder.process_state import set_variables
 from ddpnb.recorder.protocol import DEVICE
 from ddpnb.recorder.release import Release
@@ -36,12 +36,10 @@ class RankStartup:
     """The start-up of this rank.
 
     Args:
-        phases: notified when ddpnb creates a group.
         release: interrupts the retries to connect.
     """
 
-    def __init__(self, phases: Phases, release: Release) -> None:
-        self._phases = phases
+    def __init__(self, release: Release) -> None:
         self._release = release
         self._steps: dict[str, Callable[[], dict[str, Any]]] = dict(
             zip(
@@ -164,7 +162,6 @@ class RankStartup:
             world_size=size,
             timeout=self._timeout,
         )
-        self._phases.lent = True
         group = dist.group.WORLD
         return {
             "backend": str(dist.get_backend()),

@@ -66,7 +66,7 @@ from types import SimpleNamespace
 from ddpnb.recorder import script
 from ddpnb.recorder.process_state import like_a_process
 folder, *names = sys.argv[1:]
-release = SimpleNamespace(inside=nullcontext, convert=lambda error: error)
+release = SimpleNamespace(inside=nullcontext, convert_last=lambda error: error)
 for name in names:
     with like_a_process(f"{folder}/{name}.log", folder, {}, [], nullcontext()):
         ended = script.run(script.script(f"{folder}/{name}", []), release)

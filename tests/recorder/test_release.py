@@ -155,3 +155,15 @@ def test_a_call_that_is_held_is_left_to_the_gate(release):
     gate.resume()
     thread.join(10)
     assert {door.__name__, phases.__name__, waits.__name__} <= module._raising
+
+
+def test_a_group_that_was_closed_says_so_until_there_is_a_new_one(release):
+    release.ask("released by somebody")
+    release.convert(RuntimeError("Connection closed by peer"))
+    release.closed()
+    later = release.convert(RuntimeError("Connection closed by peer"))
+    assert isinstance(later, Released) and "was closed by world.release(); world.rebuild()" in str(later)
+    missing = FileNotFoundError("data.pt")
+    assert release.convert_last(missing) is missing  # of the code that runs since
+    release.settle()
+    assert release.convert(missing) is missing

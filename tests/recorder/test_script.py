@@ -100,7 +100,7 @@ def test_an_ending_that_cannot_be_encoded_is_written_all_the_same(tmp_path):
     assert not list(tmp_path.glob("*.part"))
 
 
-RELEASE = SimpleNamespace(inside=nullcontext, convert=lambda error: error)
+RELEASE = SimpleNamespace(inside=nullcontext, convert_last=lambda error: error)
 
 
 def test_builtins_that_a_script_or_cell_replaces_stay(monkeypatch):
@@ -175,5 +175,5 @@ def test_an_exception_whose_class_lies_is_described():
     def main():
         raise Lies
 
-    release = SimpleNamespace(inside=nullcontext, convert=lambda error: isinstance(error, OSError))
+    release = SimpleNamespace(inside=nullcontext, convert_last=lambda error: isinstance(error, OSError))
     assert script.run(main, release).ending["exception"] == "Lies"

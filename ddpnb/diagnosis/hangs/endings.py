@@ -150,6 +150,8 @@ def _how(rank: int, record: RankRecord) -> str:
 
 
 def _remedy(ending: Ending) -> str:
+    if ending.exception == "Released":
+        return "world.rebuild() creates a new process group, which wrapped models use."
     if ending.how == "raised":
         return f"Start with the {ending.exception}: the errors of the other ranks follow from it."
     if ending.how == "exited":

@@ -1,0 +1,64 @@
+"""The modules of the user's project: a script imports them again, a function only after they were edited."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+
+from ddpnb.recorder.user_frames import is_user_file
+
+
+class UserModules:
+    """Decides which of the loaded modules a run begins with."""
+
+    def __init__(self) -> None:
+        self._began = self._ended = time.time_ns()
+        self._are_scripts = False
+        self._known: dict[str, tuple[int, int]] = {}  # by name: not older than this, and when its file was written
+
+    def begin(self) -> None:
+        """A run begins."""
+        self._began = time.time_ns()
+
+    def forget(self, *, everything: bool) -> None:
+        """Forget the modules of the last script; others if one was edited since its import, or if that is asked for."""
+        paths = _loaded()
+        if everything or self._are_scripts or any(self._edited(name, path) for name, path in paths.items()):
+            self._known.clear()
+            for name in paths:
+                del sys.modules[name]
+
+    def end(self, *, is_script: bool) -> None:
+        """The run is over: what it has imported is known from here on."""
+        self._ended, self._are_scripts = time.time_ns(), is_script
+        for name, path in _loaded().items():
+            self._known.setdefault(name, (self._began, _written(path)))
+
+    def _edited(self, name: str, path: str) -> bool:
+        if not path.endswith(".py"):
+            return False  # a package without a file
+        # Imported by nothing that we ran (%px): then it was edited if that was since the last run.
+        began, before = self._known.setdefault(name, (self._ended, _written(path)))
+        return before > began or _written(path) != before
+
+
+def _loaded() -> dict[str, str]:
+    """The names of the user's modules that are loaded, with the file or folder of each."""
+    # A package without an __init__.py has no file, and asks its parent for its path: all are looked at first.
+    paths = {
+        name: getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+        for name, module in list(sys.modules.items())
+    }
+    return {
+        name: path
+        for name, path in paths.items()
+        if name != "__main__" and isinstance(path, str) and is_user_file(path)
+    }
+
+
+def _written(path: str) -> int:
+    with suppress(OSError, ValueError):
+        return os.stat(path).st_mtime_ns
+    return 0
