@@ -19,6 +19,7 @@ _MISSING = object()
 _PROMPTS = ("ps1", "ps2", "ps3")
 _BUILTINS = ("get_ipython", "__IPYTHON__", "execfile", "runfile")
 _OF_CELLS = "display"  # a cell may call it; without a shell display() prints
+_SHELL = "ipykernel.zmqshell"  # tqdm looks for it
 _HOOKS = ("displayhook", "breakpointhook", "excepthook")
 #: what an IPython kernel or engine sets in its environment; None: whatever its value, no plain process has it
 _VARIABLES: Mapping[str, str | None] = {
@@ -66,6 +67,7 @@ def hidden(plain: Mapping[str, str | None], *, prompt: bool = False) -> Iterator
     attributes += [(builtins, name, _MISSING) for name in (*_BUILTINS, *(() if prompt else (_OF_CELLS,)))]
     attributes += [(kind, "_instance", None) for kind in _shells()]
     before = [(where, name, getattr(where, name, _MISSING)) for where, name, _ in attributes]
+    shell = sys.modules.pop(_SHELL, None) if prompt else None  # a script or a function does not see ipykernel at all
     set_variables({name: plain[name] for name in changed})
     for where, name, value in attributes:
         _set(where, name, value)
@@ -74,6 +76,8 @@ def hidden(plain: Mapping[str, str | None], *, prompt: bool = False) -> Iterator
     finally:
         for where, name, value in before:
             _set(where, name, value)
+        if shell is not None:
+            sys.modules[_SHELL] = shell
         set_variables({name: value for name, value in changed.items() if os.environ.get(name) == plain[name]})
 
 

@@ -19,6 +19,7 @@ import stat
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -29,6 +30,7 @@ from ddpnb.recorder.release import SIGNAL as RELEASE
 from ddpnb.recorder.user_frames import is_user_file
 
 _set_num_threads = torch.set_num_threads  # without the hook that records it: the script did not do this
+_WARNINGS = list(warnings.filters)  # before IPython adds its own
 _BUILT_IN = dict(builtins.__dict__)  # as Python has them: no script has run yet
 _MISSING = object()
 # Signals whose handlers stay as they are: two cannot have any, one is put away by the release, one is its own.
@@ -86,6 +88,8 @@ def like_a_process(
     with ExitStack() as stack:
         stack.enter_context(_output_to(log))
         stack.enter_context(_restored())
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filters[:] = _WARNINGS  # type: ignore[index]
         stack.enter_context(_no_event_loop())
         os.chdir(directory)
         set_variables(environment)

@@ -19,7 +19,7 @@ from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
 from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
-from ddpnb.recorder import notebook, process_state, script
+from ddpnb.recorder import libraries, notebook, process_state, script
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.data import Data
@@ -93,6 +93,7 @@ class Rank:
             self.replicas.models.remember()
         self.phases.shares, self.phases.inherited = not is_script, kept
         self._user_modules.begin()
+        libraries.begin(fresh=not shares)
         self.door.new_run(order["run"], order["fence"], keep=kept)
         for hooks in self.hooks:
             hooks.new_run()

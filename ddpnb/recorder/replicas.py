@@ -179,7 +179,8 @@ class Replicas(Hooks):
 
         def look(gradient: Any) -> None:
             with Meter(watched.pace):
-                if watched.arrived_finite and not all_finite(gradient):
+                # None: the function ignores this output, and torch computed no zeros for it.
+                if gradient is not None and watched.arrived_finite and not all_finite(gradient):
                     watched.arrived_finite = 0.0
 
         with Meter(watched.pace):

@@ -219,6 +219,7 @@ def script(path: str, arguments: list[str]) -> Callable[[], None]:
         module.__file__ = full  # absolute, as Python has it: spawned workers look for it
         module.__dict__["__builtins__"] = builtins
         module.__dict__["__cached__"] = None
+        module.__annotations__ = {}
         module.__loader__ = SourceFileLoader("__main__", full)
         sys.modules["__main__"] = module
         with io.open_code(full) as file:

@@ -33,8 +33,9 @@ class UserModules:
     def end(self, *, is_script: bool) -> None:
         """The run is over: what it has imported is known from here on."""
         self._ended, self._are_scripts = time.time_ns(), is_script
-        for name, path in _loaded().items():
-            self._known.setdefault(name, (self._began, _written(path)))
+        with suppress(OSError):  # the code has used up all file descriptors: the next run looks
+            for name, path in _loaded().items():
+                self._known.setdefault(name, (self._began, _written(path)))
 
     def _edited(self, name: str, path: str) -> bool:
         if not path.endswith(".py"):
