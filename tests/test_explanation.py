@@ -53,7 +53,7 @@ def test_a_code(what):
 
 
 @pytest.mark.parametrize(
-    ("what", "near"), [("DDP399", "DDP317"), (999, "DDP706"), ("ddp30x", "DDP301"), (-3, "All codes")]
+    ("what", "near"), [("DDP399", "DDP317"), (999, "DDP707"), ("ddp30x", "DDP301"), (-3, "All codes")]
 )
 def test_a_code_that_does_not_exist(what, near):
     with pytest.raises(UsageError, match="there is no finding") as caught:

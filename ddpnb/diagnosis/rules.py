@@ -10,7 +10,7 @@ from ddpnb.diagnosis import exit_status, unwaited_work
 from ddpnb.diagnosis.checkpoints import nothing_loaded, one_file, resuming
 from ddpnb.diagnosis.data import batches
 from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, hidden_attribute, numbers, replicas
-from ddpnb.diagnosis.environment import backends, shared_memory, threads, timeouts, variables, versions
+from ddpnb.diagnosis.environment import backends, own_ranks, shared_memory, threads, timeouts, variables, versions
 from ddpnb.diagnosis.hangs import forward_on_one_rank
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
@@ -41,6 +41,7 @@ def _rules(stuck: frozenset[int]) -> tuple[Rule, ...]:
         Rule(batches.find),
         Rule(numbers.find),
         Rule(partial(environment, stuck=stuck)),
+        Rule(own_ranks.find),
         Rule(exit_status.find),
         Rule(nothing_loaded.find),
         Rule(unwaited_work.find),

@@ -12,10 +12,12 @@ from types import ModuleType
 from typing import Any
 
 REPLACED: dict[str, tuple[str, ...]] = {
+    "multiprocessing.process.BaseProcess.start": ("own_ranks",),
     "os._exit": ("training",),
     "os.abort": ("training",),
     "os.kill": ("training",),
     "random.setstate": ("training",),
+    "subprocess.Popen.__init__": ("own_ranks",),
     "torch.amp.grad_scaler.GradScaler.load_state_dict": ("training",),
     "torch.amp.grad_scaler.GradScaler.update": ("replicas",),
     "torch.autograd.backward": ("faults.in_model", "phases", "replicas", "steps"),
@@ -31,6 +33,8 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.distributed.new_group": ("phases",),
     "torch.load": ("training",),
     "torch.manual_seed": ("faults.in_data",),
+    "torch.multiprocessing.spawn.start_processes": ("own_ranks",),
+    "torch.multiprocessing.start_processes": ("own_ranks",),
     "torch.nn.modules.batchnorm.SyncBatchNorm.convert_sync_batchnorm": ("training",),
     "torch.nn.modules.module.Module.load_state_dict": ("training",),
     "torch.nn.parallel.distributed.DistributedDataParallel.__init__": ("faults.in_model", "phases", "replicas"),

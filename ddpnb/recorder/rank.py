@@ -28,6 +28,7 @@ from ddpnb.recorder.faults.faults import Faults
 from ddpnb.recorder.functions import SentFunctions
 from ddpnb.recorder.hidden_modules import HiddenModules
 from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.own_ranks import OwnRanks
 from ddpnb.recorder.phases import Phases, end_groups
 from ddpnb.recorder.protocol import FOLDER
 from ddpnb.recorder.replicas import Replicas
@@ -52,7 +53,7 @@ class Rank:
         #: all that is watched outside of the door; each set of hooks falls alone when it fails
         self.replicas = Replicas(self.box, self.door, folder, rank)
         self.data = Data(self.box)
-        self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
+        self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data, OwnRanks(self.box)]
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)
         self._spare = _Spare(folder)

@@ -71,7 +71,7 @@ def test_words_of_an_error(explain):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["DDP999"], "DDP706"),
+        (["DDP999"], "DDP707"),
         (["301", "399"], "DDP317"),
         (["ddp30x"], "DDP301"),
         (["colective-missing"], "DDP301 collective-missing"),

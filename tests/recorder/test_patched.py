@@ -20,14 +20,14 @@ from ddpnb.recorder.patched import REPLACED, full_name
 
 #: makes a rank, and prints which functions of all modules and classes of torch and of the table it has replaced
 OBSERVED = """
-import json, os, random, sys, tempfile
+import json, multiprocessing.process, os, random, subprocess, sys, tempfile
 import torch, torch.distributed as dist, torch.distributed.algorithms, torch.utils.data, torch.distributed.algorithms.join
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 def functions():
     found = {}
     places = [module for name, module in list(sys.modules.items()) if name == "torch" or name.startswith("torch.")]
-    for module in [*places, os, random]:
+    for module in [*places, os, random, subprocess, multiprocessing.process]:
         for name, value in list(vars(module).items()):
             if isinstance(value, type) and value.__module__ == module.__name__:
                 for inner, one in list(vars(value).items()):

@@ -58,3 +58,23 @@ def test_arguments_that_the_script_refuses(world, tmp_path):
     assert "refused its arguments" in finding.summary
     assert finding.summary.endswith("argument --lr: invalid float value: 'fast'.")
     assert {site.line for _, site in finding.where} == {4}
+
+
+@pytest.mark.world
+def test_a_script_that_starts_its_ranks_itself(world, tmp_path):
+    script = tmp_path / "launcher.py"
+    script.write_text(
+        "import os, subprocess, sys\nimport torch.distributed as dist\n"
+        "if 'CHILD' not in os.environ:\n"
+        "    more = {'CHILD': '1', 'WORLD_SIZE': '1', 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '0'}\n"
+        "    env = {**os.environ, **more, 'RANK': '0', 'LOCAL_RANK': '7'}\n"
+        "    subprocess.run([sys.executable, __file__], env=env, check=True)\n"
+        "else:\n    dist.init_process_group('gloo')\n    dist.destroy_process_group()\n"
+    )
+    run = world.run(script, "--steps", "2", stream=None).wait(60)
+    assert (run.outcome, run.exit_status) == ("ok", 0)
+    (finding,) = run.diagnosis.findings
+    assert (finding.code, finding.severity, finding.culprits) == ("DDP707", "warning", tuple(range(world.size)))
+    assert {site.line for _, site in finding.where} == {6}
+    assert f"ddpnb run -- python {script} --steps 2" in finding.remedy
+    assert "ddpnb run -- python" in run.log(0) and "ddpnb run --" not in run.log(1)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ddpnb.diagnosis.causes import blocked, calls_on_one_rank, different_calls, exits, startup, usage_errors
+from ddpnb.diagnosis.environment import own_ranks
 from ddpnb.diagnosis.hangs import workers
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED
@@ -69,6 +70,7 @@ def _rules(patience: float) -> Mapping[FindingType, Sequence[Rule]]:
         SUBGROUP_MISMATCH: (startup.other_backend,),
         RANK_DEAD: (exits.killed_by_kernel, exits.quiet_exit, usage_errors.refused_arguments),
         RANK_RAISED: (
+            own_ranks.joined_twice,
             startup.same_rank_twice,
             different_calls.other_model,
             usage_errors.refused_arguments,
@@ -77,6 +79,7 @@ def _rules(patience: float) -> Mapping[FindingType, Sequence[Rule]]:
             different_calls.set_up_wrongly,
         ),
         BLOCKED_ELSEWHERE: (
+            own_ranks.waits_for_own,
             blocked.forked,
             partial(exits.too_soon, patience=patience),
             workers.stalled_worker,

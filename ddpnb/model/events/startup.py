@@ -67,6 +67,19 @@ class DestroyProcessGroup(Attempt):
     pass
 
 
+@event("ranks started")
+class RanksStarted(Event):
+    """A process that is no rank yet starts others that become ranks. ``joins``: what they run joins a group, or is a launcher.
+
+    ``command``: what starts the same script without a launcher.
+    """
+
+    how: str = ""
+    count: int = 0
+    joins: bool = False
+    command: str = ""
+
+
 @event("used after fork")
 class UsedAfterFork(Event):
     """A forked child uses the process group of its parent."""

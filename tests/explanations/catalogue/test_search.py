@@ -29,7 +29,7 @@ def test_what_was_meant_as_a_code(words, does):
     [
         ("DDP399", "DDP317"),
         ("209", "DDP208"),
-        ("999", "DDP706"),
+        ("999", "DDP707"),
         ("colective-missing", "DDP301"),
         ("stragler", "DDP315"),
     ],
