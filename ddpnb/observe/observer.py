@@ -28,7 +28,7 @@ from ddpnb.observe.rank_progress import RankProgress
 from ddpnb.observe.replica_samples import ReplicaSamples
 from ddpnb.observe.time_ledger import TimeLedger
 from ddpnb.processes import machine
-from ddpnb.processes.process_samples import sample
+from ddpnb.processes.process_samples import Sampler
 from ddpnb.processes.py_spy import TIMEOUT_S, py_spy_stacks
 from ddpnb.processes.rank_processes import RankProcesses
 
@@ -64,6 +64,7 @@ class Observer:
         self._ranks = {
             rank: RankProgress(folder, rank, outcome, (logs or {}).get(rank, "")) for rank, outcome in outcomes.items()
         }
+        self._sampler = Sampler()
         self._sources: dict[str, str] = {}
         self._killed_before = machine.oom_kills()
         self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks))
@@ -120,8 +121,8 @@ class Observer:
     def look(self) -> dict[int, Activity]:
         """What the processes of the running ranks do."""
         running = self._running()
-        samples = sample(self._processes.pid(rank) for rank in running)
         with self._lock:
+            samples = self._sampler.sample(self._processes.pid(rank) for rank in running)
             for rank in running:
                 self._ranks[rank].add(samples[self._processes.pid(rank)])
         return {rank: self._ranks[rank].tracker.activity for rank in running}

@@ -19,6 +19,7 @@ from ddpnb.processes.rank_processes import Answer, RankProcesses
 from ddpnb.texts import shortened
 
 _TICK_S = 0.05
+_CALM_TICK_S, _CALM_S = 0.1, 2.0  # while all ranks make progress, and have done so for a while: they need the cores
 _FOLLOW_S = 0.25  # between two reads of the digests of the replicas
 _STILL_S = 0.12  # without progress for this long: examine the ranks
 _SETTLE_S = 0.6  # time for further ranks to block, so that the diagnosis covers them too
@@ -62,6 +63,9 @@ class Watchdog:
         self._leave_after_crash = leave_after_crash
         self._statuses: dict[int, Status] = {}
         self._changed: dict[int, float] = {}  # when the black box of each rank last changed
+        self._looked_at = self._uncalm_at = (
+            time.monotonic()
+        )  # the last look, and the last at which a rank made no progress
         self._next_follow = 0.0
         self._crashed_at: float | None = None
         self._stopped_at: float | None = None  # when the connection was stopped, while no rank makes progress
@@ -77,7 +81,7 @@ class Watchdog:
         proven_at: float | None = None
         self._statuses = self._observer.statuses()
         self._changed = dict.fromkeys(self._ranks, time.monotonic())
-        while not self._stopping.wait(_TICK_S):
+        while not self._stopping.wait(self._tick_s):
             now = time.monotonic()
             activities = self._look(now)
             if not activities:
@@ -104,20 +108,34 @@ class Watchdog:
                 return recording
         return None
 
+    @property
+    def _tick_s(self) -> float:
+        return _CALM_TICK_S if self._looked_at - self._uncalm_at > _CALM_S else _TICK_S
+
     def _look(self, now: float) -> dict[int, Activity]:
         """Show new output, note which ranks make progress; what the running ranks do."""
         self._stream.pump()
         statuses = self._observer.statuses()
-        self._changed |= {rank: now for rank in self._ranks if statuses[rank] != self._statuses[rank]}
+        changed = {rank for rank in self._ranks if statuses[rank] != self._statuses[rank]}
+        self._changed |= {rank: self._when_changed(rank, statuses[rank], now) for rank in changed}
         self._statuses = statuses
         if now >= self._next_follow:
             self._observer.follow()
             self._next_follow = now + _FOLLOW_S
         activities = self._observer.look()
+        self._looked_at = now
+        if not changed.issuperset(activities):
+            self._uncalm_at = now
         endings = map(self._observer.ending, self._ranks)
         if self._crashed_at is None and any(ending is not None and not ending.well for ending in endings):
             self._crashed_at = now
         return activities
+
+    def _when_changed(self, rank: int, status: Status, now: float) -> float:
+        """When a rank whose black box has changed since the last look made progress."""
+        if status.progress_ns == self._statuses[rank].progress_ns:
+            return now
+        return min(now, max(self._looked_at, status.progress_ns * 1e-9))
 
     def _still(self, activities: Mapping[int, Activity], now: float) -> frozenset[int]:
         """The ranks that make no progress, and do not compute outside any call."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import psutil
@@ -17,6 +18,9 @@ _BUSY_BYTES = 64 << 10  # read or written per second: more counts as computing
 _AWAY_S = 1.0  # between two samples: the machine stood still, or had no core for us
 _ENOUGH = 3  # samples in a window, from which on the kernel's letter alone counts
 _SHORT_S, _LONG_S = 0.2, 1.0  # windows: for what the process does now, and for whether it did anything
+_PASS_S, _PASS_IDLE_S = 1.0, 0.15  # between two passes over all processes; the same once one of ours does not compute
+
+Entry = tuple[int, str, float]  # of a process: its parent, the kernel's letter, CPU seconds
 
 GONE = "gone"
 STOPPED = ("T", "t")  # by a signal, by a debugger
@@ -35,23 +39,62 @@ class ProcessSample:
 
 def sample(pids: Iterable[int]) -> dict[int, ProcessSample]:
     """Sample these processes and their descendants, in one pass over /proc."""
-    table = _process_table()
+    return Sampler().sample(pids)
+
+
+class Sampler:
+    """Samples the same processes again and again.
+
+    Only a pass over all of /proc finds new descendants, and that is what a sample costs. While each process and its known
+    descendants compute, there is such a pass now and then: a process counts as idle only after one.
+    """
+
+    def __init__(self) -> None:
+        self._families: dict[int, list[int]] = {}  # each process and its descendants, as of the last pass
+        self._cpu: dict[int, float] = {}
+        self._passed_at, self._took = -math.inf, 0.0
+
+    def sample(self, pids: Iterable[int]) -> dict[int, ProcessSample]:
+        """Sample these processes and their descendants."""
+        wanted = list(pids)
+        now = time.monotonic()
+        age = now - self._passed_at
+        table: dict[int, Entry] = {}
+        if age < max(_PASS_S, 50 * self._took) and all(pid in self._families for pid in wanted):
+            table = _entries({member for pid in wanted for member in self._families[pid]})
+            idle = any(self._cpu_of(pid, table) <= self._cpu[pid] for pid in wanted)
+            if idle and age >= max(_PASS_IDLE_S, 10 * self._took):
+                table = {}
+        if not table:
+            table = _process_table()
+            self._families = _families(wanted, table)
+            self._passed_at, self._took = now, time.monotonic() - now
+        self._cpu = {pid: self._cpu_of(pid, table) for pid in wanted}
+        return {pid: self._sample_of(pid, table) for pid in wanted}
+
+    def _cpu_of(self, pid: int, table: Mapping[int, Entry]) -> float:
+        return sum(table[member][2] for member in self._families[pid] if member in table)
+
+    def _sample_of(self, pid: int, table: Mapping[int, Entry]) -> ProcessSample:
+        if pid not in table or table[pid][1] in "ZX":
+            return ProcessSample()
+        family = [member for member in self._families[pid] if member in table]
+        below = tuple((member, table[member][1]) for member in family[1:])
+        moved = sum(map(_bytes_moved, family))
+        return ProcessSample(table[pid][1], self._cpu[pid], moved, below, _memory(pid))
+
+
+def _families(pids: Iterable[int], table: Mapping[int, Entry]) -> dict[int, list[int]]:
+    """Each of these processes with its descendants."""
     children: dict[int, list[int]] = defaultdict(list)
     for pid, (parent, _, _) in table.items():
         children[parent].append(pid)
-    samples = {}
+    families: dict[int, list[int]] = {}
     for pid in pids:
-        if pid not in table or table[pid][1] in "ZX":
-            samples[pid] = ProcessSample()
-            continue
-        family, cpu, moved = [pid], 0.0, 0.0
+        family = families[pid] = [pid]
         for member in family:
             family += children.get(member, ())
-            cpu += table[member][2]
-            moved += _bytes_moved(member)
-        below = tuple((member, table[member][1]) for member in family[1:])
-        samples[pid] = ProcessSample(table[pid][1], cpu, moved, below, _memory(pid))
-    return samples
+    return families
 
 
 _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -77,24 +120,29 @@ def kernel_status(pid: int) -> str:
     return GONE if letter in "ZX" else letter
 
 
-def _process_table() -> dict[int, tuple[int, str, float]]:
-    """pid -> (parent, status letter, CPU seconds), of every process that we may see."""
-    table: dict[int, tuple[int, str, float]] = {}
+def _process_table() -> dict[int, Entry]:
+    """Every process that we may see."""
     if not os.path.isdir("/proc/self"):
+        table: dict[int, Entry] = {}
         for process in psutil.process_iter(["ppid", "status", "cpu_times"]):
             times = process.info["cpu_times"]
             if times is not None:
                 letter = _LETTERS.get(process.info["status"], "S")
                 table[process.pid] = (process.info["ppid"], letter, times.user + times.system)
         return table
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            table[int(name)] = (int(fields[1]), fields[0].decode(), (int(fields[11]) + int(fields[12])) / _TICK)
+    return _entries(int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _entries(pids: Iterable[int]) -> dict[int, Entry]:
+    """Those of these processes that exist, according to /proc."""
+    table: dict[int, Entry] = {}
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        table[pid] = (int(fields[1]), fields[0].decode(), (int(fields[11]) + int(fields[12])) / _TICK)
     return table
 
 

@@ -54,6 +54,8 @@ class Ranks:
         self.connections = lambda _: "open"
         self.examined = []  # when ranks were asked
         self.followed = 0
+        self.looks = []
+        self.progress_ns = lambda _at: 0  # what the boxes say of their last change
 
     @property
     def at(self):
@@ -62,12 +64,14 @@ class Ranks:
     def statuses(self):
         for rank in self._status:
             self._status[rank] += self._progress(rank, self.at)
-        return {rank: Status(calls=calls) for rank, calls in self._status.items()}
+        told = self.progress_ns(self.at)
+        return {rank: Status(calls=calls, progress_ns=told) for rank, calls in self._status.items()}
 
     def follow(self):
         self.followed += 1
 
     def look(self):
+        self.looks.append(self.at)
         return self._activities(self.at)
 
     def waits(self, _rank):
@@ -124,6 +128,36 @@ def test_nothing_is_examined_while_all_ranks_make_progress_or_compute(clock):
     assert watch(clock, ranks) is None and ranks.examined == []
     ranks = Ranks(clock, lambda _: {0: "computing", 1: "computing"}, recordings=lambda _: HANG, waits=False)
     assert watch(clock, ranks) is None and ranks.examined == []
+
+
+def test_looks_are_rare_while_all_ranks_make_progress(clock):
+    ranks = Ranks(clock, idle, progress=lambda _rank, at: at < 20)
+    watch(clock, ranks, limit=25)
+    pauses = {at: after - at for at, after in zip(ranks.looks, ranks.looks[1:], strict=False)}
+    assert all(pause < 0.06 for at, pause in pauses.items() if at < module._CALM_S or at > 20.2)
+    assert all(pause > 0.09 for at, pause in pauses.items() if module._CALM_S + 0.2 < at < 19.9)
+
+
+def test_one_rank_that_makes_no_progress_is_enough_for_frequent_looks(clock):
+    ranks = Ranks(clock, lambda _: {0: "computing", 1: "computing"}, progress=lambda rank, _at: rank == 0, waits=False)
+    watch(clock, ranks, limit=20)
+    assert len(ranks.looks) > 380
+
+
+@pytest.mark.parametrize("calm", [False, True])
+def test_how_long_a_rank_stands_still_is_counted_from_what_its_box_says(clock, calm):
+    """A look sees a change only afterwards: rare looks do not make a verdict later."""
+    last = 10.001 if calm else 1.001
+    began = clock.now
+    ranks = Ranks(
+        clock,
+        lambda _: {0: "idle"},
+        recordings=lambda _: HANG,
+        progress=lambda _rank, at: at < last + 0.05 * (1 + calm),
+    )
+    ranks.progress_ns = lambda at: int((began + min(at, last)) * 1e9)
+    assert watch(clock, ranks) is HANG
+    assert last + module._STILL_S <= ranks.examined[0] < last + module._STILL_S + 0.1
 
 
 def test_a_rank_that_makes_progress_during_the_proof_refutes_it(clock):

@@ -10,7 +10,16 @@ import time
 
 import pytest
 
-from ddpnb.processes.process_samples import GONE, STOPPED, ActivityTracker, ProcessSample, kernel_status, sample
+from ddpnb.processes import process_samples
+from ddpnb.processes.process_samples import (
+    GONE,
+    STOPPED,
+    ActivityTracker,
+    ProcessSample,
+    Sampler,
+    kernel_status,
+    sample,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -56,6 +65,62 @@ def test_stopped():
     assert (
         followed("import time; time.sleep(60)", before=lambda pid: os.kill(pid, signal.SIGSTOP)).activity == "stopped"
     )
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """When all processes were looked through."""
+    made, table = [], process_samples._process_table
+
+    def counted():
+        made.append(time.monotonic())
+        return table()
+
+    monkeypatch.setattr(process_samples, "_process_table", counted)
+    return made
+
+
+def test_a_process_that_computes_is_sampled_without_looking_through_all_others(passes):
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        sampler = Sampler()
+        for _ in range(40):
+            found = sampler.sample([process.pid])[process.pid]
+            assert found.status in "RSD"
+            time.sleep(0.05)
+        assert len(passes) < 20
+        process.kill()
+        process.wait()
+        assert sampler.sample([process.pid])[process.pid].status == GONE
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_child_of_an_idle_process_is_found_before_that_counts_as_idle():
+    parent = subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys; input(); subprocess.run([sys.executable, '-c', 'while True: pass'])"],
+        stdin=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        sampler, tracker = Sampler(), ActivityTracker()
+        deadline = time.monotonic() + 30
+        while tracker.activity != "idle" and time.monotonic() < deadline:
+            tracker.add(sampler.sample([parent.pid])[parent.pid])
+            time.sleep(0.05)
+        parent.stdin.write(b"\n")
+        parent.stdin.flush()
+        found = ProcessSample()
+        while (tracker.activity != "computing" or not found.descendants) and time.monotonic() < deadline:
+            found = sampler.sample([parent.pid])[parent.pid]
+            tracker.add(found)
+            time.sleep(0.05)
+        assert found.descendants
+        assert tracker.activity == "computing"
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+        parent.stdin.close()
 
 
 def test_gone():
