@@ -115,8 +115,10 @@ def _inserted(
         return False
     after = next((seq for seq in sorted(mine) if seq > first and _place(mine[seq]) in usual[other]), None)
     if _place(expected) not in usual[rank]:
-        # Both run lines that the other does not; or this rank is in the model, and the other rank is not.
-        return stopped and first == max(mine) and not _of_model(recording, other, expected)
+        # Both run lines that the other does not; or this rank is in the model, and the other rank is not. In backward it
+        # trains, so that the other rank may as well be the one that made a call alone.
+        alone = first == max(mine) and not _of_model(recording, other, expected)
+        return stopped and alone and not _in_backward(recording.ranks[rank])
     if mine[first].op in _SHARDED:
         return stopped  # gathered parameters are not gathered again, so the shift is not a fixed number of calls
     if after is None or after - first > _NEAR:
@@ -124,6 +126,12 @@ def _inserted(
     if mine[after].op == expected.op and _place(mine[after]) == _place(expected):
         return _steps_alike(recording, rank, other, first, after)
     return _forwards(recording.ranks[rank], recording.ranks[other], mine[first])
+
+
+def _in_backward(record: RankRecord) -> bool:
+    frames = record.main_stack.frames if record.main_stack is not None else ()
+    frames = frames or (record.ending.frames if record.ending is not None else ())
+    return any("backward" in frame.function.lower() for frame in frames if not frame.user)
 
 
 def _steps_alike(recording: Recording, rank: int, other: int, first: int, after: int) -> bool:

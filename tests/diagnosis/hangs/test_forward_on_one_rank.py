@@ -6,6 +6,7 @@ import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.forward_on_one_rank import lone_forward
+from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import TORCH_FRAME, Rank, line, record
 from tests.diagnosis.training import NET
 
@@ -58,6 +59,17 @@ def test_it_stands_in_the_model_and_the_others_in_a_barrier():
     others = [steps(begun(number, 4), 2).waits("barrier", END) for number in (1, 2, 3)]
     found = diagnose(record(alone, *others)).findings[0]
     assert (found.code, found.culprits) == ("DDP411", (0,))
+
+
+def test_in_the_first_backward_it_trains_and_the_other_rank_averages_alone():
+    averages = begun(0, 2).waits("all_reduce", LOOK, shape=(1,), idle=5.0)
+    trains = begun(1, 2).forward(FORWARD).waits("all_reduce", BACKWARD, shape=GRADIENTS, idle=5.0)
+    trains.backward(BACKWARD)
+    autograd = Frame("/venv/lib/torch/autograd/__init__.py", 350, "backward", user=False)
+    trains.has_stack(Frame(BACKWARD.file, BACKWARD.line, BACKWARD.function), autograd, TORCH_FRAME)
+    found = diagnose(record(averages, trains)).findings[0]
+    assert (found.code, found.culprits) != ("DDP411", (1,))
+    assert not found.culprits
 
 
 def test_it_met_the_next_steps_broadcast_and_nothing_stopped():
