@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: lab test live stories rest check browser pictures torture torture-signals torture-others clean
+.PHONY: lab test live stories rest check browser pictures torture torture-signals torture-others matrix clean
 
 lab: $(VENV)/.installed
 	$(BIN)/ddpnb lab
@@ -59,6 +59,18 @@ torture-signals torture-others: $(VENV)/.tested
 TORTURE_torture-signals := tests/torture/test_signals.py
 TORTURE_torture-others := tests/torture --ignore=tests/torture/test_signals.py
 
+# Programs of real frameworks (docs/frameworks.md), which have an environment of their own.
+MATRIX := .venv-matrix
+
+matrix: $(MATRIX)/.tested
+	$(MATRIX)/bin/python -m pytest -m matrix -p no:cacheprovider tests/matrix
+
+$(MATRIX)/.tested: pyproject.toml tests/constraints.txt tests/matrix/constraints.txt
+	$(PYTHON) -m venv $(MATRIX)
+	$(MATRIX)/bin/pip install -q -c tests/constraints.txt -c tests/matrix/constraints.txt -e ".[test,matrix]"
+	$(MATRIX)/bin/python tests/matrix/fit_torchvision.py
+	touch $@
+
 # The screenshots of the README, taken from the tour in JupyterLab.
 pictures: $(VENV)/.tested browser
 	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_tour.py
@@ -75,4 +87,4 @@ $(VENV)/.tested: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(MATRIX)

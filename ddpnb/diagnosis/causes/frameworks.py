@@ -26,7 +26,7 @@ class FrameworkCall:
     """A function of a framework that calls a collective.
 
     ``written`` is the call as users write it, ``{}`` in it the function's name; ``remedy`` follows the words
-    "is a collective: call it on all ranks". ``deferred``, where the collective is not made in the user's call but later:
+    "is a collective: call it on all ranks.". ``deferred``, where the collective is not made in the user's call but later:
     how the line of the user's call looks.
     """
 
@@ -164,15 +164,16 @@ def in_terms(recording: Recording, standings: dict[int, Standing], finding: Find
     says = dict.fromkeys(
         f"Rank {rank} is inside {written}{phrases.at(standings[rank].site)}." for rank, (written, _) in inside.items()
     )
+    # In a tie either side may be wrong: perhaps all ranks call it, but not all at this point.
+    what = "all ranks must call it, in the same order" if finding.sides else "call it on all ranks"
     remedies = dict.fromkeys(
-        f"{_capital(written)} is a collective: call it on all ranks. {call.remedy}".rstrip()
-        for written, call in inside.values()
+        f"{_capital(written)} is a collective: {what}. {call.remedy}".rstrip() for written, call in inside.values()
     )
     hints = (_deferred(recording, call) for _, call in inside.values() if call.deferred)
     return replace(
         finding,
         evidence=(*finding.evidence, *list(says)[:_SHOWN]),
-        remedy=" ".join([finding.remedy] * bool(finding.sides) + list(remedies)),  # in a tie either side may be wrong
+        remedy=" ".join([finding.remedy] * bool(finding.sides) + list(remedies)),
         hint=finding.hint or next((hint for hint in hints if hint is not None), None),
     )
 

@@ -1,0 +1,49 @@
+"""Programs of real frameworks, each with its usual command, alone and behind ``ddpnb run --``."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from tests.matrix.program import programs
+
+pytestmark = [pytest.mark.matrix, pytest.mark.timeout(300)]
+STATUS = {"ok": 0, "hang": 3, "divergence": 4}
+
+
+def prefixed(command, program):
+    """The command behind the prefix, and the diagnosis as JSON."""
+    run = command(program, sys.executable, "-m", "ddpnb", "run", "--json", "verdict.json", "--")
+    file = run.folder / "verdict.json"
+    assert file.exists(), run.output[-4000:]
+    return run, json.loads(file.read_text())
+
+
+@pytest.mark.parametrize("program", programs("healthy"), ids=lambda program: program.name)
+def test_healthy(program, command):
+    alone = command(program)
+    assert alone.status == 0 and alone.losses, alone.output[-4000:]
+    run, verdict = prefixed(command, program)
+    assert run.losses == alone.losses, run.output[-4000:]
+    assert (run.status, verdict["outcome"]) == (alone.status, "ok"), run.output[-4000:]
+    assert [f["summary"] for f in verdict["findings"] if f["severity"] == "error"] == []
+    assert verdict["world_size"] == 2
+    assert run.left() == []
+
+
+@pytest.mark.parametrize("program", programs("broken"), ids=lambda program: program.name)
+def test_broken(program, command):
+    run, verdict = prefixed(command, program)
+    shown = run.output[-4000:]
+    assert (verdict["outcome"], verdict["findings"][0]["code"]) == (program.outcome, program.expect), shown
+    finding = verdict["findings"][0]
+    assert finding["culprits"] == list(program.culprits), shown
+    assert finding["sides"] == [list(side) for side in program.sides], shown
+    assert {place["file"] for place in finding["where"]} == {program.path.name}, shown
+    hint = [finding["hint"]["line"]] if finding["hint"] else []
+    assert program.lines & {*hint, *(place["line"] for place in finding["where"])}, shown
+    assert program.remedy in finding["remedy"], shown
+    assert run.status == STATUS.get(program.outcome, int(program.plain) if program.plain.isdigit() else None), shown
+    assert run.left() == []
