@@ -2,7 +2,7 @@
 """The Trainer of transformers with a small BERT: training, then an evaluation."""
 
 import torch
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed
 
 
 class Sentences(torch.utils.data.Dataset):
@@ -19,6 +19,7 @@ class Sentences(torch.utils.data.Dataset):
 
 
 def main():
+    set_seed(1)
     config = BertConfig(
         vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
     )
