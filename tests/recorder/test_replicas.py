@@ -235,6 +235,24 @@ def test_a_failing_hook_detaches_itself_and_says_so_once(watched, monkeypatch, c
     assert len(watched.events(HooksDetached)) == 1
 
 
+def test_an_output_that_the_loss_does_not_use_has_no_gradient(watched, capsys):
+    """As the logits of a model that computes its loss itself: with find_unused_parameters=True DDP passes None on."""
+
+    class LossAndLogits(Net):
+        def forward(self, x):
+            logits = super().forward(x)
+            return logits.square().mean(), logits
+
+    model = DDP(LossAndLogits(), find_unused_parameters=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        model(batch(step))[0].backward()
+        optimizer.step()
+    assert capsys.readouterr().err == ""
+    assert watched.events(HooksDetached) == []
+    assert len(watched.samples("backward")) == 3
+
+
 def test_a_silent_box_is_not_written(watched):
     watched.box.silence()
     train(wrapped())
