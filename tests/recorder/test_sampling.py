@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.model.samples import first_of
-from ddpnb.recorder.sampling import AT_ONCE_S, LEAST, PASS_S, SHARE, Pace, slices_of
+from ddpnb.recorder.sampling import FIRST_S, LEAST, PASS_S, SHARE, Pace, slices_of
 
 
-def train(pace, step_s, look_s, steps, first=0, now=0.0, spent=AT_ONCE_S, models=1):
+def train(pace, step_s, look_s, steps, first=0, now=0.0, spent=FIRST_S, models=1):
     """The steps that were looked at, and the clock then."""
     pace.spent = spent
     looked = []
@@ -23,10 +23,20 @@ def train(pace, step_s, look_s, steps, first=0, now=0.0, spent=AT_ONCE_S, models
     return looked, now
 
 
-def test_every_step_at_first():
+def test_every_step_at_first_and_then_ever_fewer():
     pace = Pace()
-    assert train(pace, 0.01, 0.001, 100, spent=0.0)[0] == list(range(100))
-    assert len(train(pace, 0.01, 0.001, 1000, 100, spent=0.1)[0]) < 300
+    looked, _ = train(pace, 0.01, 0.001, 2000, spent=0.0)
+    assert looked[:50] == list(range(50))
+    gaps = [after - before for before, after in zip(looked, looked[1:], strict=False)]
+    assert gaps == sorted(gaps)
+    assert set(gaps) == {1, 2, 4, 8, 16, 32, 64}
+    assert [gaps.count(gap) for gap in (2, 4, 8)] == pytest.approx([25, 12, 6], abs=2)
+
+
+def test_a_short_run_is_little_slower():
+    looked, _ = train(Pace(), 0.018, 0.0025, 100, spent=0.0)
+    assert looked[:20] == list(range(20))
+    assert len(looked) * 0.0025 < 0.06 * 100 * 0.018
 
 
 @pytest.mark.parametrize("step_s", [0.001, 0.01, 0.03, 0.3, 3.0])
