@@ -1,0 +1,27 @@
+"""Ranks that train without a wrapper: a warning where nothing was synchronised, silence where it was not needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import VICTIMS, marked_lines
+
+SCRIPT = VICTIMS / "never_wrapped.py"
+
+
+@pytest.mark.world
+def test_a_model_that_nobody_wrapped(world):
+    run = world.run(SCRIPT, "forgotten", stream=None).wait(60)
+    assert (run.outcome, run.exit_status) == ("ok", 0)
+    (finding,) = run.diagnosis.findings
+    assert (finding.code, finding.severity, finding.culprits) == ("DDP417", "warning", tuple(range(world.size)))
+    assert {site.line for _, site in finding.where} == set(marked_lines(SCRIPT, "culprit", "forgotten"))
+    assert "6 optimizer steps, " in finding.evidence[0]
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("case", ["averaged", "search", "actors"])
+def test_what_is_synchronised_by_hand_or_on_purpose_alone(world, case):
+    run = world.run(SCRIPT, case, stream=None).wait(60)
+    assert run.outcome == "ok"
+    assert "DDP417" not in [finding.code for finding in run.diagnosis.findings], str(run.diagnosis)
