@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         WorldError,
     )
     from ddpnb.explanation import Explanation, explain
+    from ddpnb.job import Job, attach, jobs
     from ddpnb.model.faults import Fault
     from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
     from ddpnb.model.holds import Hold
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ddpnb.panels import show
     from ddpnb.panels.panel import Panel
     from ddpnb.processes.checks import Check
+    from ddpnb.processes.jobs.search import FoundJob
     from ddpnb.render.account import TimeAccount
     from ddpnb.views.status import RankStatus
     from ddpnb.world import World, doctor, launch
@@ -57,6 +59,7 @@ _NAMES = {
     "ddpnb.diagnosis.diagnose": "diagnose",
     "ddpnb.errors": "CannotWrite DdpnbError DeviceError LaunchError Released ScriptNotFound UsageError WorldError",
     "ddpnb.explanation": "Explanation explain",
+    "ddpnb.job": "Job attach jobs",
     "ddpnb.model.faults": "Fault",
     "ddpnb.model.findings": "Diagnosis Finding FindingType Hint",
     "ddpnb.model.holds": "Hold",
@@ -67,6 +70,7 @@ _NAMES = {
     "ddpnb.panels": "show",
     "ddpnb.panels.panel": "Panel",
     "ddpnb.processes.checks": "Check",
+    "ddpnb.processes.jobs.search": "FoundJob",
     "ddpnb.render.account": "TimeAccount",
     "ddpnb.views.status": "RankStatus",
     "ddpnb.world": "World doctor launch",
@@ -88,12 +92,14 @@ __all__ = [
     "Fault",
     "Finding",
     "FindingType",
+    "FoundJob",
     "FrameDiff",
     "Freed",
     "Hint",
     "Hold",
     "Holding",
     "Injection",
+    "Job",
     "LaunchError",
     "Panel",
     "RankState",
@@ -111,9 +117,11 @@ __all__ = [
     "World",
     "WorldError",
     "WorldStatus",
+    "attach",
     "diagnose",
     "doctor",
     "explain",
+    "jobs",
     "launch",
     "load",
     "show",

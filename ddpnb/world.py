@@ -9,32 +9,22 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import Any, TextIO
 
 from ddpnb import arguments
 from ddpnb.control import run_requests
-from ddpnb.control.breakpoints import Breakpoints, Holding
-from ddpnb.control.comparison import Comparison
 from ddpnb.control.doctor import Checkup, examine
-from ddpnb.control.faults import Faults, Injection
-from ddpnb.control.groups import GROUP_S, REBUILD_S, RELEASE_S, Groups
-from ddpnb.control.inspection import Inspection
-from ddpnb.control.ranks import Ranks
-from ddpnb.control.release import Freed
+from ddpnb.control.groups import GROUP_S, REBUILD_S, Groups
+from ddpnb.control.ranks import OwnRanks
 from ddpnb.control.replacement import START_S, Replacement
 from ddpnb.control.restart import Restart
-from ddpnb.control.results import Evaluations, FrameDiff, WorldStatus
 from ddpnb.control.run import Run
 from ddpnb.control.runs import Runs
 from ddpnb.control.startup import Startup
 from ddpnb.diagnosis.diagnose import PATIENCE
 from ddpnb.errors import WorldError
-from ddpnb.files import check_writable
 from ddpnb.interrupts import put_off
-from ddpnb.model.faults import Fault
-from ddpnb.model.holds import Hold
-from ddpnb.model.recording import Recording
+from ddpnb.live import LiveRanks
 from ddpnb.processes import devices as device_plan
 from ddpnb.processes.engines.engines import Engines
 from ddpnb.processes.environment import ReservedPort, working_directory
@@ -88,7 +78,7 @@ def launch(
         print(f"ddpnb: warning: {warning}", file=sys.stderr)
     world = World(plan, fence=fence, patience=patience, debug=debug, port=port, quiet=quiet)
     try:
-        world._ranks.start(timeout)
+        world._own.start(timeout)
     except BaseException:
         with contextlib.suppress(WorldError):  # the reason why the launch failed is the error to report
             world.close()
@@ -117,10 +107,10 @@ def doctor(n: int = 2, *, backend: str | None = None, timeout: float = 60.0, qui
     """
     arguments.seconds("timeout", timeout)
     with launch(n, backend=backend, quiet=quiet) as world:
-        return examine(world._ranks, world._groups, timeout)
+        return examine(world._own, world._groups, world._releasing, timeout)
 
 
-class World:
+class World(LiveRanks):
     """A set of live ranks, made by ``launch()``. Use it as a context manager, or call ``close()``.
 
     ``run()`` runs a script or function on all ranks, ``execute()`` code as a notebook cell does. While a run
@@ -136,23 +126,16 @@ class World:
     def __init__(
         self, plan: device_plan.Plan, *, fence: str, patience: float, debug: bool, port: int | None, quiet: bool
     ) -> None:
-        # Panels and magics use these parts; users call the methods below.
-        self._ranks = ranks = Ranks(plan, Engines, debug=debug, port=port, quiet=quiet)
-        self._inspection = Inspection(ranks)
-        self._breakpoints = Breakpoints(ranks, self._inspection)
-        self._faults = Faults(ranks)
+        ranks = OwnRanks(plan, Engines, debug=debug, port=port, quiet=quiet)
+        super().__init__(ranks)
+        self._own = ranks
         replacement = Replacement(ranks, self._faults)
-        self._groups = Groups(ranks, self._breakpoints, self._faults, replacement, fence)
+        self._groups = Groups(ranks, self._breakpoints, self._faults, replacement, self._releasing, fence)
         self._restart = Restart(ranks, replacement, self._groups)
-        self._runs = Runs(ranks, self._breakpoints, self._faults, self._groups, self._restart, fence, patience)
+        self._runs = Runs(ranks, self._breakpoints, self._faults, self._releasing, self._restart, fence, patience)
         open_worlds.add(self)
 
     # -- what it is
-
-    @property
-    def size(self) -> int:
-        """The number of ranks."""
-        return self._ranks.size
 
     @property
     def fence(self) -> str:
@@ -167,34 +150,7 @@ class World:
     @property
     def launch_s(self) -> float:
         """How long the launch took, in seconds."""
-        return self._ranks.launch_s
-
-    @property
-    def closed(self) -> bool:
-        """Whether ``close()`` has been called."""
-        return self._ranks.closed
-
-    @property
-    def last_run(self) -> Run | None:
-        """The last run that was started; None if there was none."""
-        return self._ranks.last_run
-
-    @property
-    def startup(self) -> Startup | None:
-        """The last start-up in steps (see ``init()``); None if there was none, or a script has run since."""
-        return self._ranks.startup
-
-    def pids(self) -> list[int]:
-        """The process of each rank.
-
-        Returns:
-            Process IDs, in rank order.
-
-        Example:
-            >>> world.pids()
-            [4711, 4712]
-        """
-        return [self._ranks.processes.pid(rank) for rank in range(self.size)]
+        return self._own.launch_s
 
     # -- runs
 
@@ -207,6 +163,7 @@ class World:
         leave_after_crash: bool = False,
         fence: str | None = None,
         patience: float | None = None,
+        fresh: bool = False,
     ) -> Run:
         """Run a torchrun script, unmodified, or a function, on all ranks; returns at once.
 
@@ -228,6 +185,8 @@ class World:
                 before the outcome is fixed.
             fence: as for ``launch()``, for this run only; by default that of the World.
             patience: as for ``launch()``, for this run only; by default that of the World.
+            fresh: run the script in plain processes of its own, one per rank, as ``ddpnb run`` does: for a program
+                that does not run in a notebook's process. They take the place of the World's ranks until they end.
 
         Returns:
             The run, which is in progress.
@@ -249,6 +208,7 @@ class World:
             leave_after_crash=leave_after_crash,
             fence=fence,
             patience=patience,
+            fresh=fresh,
         )
 
     def execute(
@@ -283,244 +243,6 @@ class World:
             [rank 1] '1'
         """
         return self._runs.execute(code, ranks, stream, name)
-
-    # -- looks
-
-    def status(self) -> WorldStatus:
-        """What every rank is doing, one line per rank.
-
-        Returns:
-            A table; ``status[rank].state`` is one word.
-
-        Raises:
-            WorldError: the World is closed.
-
-        Example:
-            >>> world.status()[1].state
-            'waiting'
-        """
-        return self._inspection.status()
-
-    def snapshot(self) -> Recording:
-        """Record this moment: events, calls in flight, and stacks with the locals of user frames.
-
-        Returns:
-            A Recording, which ``ddpnb.diagnose()`` and ``ddpnb.show()`` take.
-
-        Raises:
-            WorldError: the World is closed.
-
-        Example:
-            >>> ddpnb.diagnose(world.snapshot()).outcome
-            'hang'
-        """
-        return self._inspection.snapshot()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a Recording of this moment to a file: see ``Recording.save()``. ``ddpnb.load()`` reads it.
-
-        Args:
-            path: a file that does not exist yet, or is replaced.
-
-        Raises:
-            UsageError: the file could not be written there.
-            CannotWrite: the disk is full.
-
-        Example:
-            >>> world.save("hang.ddpnb")
-        """
-        check_writable(path)
-        self.snapshot().save(path)
-
-    def evaluate(
-        self, expression: str, *, ranks: int | Iterable[int] | None = None, frame: int = 0, timeout: float = 5.0
-    ) -> Evaluations:
-        """Evaluate an expression on ranks: in the current user frame, or on idle ranks with the variables of cells.
-
-        Args:
-            expression: Python; it runs on the rank, with all its side effects.
-            ranks: which ranks; by default all that are alive.
-            frame: 0 for the innermost user frame, 1 for its caller, ...
-            timeout: seconds to wait for the result; after that the evaluation continues in its own thread.
-
-        Returns:
-            rank -> ``Evaluation``, with the text and, for plain Python objects, the value.
-
-        Raises:
-            UsageError: not a valid expression, or an unknown rank.
-            WorldError: the World is closed, or one of these ranks is dead.
-
-        Example:
-            >>> world.evaluate("loss.item()").values_by_rank
-            {0: 0.25, 1: 0.31}
-        """
-        return self._inspection.evaluate(expression, ranks, frame, timeout)
-
-    def diff(self, frame: int = 0) -> FrameDiff:
-        """Compare the variables of the same frame on all ranks, side by side.
-
-        Args:
-            frame: 0 for the innermost function that most ranks are in, 1 for its caller, ...
-
-        Returns:
-            A table; ``differing`` has the variables that differ.
-
-        Raises:
-            UsageError: ``frame`` is not a whole number.
-            WorldError: the World is closed.
-
-        Example:
-            >>> world.diff().differing
-            {'step': {0: '4', 1: '3'}}
-        """
-        return self._inspection.diff(frame)
-
-    def compare(self, trace: bool = False) -> Comparison:
-        """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.
-
-        Works while ranks train, wait or hang. If the models no longer exist, the last samples of the run are
-        compared (``Comparison.exact`` is then False).
-
-        Args:
-            trace: also trace the next forward of all ranks, module by module, and report where it first
-                differs. Needs a run in progress.
-
-        Returns:
-            The tensors that differ, on which ranks, and by how much. It is true if none differs.
-
-        Raises:
-            WorldError: the World is closed, or a rank is unresponsive.
-
-        Example:
-            >>> print(world.compare())
-            1 of 4 tensors differ
-              0.weight: ranks 0, 2 and 3 | rank 1; largest difference 0.125
-        """
-        return self._inspection.compare(trace=trace)
-
-    # -- hold and step
-
-    def hold(
-        self,
-        before: str | Iterable[str] = (),
-        *,
-        ranks: int | Iterable[int] | None = None,
-        seq: int | None = None,
-        site: str = "",
-        group: str = "",
-        when: str = "",
-        keep: bool = False,
-    ) -> Holding:
-        """Stop ranks before a collective: the next one, or the next that matches all conditions.
-
-        Variables of a held rank can be read and expressions evaluated in its frames. While a hold is armed, the
-        time-outs of the process groups are suspended for new calls. A hold ends with the current run, or with
-        the next run if none is in progress.
-
-        Args:
-            before: operation or operations, named as in findings: ``"all_reduce"``.
-            ranks: which ranks; all by default.
-            seq: sequence number of the call in its group, from 1: ``all_reduce #5`` is ``seq=5``.
-            site: ``"train.py"``, ``"train.py:91"`` or the name of a function.
-            group: label, name or members (``"0,2"``) of a process group.
-            when: an expression, evaluated in the frame that issues the call: ``"step == 5"``.
-            keep: stay armed for later runs too.
-
-        Returns:
-            The armed hold, with ``wait()`` and ``remove()``.
-
-        Raises:
-            UsageError: an unknown rank or operation, or an invalid expression.
-            WorldError: a rank is dead or unresponsive.
-
-        Example:
-            >>> world.hold("all_reduce", when="step == 5").wait(30)
-        """
-        hold = Hold(arguments.texts("before", before), seq, site, group, when)
-        return self._breakpoints.hold(hold, ranks, keep=keep)
-
-    def step(self, n: int = 1, *, ranks: int | Iterable[int] | None = None, timeout: float = 5.0) -> WorldStatus:
-        """Let held ranks issue ``n`` collectives, and stop them before the next one.
-
-        Args:
-            n: number of calls per rank.
-            ranks: which ranks; all that are held by default.
-            timeout: seconds to wait at most until they are held again, have ended, or wait for other ranks.
-
-        Returns:
-            What every rank is doing then.
-
-        Raises:
-            UsageError: ``n`` is not a positive number, or an unknown rank.
-            WorldError: none of these ranks is held.
-
-        Example:
-            >>> world.step(ranks=1).held
-            (0, 1)
-        """
-        return self._breakpoints.step(n, ranks, timeout)
-
-    def resume(self, ranks: int | Iterable[int] | None = None) -> None:
-        """Let held ranks continue until a hold matches again.
-
-        Args:
-            ranks: which ranks; all by default.
-
-        Raises:
-            UsageError: unknown rank.
-            WorldError: the World is closed, or a rank is dead or unresponsive.
-
-        Example:
-            >>> world.resume()
-        """
-        self._breakpoints.resume(ranks)
-
-    # -- faults
-
-    def inject(
-        self, fault: str | Fault, *, ranks: int | Iterable[int] | None = None, keep: bool = False, **given: Any
-    ) -> Injection:
-        """Arm a fault on ranks: at a collective, in the environment, in the data or in the model.
-
-        It applies to the current run, or else to the next one, and ends with it. A fault of the environment
-        applies to the next start-up: of a script, of ``init()``, or of a repeated step of it.
-
-        Args:
-            fault: name of a kind (``ddpnb.model.faults.KINDS`` lists them), or a ``Fault``.
-            ranks: which ranks; all by default.
-            keep: stay armed for later runs too.
-            given: its conditions (``op``, ``seq``, ``site``, ``group``, ``step``, ``probability``, ``seed``,
-                ``times``), and parameters of its kind.
-
-        Returns:
-            The armed fault, with ``finding`` and ``heal()``.
-
-        Raises:
-            UsageError: unknown kind, condition, parameter, operation or rank.
-            WorldError: a rank is dead or unresponsive.
-
-        Example:
-            >>> world.inject("skip", ranks=1, op="all_reduce", seq=3).finding
-            'DDP301'
-        """
-        return self._faults.inject(fault, ranks, keep=keep, conditions=given)
-
-    def heal(self, injection: Injection | None = None) -> None:
-        """Disarm one fault, or all. Effects that already happened stay: a changed parameter is not restored.
-
-        Unresponsive ranks keep their faults until they are restarted.
-
-        Args:
-            injection: what ``inject()`` returned; None: all faults.
-
-        Raises:
-            UsageError: anything else.
-            WorldError: the World is closed.
-
-        Example:
-            >>> world.heal()
-        """
-        self._faults.heal(injection)
 
     # -- start-up, release, restart
 
@@ -571,27 +293,6 @@ class World:
         """
         return self._groups.rebuild(timeout)
 
-    def release(self, timeout: float = RELEASE_S) -> Freed:
-        """Interrupt ranks that hang, wait, are held or compute: the exception ``Released`` ends what they run.
-
-        Their processes, variables and models are kept. Their process group is closed: ``rebuild()`` creates a new one.
-
-        Args:
-            timeout: seconds to wait at most.
-
-        Returns:
-            The ranks that are idle again, and why others are not.
-
-        Raises:
-            UsageError: ``timeout`` is no number of seconds.
-            WorldError: the World is closed, or its controller does not run.
-
-        Example:
-            >>> world.release().ranks
-            (0, 1, 2, 3)
-        """
-        return self._groups.release(timeout)
-
     def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = START_S) -> None:
         """Replace the processes of these ranks.
 
@@ -632,21 +333,13 @@ class World:
         """
         if self._ranks.processes.owned:
             try:
-                self._ranks.close()
+                self._own.close()
             finally:
                 open_worlds.discard(self)
 
-    def __enter__(self) -> World:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         state = "closed" if self.closed else self.last_run.outcome if self.last_run is not None else "idle"
-        return f"<World of {self._ranks.plan.description}: {state}>"
+        return f"<World of {self._ranks.description}: {state}>"
 
 
 open_worlds: weakref.WeakSet[World] = weakref.WeakSet()

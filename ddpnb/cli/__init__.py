@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from ddpnb import __version__, interrupts
@@ -15,7 +16,7 @@ from ddpnb.errors import DdpnbError, UsageError
 if TYPE_CHECKING:
     import argparse
 
-COMMANDS = ("run", "lab", "explain", "scan", "pitfalls", "doctor")
+COMMANDS = ("run", "attach", "lab", "explain", "scan", "pitfalls", "doctor")
 STATUS_INTERRUPTED = 130
 
 
@@ -38,7 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def add_ranks(parser: argparse.ArgumentParser) -> None:
     """The options of a command that starts ranks."""
-    parser.add_argument("-n", "--nproc", type=int, metavar="N", help="number of ranks (default: one per GPU, else 2)")
+    parser.add_argument(
+        "-n", "--nproc", "--nproc-per-node", "--nproc_per_node", type=int, metavar="N",
+        help="number of ranks (default: one per GPU, else 2)",
+    )  # fmt: skip
     parser.add_argument(
         "--backend", metavar="B", help="nccl or gloo (default: $DDP_BACKEND, else nccl if there are GPUs, else gloo)"
     )
@@ -108,7 +112,6 @@ def _drop_unread() -> None:
 def _run(argv: list[str]) -> int:
     # Imported here, where an interrupt is answered with a message.
     import argparse
-    from importlib import import_module
 
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:
@@ -125,5 +128,28 @@ def _run(argv: list[str]) -> int:
     for name, module in modules.items():
         command = commands.add_parser(name, help=module.HELP, description=module.HELP, allow_abbrev=False)
         module.add_arguments(command)
-    arguments = parser.parse_args(argv)
+    typed, command_line = _split(argv)
+    arguments = parser.parse_args(typed)
+    arguments.command_line = command_line
     return modules[arguments.command].run(arguments)
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str] | None]:
+    """The arguments of ddpnb, and the launch command after ``--``: None if there is none, or a script comes before it."""
+    if argv[:1] != ["run"] or "--" not in argv:
+        return argv, None
+    at = argv.index("--")
+    import argparse
+
+    options = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    run = import_module("ddpnb.cli.run")
+    run.add_arguments(options)
+    script = next(action for action in options._actions if action.dest == "script")
+    script.nargs = "?"
+    try:
+        known, _ = options.parse_known_args(argv[1:at])
+    except (argparse.ArgumentError, SystemExit):
+        return argv, None
+    if known.script is not None:
+        return argv, None
+    return [*argv[:at], run.COMMAND], argv[at + 1 :]

@@ -5,24 +5,29 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ddpnb import interrupts
-from ddpnb.cli import add_ranks, claim, complain, ranks, scaling
+from ddpnb.cli import add_ranks, claim, complain, ranks, say, scaling
 from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.files import check_folder
 
 if TYPE_CHECKING:
+    from ddpnb.control.command_run import CommandRun
     from ddpnb.control.doctor import Checkup
+    from ddpnb.control.plain_run import PlainRun
+    from ddpnb.control.run import Run
     from ddpnb.model.findings import Diagnosis
     from ddpnb.model.recording import Recording
 
+COMMAND = "COMMAND"  # stands for the script where a command is given
 HELP = "run a torchrun script on N local ranks and diagnose hangs, crashes and divergence"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "ddpnb run [options] SCRIPT [ARGS...]"
+    parser.usage = "ddpnb run [options] (SCRIPT | -m MODULE) [ARGS...]\n       ddpnb run [options] -- COMMAND..."
     parser.epilog = (
         "exit status: 0 success on all ranks; 1 ddpnb itself failed, or the diagnosis could not be written; "
         "2 usage error; 3 hang or mismatch; 4 completed, but the ranks diverged; the script's own if it crashed; "
@@ -55,51 +60,163 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scaling", metavar="N,N", help="run with each of these numbers of ranks and compare, e.g. --scaling 1,2,4"
     )
+    parser.add_argument(
+        "--keep", action="store_true", help="leave a hung job alive, and print how to open it in a notebook"
+    )
+    parser.add_argument(
+        "--fork", action="store_true",
+        help="start faster: fork the ranks from one process with torch imported; they share its hash seed, so that sets "
+        "have the same order on all ranks, which in separate processes they have not",
+    )  # fmt: skip
+    parser.add_argument("--master-port", "--master_port", type=int, metavar="PORT", help="as for torchrun")
+    parser.add_argument("--standalone", action="store_true", help="accepted, as every run is one")
+    parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is the name of a module, as for python -m")
     parser.add_argument("script", metavar="SCRIPT", help="training script, as for torchrun")
     parser.add_argument("args", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments for SCRIPT")
+    parser.set_defaults(command_line=None)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the script; returns the exit status."""
-    # Checked before anything starts: a wrong path should not cost four seconds.
+    """Run the script or the command; returns the exit status."""
+    # Checked before anything starts: a wrong path should not cost seconds.
     from ddpnb.control.run_requests import check_script, check_terms
-    from ddpnb.render import card
-    from ddpnb.world import launch
 
-    check_script(arguments.script)
     if arguments.log_dir is not None:
         check_folder(arguments.log_dir)
+    if arguments.command_line is not None:
+        return of_command(arguments)
+    if not arguments.module:
+        check_script(arguments.script)
     if arguments.scaling is not None:
         return scaling.run(arguments)
     check_terms(arguments.fence, arguments.patience)
     size = ranks(arguments)
+    claim_results(arguments)
+    with start(arguments, size) as job:
+        with reported_when_interrupted(lambda: job.run, arguments):
+            job.run.wait()
+        return report(job, job.run, job.run.diagnosis, job.run.exit_status, arguments)
+
+
+def of_command(arguments: argparse.Namespace) -> int:
+    """Run the launch command; returns the exit status.
+
+    Raises:
+        UsageError: there is no command, or options of ``ddpnb run SCRIPT`` were given.
+    """
+    from ddpnb.control.command_run import CommandRun
+    from ddpnb.control.run_requests import check_terms
+
+    if not arguments.command_line:
+        raise UsageError(
+            "no command given after --.", "Type what you type without ddpnb: ddpnb run -- torchrun train.py"
+        )
+    others = (
+        ("nproc", "-n"),
+        ("scaling", "--scaling"),
+        ("module", "-m"),
+        ("master_port", "--master-port"),
+        ("debug", "--debug"),
+        ("fork", "--fork"),
+    )
+    for name, option in others:
+        if getattr(arguments, name):
+            raise UsageError(f"{option} goes with a script, not with a command after --.", "Give it to the command.")
+    check_terms(arguments.fence, arguments.patience)
+    claim_results(arguments)
+    with CommandRun(
+        arguments.command_line,
+        fence=arguments.fence,
+        patience=arguments.patience,
+        backend=arguments.backend,
+        log_dir=arguments.log_dir,
+    ) as job:
+        with reported_when_interrupted(lambda: job.run, arguments):
+            job.wait()
+        if job.run is None:
+            job.say_unrecorded()
+            say("no process of this command has initialised a process group: nothing was checked.")
+        return report(job, job.run, job.diagnosis, job.exit_status, arguments)
+
+
+def claim_results(arguments: argparse.Namespace) -> None:
+    """Check that the results can be written.
+
+    Raises:
+        UsageError, CannotWrite: they cannot.
+    """
     results = [path for path in (arguments.json, arguments.save) if path is not None]
     if len({os.path.realpath(path) for path in results}) < len(results):
         raise UsageError("--json and --save name the same file.", "Give each its own file.")
     claim(*results)
-    with launch(
-        size, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience, debug=arguments.debug
-    ) as world:
-        going = world.run(arguments.script, *arguments.args, log_dir=arguments.log_dir, leave_after_crash=True)
-        try:
-            going.wait()
-        except (KeyboardInterrupt, SystemExit):  # Ctrl-C or another signal: print what is known, then exit
-            interrupts.notice()
-            diagnosis = going._monitor.interrupted()
-            save(diagnosis, arguments.json)
-            save(going.recording, arguments.save)
-            with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
-                card.show(diagnosis)
-            raise
-        diagnosis = going.diagnosis
-        status = save(diagnosis, arguments.json, going.exit_status)
-        status = save(going.recording, arguments.save, status)
-        with suppress(OSError, ValueError):
-            if diagnosis.outcome != "ok" or diagnosis.findings:
-                card.show(diagnosis)
-            if arguments.account:
-                print(going.account, file=sys.stderr, flush=True)
-        return status
+
+
+@contextmanager
+def reported_when_interrupted(current: Callable[[], Run | None], arguments: argparse.Namespace) -> Iterator[None]:
+    """Inside, Ctrl-C or another signal prints what is known before the command ends."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        interrupts.notice()
+        run = current()
+        diagnosis = run._monitor.interrupted() if run is not None else None
+        save(diagnosis, arguments.json)
+        save(run.recording if run is not None else None, arguments.save)
+        with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
+            if diagnosis is not None:
+                show_diagnosis(diagnosis)
+        raise
+
+
+def start(arguments: argparse.Namespace, size: int, log_dir: str | None = None, *, shown: bool = True) -> PlainRun:
+    """Start the script on this number of ranks."""
+    from ddpnb.control.plain_run import PlainRun
+    from ddpnb.processes import devices
+    from ddpnb.processes.jobs.spawned import Program
+
+    plan = devices.plan(size, arguments.backend)
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+    return PlainRun(
+        plan,
+        Program(arguments.script, tuple(arguments.args), arguments.module),
+        fork=arguments.fork,
+        fence=arguments.fence,
+        patience=arguments.patience,
+        debug=arguments.debug,
+        port=arguments.master_port,
+        log_dir=log_dir or arguments.log_dir,
+        stream=sys.stdout if shown else None,
+    )
+
+
+def report(
+    job: PlainRun | CommandRun, run: Run | None, diagnosis: Diagnosis, status: int, arguments: argparse.Namespace
+) -> int:
+    """Write what was found, end the job and show it last; returns the exit status."""
+    account = str(run.account) if arguments.account and run is not None else ""
+    status = save(diagnosis, arguments.json, status)
+    status = save(run.recording if run is not None else None, arguments.save, status)
+    kept = arguments.keep and diagnosis.outcome == "hang"
+    if not kept:
+        job.close()
+    with suppress(OSError, ValueError):
+        if diagnosis.outcome != "ok" or diagnosis.findings:
+            show_diagnosis(diagnosis)
+        if account:
+            print(account, file=sys.stderr, flush=True)
+    if kept:
+        say("the job is kept. In a notebook:")
+        say(f'    import ddpnb; job = ddpnb.attach("{job.folder}"); ddpnb.show(job)')
+        say("It ends with its processes, or with Ctrl-C here.")
+        job.wait_for_end()
+    return status
+
+
+def show_diagnosis(diagnosis: Diagnosis) -> None:
+    from ddpnb.render import card
+
+    card.show(diagnosis)
 
 
 def save(result: Diagnosis | Checkup | Recording | None, path: str | None, status: int = 0) -> int:

@@ -41,13 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--scaling gives the numbers of ranks: leave out -n.")
     if arguments.json is not None or arguments.save is not None:
         raise UsageError("--json and --save write the result of one run: they cannot be combined with --scaling.")
+    from ddpnb.cli import run as cli_run
     from ddpnb.model.account import Account
     from ddpnb.model.findings import Outcome
     from ddpnb.processes import devices, machine
     from ddpnb.render import card
     from ddpnb.render.scaling import scaling
     from ddpnb.timing.scaling import compare
-    from ddpnb.world import launch
 
     devices.plan(wanted[-1], arguments.backend)  # more ranks than fit: reported before anything runs
     # A world of one would compute with all cores, as torchrun has it, and the others with one per rank.
@@ -57,13 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         for size in wanted:
             folder = os.path.join(arguments.log_dir, f"{size}ranks") if arguments.log_dir is not None else None
-            with launch(
-                size, backend=arguments.backend, fence=arguments.fence, patience=arguments.patience,
-                debug=arguments.debug,
-            ) as world:  # fmt: skip
-                result = world.run(
-                    arguments.script, *arguments.args, log_dir=folder, stream=None, leave_after_crash=True
-                )
+            with cli_run.start(arguments, size, folder, shown=False) as job:
+                result = job.run
                 diagnosis = result.wait().diagnosis
                 if diagnosis.outcome != "ok":
                     print(f"ddpnb: on {size} rank{'s' * (size > 1)}:", file=sys.stderr)

@@ -14,7 +14,8 @@ from html import escape
 from typing import Any
 
 from ddpnb.control.groups import Groups
-from ddpnb.control.ranks import Ranks
+from ddpnb.control.ranks import OwnRanks
+from ddpnb.control.release import Releasing
 from ddpnb.diagnosis import rules
 from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.explanation import explain
@@ -131,7 +132,7 @@ class Checkup:
 _MARKS = {"ok": "✓", "warning": "!", "unknown": "?"}
 
 
-def examine(ranks: Ranks, groups: Groups, timeout: float) -> Checkup:
+def examine(ranks: OwnRanks, groups: Groups, releasing: Releasing, timeout: float) -> Checkup:
     """Check the machine, and make every start-up step on ranks that are in no run; ``timeout``: seconds for a step."""
     began = time.monotonic()
     machine = tuple(checks.host(ranks.size))
@@ -144,7 +145,7 @@ def examine(ranks: Ranks, groups: Groups, timeout: float) -> Checkup:
     findings = [*(_of_errors(state) or _of_waits(state)), *rules.environment(groups.startup_recording())]
     first = {finding.code: finding for finding in reversed(findings)}
     timing = {"launch_s": ranks.launch_s, "run_s": time.monotonic() - began}
-    groups.release()
+    releasing.release()
     return Checkup(machine, state, shown, tuple(reversed(first.values())), logs, timing)
 
 

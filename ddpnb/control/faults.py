@@ -8,7 +8,7 @@ from typing import Any
 
 from ddpnb import arguments
 from ddpnb.control.ranks import Ranks
-from ddpnb.errors import UsageError
+from ddpnb.errors import UsageError, WorldError
 from ddpnb.model import phrases
 from ddpnb.model.faults import KINDS, Fault, variables
 from ddpnb.model.faults import fault as fault_of
@@ -87,6 +87,11 @@ class Faults:
         described = fault_of(fault, **conditions) if isinstance(fault, str) else fault
         with self._ranks.lock:
             self._ranks.check_open()
+            if described.description.place == "environment" and self._ranks.unused_port is None:
+                raise WorldError(
+                    f"the fault {described} changes the environment of a new start: this job has begun already.",
+                    "Inject it into a World: ddpnb.launch(n).",
+                )
             chosen = self._ranks.chosen(ranks)
             running = frozenset(self._ranks.busy()) & {*chosen}
             injection = Injection(described, chosen, self)
@@ -135,6 +140,7 @@ class Faults:
     def variables(self, rank: int) -> dict[str, str | None]:
         """The environment variables that armed faults change on this rank."""
         changed: dict[str, str | None] = {}
+        assert self._ranks.unused_port is not None  # only ranks of a World begin again
         for one in self._armed:
             if rank in one.injection.ranks:
                 changed |= variables(one.injection.fault, self._ranks.unused_port.port, self._ranks.size)

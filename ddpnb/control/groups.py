@@ -1,4 +1,4 @@
-"""Start-up in steps, release, and the new process group after it."""
+"""Start-up in steps, and the new process group after a release."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from ddpnb import arguments
 from ddpnb.control.breakpoints import Breakpoints
 from ddpnb.control.faults import Faults
-from ddpnb.control.ranks import Ranks
-from ddpnb.control.release import Freed, release
+from ddpnb.control.ranks import OwnRanks
+from ddpnb.control.release import Releasing
 from ddpnb.control.replacement import CLEAN_S, Replacement
 from ddpnb.control.startup import Startup
 from ddpnb.errors import CannotWrite, WorldError
@@ -22,19 +22,26 @@ from ddpnb.recorder import protocol
 from ddpnb.texts import shortened
 
 _BEGIN_S = 20.0  # that the ranks may take to begin a start-up
-REBUILD_S, RELEASE_S, GROUP_S = 30.0, 10.0, 1800.0  # time limits by default; that of a group is torch's
+REBUILD_S, GROUP_S = 30.0, 1800.0  # time limits by default; that of a group is torch's
 
 
 class Groups:
-    """Creates process groups step by step, and releases ranks."""
+    """Creates process groups step by step."""
 
     def __init__(
-        self, ranks: Ranks, breakpoints: Breakpoints, faults: Faults, replacement: Replacement, fence: str
+        self,
+        ranks: OwnRanks,
+        breakpoints: Breakpoints,
+        faults: Faults,
+        replacement: Replacement,
+        releasing: Releasing,
+        fence: str,
     ) -> None:
         self._ranks = ranks
         self._breakpoints = breakpoints
         self._faults = faults
         self._replacement = replacement
+        self._releasing = releasing
         self._fence = fence
 
     def init(self, timeout: float) -> Startup:
@@ -46,6 +53,7 @@ class Groups:
             everybody = range(shared.size)
             shared.check_alive(everybody)
             shared.check_free(everybody)
+            shared.end_fresh()
             self._replacement.replace(self._replacement.clean(everybody))
             number = shared.number = shared.number + 1
             port = shared.new_port()
@@ -123,33 +131,10 @@ class Groups:
         alive = self._ranks.alive()
         lost = [rank for rank in range(self._ranks.size) if rank not in alive or self._ranks.processes.stopped(rank)]
         if lost:
-            self.release(CLEAN_S)  # the others wait for these in vain
+            self._releasing.release(CLEAN_S)  # the others wait for these in vain
         raise WorldError(
             f"failed to create the process group: {why}.",
             f"world.restart({lost[0] if len(lost) == 1 else lost}), then world.rebuild()."
             if lost
             else "Call world.release(), then world.rebuild() again; world.restart() replaces the ranks that wait.",
         )
-
-    def release(self, timeout: float = RELEASE_S) -> Freed:
-        """See ``World.release``."""
-        arguments.seconds("timeout", timeout, least=0)
-        shared = self._ranks
-
-        def busy() -> list[int]:
-            return [rank for rank in shared.busy() if shared.processes.alive(rank)]
-
-        with shared.lock:
-            shared.check_open()
-            if not busy():
-                return Freed()
-            monitors = {shared.in_run[rank] for rank in shared.busy() if rank in shared.in_run}
-            for monitor in monitors:
-                monitor.settle(released=True)
-            freed = release(shared.processes, shared.alive(), busy, "released by world.release()", timeout)
-            for monitor in monitors:
-                monitor.show_rest()
-            if shared.startup is not None:
-                shared.startup._cut()
-            self._breakpoints.released(freed.left)
-        return freed

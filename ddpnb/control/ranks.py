@@ -1,4 +1,4 @@
-"""The ranks of a World: their processes, the run that each is in, and requests to them."""
+"""Ranks: their processes, the run that each is in, and requests to them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from ddpnb.errors import WorldError
 from ddpnb.model import phrases
 from ddpnb.observe.observer import Observer
 from ddpnb.processes.devices import Plan
-from ddpnb.processes.environment import ReservedPort, debug_environment, torchrun_environment
+from ddpnb.processes.environment import ReservedPort, debug_environment, rank_environment
 from ddpnb.processes.exit_reasons import cannot_start
 from ddpnb.processes.folder import Folders
+from ddpnb.processes.jobs.spawned import SpawnedProcesses
 from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.progress import Progress
 from ddpnb.recorder import protocol
@@ -29,34 +30,20 @@ _LOCK_S = 5.0  # how long close() waits for another thread that uses the ranks
 
 
 class Ranks:
-    """What the parts of a World share. ``lock`` guards the public methods of World.
+    """Ranks and the run that each is in. ``lock`` guards the public methods of ``LiveRanks``.
 
     Args:
-        plan: the device of each rank.
-        processes: makes the processes, given a folder for their output.
-        debug, port, quiet: as for ``launch()``.
+        size: number of ranks.
+        processes: of the ranks.
+        memory: the folder with their black boxes.
+        description: ``4 ranks, gloo, cpu``.
     """
 
-    def __init__(
-        self, plan: Plan, processes: Callable[[str], RankProcesses], *, debug: bool, port: int | None, quiet: bool
-    ) -> None:
-        self.plan = plan
-        self.size = len(plan.devices)
-        self.launch_s = 0.0
-        self.quiet = quiet
-        self._debug = debug_environment(plan.backend) if debug else {}
-        self._port = port
-        self._reserved: ReservedPort | None = None
-        with contextlib.ExitStack() as undo:
-            self.unused_port = ReservedPort()  # for faults: no store listens on it
-            undo.callback(self.unused_port.release)
-            self.folders = Folders(self.size)
-            undo.callback(self.folders.remove)
-            try:
-                self.processes = processes(self.folders.output)
-            except (OSError, RuntimeError) as error:
-                raise cannot_start(error) from None
-            undo.pop_all()
+    def __init__(self, size: int, processes: RankProcesses, memory: str, description: str) -> None:
+        self.size = size
+        self._processes = processes
+        self.memory = memory
+        self.description = description
         self.number = 0  # of the last run or start-up
         self.last_run: Run | None = None
         self.last_monitor: RunMonitor | None = None
@@ -64,68 +51,30 @@ class Ranks:
         self.monitors: weakref.WeakSet[RunMonitor] = weakref.WeakSet()
         self.startup: Startup | None = None
         self.startup_number = 0  # its number among the runs
+        self.unused_port: ReservedPort | None = None  # for faults: no store listens on it
         self.lock = threading.RLock()
         self.closed = False
 
-    # -- their processes
+    @property
+    def processes(self) -> RankProcesses:
+        """The processes of the ranks."""
+        return self._processes
 
-    def start(self, timeout: float) -> None:
-        """Start the processes.
-
-        Raises:
-            LaunchError: a process did not start.
-        """
-        began = time.monotonic()
-        with Progress(f"starting {self.plan.description}", self.size, self.quiet) as progress:
-            self.processes.progress = progress.update
-            port = self.new_port()
-            self.processes.start({rank: self.environment(rank, port) for rank in range(self.size)}, timeout)
-        self.launch_s = time.monotonic() - began
-
-    def environment(self, rank: int, port: int) -> dict[str, str]:
-        """The environment variables of a rank's process; ``port``: MASTER_PORT."""
-        return {
-            **torchrun_environment(rank, self.size, port),
-            **self.plan.environment,
-            **self._debug,
-            "DDP_BACKEND": self.plan.backend,
-            protocol.FOLDER: self.folders.memory,
-            protocol.DEVICE: self.plan.devices[rank],
-            **({protocol.BACKEND: self.plan.backend} if self.plan.chosen else {}),
-        }
-
-    def new_port(self) -> int:
-        """The MASTER_PORT of the next run."""
-        if self._port is not None:
-            return self._port
-        if self._reserved is not None:
-            self._reserved.release()
-        self._reserved = ReservedPort()
-        return self._reserved.port
+    def begun(self, monitor: RunMonitor) -> Run:
+        """A run has begun on the ranks of this monitor."""
+        self.monitors.add(monitor)
+        self.last_monitor, self.last_run = monitor, Run(monitor)
+        self.in_run.update(dict.fromkeys(monitor.ranks, monitor))
+        return self.last_run
 
     def close(self) -> None:
-        """End the processes and remove the temporary files.
-
-        Raises:
-            WorldError: a process did not end.
-        """
+        """Stop monitoring; the ranks are not touched."""
         free = self.lock.acquire(timeout=_LOCK_S)
-        try:
-            if self.closed:
-                return
-            self.closed = True
-        finally:
-            if free:
-                self.lock.release()
+        self.closed = True
+        if free:
+            self.lock.release()
         for monitor in list(self.monitors):
             monitor.stop_watching()
-        try:
-            self.processes.stop()
-        finally:
-            for reserved in (self._reserved, self.unused_port):
-                if reserved is not None:
-                    reserved.release()
-            self.folders.remove()
 
     @property
     def members(self) -> dict[int, tuple[int, bool]]:
@@ -140,7 +89,7 @@ class Ranks:
 
     def idle_observer(self, number: int) -> Observer:
         """An Observer of a start-up with this number, or with 0 of ranks that are in no run."""
-        return Observer(self.processes, self.folders.memory, dict.fromkeys(range(self.size), ""), number)
+        return Observer(self.processes, self.memory, dict.fromkeys(range(self.size), ""), number)
 
     # -- which of them
 
@@ -233,3 +182,106 @@ class Ranks:
             number = monitor.number if monitor is not None and monitor.is_in(rank) else 0
             contents[rank] = {**content, "run": number}
         return self.processes.ask_each(contents, ANSWER_S)
+
+
+class OwnRanks(Ranks):
+    """The ranks of a World, which it starts and ends.
+
+    Args:
+        plan: the device of each rank.
+        processes: makes the processes, given a folder for their output.
+        debug, port, quiet: as for ``launch()``.
+    """
+
+    def __init__(
+        self, plan: Plan, processes: Callable[[str], RankProcesses], *, debug: bool, port: int | None, quiet: bool
+    ) -> None:
+        self.plan = plan
+        self.launch_s = 0.0
+        self.quiet = quiet
+        self._debug = debug_environment(plan.backend) if debug else {}
+        self._port = port
+        self._reserved: ReservedPort | None = None
+        size = len(plan.devices)
+        with contextlib.ExitStack() as undo:
+            unused_port = ReservedPort()
+            undo.callback(unused_port.release)
+            self.folders = Folders(size)
+            undo.callback(self.folders.remove)
+            try:
+                made = processes(self.folders.output)
+            except (OSError, RuntimeError) as error:
+                raise cannot_start(error) from None
+            undo.pop_all()
+        super().__init__(size, made, self.folders.memory, plan.description)
+        self.unused_port = unused_port
+        self._fresh: SpawnedProcesses | None = None  # of the last script that asked for them
+
+    @property
+    def processes(self) -> RankProcesses:
+        """Those of the World, or of a script in processes of its own as long as one of them lives."""
+        return self._fresh if self._fresh is not None and self._fresh.some_live else self._processes
+
+    def use(self, processes: SpawnedProcesses) -> None:
+        """A script runs in processes of its own: until they end, they are the ranks."""
+        self._fresh = processes
+
+    def end_fresh(self) -> None:
+        """End the processes that a script had for itself."""
+        fresh, self._fresh = self._fresh, None
+        if fresh is not None:
+            fresh.stop()
+            self.in_run = {rank: monitor for rank, monitor in self.in_run.items() if not monitor.ends_with_script}
+
+    # -- their processes
+
+    def start(self, timeout: float) -> None:
+        """Start the processes.
+
+        Raises:
+            LaunchError: a process did not start.
+        """
+        began = time.monotonic()
+        with Progress(f"starting {self.plan.description}", self.size, self.quiet) as progress:
+            self._processes.progress = progress.update
+            port = self.new_port()
+            self._processes.start({rank: self.environment(rank, port) for rank in range(self.size)}, timeout)
+        self.launch_s = time.monotonic() - began
+
+    def environment(self, rank: int, port: int) -> dict[str, str]:
+        """The environment variables of a rank's process; ``port``: MASTER_PORT."""
+        return {**rank_environment(self.plan, rank, port, self._debug), protocol.FOLDER: self.folders.memory}
+
+    def new_port(self) -> int:
+        """The MASTER_PORT of the next run."""
+        if self._port is not None:
+            return self._port
+        if self._reserved is not None:
+            self._reserved.release()
+        self._reserved = ReservedPort()
+        return self._reserved.port
+
+    def close(self) -> None:
+        """End the processes and remove the temporary files.
+
+        Raises:
+            WorldError: a process did not end.
+        """
+        free = self.lock.acquire(timeout=_LOCK_S)
+        try:
+            if self.closed:
+                return
+            self.closed = True
+        finally:
+            if free:
+                self.lock.release()
+        for monitor in list(self.monitors):
+            monitor.stop_watching()
+        try:
+            self.end_fresh()
+            self._processes.stop()
+        finally:
+            for reserved in (self._reserved, self.unused_port):
+                if reserved is not None:
+                    reserved.release()
+            self.folders.remove()

@@ -7,10 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddpnb import arguments
+from ddpnb.control.breakpoints import Breakpoints
+from ddpnb.control.ranks import Ranks
 from ddpnb.model import phrases
 from ddpnb.processes import connections
 from ddpnb.processes.rank_processes import RankProcesses
 
+RELEASE_S = 10.0  # time limit by default
 _ANSWER_S = 0.5
 _AGAIN_S = 0.15  # a rank that is still busy then is interrupted again: it may be in the next wait
 _TICK_S = 0.004
@@ -40,6 +44,37 @@ class Freed:
         return "\n".join(told)
 
     __repr__ = __str__
+
+
+class Releasing:
+    """Releases ranks."""
+
+    def __init__(self, ranks: Ranks, breakpoints: Breakpoints) -> None:
+        self._ranks = ranks
+        self._breakpoints = breakpoints
+
+    def release(self, timeout: float = RELEASE_S) -> Freed:
+        """See ``World.release``."""
+        arguments.seconds("timeout", timeout, least=0)
+        shared = self._ranks
+
+        def busy() -> list[int]:
+            return [rank for rank in shared.busy() if shared.processes.alive(rank)]
+
+        with shared.lock:
+            shared.check_open()
+            if not busy():
+                return Freed()
+            monitors = {shared.in_run[rank] for rank in shared.busy() if rank in shared.in_run}
+            for monitor in monitors:
+                monitor.settle(released=True)
+            freed = release(shared.processes, shared.alive(), busy, "released by world.release()", timeout)
+            for monitor in monitors:
+                monitor.show_rest()
+            if shared.startup is not None:
+                shared.startup._cut()
+            self._breakpoints.released(freed.left)
+        return freed
 
 
 def release(

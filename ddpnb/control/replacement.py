@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from ddpnb.control.faults import Faults
-from ddpnb.control.ranks import Ranks
+from ddpnb.control.ranks import OwnRanks
 from ddpnb.processes import connections
 from ddpnb.processes.environment import working_directory
 from ddpnb.progress import Progress
@@ -19,7 +19,7 @@ START_S = 60.0
 class Replacement:
     """Cleans ranks and replaces their processes."""
 
-    def __init__(self, ranks: Ranks, faults: Faults) -> None:
+    def __init__(self, ranks: OwnRanks, faults: Faults) -> None:
         self._ranks = ranks
         self._faults = faults
 

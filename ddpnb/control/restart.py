@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from ddpnb import arguments
 from ddpnb.control.groups import Groups
-from ddpnb.control.ranks import Ranks
+from ddpnb.control.ranks import OwnRanks
 from ddpnb.control.replacement import Replacement
 
 
 class Restart:
     """Replaces processes, and with them the process group of the World."""
 
-    def __init__(self, ranks: Ranks, replacement: Replacement, groups: Groups) -> None:
+    def __init__(self, ranks: OwnRanks, replacement: Replacement, groups: Groups) -> None:
         self._ranks = ranks
         self._replacement = replacement
         self._groups = groups
@@ -23,6 +23,7 @@ class Restart:
         arguments.seconds("timeout", timeout)
         with self._ranks.lock:
             self._ranks.check_open()
+            self._ranks.end_fresh()
             startup = self._ranks.startup
             starting = startup.busy() if startup is not None else []
             wanted = self._unusable() or starting if ranks is None else arguments.ranks(ranks, self._ranks.size)
@@ -56,6 +57,7 @@ class Restart:
         self._ranks.check_free(ranks)
         for monitor in {self._ranks.in_run[rank] for rank in ranks if rank in self._ranks.in_run}:
             monitor.await_outcome(10)  # if it cannot be known, Run.wait() says so
+        self._ranks.end_fresh()
         if kind == "cell":
             self._ranks.check_alive(ranks)
             return

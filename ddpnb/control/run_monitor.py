@@ -116,9 +116,18 @@ class RunMonitor:
         for rank, order in orders.items():
             own = {**order, "run": self.number, "log": self.logs[rank], "outcome": self._outcomes[rank]}
             self.answers[rank] = self._processes.begin(rank, entry, own, payload)
+        self.watch()
+
+    def watch(self) -> None:
+        """Begin to monitor a run that has been started."""
         self._thread.start()
 
     # -- what is known
+
+    @property
+    def ends_with_script(self) -> bool:
+        """Whether the run has processes of its own, which end with it."""
+        return self._processes.ends_with_script
 
     @property
     def outcome(self) -> str:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from ddpnb import arguments
 from ddpnb.control import run_requests
 from ddpnb.control.breakpoints import Breakpoints
 from ddpnb.control.faults import Faults
-from ddpnb.control.groups import Groups
-from ddpnb.control.ranks import Ranks
+from ddpnb.control.plain_run import prepare_logs
+from ddpnb.control.ranks import OwnRanks
+from ddpnb.control.release import Releasing
 from ddpnb.control.restart import Restart
 from ddpnb.control.run import Run
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.errors import UsageError
-from ddpnb.observe import logs
 from ddpnb.processes.environment import working_directory
+from ddpnb.processes.jobs.injection import injected, without_kernel
+from ddpnb.processes.jobs.job_processes import job_endings
+from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
+from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.recorder import protocol
 
+_START_S = 60.0  # for the system to start one process
 _NOTEBOOK_OUTPUT = 1 << 20  # bytes of output that a run shows in a notebook; the files hold all
 
 
@@ -29,16 +35,16 @@ class Runs:
     """Runs code on the ranks.
 
     Args:
-        ranks, breakpoints, faults, groups, restart: the other parts of the World.
+        ranks, breakpoints, faults, releasing, restart: the other parts of the World.
         fence, patience: for runs that do not choose their own.
     """
 
     def __init__(
         self,
-        ranks: Ranks,
+        ranks: OwnRanks,
         breakpoints: Breakpoints,
         faults: Faults,
-        groups: Groups,
+        releasing: Releasing,
         restart: Restart,
         fence: str,
         patience: float,
@@ -46,7 +52,7 @@ class Runs:
         self._ranks = ranks
         self._breakpoints = breakpoints
         self._faults = faults
-        self._groups = groups
+        self._releasing = releasing
         self._restart = restart
         self.fence = fence
         self.patience = patience
@@ -58,10 +64,13 @@ class Runs:
         *,
         fence: str | None,
         patience: float | None,
+        fresh: bool,
         **output: Any,
     ) -> Run:
         """See ``World.run``."""
         script = isinstance(target, (str, os.PathLike))
+        if fresh and not script:
+            raise UsageError("fresh=True is for scripts.", "A function runs in the ranks of the World: leave it out.")
         terms = self.fence if fence is None else fence, self.patience if patience is None else patience
         run_requests.check_terms(*terms)
         order, payload = (
@@ -73,6 +82,9 @@ class Runs:
             self._ranks.check_open()
             ranks = range(self._ranks.size)
             self._ranks.check_free(ranks)
+            if fresh:
+                self._ranks.end_fresh()
+                return self._start_fresh(Program(order["script"], tuple(order["arguments"])), ranks, terms, **output)
             if script:
                 self._ranks.startup = None  # it begins without a group, and makes its own
             self._restart.prepare(ranks, "script" if script else "function")
@@ -96,47 +108,16 @@ class Runs:
         payload: bytes | None,
         ranks: Sequence[int],
         terms: tuple[str, float],
-        *,
-        stream: TextIO | bool | None,
-        log_dir: str | os.PathLike[str] | None = None,
-        leave_after_crash: bool = False,
+        **output: Any,
     ) -> Run:
+        """Start a run in the processes of the World."""
         shared = self._ranks
-        fence, patience = terms
         directory = working_directory()
-        if log_dir is not None and not isinstance(log_dir, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"log_dir must be the path of a folder, not {arguments.short(log_dir)}.")
-        number = shared.number = shared.number + 1
-        folder = os.path.abspath(log_dir) if log_dir is not None else shared.folders.log_dir(number)
-        shown = sys.stdout if stream is True else (stream or None)
-        if shown is not None and not hasattr(shown, "write"):
-            raise UsageError(f"stream must be a file, True, False or None, not {arguments.short(stream)}.")
-        try:
-            os.makedirs(folder, exist_ok=True)
-            logs.set_aside(folder)
-            for rank in ranks:
-                open(os.path.join(folder, f"rank{rank}.log"), "w").close()
-        except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or error
-            raise UsageError(f"cannot write logs to {folder}: {reason}.", "Choose another log_dir.") from None
-        monitor = RunMonitor(
-            shared.processes,
-            shared.folders.memory,
-            number,
-            folder,
-            ranks,
-            {rank: shared.folders.ending(number, rank) for rank in range(shared.size)},
-            patience=patience,
-            stream=shown,
-            stream_limit=_NOTEBOOK_OUTPUT if _in_notebook() else None,
-            launch_s=shared.launch_s,
-            leave_after_crash=leave_after_crash,
-            interrupt=self._groups.release if _in_ipython() else None,
-            logs_are_removed=log_dir is None,
-        )
-        weakref.finalize(monitor, shared.folders.forget, number).atexit = False  # dropping a run frees its files
+        number = shared.number + 1
+        endings = {rank: shared.folders.ending(number, rank) for rank in range(shared.size)}
+        monitor = self._monitor(lambda _: shared.processes, shared.memory, endings, ranks, terms, **output)
         port = shared.new_port()
-        order |= {"fence": fence, "directory": directory}
+        order |= {"fence": terms[0], "directory": directory}
         holds, faults = self._breakpoints.hand_over(ranks), self._faults.hand_over(ranks)
         orders: dict[int, dict[str, Any]] = {}
         for rank in ranks:
@@ -144,10 +125,80 @@ class Runs:
             orders[rank] = order | {"holds": holds[rank], "faults": faults[rank], "environment": environment}
         monitor.start(orders, payload, protocol.run)
         self._faults.run_started()
-        shared.monitors.add(monitor)
-        shared.last_monitor, shared.last_run = monitor, Run(monitor)
-        shared.in_run.update(dict.fromkeys(ranks, monitor))
-        return shared.last_run
+        return shared.begun(monitor)
+
+    def _start_fresh(self, program: Program, ranks: Sequence[int], terms: tuple[str, float], **output: Any) -> Run:
+        """Start a script in processes of its own, which are the ranks until they end."""
+        shared = self._ranks
+        directory = working_directory()
+        folder = shared.folders.memory_of(shared.number + 1)
+        started: list[SpawnedProcesses] = []
+
+        def processes(logs: Mapping[int, str]) -> SpawnedProcesses:
+            started.append(SpawnedProcesses(folder, program, logs, directory))
+            return started[0]
+
+        monitor = self._monitor(processes, folder, job_endings(folder, ranks), ranks, terms, **output)
+        port = shared.new_port()
+        common = injected(without_kernel(os.environ), folder, terms[0]) | {protocol.RUN: str(monitor.number)}
+        holds, faults = self._breakpoints.hand_over(ranks), self._faults.hand_over(ranks)
+        environments: dict[int, dict[str, str]] = {}
+        for rank in ranks:
+            changed = {
+                **common,
+                **shared.environment(rank, port),
+                protocol.FOLDER: folder,
+                **self._faults.variables(rank),
+            }
+            armed = json.dumps({"holds": holds[rank], "faults": faults[rank]})
+            environments[rank] = {name: value for name, value in changed.items() if value is not None} | {
+                protocol.ARMED: armed
+            }
+        started[0].start(environments, _START_S)
+        shared.use(started[0])
+        monitor.watch()
+        self._faults.run_started()
+        return shared.begun(monitor)
+
+    def _monitor(
+        self,
+        processes: Callable[[Mapping[int, str]], RankProcesses],
+        memory: str,
+        endings: Mapping[int, str],
+        ranks: Sequence[int],
+        terms: tuple[str, float],
+        *,
+        stream: TextIO | bool | None,
+        log_dir: str | os.PathLike[str] | None = None,
+        leave_after_crash: bool = False,
+    ) -> RunMonitor:
+        """The monitor of the next run; ``processes``: makes its processes, given the file of each rank's output."""
+        shared = self._ranks
+        if log_dir is not None and not isinstance(log_dir, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"log_dir must be the path of a folder, not {arguments.short(log_dir)}.")
+        number = shared.number = shared.number + 1
+        folder = os.path.abspath(log_dir) if log_dir is not None else shared.folders.log_dir(number)
+        shown = sys.stdout if stream is True else (stream or None)
+        if shown is not None and not hasattr(shown, "write"):
+            raise UsageError(f"stream must be a file, True, False or None, not {arguments.short(stream)}.")
+        prepare_logs(folder, ranks)
+        monitor = RunMonitor(
+            processes({rank: os.path.join(folder, f"rank{rank}.log") for rank in ranks}),
+            memory,
+            number,
+            folder,
+            ranks,
+            endings,
+            patience=terms[1],
+            stream=shown,
+            stream_limit=_NOTEBOOK_OUTPUT if _in_notebook() else None,
+            launch_s=shared.launch_s,
+            leave_after_crash=leave_after_crash,
+            interrupt=self._releasing.release if _in_ipython() else None,
+            logs_are_removed=log_dir is None,
+        )
+        weakref.finalize(monitor, shared.folders.forget, number).atexit = False  # dropping a run frees its files
+        return monitor
 
 
 def _in_ipython() -> bool:

@@ -25,6 +25,9 @@ from ddpnb.model.startup import StartupState
 E = TypeVar("E", bound=Event)
 
 
+UNKNOWN_SIGNAL = -255  # exit status of a process that was killed, where nobody saw by which signal
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How the script ended on a rank."""
@@ -43,6 +46,8 @@ class Ending:
 
     @property
     def signal_name(self) -> str:
+        if self.code == UNKNOWN_SIGNAL:
+            return "by a signal that was not seen"
         try:
             return signal.Signals(-self.code).name if self.code < 0 else ""
         except ValueError:

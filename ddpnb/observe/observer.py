@@ -113,7 +113,8 @@ class Observer:
 
     def ending(self, rank: int) -> Ending | None:
         """How the script ended on this rank; None while it runs."""
-        return self._ranks[rank].ending(self._processes.exit_status(rank))
+        status = self._processes.exit_status(rank)
+        return self._ranks[rank].ending(status, with_process=self._processes.ends_with_script)
 
     def _running(self) -> list[int]:
         return [rank for rank in self._ranks if self.ending(rank) is None]
@@ -154,7 +155,8 @@ class Observer:
         answers: dict[int, dict[str, Any]] = {}
         if ask and running:
             content = {"verb": "snapshot", "locals": with_locals, "values": values}
-            asked = [rank for rank in running if not self._ranks[rank].silent] or running
+            listening = [rank for rank in running if self._processes.listens(rank)]
+            asked = [rank for rank in listening if not self._ranks[rank].silent] or listening
             answers = self._processes.ask(asked, content, ANSWER_S)
             reached = self._processes.connection == "open"  # else silence says nothing about the ranks
             for rank in running:
@@ -190,7 +192,14 @@ class Observer:
         reader = known.reader if status.run == self._run else None  # None: it has not begun this run
         calls = reader.calls(history) if reader is not None else ()
         process = known.process(answer, device) if ending is None else Process("gone")
-        if reader is None and process.activity == "idle" and time.monotonic() - self._began < _BEGIN_S:
+        if not pid:
+            process = Process("unknown")  # nothing of this rank has been seen on this host
+        if (
+            reader is None
+            and process.activity == "idle"
+            and not self._processes.ends_with_script
+            and time.monotonic() - self._began < _BEGIN_S
+        ):
             process = replace(process, activity="unknown")  # the request has not arrived yet
         events = reader.events() if reader is not None else ()
         return RankRecord(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 from ddpnb.model.blackbox import BoxReader, Status
@@ -22,6 +23,7 @@ _ENDING_LIMIT = 16 << 20
 # A rank that is idle in these files may wait for its own child process: then the children are examined too.
 _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
 _CHILDREN_AGAIN_S = 2.0
+_EXIT_S = 2.0  # that a process may take to end after its script
 
 
 class RankProgress:
@@ -41,8 +43,10 @@ class RankProgress:
         self.tracker = ActivityTracker()
         self._box = os.path.join(folder, f"rank{rank}.box")
         self._outcome = outcome
+        self._crash = os.path.join(folder, f"rank{rank}.crash")
         self._reader: BoxReader | None = None
         self._ending: Ending | None = None
+        self._stays = False  # its process waits for the others before it ends
         self._progress = (0, 0)  # time of the last change in its box, bytes in its log
         self._wakes_at: float | None = None  # until when it sleeps, and since when that is known
         self._wakes_known = 0.0
@@ -76,19 +80,37 @@ class RankProgress:
             call.state in (CallState.WAITING, CallState.ENTERED) for call in reader.calls(4)
         )
 
-    def ending(self, exit_status: int | None) -> Ending | None:
-        """How the script ended; None while it runs. ``exit_status``: of the process, if it has ended."""
+    def ending(self, exit_status: int | None, *, with_process: bool = False) -> Ending | None:
+        """How the script ended; None while it runs.
+
+        Args:
+            exit_status: of the process, if it has ended.
+            with_process: the process ends with its script, and its exit status is that of the script.
+        """
         if self._ending is None:
-            self._ending = self._read_ending()
+            ending = self._read_ending()
+            if ending is not None and with_process and ending.how != "raised" and not self._stays:
+                ending = self._with_status(ending, exit_status)
+            self._ending = ending
         if self._ending is None and exit_status is not None:
-            frames = logs.last_words(self.log) if exit_status else ()
+            frames = (logs.last_words(self._crash) or logs.last_words(self.log)) if exit_status else ()
             self._ending = self._read_ending() or Ending("died", exit_status, frames=frames, at_ns=time.monotonic_ns())
         return self._ending
+
+    def _with_status(self, ending: Ending, exit_status: int | None) -> Ending | None:
+        """The ending with the exit status of the process; None while it may still end."""
+        if exit_status is None:
+            waited = (time.monotonic_ns() - ending.at_ns) * 1e-9
+            return ending if waited > _EXIT_S else None
+        if exit_status == ending.code:
+            return ending
+        return replace(ending, how="died" if exit_status < 0 else "exited", code=exit_status)
 
     def _read_ending(self) -> Ending | None:
         try:
             with open(self._outcome, encoding="utf-8") as file:
                 value = json.loads(file.read(_ENDING_LIMIT))
+            self._stays = value.get("stays") is True
             return Ending(
                 value["how"],
                 int(value["code"]),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ddpnb.control.run import Run
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
+from ddpnb.job import Job
 from ddpnb.model.recording import Recording
 from ddpnb.world import World
 
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
     from ddpnb.panels.panel import Panel
 
 
-def show(what: World | Run | Recording | None = None) -> Panel:
+def show(what: World | Job | Run | Recording | None = None) -> Panel:
     """Show a dashboard in the notebook.
 
     Args:
-        what: a World: its live ranks, with buttons to control them. A Run or a Recording: its state at that
+        what: a World or a Job: its live ranks, with buttons to control them. A Run or a Recording: its state at that
             time. None: a form that launches a World, and then its dashboard.
 
     Returns:
@@ -36,13 +37,13 @@ def show(what: World | Run | Recording | None = None) -> Panel:
 
     if what is None:
         return Launcher()
-    if isinstance(what, World):
+    if isinstance(what, (World, Job)):
         return Dashboard(what)
     if isinstance(what, Run):
         return Still(what.recording or what._monitor.observer.record(), what.diagnosis)
     if isinstance(what, Recording):
         return Still(what, diagnose(what))
-    raise UsageError(f"show() takes a World, a Run or a Recording, not {_kind(what)}.")
+    raise UsageError(f"show() takes a World, a Job, a Run or a Recording, not {_kind(what)}.")
 
 
 def _kind(what: Any) -> str:

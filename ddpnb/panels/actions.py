@@ -12,6 +12,7 @@ from ddpnb.control.breakpoints import Holding
 from ddpnb.control.faults import Injection
 from ddpnb.control.run import Run
 from ddpnb.errors import UsageError
+from ddpnb.live import LiveRanks
 from ddpnb.model.faults import KINDS
 from ddpnb.panels import asked
 from ddpnb.panels.tasks import Tasks
@@ -26,12 +27,12 @@ class Actions:
     """The actions of a dashboard. ``take`` starts an action in the background.
 
     Args:
-        world: the World to control.
+        world: the ranks to control.
         tasks: runs the actions.
         looked: called after an action, to refresh the dashboard.
     """
 
-    def __init__(self, world: World, tasks: Tasks, looked: Callable[[], None]) -> None:
+    def __init__(self, world: LiveRanks, tasks: Tasks, looked: Callable[[], None]) -> None:
         self.world = world
         self.tasks = tasks
         self.kind = next(iter(KINDS))  # the fault whose form is shown
@@ -52,7 +53,7 @@ class Actions:
             "heal": ("removing faults", self._heal),
             "run": ("starting the script", self._run),
             "pitfall": ("starting the pitfall", self._pitfall),
-            "begin": ("beginning start-up", lambda _: self._begin()),
+            "begin": ("beginning start-up", lambda _: self._own.init()),
             "step all": ("making a step of start-up", lambda _: self._startup().step(timeout=_STEP_S)),
             "step these": ("making a step of start-up", self._step_these),
             "run to the end": ("making the steps of start-up", lambda _: self._startup().run()),
@@ -73,6 +74,20 @@ class Actions:
         # Steps of start-up are made beside one another: one that waits is what the next one is for.
         self.tasks.start(what, work, again=action in ("release", "step these"))
         return True
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether these ranks can begin something else: a job that was started elsewhere runs its own program."""
+        return isinstance(self.world, World)
+
+    @property
+    def _own(self) -> World:
+        if not isinstance(self.world, World):
+            raise UsageError(
+                "this job was started elsewhere and runs its own program.",
+                "ddpnb.launch(n) starts ranks that run others.",
+            )
+        return self.world
 
     # -- what is armed
 
@@ -152,7 +167,7 @@ class Actions:
 
     def _restart(self, values: Values) -> str:
         before = self.world.pids()
-        self.world.restart(asked.ranks(values))
+        self._own.restart(asked.ranks(values))
         fresh = [rank for rank, pid in enumerate(self.world.pids()) if pid != before[rank]]
         return f"Restarted ranks: {', '.join(map(str, fresh))}." if fresh else "No rank needs a new process."
 
@@ -185,19 +200,16 @@ class Actions:
             arguments = shlex.split(values.get("arguments", ""))
         except ValueError as error:
             raise UsageError(f"cannot parse the arguments: {error}.") from None
-        self.world.run(script, *arguments, stream=None)
+        self._own.run(script, *arguments, stream=None)
 
     def _pitfall(self, values: Values) -> None:
         story = pitfalls.get(values.get("name", ""))
         if story.lacking:
             raise UsageError(f"this pitfall cannot be run here: {story.lacking}.", "Choose another one.")
         script = story.fixed if values.get("fixed") else story.broken
-        self.world.run(script, stream=None, fence=story.fence, patience=story.patience)
+        self._own.run(script, stream=None, fence=story.fence, patience=story.patience)
 
     # -- start-up
-
-    def _begin(self) -> None:
-        self.world.init()
 
     def _startup(self) -> Any:
         if self.world.startup is None:

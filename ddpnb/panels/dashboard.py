@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from ddpnb import pitfalls
 from ddpnb.control import comparison
+from ddpnb.live import LiveRanks
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.rank_state import RankState
@@ -24,19 +25,18 @@ from ddpnb.views.gradient_norms import gradient_norms
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.parts import Board, Card, Stacks, Variables
 from ddpnb.widgets.timeline import Timeline
-from ddpnb.world import World
 
 _SCRIPTS = 200  # that are offered
 _LOOKED_AT = (RankState.HELD, RankState.WAITING, RankState.BLOCKED)
 
 
 class Dashboard(Panel):
-    """The dashboard of a live World. It updates itself; each button calls a method of World in the background.
+    """The dashboard of live ranks. It updates itself; each button calls one of their methods in the background.
 
     ``text`` is the content as plain text.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: LiveRanks) -> None:
         self.world = world
         self._tasks = Tasks(self._refresh_controls)
         self.actions = Actions(world, self._tasks, self._look)
@@ -63,8 +63,10 @@ class Dashboard(Panel):
             "Memory over time", "memory over time", lambda: self._tasks.start("drawing", self._draw)
         )
         self.output = self._part("Output of the ranks", "output of the ranks", self._show_output)
-        parts = (self.head, self.card, self.board, self.timeline, self.detail, self.runs, self.lesson, self.hold, self.faults,
-                 self.startup, self.variables, self.stacks, self.replicas, self.memory, self.output)  # fmt: skip
+        to_begin = (self.runs, self.lesson), (self.startup,)
+        of_runs, of_startup = to_begin if self.actions.can_begin else ((), ())
+        parts = (self.head, self.card, self.board, self.timeline, self.detail, *of_runs, self.hold, self.faults,
+                 *of_startup, self.variables, self.stacks, self.replicas, self.memory, self.output)  # fmt: skip
         super().__init__(parts)
         self._beating = (self.head, self.startup, self.timeline, self.board)
         self._live = Live(world._ranks, self._show, self._beat)
@@ -176,8 +178,9 @@ class Dashboard(Panel):
         diagnosis = run._monitor.diagnosis if run is not None else None
         known = diagnosis.timing.get("diagnosis_s") if diagnosis is not None and outcome == "hang" else None
         return controls.Head(
-            title="world",
-            description=self.world._ranks.plan.description,
+            title="world" if self.actions.can_begin else "job",
+            can_begin=self.actions.can_begin,
+            description=self.world._ranks.description,
             outcome=outcome,
             detail=f"detected after {known:.1f} s" if known is not None else "",
             alive=not closed,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 
 from ddpnb.errors import LaunchError, UsageError
+from ddpnb.processes.devices import Plan
+from ddpnb.recorder import protocol
 
 LOOPBACK = "127.0.0.1"
 
@@ -36,6 +39,25 @@ def torchrun_environment(rank: int, n: int, port: int, run_id: str = "none") -> 
     # torchrun's own default: n processes with one thread per core each would fight for the cores.
     environment["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1" if n > 1 else str(os.cpu_count() or 1))
     return environment
+
+
+def rank_environment(plan: Plan, rank: int, port: int, debug: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a rank that ddpnb starts: torchrun's, and those of its device and backend.
+
+    Args:
+        plan: of the devices.
+        rank: the rank.
+        port: MASTER_PORT.
+        debug: from ``debug_environment``, or none.
+    """
+    return {
+        **torchrun_environment(rank, len(plan.devices), port),
+        **plan.environment,
+        **debug,
+        "DDP_BACKEND": plan.backend,
+        protocol.DEVICE: plan.devices[rank],
+        **({protocol.BACKEND: plan.backend} if plan.chosen else {}),
+    }
 
 
 def debug_environment(backend: str) -> dict[str, str]:

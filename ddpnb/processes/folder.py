@@ -26,7 +26,7 @@ _SPARE = 256 << 20
 _PER_RANK = blackbox.BOX_SIZE + samples.FILE_SIZE
 _OF_RUN = re.compile(r"run(\d{1,12})(?:-rank\d+\.json(?:\.part)?)?")  # logs, endings
 _SHARED_OF_RUN = re.compile(
-    r"rank\d+-run(\d{1,12})-model\d+\.json(?:\.part)?|fence-(\d{1,12})-\w+|rank\d+\.box\.child(\d{1,12})"
+    r"rank\d+-run(\d{1,12})-model\d+\.json(?:\.part)?|fence-(\d{1,12})-\w+|rank\d+\.box\.child(\d{1,12})|run(\d{1,12})"
 )
 
 
@@ -134,6 +134,12 @@ class Folders:
         """Where the ranks' output of a run lies."""
         return os.path.join(self.output, f"run{run}")
 
+    def memory_of(self, run: int) -> str:
+        """A folder in memory for the files of a run whose ranks have processes of their own."""
+        folder = os.path.join(self.memory, f"run{run}")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        return folder
+
     def ending(self, run: int, rank: int) -> str:
         """The file in which a rank says how a run ended."""
         return os.path.join(self.output, f"run{run}-rank{rank}.json")
@@ -155,6 +161,12 @@ class Folders:
             while self._made:
                 self._made[-1].remove()
                 self._made.pop()
+
+
+def places() -> list[str]:
+    """Where the folders of this user's worlds and jobs are."""
+    bases = {os.environ.get(_SHARED) or _USUAL, _USUAL, tempfile.gettempdir()}
+    return [path for base in sorted(bases) if os.path.isdir(path := os.path.join(base, f"ddpnb-{os.geteuid()}"))]
 
 
 def _shared_place() -> str:

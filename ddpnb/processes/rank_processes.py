@@ -50,6 +50,8 @@ class RankProcesses(Protocol):
 
     #: called with (ready, wanted) while processes start
     progress: Callable[[int, int], None]
+    #: whether the process of a rank ends with the script that it runs
+    ends_with_script: bool
 
     # -- state
 
@@ -81,6 +83,10 @@ class RankProcesses(Protocol):
 
     def device(self, rank: int) -> str:
         """The device that the rank was given: ``cpu``, ``cuda:0``."""
+        ...
+
+    def listens(self, rank: int) -> bool:
+        """Whether the process has begun to answer requests: if not, no answer says nothing about it."""
         ...
 
     def alive(self, rank: int) -> bool:

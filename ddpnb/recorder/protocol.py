@@ -1,10 +1,18 @@
-"""What a rank and its launcher agree on: names of variables and messages, and the entry of a run.
+"""What a rank and its launcher agree on: names of variables and messages, the entry of a run, the files of a job.
 
 Standard library only, so that a launcher can import it without torch.
+
+The folder of a job (``DDPNB_JOB``) has one folder for each start of a process group by a launcher, whose name comes from
+the address of its store; ranks that ddpnb itself has started use the folder of the job. There each rank has ``rank0.box`` and ``rank0.samples`` (``model``), ``rank0.json`` (who it is),
+``rank0.end.json`` (how its program ended), ``rank0.status`` (its exit status as a byte), ``rank0.crash`` (what
+faulthandler wrote) and ``rank0.sock`` (its control channel).
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import time
 from typing import Any
 
 REQUEST, REPLY = "ddpnb_request", "ddpnb_reply"  # on the engine's control channel
@@ -12,6 +20,14 @@ FOLDER, PARENT, DEVICE = "DDPNB_FOLDER", "DDPNB_PARENT", "DDPNB_DEVICE"
 VALUES = 1 << 20  # elements of a tensor that are sent at most, to say by how much it differs
 NAMESPACE = "ddpnb namespace"  # in the pickle of a notebook's function: the variables of the cells on the rank
 BACKEND = "DDPNB_BACKEND"  # the backend that a script gets, whichever it asks for
+JOB, FENCE = "DDPNB_JOB", "DDPNB_FENCE"  # of a job of plain processes: its folder, what its fence does
+ARMED = "DDPNB_ARMED"  # the holds and faults with which a plain process begins, as JSON
+START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
+RUN = "DDPNB_RUN"  # the number of the only run of a plain process; 1 if it is not set
+LONGEST_MESSAGE = 64 << 20  # bytes of a request or an answer on a control channel that is a socket
+_STARTS = 1000  # of process groups at one address
+_CLAIM = ".claim"
+_TOGETHER_S = 10.0  # within which the ranks of one start become ranks
 
 
 def run(order: dict[str, Any], payload: bytes | None = None) -> Any:
@@ -33,3 +49,56 @@ def start_up(order: dict[str, Any]) -> dict[str, Any]:
     from ddpnb.recorder import rank
 
     return rank.start_up(order)
+
+
+# -- plain processes
+
+
+def address_of_environment() -> str:
+    """The address of the store, with what torchrun changes when it restarts the ranks."""
+    names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+    host, port, *restart = (os.environ.get(name, "") for name in names)
+    return ":".join([host, port, *filter(None, restart)])
+
+
+def start_folder(job: str, address: str, start: int = 0) -> str:
+    """The folder of the start of a process group at this address, counted from 0."""
+    return os.path.join(job, f"{hashlib.blake2b(address.encode(), digest_size=6).hexdigest()}-{start}")
+
+
+def claim(job: str, address: str, rank: int) -> str:
+    """The folder in which this process is ``rank``: that of the first start that has no such rank and is not over.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    for start in range(_STARTS):
+        folder = start_folder(job, address, start)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if _is_over(folder):
+            continue
+        try:
+            os.close(os.open(os.path.join(folder, f"rank{rank}"), os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            continue
+        open(os.path.join(folder, f"{os.getpid()}{_CLAIM}"), "w").close()
+        return folder
+    raise OSError("too many process groups at one address")
+
+
+def _is_over(folder: str) -> bool:
+    """Whether a rank of this start has ended that began some time ago: who comes now belongs to another start."""
+    claims = [entry for entry in os.scandir(folder) if entry.name.endswith(_CLAIM)]
+    return any(
+        time.time() - entry.stat().st_mtime > _TOGETHER_S and not lives(entry.name.removesuffix(_CLAIM))
+        for entry in claims
+    )
+
+
+def lives(pid: str) -> bool:
+    """Whether there is a process with this number that has not ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] not in b"ZX"
+    except OSError:
+        return False

@@ -17,61 +17,31 @@ import torch.distributed as dist
 
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
-from ddpnb.model.faults import Fault
-from ddpnb.model.holds import Hold
 from ddpnb.recorder import libraries, notebook, process_state, script
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.control_channel import ControlChannel
-from ddpnb.recorder.data import Data
-from ddpnb.recorder.door import Door
-from ddpnb.recorder.faults.faults import Faults
 from ddpnb.recorder.functions import SentFunctions
 from ddpnb.recorder.hidden_modules import HiddenModules
-from ddpnb.recorder.hooks import Hooks
-from ddpnb.recorder.own_ranks import OwnRanks
-from ddpnb.recorder.phases import Phases, end_groups
+from ddpnb.recorder.phases import end_groups
 from ddpnb.recorder.protocol import FOLDER
-from ddpnb.recorder.replicas import Replicas
+from ddpnb.recorder.recorder import Recorder
 from ddpnb.recorder.startup import RankStartup
-from ddpnb.recorder.training import Training
 from ddpnb.recorder.user_modules import UserModules
 
 
-class Rank:
-    """The hooks of this process. There is one, made by ``start``."""
+class Rank(Recorder):
+    """This engine as a rank. There is one, made by ``start``."""
 
     def __init__(self, folder: str, rank: int) -> None:
-        self.folder = folder
-        self.rank = rank
+        super().__init__(folder, rank)
+        self.watch_own_ranks()
         self.directory = os.getcwd()  # where the user works; ``attach`` goes there
         self.import_path: tuple[int, str] | None = None  # index and folder that ``attach`` puts back into sys.path
         self.modules = HiddenModules()
         self._plain = notebook.plain_environment(os.environ)
-        self.box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
-        self.door = Door(self.box, folder)
-        self.phases = Phases(self.box, self.door)
-        #: all that is watched outside of the door; each set of hooks falls alone when it fails
-        self.replicas = Replicas(self.box, self.door, folder, rank)
-        self.data = Data(self.box)
-        self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data, OwnRanks(self.box)]
-        self.faults = Faults(self.box, self.door, rank)
-        self.control = ControlChannel(self.door, self.replicas, self.faults)
         self._spare = _Spare(folder)
         self._after_script = False  # what there is belongs to the last script: the next run does not share it
         self._functions = SentFunctions()
         self._user_modules = UserModules()
         self.startup = RankStartup(self.door.release)
-        self.door.open()
-        for hooks in self.hooks:
-            hooks.install()
-        # A forked child (a data loader's worker) shares the box's memory: it must not write there.
-        # Nothing of torch may be touched in it, though: to drop a Work or to take a kernel away
-        # where the threads of the parent do not exist is a segmentation fault now and then.
-        os.register_at_fork(after_in_child=self._forked)
-
-    def _forked(self) -> None:
-        self.box.silence()
-        gc.freeze()  # what is garbage here is so by its parent: a model's group would wait for threads that are not there
 
     def run(self, order: dict[str, Any], payload: bytes | None) -> Any:
         """Run a script, a function or a cell as the main program; returns the function's result.
@@ -95,11 +65,8 @@ class Rank:
         self.phases.shares, self.phases.inherited = not is_script, kept
         self._user_modules.begin()
         libraries.begin(fresh=not shares)
-        self.door.new_run(order["run"], order["fence"], keep=kept)
-        for hooks in self.hooks:
-            hooks.new_run()
-        self.replicas.begin(order["run"])
-        self._arm(order)
+        self.begin_run(order["run"], order["fence"], keep=kept)
+        self.arm(order["run"], order["holds"], order["faults"])
         self.box.set_run(order["run"], RUN_ACTIVE)
         path: list[str] = []
         if payload is not None:
@@ -153,7 +120,7 @@ class Rank:
         if "step" not in order:
             self.clean()
             self.door.new_run(order["run"], order["fence"])
-            self._arm(order)
+            self.arm(order["run"], order["holds"], order["faults"])
             self.box.set_run(order["run"], RUN_ACTIVE)
             return {}
         self.door.release.clear()
@@ -165,16 +132,6 @@ class Rank:
             result["facts"] |= {"models kept": count - len(troubles)} if count else {}
             result["facts"] |= {"troubles": troubles} if troubles else {}
         return result
-
-    def _arm(self, order: dict[str, Any]) -> None:
-        """Arm the holds and faults of the order; remove those of an earlier start-up."""
-        self.door.gate.end_of_run()
-        self.faults.forget()
-        for hold, keep in order["holds"]:
-            self.door.gate.hold(Hold.from_json(hold), keep=keep)
-        for fault, keep in order["faults"]:
-            self.faults.inject(Fault.from_json(fault), keep=keep)
-        self.control.begun(order["run"])
 
     def clean(self) -> None:
         """Destroy the process group and clean up after the last run. Models of cells are kept."""

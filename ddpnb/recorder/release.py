@@ -43,7 +43,8 @@ _LOOKS_S = 0.05  # between two checks whether it still retries
 _FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
 _raising: set[str] = set()  # names of modules
 _CLOSED = "the process group was closed by world.release(); world.rebuild() creates a new one"
-_HINT = "The process and its variables are kept: world.rebuild() creates a new process group."
+_KEPT = "The process and its variables are kept: world.rebuild() creates a new process group."
+_ENDS = "The program ends here unless it handles this exception."
 
 
 def raises_releases(module: str) -> None:
@@ -57,6 +58,7 @@ class Release:
     def __init__(self) -> None:
         #: why; empty unless a release was asked for. A list, to which the door keeps a reference
         self.wanted: list[str] = []
+        self._hint = _KEPT
         self._inside = False  # the main thread runs the user's code
         self._raised = False  # one exception per request
         self._is_over = False  # the request is over, but the group is closed by it
@@ -66,7 +68,8 @@ class Release:
         self._keeping = threading.Lock()
         # The handler of the user's code for SIGCHLD.
         self._of_children: Any = signal.getsignal(signal.SIGCHLD) or signal.SIG_DFL
-        signal.signal(SIGNAL, self._on_signal)
+        with suppress(ValueError):  # another thread makes the process group: signals cannot free this rank
+            signal.signal(SIGNAL, self._on_signal)
 
     def ask(self, why: str) -> None:
         """From here on failures are raised as a release; all ranks that share connections are asked first.
@@ -189,6 +192,10 @@ class Release:
             self._inside = False
             self._of_children = _put_away(signal.SIGCHLD)
 
+    def always_inside(self) -> None:
+        """All that runs in this process is the user's code, and it ends with it."""
+        self._inside, self._hint = True, _ENDS
+
     def convert(self, error: BaseException) -> BaseException:
         """The error as the user should see it: ``Released`` for what failed because of a release."""
         if not self.wanted or isinstance(error, Released) or not isinstance(error, (RuntimeError, OSError)):
@@ -202,7 +209,7 @@ class Release:
 
     def exception(self) -> Released:
         self._raised = True
-        return Released(f"{self.wanted[0] if self.wanted else 'released'}.", _HINT)
+        return Released(f"{self.wanted[0] if self.wanted else 'released'}.", self._hint)
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:
         if not self.wanted or self._raised or not self._inside or _in_own_code(frame):

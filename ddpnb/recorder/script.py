@@ -74,13 +74,18 @@ def run(code: Callable[[], Any], release: Release) -> Ended:
 
 def _described(failure: BaseException, release: Release) -> dict[str, Any]:
     """The exception, which is printed too, as Python does."""
-    try:
-        described = _describe(_first_cause(release.convert_last(failure)))
-    except BaseException as error:  # a user's exception class may raise wherever it is read
-        described = _described_at_least(failure, error)
+    found = described(failure, release)
     with suppress(Exception):  # the script closed or replaced the stream
-        print(described["traceback"], end="", file=sys.stderr)
-    return described
+        print(found["traceback"], end="", file=sys.stderr)
+    return found
+
+
+def described(failure: BaseException, release: Release) -> dict[str, Any]:
+    """The exception that ended the script: its class, message, frames with variables, and traceback."""
+    try:
+        return _describe(_first_cause(release.convert_last(failure)))
+    except BaseException as error:  # a user's exception class may raise wherever it is read
+        return _described_at_least(failure, error)
 
 
 def _status_of(error: SystemExit) -> int:

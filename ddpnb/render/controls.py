@@ -34,6 +34,7 @@ class Head:
     outcome: str
     detail: str = ""
     alive: bool = True  # the World is open
+    can_begin: bool = True  # the ranks can be restarted
     in_run: bool = False
     held: bool = False
     busy: tuple[str, ...] = ()
@@ -84,7 +85,7 @@ def _buttons(content: Head) -> str:
         enabled=free,
         title="replace the processes of ranks that are dead, hang or failed",
     )
-    return "".join((why, *((step, resume) if content.held else (hold,)), release, restart))
+    return "".join((why, *((step, resume) if content.held else (hold,)), release, restart if content.can_begin else ""))
 
 
 def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = "") -> str:

@@ -67,7 +67,7 @@ def test_wrong_use(arguments, capsys):
 def test_where_it_stops(world, fault, given, step, ranks, code, status):
     injection = world.inject(fault, ranks=1, keep=True, **given)
     try:
-        found = examine(world._ranks, world._groups, 30.0 if status == 1 else 4.0)
+        found = examine(world._own, world._groups, world._releasing, 30.0 if status == 1 else 4.0)
     finally:
         injection.heal()
     assert found.headline.startswith(f"stopped at {step} on {ranks}"), str(found)

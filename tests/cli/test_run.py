@@ -280,9 +280,9 @@ def test_the_terminal_is_closed(tmp_path):
 
 
 class _NoWorld:
-    """A world whose controller dies."""
+    """A world, or a job, of which nothing more is known."""
 
-    _ranks = _groups = None
+    _own = _groups = _releasing = None
 
     def __init__(self, *given, **more):
         pass
@@ -293,7 +293,8 @@ class _NoWorld:
     def __exit__(self, *error):
         pass
 
-    def run(self, *given, **more):
+    @property
+    def run(self):
         raise WorldError("monitoring of run 1 failed: the controller died.")
 
 
@@ -308,7 +309,8 @@ def test_an_earlier_verdict_does_not_pass_for_that_of_a_run_that_gave_none(comma
     (tmp_path / "x.py").write_text("")
     (tmp_path / "v.json").write_text('{"outcome": "ok"}')
     monkeypatch.setattr("ddpnb.world.launch", launch)
-    monkeypatch.setattr("ddpnb.world.examine", lambda ranks, groups, timeout: _NoWorld().run())
+    monkeypatch.setattr("ddpnb.control.plain_run.PlainRun", launch)
+    monkeypatch.setattr("ddpnb.world.examine", lambda *given: _NoWorld().run)
     assert main([command[0], "--json", "v.json", *command[1:]]) == 1
     assert not (tmp_path / "v.json").exists()
 

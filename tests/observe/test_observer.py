@@ -37,6 +37,10 @@ class Engines:
         return "cpu"
 
     connection = "open"
+    ends_with_script = False
+
+    def listens(self, _rank):
+        return True
 
     def ask(self, _ranks, _request, _timeout):
         return {}
@@ -116,7 +120,9 @@ def test_files_that_are_cut_short_do_not_kill_the_launcher(tmp_path):
         with open(f"{folder}/rank0.samples", "wb") as file:
             file.write(samples.MAGIC + samples.WRITTEN.pack(0, 0, 1))
             file.truncate(samples.FILE_SIZE)
-        engines = SimpleNamespace(pid=lambda _: os.getpid(), exit_status=lambda _: None, device=lambda _: "cpu")
+        engines = SimpleNamespace(
+            pid=lambda _: os.getpid(), exit_status=lambda _: None, device=lambda _: "cpu", ends_with_script=False
+        )
         observer = Observer(engines, folder, {0: f"{folder}/ending.json"}, 1)
         observer.record(ask=False)
         for size in (5000, 100, 0):

@@ -29,6 +29,8 @@ class Engines(RankProcesses):
         folder: the world's own folder.
     """
 
+    ends_with_script = False
+
     def __init__(self, folder: str) -> None:
         self._owner = os.getpid()
         self.client: Client | None = None
@@ -153,6 +155,9 @@ class Engines(RankProcesses):
 
     def pid(self, rank: int) -> int:
         return self._pids[rank]
+
+    def listens(self, rank: int) -> bool:
+        return rank in self._ids
 
     def alive(self, rank: int) -> bool:
         pid = self._pids[rank]  # one that we have killed counts as dead, though it may take a moment to end

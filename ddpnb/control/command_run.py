@@ -1,0 +1,234 @@
+"""A launch command whose ranks are found, monitored and diagnosed: what ``ddpnb run -- COMMAND`` starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import IO
+
+from ddpnb.control.job_ranks import monitor_job
+from ddpnb.control.plain_run import prepare_logs
+from ddpnb.control.run import Run
+from ddpnb.control.run_monitor import RunMonitor
+from ddpnb.model.findings import Diagnosis
+from ddpnb.processes.folder import Folders
+from ddpnb.processes.jobs.command import Command, local_size
+from ddpnb.processes.jobs.injection import injected
+from ddpnb.processes.jobs.job_processes import JobProcesses
+from ddpnb.processes.process_samples import ActivityTracker, sample
+from ddpnb.processes.py_spy import py_spy_stacks
+from ddpnb.render.text import printable
+
+_TICK_S = 0.05
+_LOOK_S = 1.0  # between two looks at processes that are no ranks
+_OUTPUT_S = 5.0  # for the last output after the end of a command
+_WORST = ("ok", "released", "crash", "divergence", "hang")
+
+
+class GroupWatch:
+    """The ranks of one start of a process group: gathered, then monitored.
+
+    Args:
+        folder: of the start.
+        patience: seconds that a rank may be blocked outside any collective, and that further ranks are waited for.
+    """
+
+    def __init__(self, folder: str, patience: float) -> None:
+        self.processes = JobProcesses(folder)
+        self.monitor: RunMonitor | None = None
+        self._patience = patience
+        self._count, self._since = 0, time.monotonic()
+
+    def look(self) -> None:
+        """Begin to monitor once all ranks of this host are there, or no more have come for some time."""
+        if self.monitor is not None:
+            return
+        found, now = self.processes.found(), time.monotonic()
+        if len(found) != self._count:
+            self._count, self._since = len(found), now
+        if not found:
+            return
+        ended = any(self.processes.exit_status(rank) is not None for rank in found)
+        if len(found) >= local_size(self.processes) or ended or now - self._since > self._patience:
+            size = max(known.size for known in found.values())
+            self.monitor = monitor_job(self.processes, range(size), self._patience)
+
+
+class CommandRun:
+    """A command with all its ranks. Use it as a context manager: leaving it early ends the command.
+
+    Args:
+        command: program and arguments, as typed without ddpnb.
+        fence, patience: as for ``launch()``.
+        backend: that scripts get, whichever they ask for; None: the one they ask for.
+        log_dir: folder for a copy of the output; None: there is none.
+
+    Raises:
+        UsageError: there is no such program.
+        LaunchError: the system refuses a process.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, fence: str, patience: float, backend: str | None, log_dir: str | None
+    ) -> None:
+        self.status: int | None = None  # of the command
+        self._patience = patience
+        self._groups: dict[str, GroupWatch] = {}
+        self._said: set[int] = set()  # processes that are not recorded
+        self._idle, self._next_look = ActivityTracker(), time.monotonic() + _LOOK_S
+        self._idle_said = False
+        with ExitStack() as undo:
+            self._folders = Folders(0)
+            undo.callback(self._folders.remove)
+            environment = injected(os.environ, self._folders.memory, fence, backend)
+            piped = log_dir is not None
+            self._copying: threading.Thread | None = None
+            if log_dir is not None:
+                prepare_logs(log_dir, ())
+            self._command = Command(command, self._folders.memory, environment, subprocess.PIPE if piped else None)
+            undo.callback(self._end_command)
+            if log_dir is not None and self._command.output is not None:
+                self._copying = _copy(self._command.output, os.path.join(log_dir, "output.log"))
+            self._end = undo.pop_all()
+
+    def __enter__(self) -> CommandRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- what runs
+
+    def wait(self) -> None:
+        """Wait until the command has ended with all its ranks, or ranks can never continue."""
+        while True:
+            status = self._command.status
+            for folder in self._command.starts():
+                self._groups.setdefault(folder, GroupWatch(folder, self._patience)).look()
+            monitors = self._monitors
+            if any(monitor.known.is_set() and monitor.outcome == "hang" for monitor in monitors):
+                return
+            if status is not None and all(monitor.known.is_set() for monitor in monitors) and not self._gathering():
+                self.status = status
+                if self._copying is not None:
+                    self._copying.join(_OUTPUT_S)
+                return
+            if status is None:
+                self._look_at_others()
+            time.sleep(_TICK_S)
+
+    @property
+    def _monitors(self) -> list[RunMonitor]:
+        return [group.monitor for group in self._groups.values() if group.monitor is not None]
+
+    def _gathering(self) -> bool:
+        """Whether there are ranks that live and are not monitored yet."""
+        waiting = [group.processes for group in self._groups.values() if group.monitor is None]
+        return any(processes.alive(rank) for processes in waiting for rank in processes.found())
+
+    def _look_at_others(self) -> None:
+        """Say which processes are not recorded, and where they are if nothing has happened for too long."""
+        now = time.monotonic()
+        if now < self._next_look or self._monitors:
+            return
+        self._next_look = now + _LOOK_S
+        self.say_unrecorded()
+        tree = sample([self._command.pid])[self._command.pid]
+        self._idle.add(tree)
+        if self._idle.idle_s > self._patience and not self._idle_said:
+            self._idle_said = True
+            _say(f"no process group has been made, and all processes have been idle for {self._idle.idle_s:.0f} s:")
+            for pid in (self._command.pid, *(pid for pid, _ in tree.descendants[:16])):
+                user = [frame for stack in py_spy_stacks(pid) if stack.main for frame in stack.user_frames]
+                if user:
+                    _say(f"  process {pid} is at {user[-1].file}:{user[-1].line} in {user[-1].function}")
+
+    def say_unrecorded(self) -> None:
+        """Say which processes are not recorded, each once."""
+        for process in self._command.unrecorded():
+            if process.pid not in self._said:
+                self._said.add(process.pid)
+                _say(f"{process}.")
+
+    def wait_for_end(self) -> None:
+        """Wait until the command has ended."""
+        while self._command.status is None:
+            time.sleep(_TICK_S)
+
+    def _end_command(self) -> None:
+        if self.status is None:  # else what it has left running is meant to
+            self._command.end()
+
+    def close(self) -> None:
+        """End the command if it still runs, and remove the files."""
+        for monitor in self._monitors:
+            monitor.stop_watching()
+        self._end.close()
+
+    # -- what is known
+
+    @property
+    def folder(self) -> str:
+        """Where ``ddpnb.attach()`` finds the ranks that decided the outcome."""
+        hung = [group for group in self._groups.values() if group.monitor and group.monitor.outcome == "hang"]
+        return hung[0].processes.folder if hung else self._folders.memory
+
+    @property
+    def runs(self) -> list[Run]:
+        """The process groups that were started, in order."""
+        return [Run(monitor) for monitor in self._monitors]
+
+    @property
+    def run(self) -> Run | None:
+        """The one that says how the job ended: the worst, or the last if the command succeeded; None: there was none."""
+        runs = self.runs
+        if self.status == 0:  # a launcher has restarted what failed
+            runs = [run for run in runs if run.outcome != "crash"] or runs[-1:]
+        return max(runs, key=lambda run: _WORST.index(run.outcome) if run.outcome in _WORST else 0, default=None)
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The findings; a command that failed otherwise has crashed."""
+        run = self.run
+        diagnosis = run.diagnosis if run is not None else Diagnosis()
+        return replace(diagnosis, outcome="crash") if self.status and diagnosis.outcome == "ok" else diagnosis
+
+    @property
+    def exit_status(self) -> int:
+        """What ``ddpnb run`` exits with."""
+        run = self.run
+        if run is not None and run.outcome in ("hang", "divergence"):
+            return run.exit_status
+        if self.status:
+            return 128 - self.status if self.status < 0 else self.status
+        return run.exit_status if run is not None else 0
+
+
+def _say(text: str) -> None:
+    with suppress(OSError, ValueError):
+        print(f"ddpnb: {printable(text)}", file=sys.stderr, flush=True)
+
+
+def _copy(source: IO[bytes], path: str) -> threading.Thread:
+    """Copy what a command writes to this process's standard output and to a file."""
+
+    def copy() -> None:
+        with open(path, "wb") as file:
+            while block := source.read1(1 << 16):  # type: ignore[attr-defined]
+                file.write(block)
+                with suppress(OSError, ValueError):
+                    sys.stdout.buffer.write(block)
+                    sys.stdout.buffer.flush()
+
+    thread = threading.Thread(target=copy, name="ddpnb output", daemon=True)
+    thread.start()
+    return thread

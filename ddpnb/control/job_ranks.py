@@ -1,0 +1,53 @@
+"""The ranks of a job that was started elsewhere, monitored from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddpnb.control.ranks import Ranks
+from ddpnb.control.run_monitor import RunMonitor
+from ddpnb.processes.jobs.job_processes import JobProcesses, job_endings
+
+
+def monitor_job(processes: JobProcesses, ranks: Sequence[int], patience: float) -> RunMonitor:
+    """Monitor these ranks until the outcome of their program is known.
+
+    Args:
+        processes: of the ranks.
+        ranks: all of the world, also those that were not seen on this host.
+        patience: seconds that a rank may be blocked outside any collective.
+    """
+    folder = processes.folder
+    monitor = RunMonitor(
+        processes,
+        folder,
+        1,
+        folder,
+        ranks,
+        job_endings(folder, ranks),
+        patience=patience,
+        stream=None,
+        stream_limit=None,
+        launch_s=0.0,
+        leave_after_crash=True,
+        logs_are_removed=True,
+    )
+    monitor.watch()
+    return monitor
+
+
+class JobRanks(Ranks):
+    """The ranks of one process group of a job.
+
+    Args:
+        processes: of the ranks, of which one at least has been found.
+        patience: as for ``monitor_job``.
+    """
+
+    def __init__(self, processes: JobProcesses, patience: float) -> None:
+        found = processes.found()
+        size = max(identity.size for identity in found.values())
+        devices = sorted({identity.device or "cpu" for identity in found.values()})
+        super().__init__(size, processes, processes.folder, f"{size} ranks, {'+'.join(devices)}")
+        self.number = 1
+        self.begun(monitor_job(processes, range(size), patience))

@@ -1,0 +1,135 @@
+"""A script on ranks in plain processes of its own: what ``ddpnb run SCRIPT`` starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TextIO
+
+from ddpnb.control.run import Run
+from ddpnb.control.run_monitor import RunMonitor
+from ddpnb.errors import UsageError
+from ddpnb.observe import logs
+from ddpnb.processes.devices import Plan
+from ddpnb.processes.environment import ReservedPort, debug_environment, rank_environment, working_directory
+from ddpnb.processes.folder import Folders
+from ddpnb.processes.jobs.forked import ForkedProcesses
+from ddpnb.processes.jobs.injection import injected
+from ddpnb.processes.jobs.job_processes import job_endings
+from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
+
+_TICK_S = 0.1
+_START_S = 60.0  # for the system to start one process
+
+
+class PlainRun:
+    """One script on fresh processes, one per rank. Use it as a context manager: the end of it ends the processes.
+
+    Args:
+        plan: the device of each rank.
+        program: what each rank runs.
+        fork: fork the ranks from one process with torch imported.
+        fence, patience, debug: as for ``launch()``.
+        port: MASTER_PORT; None: a free one.
+        log_dir: folder for the complete output of each rank; None: one that is removed in the end.
+        stream: where to print the output; None: nowhere.
+
+    Raises:
+        LaunchError: there is no room, or the system refuses a process.
+        UsageError: the port or the log folder cannot be used.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        program: Program,
+        *,
+        fork: bool = False,
+        fence: str,
+        patience: float,
+        debug: bool = False,
+        port: int | None = None,
+        log_dir: str | None = None,
+        stream: TextIO | None = sys.stdout,
+    ) -> None:
+        began = time.monotonic()
+        ranks = range(len(plan.devices))
+        directory = working_directory()
+        with ExitStack() as undo:
+            reserved = ReservedPort(port)
+            undo.callback(reserved.release)
+            folders = Folders(len(ranks))
+            undo.callback(folders.remove)
+            log_folder = os.path.abspath(log_dir) if log_dir is not None else folders.log_dir(1)
+            prepare_logs(log_folder, ranks)
+            paths = {rank: os.path.join(log_folder, f"rank{rank}.log") for rank in ranks}
+            self.processes = processes = (ForkedProcesses if fork else SpawnedProcesses)(
+                folders.memory, program, paths, directory
+            )
+            undo.callback(processes.stop)
+            given = debug_environment(plan.backend) if debug else {}
+            environment = injected(os.environ, folders.memory, fence)
+            processes.start(
+                {rank: {**environment, **rank_environment(plan, rank, reserved.port, given)} for rank in ranks},
+                _START_S,
+            )
+            monitor = RunMonitor(
+                processes,
+                folders.memory,
+                1,
+                log_folder,
+                ranks,
+                job_endings(folders.memory, ranks),
+                patience=patience,
+                stream=stream,
+                stream_limit=None,
+                launch_s=time.monotonic() - began,
+                leave_after_crash=True,
+                logs_are_removed=log_dir is None,
+            )
+            undo.callback(monitor.stop_watching)
+            monitor.watch()
+            self.run = Run(monitor)
+            self._end = undo.pop_all()
+
+    @property
+    def folder(self) -> str:
+        """Where ``ddpnb.attach()`` finds the ranks."""
+        return self.processes.folder
+
+    def wait_for_end(self) -> None:
+        """Wait until all processes have ended."""
+        while any(self.processes.exit_status(rank) is None for rank in self.run.endings):
+            time.sleep(_TICK_S)
+
+    def close(self) -> None:
+        """End the processes and remove their files."""
+        self._end.close()
+
+    def __enter__(self) -> PlainRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def prepare_logs(folder: str, ranks: Sequence[int]) -> None:
+    """Make the empty logs of a run; those of an earlier one are set aside.
+
+    Raises:
+        UsageError: the folder cannot be written.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+        logs.set_aside(folder)
+        for rank in ranks:
+            open(os.path.join(folder, f"rank{rank}.log"), "w").close()
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise UsageError(f"cannot write logs to {folder}: {reason}.", "Choose another log_dir.") from None

@@ -1,0 +1,104 @@
+"""Attach to a job that runs elsewhere: in a terminal, under any launcher."""
+
+from __future__ import annotations
+
+import os
+
+from ddpnb import arguments
+from ddpnb.control.job_ranks import JobRanks
+from ddpnb.control.run import Run
+from ddpnb.diagnosis.diagnose import PATIENCE
+from ddpnb.errors import UsageError
+from ddpnb.live import LiveRanks
+from ddpnb.model.findings import Diagnosis
+from ddpnb.processes.jobs.job_processes import JobProcesses
+from ddpnb.processes.jobs.search import FoundJob, all_jobs, job_of
+
+
+def attach(target: str | int | os.PathLike[str] | FoundJob, *, patience: float = PATIENCE) -> Job:
+    """Attach to a job that was started with ``ddpnb run`` on this host.
+
+    The job runs on; its ranks can be inspected, held, stepped and released. ``ddpnb.show(job)`` shows its dashboard.
+
+    Args:
+        target: the folder that ``ddpnb run --keep`` or ``ddpnb attach`` prints, or the process ID of a rank or of the
+            launch command.
+        patience: seconds that a rank may be blocked outside any collective before it is reported as a hang.
+
+    Returns:
+        The job.
+
+    Raises:
+        UsageError: no such job runs, it belongs to another user, or there are several.
+
+    Example:
+        >>> job = ddpnb.attach(4711)
+        >>> job.status()
+    """
+    arguments.seconds("patience", patience)
+    if isinstance(target, bool) or not isinstance(target, (str, int, os.PathLike, FoundJob)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"attach() takes a folder or a process ID, not {arguments.short(target)}.")
+    found = (
+        target if isinstance(target, FoundJob) else job_of(target if isinstance(target, int) else os.fsdecode(target))
+    )
+    return Job(found, patience)
+
+
+def jobs() -> list[FoundJob]:
+    """The jobs of this user that run on this host with the recorder in them.
+
+    Returns:
+        One entry for each process group; ``attach()`` takes it.
+
+    Example:
+        >>> for job in ddpnb.jobs():
+        ...     print(job)
+    """
+    return all_jobs()
+
+
+class Job(LiveRanks):
+    """A job that was started elsewhere, made by ``attach()``. It continues when this object is closed.
+
+    Example:
+        >>> with ddpnb.attach(4711) as job:
+        ...     print(job.diagnosis)
+        ...     job.release()
+    """
+
+    def __init__(self, found: FoundJob, patience: float) -> None:
+        self._found = found
+        super().__init__(JobRanks(JobProcesses(found.folder), patience))
+
+    @property
+    def folder(self) -> str:
+        """The folder of its ranks."""
+        return self._found.folder
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command line of its lowest rank."""
+        return self._found.command
+
+    @property
+    def run(self) -> Run:
+        """Its program as a run: outcome, findings, recording."""
+        run = self.last_run
+        assert run is not None
+        return run
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The findings of this moment, or those that ended the job: see ``Run.diagnosis``."""
+        return self.run.diagnosis
+
+    def close(self) -> None:
+        """Detach: the job continues and is no longer watched from here.
+
+        Example:
+            >>> job.close()
+        """
+        self._ranks.close()
+
+    def __repr__(self) -> str:
+        return f"<Job of {self._ranks.description}: {self.run.outcome}>"

@@ -1,0 +1,155 @@
+"""A launch command of the user's, with the recorder in the environment of all that it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import psutil
+
+from ddpnb.errors import UsageError
+from ddpnb.processes import descendants
+from ddpnb.processes.exit_reasons import cannot_start
+from ddpnb.processes.jobs.injection import SITE
+from ddpnb.processes.jobs.job_processes import JobProcesses
+from ddpnb.recorder import protocol
+
+_TERM_S = 5.0  # that a command has to end after SIGTERM
+_KILL_S = 20.0
+_REFUSED = "refused-"
+_IGNORING = "EIS"  # options of Python that ignore PYTHONPATH or sitecustomize
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """A process of the job that could be a rank and is not recorded."""
+
+    pid: int
+    command: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.command}) is not recorded: {self.why}"
+
+
+class Command:
+    """One command that runs, with its standard files.
+
+    Args:
+        command: program and arguments.
+        folder: of the job.
+        environment: from ``injection.injected``.
+        output: ``subprocess.PIPE`` to read its standard output and error; None: they are those of this process.
+
+    Raises:
+        UsageError: there is no such program, or it cannot be executed.
+        LaunchError: the system refuses another process.
+    """
+
+    def __init__(self, command: Sequence[str], folder: str, environment: Mapping[str, str], output: int | None) -> None:
+        self.folder = folder
+        try:
+            stderr = subprocess.STDOUT if output is not None else None
+            self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=stderr)
+        except (FileNotFoundError, PermissionError, NotADirectoryError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            raise UsageError(
+                f"cannot run {command[0]!r}: {reason}.", "Type the command as you would without ddpnb."
+            ) from None
+        except OSError as error:
+            raise cannot_start(error) from None
+
+    @property
+    def pid(self) -> int:
+        """Its process ID."""
+        return self._process.pid
+
+    @property
+    def output(self) -> IO[bytes] | None:
+        """What it writes, if that was asked for."""
+        return self._process.stdout
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs; negative: the signal that killed it."""
+        return self._process.poll()
+
+    def starts(self) -> list[str]:
+        """The folders of the process groups that its processes have started, oldest first."""
+        entries = [entry for entry in os.scandir(self.folder) if entry.is_dir() and "-" in entry.name]
+        return [entry.path for entry in sorted(entries, key=lambda entry: (entry.stat().st_ctime_ns, entry.name))]
+
+    def unrecorded(self) -> list[Unrecorded]:
+        """What is known of processes that are not recorded, and why."""
+        found = [*self._refusals(), *self._not_reached()]
+        return list({one.pid: one for one in reversed(found)}.values())
+
+    def _refusals(self) -> list[Unrecorded]:
+        """The processes in which the recorder could not start, as they say themselves."""
+        found: list[Unrecorded] = []
+        for entry in os.scandir(self.folder):
+            if entry.name.startswith(_REFUSED):
+                with (
+                    contextlib.suppress(OSError, ValueError),
+                    open(entry.path, encoding="utf-8", errors="replace") as file,
+                ):
+                    program, _, why = file.read(4096).partition("\n")
+                    found.append(Unrecorded(int(entry.name.removeprefix(_REFUSED)), program, why.rstrip(".")))
+        return found
+
+    def _not_reached(self) -> list[Unrecorded]:
+        """Python processes below the command that did not load what starts the recorder."""
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(self.pid)
+            reasons = [(process, _why_not(process)) for process in (root, *root.children(recursive=True))]
+            return [Unrecorded(process.pid, _command_of(process), why) for process, why in reasons if why]
+        return []
+
+    def end(self) -> None:
+        """End the command and everything that it has started: first politely, then by force."""
+        if self.status is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_TERM_S)
+        descendants.end(self.folder)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILL_S)
+
+
+def _why_not(process: psutil.Process) -> str:
+    """Why a process that has torch loaded cannot become a rank; empty if it can, or is not Python."""
+    try:
+        arguments, environment = process.cmdline(), process.environ()
+        if not arguments or "python" not in os.path.basename(arguments[0]):
+            return ""
+        options = [part for part in arguments[1:4] if part.startswith("-") and not part.startswith("--")]
+        ignoring = [letter for part in options[:1] for letter in part[1:] if letter in _IGNORING]
+        if ignoring:
+            return f"python -{ignoring[0]} ignores PYTHONPATH, by which the recorder comes; run it without"
+        if protocol.JOB not in environment:
+            return f"its environment has been rewritten: {protocol.JOB} is missing; pass the environment on"
+        if SITE not in environment.get("PYTHONPATH", "").split(os.pathsep):
+            return "its PYTHONPATH has been replaced; add to it instead"
+    except (psutil.Error, OSError):
+        pass  # it has ended, or belongs to another user
+    return ""
+
+
+def _command_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())[:120]
+    except psutil.Error:
+        return "?"
+
+
+def local_size(processes: JobProcesses) -> int:
+    """How many ranks of this process group are expected on this host."""
+    return max((known.local_size or known.size for known in processes.found().values()), default=0)

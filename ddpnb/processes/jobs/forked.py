@@ -1,0 +1,84 @@
+"""Ranks that are forked from one process with torch imported: they start sooner, and share its hash seed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Mapping
+
+from ddpnb.inject import fork_ranks
+from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
+from ddpnb.recorder import protocol
+
+_PARENT = -1  # stands for the process that forks, among the ranks
+
+
+class ForkedProcesses(SpawnedProcesses):
+    """One process per rank, forked from another that runs nothing else.
+
+    Args:
+        folder, program, logs, directory: as for ``SpawnedProcesses``.
+    """
+
+    def __init__(self, folder: str, program: Program, logs: Mapping[int, str], directory: str) -> None:
+        super().__init__(folder, program, {**logs, _PARENT: os.path.join(folder, "fork.log")}, directory)
+        self._order = {
+            "folder": folder,
+            "script": program.script,
+            "arguments": program.arguments,
+            "module": program.module,
+        }
+        self._path = os.path.join(folder, "fork.json")
+        self._command = [program.python, fork_ranks.__file__, self._path]
+        self._pids: dict[int, int] = {}
+
+    def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
+        common = set.intersection(*(set(environment.items()) for environment in environments.values()))
+        ranks = {
+            rank: {"variables": dict(set(environment.items()) - common), "log": self._logs[rank]}
+            for rank, environment in environments.items()
+        }
+        for rank, environment in environments.items():
+            self._devices[rank] = environment.get(protocol.DEVICE, "")
+        with open(self._path, "w") as file:
+            json.dump({**self._order, "ranks": ranks}, file)
+        super().start({_PARENT: dict(common)}, timeout)
+
+    def _marks(self, environment: dict[str, str]) -> dict[str, str]:
+        return environment  # the one that forks is no rank
+
+    def pid(self, rank: int) -> int:
+        if rank == _PARENT:
+            return super().pid(rank)
+        if rank not in self._pids:
+            number = self._number(rank, "pid")
+            if number is None:
+                return 0
+            self._pids[rank] = number
+        return self._pids[rank]
+
+    def exit_status(self, rank: int) -> int | None:
+        own = super().exit_status(_PARENT)
+        if rank == _PARENT:
+            return own
+        status = self._number(rank, "exit")
+        return status if status is not None or own is None else own or 1
+
+    def alive(self, rank: int) -> bool:
+        return self.pid(rank) > 0 and super().alive(rank)
+
+    def kill(self, rank: int) -> None:
+        if rank == _PARENT:
+            super().kill(rank)
+        elif self.pid(rank) and self.exit_status(rank) is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid(rank), signal.SIGKILL)
+
+    def _number(self, rank: int, kind: str) -> int | None:
+        try:
+            with open(os.path.join(self.folder, f"rank{rank}.{kind}")) as file:
+                return int(file.read(20))
+        except (OSError, ValueError):
+            return None

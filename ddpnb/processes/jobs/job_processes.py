@@ -1,0 +1,192 @@
+"""The ranks of one start of a process group, found in the folder of their job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from ddpnb.errors import WorldError
+from ddpnb.model.names import UNDECODABLE
+from ddpnb.model.recording import UNKNOWN_SIGNAL
+from ddpnb.processes.jobs import sockets
+from ddpnb.processes.jobs.exits import Exits, exit_status
+from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
+from ddpnb.processes.rank_processes import Answer, Connection, RankProcesses
+
+_LIMIT = 64 << 10  # bytes of a rank's description
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a rank says of itself (``recorder.plain``)."""
+
+    rank: int
+    pid: int
+    size: int
+    local_size: int = 0
+    device: str = ""
+    address: str = ""
+    directory: str = ""
+    command: tuple[str, ...] = ()
+
+
+def identity(folder: str, rank: int) -> Identity | None:
+    """Who this rank is; None before it is one."""
+    try:
+        with open(os.path.join(folder, f"rank{rank}.json"), encoding="utf-8") as file:
+            told = json.loads(file.read(_LIMIT))
+        return Identity(
+            rank,
+            int(told["pid"]),
+            int(told["size"]),
+            int(told["local_size"]),
+            str(told["device"]),
+            str(told["address"]),
+            str(told["directory"]),
+            tuple(map(str, told["command"])),
+        )
+    except (OSError, *UNDECODABLE):
+        return None
+
+
+def job_endings(folder: str, ranks: Iterable[int]) -> dict[int, str]:
+    """For each rank the file that says how its program ended."""
+    return {rank: os.path.join(folder, f"rank{rank}.end.json") for rank in ranks}
+
+
+class JobProcesses(RankProcesses):
+    """Ranks that somebody else has started.
+
+    Args:
+        folder: of their process group.
+    """
+
+    ends_with_script = True
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.progress = lambda _ready, _wanted: None
+        self._known: dict[int, Identity] = {}
+        self._exits = Exits()
+
+    def identity(self, rank: int) -> Identity | None:
+        """Who this rank is; None before it is one."""
+        if rank not in self._known:
+            found = identity(self.folder, rank)
+            if found is not None:
+                self._known[rank] = found
+                self._exits.watch(found.pid)
+        return self._known.get(rank)
+
+    def found(self) -> dict[int, Identity]:
+        """The ranks that there are by now."""
+        names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
+        ranks = (name[4:-5] for name in names if name.startswith("rank") and name.endswith(".json"))
+        return {
+            int(rank): known
+            for rank in sorted(ranks)
+            if rank.isdecimal() and (known := self.identity(int(rank))) is not None
+        }
+
+    # -- state
+
+    @property
+    def owned(self) -> bool:
+        return True
+
+    @property
+    def connection(self) -> Connection:
+        return "open"
+
+    def check_connection(self) -> None: ...
+
+    def check_owner(self) -> None: ...
+
+    def pid(self, rank: int) -> int:
+        known = self.identity(rank)
+        return known.pid if known is not None else 0
+
+    def device(self, rank: int) -> str:
+        known = self.identity(rank)
+        return known.device if known is not None else ""
+
+    def listens(self, rank: int) -> bool:
+        return self.identity(rank) is not None
+
+    def alive(self, rank: int) -> bool:
+        pid = self.pid(rank)
+        return pid > 0 and kernel_status(pid) not in (GONE, "Z", "X")
+
+    def stopped(self, rank: int) -> bool:
+        pid = self.pid(rank)
+        return pid > 0 and kernel_status(pid) in STOPPED
+
+    def exit_status(self, rank: int) -> int | None:
+        known = self.identity(rank)
+        if known is None or self.alive(rank):
+            return None
+        if known.pid not in self._exits.statuses:
+            status = exit_status(known.pid)  # nobody has waited for it yet
+            if status is None:
+                status = self._written_status(rank)
+            self._exits.statuses.setdefault(known.pid, UNKNOWN_SIGNAL if status is None else status)
+        return self._exits.statuses[known.pid]
+
+    def _written_status(self, rank: int) -> int | None:
+        """The status that the process itself has left when it called ``exit()``."""
+        try:
+            with open(os.path.join(self.folder, f"rank{rank}.status"), "rb") as file:
+                byte = file.read(1)
+        except OSError:
+            return None
+        return byte[0] if byte else None
+
+    # -- requests
+
+    def ask(self, ranks: Sequence[int], request: Mapping[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
+        return self.ask_each(dict.fromkeys(ranks, request), timeout)
+
+    def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+        return sockets.ask_each(self.folder, requests, timeout)
+
+    def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
+        raise _not_ours()
+
+    def begin(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
+        raise _not_ours()
+
+    # -- life
+
+    def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
+        raise _not_ours()
+
+    def replace(
+        self, environments: Mapping[int, dict[str, str]], timeout: float, prepare: Callable[[], None] = lambda: None
+    ) -> None:
+        raise _not_ours()
+
+    def kill(self, rank: int) -> None:
+        if self.alive(rank):
+            family = psutil.Process(self.pid(rank)).children(recursive=True)
+            os.kill(self.pid(rank), signal.SIGKILL)
+            for process in family:
+                try:
+                    process.kill()
+                except psutil.Error:
+                    continue
+
+    def stop(self) -> None:
+        """Leave the ranks alone: they are not ours."""
+
+
+def _not_ours() -> WorldError:
+    return WorldError(
+        "these ranks are processes of a job: they run its program and nothing else.",
+        "ddpnb.launch(n) starts ranks that run functions and cells.",
+    )

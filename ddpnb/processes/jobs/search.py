@@ -1,0 +1,107 @@
+"""Finds the jobs that run on this host with the recorder in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+import psutil
+
+from ddpnb.errors import UsageError
+from ddpnb.model import phrases
+from ddpnb.processes.folder import places
+from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
+from ddpnb.recorder import protocol
+
+_HINT = "ddpnb attach lists the jobs that run here."
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJob:
+    """One process group of a job, with the ranks that live.
+
+    Attributes:
+        folder: of its ranks, which ``ddpnb.attach()`` takes.
+        ranks: rank -> process ID.
+        size: of the world.
+        command: of the lowest rank.
+        directory: in which it runs.
+    """
+
+    folder: str
+    ranks: dict[int, int]
+    size: int
+    command: tuple[str, ...] = ()
+    directory: str = ""
+
+    def __str__(self) -> str:
+        ranks = phrases.ranks(sorted(self.ranks))
+        return f"{self.folder}  {ranks} of {self.size}  {' '.join(self.command)}"
+
+
+def found_in(folder: str) -> list[FoundJob]:
+    """The process groups in a folder (of a job, or of one process group) with ranks that live."""
+    jobs: list[FoundJob] = []
+    with contextlib.suppress(OSError):
+        for path in [
+            folder,
+            *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)),
+        ]:
+            processes = JobProcesses(path)
+            known: dict[int, Identity] = {r: who for r, who in processes.found().items() if processes.alive(r)}
+            if known:
+                first = known[min(known)]
+                pids = {rank: who.pid for rank, who in known.items()}
+                jobs.append(FoundJob(path, pids, first.size, first.command, first.directory))
+    return jobs
+
+
+def all_jobs() -> list[FoundJob]:
+    """The process groups of all jobs of this user on this host."""
+    found: dict[str, FoundJob] = {}
+    for place in places():
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(place):
+                if entry.is_dir(follow_symlinks=False):
+                    found |= {job.folder: job for job in found_in(entry.path)}
+    return list(found.values())
+
+
+def job_of(target: str | int) -> FoundJob:
+    """The process group that a folder or a process ID stands for.
+
+    Raises:
+        UsageError: there is none, it belongs to another user, or there are several.
+    """
+    if isinstance(target, int) or target.isdecimal():
+        jobs, what = _of_process(int(target)), f"process {target}"
+    else:
+        if not os.path.isdir(target):
+            raise UsageError(f"{target!r} is not a folder.", _HINT)
+        if os.stat(target).st_uid != os.geteuid():
+            raise UsageError(f"{target!r} belongs to another user.", "Attach to jobs of your own.")
+        jobs, what = found_in(target), target
+    if not jobs:
+        raise UsageError(f"no rank of {what} runs.", _HINT)
+    if len(jobs) > 1:
+        folders = "; ".join(job.folder for job in jobs)
+        raise UsageError(f"{what} has {len(jobs)} process groups.", f"Give the folder of one of them: {folders}")
+    return jobs[0]
+
+
+def _of_process(pid: int) -> list[FoundJob]:
+    """The process groups of the job that this process launched or belongs to."""
+    try:
+        process = psutil.Process(pid)
+        folder = process.environ().get(protocol.JOB, "")
+    except psutil.NoSuchProcess:
+        raise UsageError(f"there is no process {pid}.", _HINT) from None
+    except psutil.AccessDenied:
+        raise UsageError(f"process {pid} belongs to another user.", "Attach to jobs of your own.") from None
+    jobs = found_in(folder) if folder else []
+    mine = [job for job in jobs if pid in job.ranks.values()]
+    if mine or jobs:
+        return mine or jobs
+    below = {pid, *(child.pid for child in process.children(recursive=True))}
+    return [job for job in all_jobs() if below & {*job.ranks.values()}]

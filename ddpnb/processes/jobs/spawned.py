@@ -1,0 +1,171 @@
+"""Ranks in plain processes that ddpnb starts: each a fresh interpreter with torchrun's environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import psutil
+
+from ddpnb.errors import WorldError
+from ddpnb.processes import descendants
+from ddpnb.processes.exit_reasons import cannot_start
+from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
+from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
+from ddpnb.recorder import protocol
+
+_END_S = 20.0  # for processes to end after SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a rank runs.
+
+    Attributes:
+        script: its path, or the name of a module.
+        arguments: those of the script.
+        module: it is a module (``python -m``).
+        python: the interpreter.
+    """
+
+    script: str
+    arguments: tuple[str, ...] = ()
+    module: bool = False
+    python: str = sys.executable
+
+    @property
+    def command(self) -> list[str]:
+        return [self.python, *(["-m"] if self.module else []), self.script, *self.arguments]
+
+
+class SpawnedProcesses(JobProcesses):
+    """One process per rank.
+
+    Args:
+        folder: of the job.
+        program: what each rank runs.
+        logs: for each rank the file that takes its standard output and error.
+        directory: in which it runs.
+    """
+
+    def __init__(self, folder: str, program: Program, logs: Mapping[int, str], directory: str) -> None:
+        super().__init__(folder)
+        self._command = program.command
+        self._logs = logs
+        self._directory = directory
+        self._owner = os.getpid()
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._devices: dict[int, str] = {}
+        self._waiting = threading.Lock()
+        # Linux tells a child about the death of the *thread* that started it: this one lives as long as the ranks.
+        self._starter = ThreadPoolExecutor(1, "ddpnb starter")
+
+    def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
+        """Start a process for each rank; they are found by their identity a little later.
+
+        Raises:
+            LaunchError: the system refuses a process.
+        """
+        try:
+            for rank, environment in environments.items():
+                self._starter.submit(self._start, rank, environment).result(timeout)
+                self.progress(len(self._children), len(environments))
+        except (OSError, RuntimeError) as error:
+            self.stop()
+            raise cannot_start(error) from None
+
+    def _start(self, rank: int, environment: dict[str, str]) -> None:
+        self._devices[rank] = environment.get(protocol.DEVICE, "")
+        with open(self._logs[rank], "ab") as log:
+            self._children[rank] = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._directory,
+                env=self._marks(environment),
+                start_new_session=True,
+            )
+
+    def _marks(self, environment: dict[str, str]) -> dict[str, str]:
+        """The environment of a process that is a rank."""
+        return {**environment, protocol.START: self.folder}
+
+    # -- state: of our own children all is known
+
+    @property
+    def owned(self) -> bool:
+        return os.getpid() == self._owner
+
+    def check_owner(self) -> None:
+        if not self.owned:
+            raise WorldError(
+                f"these ranks belong to process {self._owner}; this is a forked child of it.",
+                "Use them in the process that started them.",
+            )
+
+    def identity(self, rank: int) -> Identity | None:
+        known = super().identity(rank)
+        return known if known is not None and known.pid == self.pid(rank) else None
+
+    def pid(self, rank: int) -> int:
+        return self._children[rank].pid
+
+    def device(self, rank: int) -> str:
+        return self._devices[rank]
+
+    def alive(self, rank: int) -> bool:
+        return self.exit_status(rank) is None and kernel_status(self.pid(rank)) != GONE
+
+    @property
+    def some_live(self) -> bool:
+        """Whether one of them has not ended."""
+        return any(self.exit_status(rank) is None for rank in self._children)
+
+    def stopped(self, rank: int) -> bool:
+        return kernel_status(self.pid(rank)) in STOPPED
+
+    def exit_status(self, rank: int) -> int | None:
+        with self._waiting:
+            return self._children[rank].poll() if self.owned else None
+
+    # -- end
+
+    def kill(self, rank: int) -> None:
+        self.check_owner()
+        if self.exit_status(rank) is not None:
+            return
+        family: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            family = psutil.Process(self.pid(rank)).children(recursive=True)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid(rank), signal.SIGKILL)
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def stop(self) -> None:
+        if not self.owned:
+            return
+        for rank in self._children:
+            self.kill(rank)
+        descendants.end(self.folder)
+        deadline = time.monotonic() + _END_S
+        left = list(self._children)
+        while left and time.monotonic() < deadline:
+            left = [rank for rank in left if self.exit_status(rank) is None]
+            time.sleep(0.002)
+        self._starter.shutdown(wait=False)
+        if left:
+            raise WorldError(
+                f"processes of this job did not end: {', '.join(str(self.pid(rank)) for rank in left)}.",
+                "They were killed and are blocked in the kernel (state D in ps): look at the disk or the driver.",
+            )

@@ -1,0 +1,213 @@
+"""Records how the program of a plain process ends: its last exception, and the exit status.
+
+Only what happens in this process can be seen here; a process that is killed leaves nothing, which says it too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import faulthandler
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic_ns
+from types import TracebackType
+from typing import Any
+
+_TICK_S = 0.02
+
+
+class Endings:
+    """Writes ``rank0.end.json``, ``rank0.status`` and ``rank0.crash`` (see ``recorder.protocol``).
+
+    Args:
+        folder: for these files.
+        rank: of this process.
+    """
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self._path = os.path.join(folder, f"rank{rank}")
+        self._pid = os.getpid()
+        self._ending: dict[str, Any] = {"how": "finished", "code": 0}
+        self._written = False
+        self._status_fd = -1
+        #: of the recorder, once there is one: how to describe an exception; called before the ending is written
+        self.describe: Callable[[BaseException], dict[str, Any]] | None = None
+        self.at_end: Callable[[dict[str, Any]], None] | None = None
+        #: whether another rank may still wait for this one, whose connections end with the process
+        self.is_needed: Callable[[], bool] = lambda: False
+
+    def install(self) -> None:
+        """From now on the end of this process is recorded."""
+        self._except, self._exit = sys.excepthook, sys.exit
+        sys.excepthook = self._excepthook
+        sys.exit = self._sys_exit
+        atexit.register(self.finish)
+        self._write_status_at_exit()
+        self._crashes_to_file()
+        os.register_at_fork(after_in_child=self._forked)
+        process = sys.modules.get("multiprocessing.process")
+        if process is not None and process.parent_process() is not None:  # forked, it runs no atexit callbacks
+            from multiprocessing.util import Finalize
+
+            Finalize(None, self.finish, exitpriority=0)
+
+    def _write_status_at_exit(self) -> None:
+        """Let the C library write the status of ``exit()`` as one byte: no Python code runs then any more."""
+        with suppress(AttributeError, OSError):  # a C library without on_exit
+            libc = ctypes.CDLL(None)
+            on_exit, putc = libc.on_exit, ctypes.cast(libc.fputc, ctypes.c_void_p)
+            libc.fopen.restype = ctypes.c_void_p
+            stream = libc.fopen(os.fsencode(f"{self._path}.status"), b"we")
+            if stream:
+                self._status_fd = libc.fileno(ctypes.c_void_p(stream))
+                on_exit(putc, ctypes.c_void_p(stream))
+
+    def _crashes_to_file(self) -> None:
+        """Have the stack of a crash in native code written down; a program that wants it elsewhere says so itself."""
+        with suppress(OSError):
+            if not faulthandler.is_enabled():
+                self._crash = open(f"{self._path}.crash", "w")
+                faulthandler.enable(self._crash)
+
+    def _forked(self) -> None:
+        """The end of a forked child is not that of this rank."""
+        self._written = True
+        with suppress(OSError):
+            if self._status_fd >= 0:
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self._status_fd)
+                os.close(null)
+
+    # -- what is noticed
+
+    def _excepthook(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        mine = os.getpid() == self._pid
+        if mine:
+            self._raised(error)
+            with suppress(Exception):
+                _drop_own_frames(error)
+                trace = error.__traceback__
+        if mine and self._ending.get("message") and _said_by_ddpnb(error):
+            print(self._ending["traceback"], end="", file=sys.stderr)
+        else:
+            self._except(kind, error, trace)
+
+    def _sys_exit(self, status: Any = None, /) -> None:
+        if os.getpid() == self._pid:
+            handled = sys.exc_info()[1]  # multiprocessing reports an exception, and exits inside its handler
+            if status and isinstance(handled, Exception) and _of_multiprocessing(sys._getframe(1).f_code.co_filename):
+                self._raised(handled)
+            elif self._ending["how"] != "raised":
+                self._ending |= {"how": "exited", "code": status if isinstance(status, int) else int(bool(status))}
+                self._ending["frames"] = _calling_frames(sys._getframe(1))
+                if isinstance(status, str):
+                    self._ending["message"] = status[:4000]
+        self._exit(status)
+
+    def _raised(self, error: BaseException) -> None:
+        self._ending = {"how": "raised", "code": 1, "exception": type(error).__name__, "message": ""}
+        with suppress(BaseException):  # of the user's exception class
+            if self.describe is not None:
+                self._ending |= self.describe(error)
+            else:
+                self._ending |= _plain_description(error)
+        self._write()
+
+    def finish(self) -> None:
+        """The program has ended; only its exit status is not known yet."""
+        if os.getpid() != self._pid or self._written:
+            return
+        last = getattr(sys, "last_value", None)
+        if self._ending["how"] != "raised" and isinstance(last, BaseException):
+            self._raised(last)  # a script has replaced sys.excepthook
+        stays = self._ending["how"] != "raised" and self.is_needed()
+        self._ending["stays"] = stays
+        self._write()
+        self._written = True
+        with suppress(KeyboardInterrupt):
+            while stays and self.is_needed():
+                time.sleep(_TICK_S)
+
+    def _write(self) -> None:
+        self._ending["at_ns"] = monotonic_ns()
+        at_end, self.at_end = self.at_end, None
+        if at_end is not None:
+            with suppress(Exception):
+                at_end(self._ending)
+        least = {key: self._ending[key] for key in ("how", "code", "at_ns")}
+        for content in (self._ending, least):
+            try:
+                with open(f"{self._path}.end.part", "w") as file:
+                    json.dump(content, file)
+                os.replace(f"{self._path}.end.part", f"{self._path}.end.json")
+                return
+            except (OSError, ValueError, TypeError):
+                continue
+
+
+def _said_by_ddpnb(error: BaseException) -> bool:
+    """Whether it is an exception of ours that says all in one line: of the fence, or of a release."""
+    errors: Any = sys.modules.get("ddpnb.errors")
+    return errors is not None and isinstance(error, (errors.CollectiveMismatch, errors.Released))
+
+
+def _drop_own_frames(error: BaseException | None) -> None:
+    """Take the frames of our hooks out of the tracebacks that are about to be printed."""
+    from ddpnb.recorder.user_frames import is_own_file
+
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        kept: list[TracebackType] = []
+        trace = error.__traceback__
+        while trace is not None:
+            if not is_own_file(trace.tb_frame.f_code.co_filename):
+                kept.append(trace)
+            trace = trace.tb_next
+        for outer, inner in zip(kept, [*kept[1:], None], strict=False):
+            outer.tb_next = inner
+        error.__traceback__ = kept[0] if kept else None
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _of_multiprocessing(file: str) -> bool:
+    return f"{os.sep}multiprocessing{os.sep}" in file
+
+
+def _calling_frames(frame: Any) -> list[dict[str, Any]]:
+    """The frames that called ``sys.exit``, outermost first."""
+    from ddpnb.recorder.user_frames import is_own_file, is_user_file
+
+    frames: list[dict[str, Any]] = []
+    while frame is not None and len(frames) < 64:
+        code = frame.f_code
+        if not is_own_file(code.co_filename):
+            frames.append(_entry(code.co_filename, frame.f_lineno or 0, code.co_name, is_user_file(code.co_filename)))
+        frame = frame.f_back
+    return frames[::-1]
+
+
+def _plain_description(error: BaseException) -> dict[str, Any]:
+    """An exception before there is a recorder, whose description also has the variables."""
+    import traceback
+
+    from ddpnb.recorder.user_frames import is_own_file, is_user_file
+
+    frames = [
+        _entry(entry.filename, entry.lineno or 0, entry.name, is_user_file(entry.filename))
+        for entry in traceback.extract_tb(error.__traceback__)[-64:]
+        if not is_own_file(entry.filename) and not entry.filename.startswith("<frozen")
+    ]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append(_entry(error.filename, error.lineno or 0, "<module>", True))
+    text = "".join(traceback.format_exception(error))
+    return {"message": str(error)[:4000], "frames": frames, "traceback": text[-30_000:]}
+
+
+def _entry(file: str, line: int, function: str, user: bool) -> dict[str, Any]:
+    return {"file": file, "line": line, "function": function, "user": user}

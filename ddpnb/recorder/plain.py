@@ -1,0 +1,123 @@
+"""The recorder in a process that runs nothing but the user's program, whatever has started it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from typing import Any
+
+import torch.distributed as dist
+
+from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
+from ddpnb.model.events.runs import ScriptEnded
+from ddpnb.recorder import protocol
+from ddpnb.recorder.endings import Endings
+from ddpnb.recorder.recorder import Recorder
+from ddpnb.recorder.socket_channel import SocketChannel
+
+_IDENTITY = re.compile(r"rank\d+\.json")
+
+_LET_GO_S = 0.02
+
+current: Recorder | None = None
+
+
+def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, ours: bool) -> None:
+    """Make this process a rank of a job.
+
+    Args:
+        folder: of the ranks of its process group.
+        rank, size: of this process, and of the world.
+        address: of the store.
+        endings: records how the process ends.
+        ours: ddpnb has started it.
+
+    Raises:
+        OSError: there is no room for its files.
+    """
+    global current
+    recorder = Recorder(folder, rank)
+    if ours:
+        recorder.watch_own_ranks()
+    number = int(os.environ.get(protocol.RUN, "1"))
+    recorder.begin_run(number, os.environ.get(protocol.FENCE, "raise"))
+    recorder.door.release.always_inside()
+    armed = json.loads(os.environ.pop(protocol.ARMED, "{}"))
+    recorder.arm(number, armed.get("holds", ()), armed.get("faults", ()))
+    recorder.box.set_run(number, RUN_ACTIVE)
+    recorder.phases.environment()
+    endings.describe = lambda error: _described(recorder, error)
+    endings.at_end = lambda ending: _ended(recorder, number, ending)
+    endings.is_needed = lambda: _is_needed(folder, rank)
+    SocketChannel(folder, f"rank{rank}.sock", recorder.control.answer)
+    current = recorder
+    _introduce(folder, rank, size, address)
+
+
+def _introduce(folder: str, rank: int, size: int, address: str) -> None:
+    """Write who this rank is: from now on it can be found."""
+    who = {
+        "pid": os.getpid(),
+        "rank": rank,
+        "size": size,
+        "local_size": int(os.environ.get("LOCAL_WORLD_SIZE") or 0),
+        "device": os.environ.get(protocol.DEVICE, ""),
+        "address": address[:200],
+        "directory": os.getcwd(),
+        "command": [str(part)[:200] for part in sys.orig_argv[:20]],
+    }
+    path = os.path.join(folder, f"rank{rank}.json")
+    with open(f"{path}.part", "w") as file:
+        json.dump(who, file)
+    os.replace(f"{path}.part", path)
+
+
+def _described(recorder: Recorder, error: BaseException) -> dict[str, Any]:
+    from ddpnb.recorder.script import described
+
+    return described(error, recorder.door.release)
+
+
+def _ended(recorder: Recorder, number: int, ending: dict[str, Any]) -> None:
+    """The program is over: end what is recorded of it."""
+    if recorder.box.silent:
+        return
+    if dist.is_initialized():
+        # Gloo's threads let go of the last tensors a moment after the call, and need the interpreter for it. One that
+        # is being finalised ends such a thread, and that aborts the process (torch 2.13; seen in 1 of 12 plain runs).
+        time.sleep(_LET_GO_S)
+    recorder.data.finish()
+    if ending["how"] != "raised":  # then a call that failed would look completed
+        recorder.door.flight.drain(0.1)
+    recorder.door.gate.end_of_run()
+    recorder.faults.end_of_run()
+    recorder.box.emit(ScriptEnded(how=ending["how"], code=ending["code"]))
+    recorder.box.set_run(number, RUN_ENDED)
+
+
+def _is_needed(folder: str, rank: int) -> bool:
+    """Whether another rank has not ended, while the process group still exists here.
+
+    With the process, its connections would end: gloo fails then on the ranks that wait for this one, and what they wait
+    for is lost. So it stays until they have ended too, or until the launcher has.
+    """
+    if not dist.is_initialized() or not protocol.lives(os.environ.get(protocol.PARENT, "")):
+        return False
+    names = set(os.listdir(folder))
+    others = [name.removesuffix(".json") for name in names if _IDENTITY.fullmatch(name)]
+    return any(
+        f"{other}.end.json" not in names and protocol.lives(_pid_of(folder, other))
+        for other in others
+        if other != f"rank{rank}"
+    )
+
+
+def _pid_of(folder: str, rank: str) -> str:
+    try:
+        with open(os.path.join(folder, f"{rank}.json")) as file:
+            return str(json.load(file)["pid"])
+    except (OSError, ValueError, LookupError):
+        return ""

@@ -1,0 +1,80 @@
+"""What records in a process that is a rank: its black box, door, hooks and control channel."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from ddpnb.model.faults import Fault
+from ddpnb.model.holds import Hold
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.control_channel import ControlChannel
+from ddpnb.recorder.data import Data
+from ddpnb.recorder.door import Door
+from ddpnb.recorder.faults.faults import Faults
+from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.own_ranks import OwnRanks
+from ddpnb.recorder.phases import Phases
+from ddpnb.recorder.replicas import Replicas
+from ddpnb.recorder.training import Training
+
+
+class Recorder:
+    """The hooks of this process. There is one.
+
+    Args:
+        folder: where the black boxes of the ranks and the files of the fence are.
+        rank: the rank of this process.
+
+    Raises:
+        OSError: there is no room for its files.
+    """
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self.folder = folder
+        self.rank = rank
+        self.box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
+        self.door = Door(self.box, folder)
+        self.phases = Phases(self.box, self.door)
+        #: all that is watched outside of the door; each set of hooks falls alone when it fails
+        self.replicas = Replicas(self.box, self.door, folder, rank)
+        self.data = Data(self.box)
+        self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
+        self.faults = Faults(self.box, self.door, rank)
+        self.control = ControlChannel(self.door, self.replicas, self.faults)
+        self.door.open()
+        for hooks in self.hooks:
+            hooks.install()
+        # A forked child (a data loader's worker) shares the box's memory: it must not write there.
+        # Nothing of torch may be touched in it, though: to drop a Work or to take a kernel away
+        # where the threads of the parent do not exist is a segmentation fault now and then.
+        os.register_at_fork(after_in_child=self._forked)
+
+    def watch_own_ranks(self) -> None:
+        """Note processes that the script starts as ranks: where ddpnb has started this one, nobody watches them."""
+        own = OwnRanks(self.box)
+        own.install()
+        self.hooks.append(own)
+
+    def _forked(self) -> None:
+        self.box.silence()
+        gc.freeze()  # what is garbage here is so by its parent: a model's group would wait for threads that are not there
+
+    def begin_run(self, number: int, fence: str, *, keep: bool = False) -> None:
+        """A run begins; ``keep``: with the process groups of the last one."""
+        self.door.new_run(number, fence, keep=keep)
+        for hooks in self.hooks:
+            hooks.new_run()
+        self.replicas.begin(number)
+
+    def arm(self, run: int, holds: Iterable[Any], faults: Iterable[Any]) -> None:
+        """Arm the holds and faults of a run, as JSON, each with whether it stays; those of an earlier one are removed."""
+        self.door.gate.end_of_run()
+        self.faults.forget()
+        for hold, keep in holds:
+            self.door.gate.hold(Hold.from_json(hold), keep=keep)
+        for fault, keep in faults:
+            self.faults.inject(Fault.from_json(fault), keep=keep)
+        self.control.begun(run)
