@@ -201,7 +201,7 @@ def report(
     if not kept:
         job.close()
     with suppress(OSError, ValueError):
-        if diagnosis.outcome != "ok" or diagnosis.findings:
+        if diagnosis.findings or (diagnosis.outcome != "ok" and run is not None):
             show_diagnosis(diagnosis)
         if account:
             print(account, file=sys.stderr, flush=True)

@@ -9,7 +9,7 @@ from ddpnb import arguments
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.errors import WorldError
 from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Ending, Recording
+from ddpnb.model.recording import UNKNOWN_SIGNAL, Ending, Recording
 from ddpnb.observe import logs
 from ddpnb.render.account import TimeAccount
 from ddpnb.timing.account import account
@@ -156,7 +156,7 @@ class Run:
         culprits = {rank for finding in self.diagnosis.errors[:1] for rank in finding.culprits}
         failed = [(rank not in culprits, e.at_ns, e.code) for rank, e in self.endings.items() if e and not e.well]
         code = min(failed)[-1] if failed else 1
-        return 128 - code if code < 0 else code or 1
+        return 128 - code if UNKNOWN_SIGNAL < code < 0 else max(code, 1)
 
     def __repr__(self) -> str:
         return f"<Run {self.number}: {self.outcome}, {len(self._monitor.ranks)} ranks, logs in {self.log_dir}>"

@@ -22,7 +22,7 @@ from ddpnb.model.calls import Call, CallState
 from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.recording import UNKNOWN_SIGNAL, RankRecord, Recording
 
 PATIENCE = 10.0
 # All ranks idle and none in a collective is far weaker evidence than a rank that others wait for: a download on
@@ -108,7 +108,7 @@ def _stands_before(standing: dict[int, Standing], finding: Finding, patience: fl
 
 def _exit_code(standing: Standing) -> int | None:
     ending = standing.record.ending
-    return None if ending is None else ending.code
+    return None if ending is None or ending.code == UNKNOWN_SIGNAL else ending.code
 
 
 def _findings(

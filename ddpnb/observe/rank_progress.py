@@ -11,7 +11,7 @@ from typing import Any
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
 from ddpnb.model.names import UNDECODABLE
-from ddpnb.model.recording import Child, Ending, Process
+from ddpnb.model.recording import UNKNOWN_SIGNAL, Child, Ending, Process
 from ddpnb.model.shared import shared_file
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.observe import logs
@@ -102,7 +102,7 @@ class RankProgress:
         if exit_status is None:
             waited = (time.monotonic_ns() - ending.at_ns) * 1e-9
             return ending if waited > _EXIT_S else None
-        if exit_status == ending.code:
+        if exit_status in (ending.code, UNKNOWN_SIGNAL):
             return ending
         return replace(ending, how="died" if exit_status < 0 else "exited", code=exit_status)
 

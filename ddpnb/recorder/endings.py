@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 _TICK_S = 0.02
 
@@ -43,9 +43,10 @@ class Endings:
 
     def install(self) -> None:
         """From now on the end of this process is recorded."""
-        self._except, self._exit = sys.excepthook, sys.exit
+        self._except, self._exit, self._exit_now = sys.excepthook, sys.exit, os._exit
         sys.excepthook = self._excepthook
         sys.exit = self._sys_exit
+        os._exit = self._os_exit
         atexit.register(self.finish)
         self._write_status_at_exit()
         self._crashes_to_file()
@@ -108,6 +109,13 @@ class Endings:
                 if isinstance(status, str):
                     self._ending["message"] = status[:4000]
         self._exit(status)
+
+    def _os_exit(self, status: int) -> NoReturn:
+        """A forked process of multiprocessing ends like this too."""
+        if os.getpid() == self._pid and self._status_fd >= 0 and isinstance(status, int):
+            with suppress(OSError):
+                os.write(self._status_fd, bytes([status & 0xFF]))
+        self._exit_now(status)
 
     def _raised(self, error: BaseException) -> None:
         self._ending = {"how": "raised", "code": 1, "exception": type(error).__name__, "message": ""}

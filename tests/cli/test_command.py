@@ -37,7 +37,8 @@ def train(mode):
         total = torch.ones(4)
         dist.all_reduce(total)
     print("total", rank, total.sum().item(), flush=True)
-    dist.destroy_process_group()
+    if mode != "skip":  # as a script that forgets it: then rank 0 waits for ever
+        dist.destroy_process_group()
 """
 _TORCHRUN = "from steps import *\ndist.init_process_group('gloo')\ntrain(sys.argv[1])\n"
 _SPAWN = """

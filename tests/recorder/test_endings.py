@@ -40,10 +40,12 @@ def test_endings(code, how, told, status, tmp_path):
     assert done.returncode == status
 
 
-@pytest.mark.parametrize(("code", "status"), [("os._exit(4)", 4), ("os.kill(os.getpid(), 9)", -signal.SIGKILL)])
-def test_who_ends_by_force_leaves_nothing(code, status, tmp_path):
+@pytest.mark.parametrize(
+    ("code", "status", "left"), [("os._exit(4)", 4, b"\4"), ("os.kill(os.getpid(), 9)", -signal.SIGKILL, b"")]
+)
+def test_who_ends_by_force_leaves_no_ending(code, status, left, tmp_path):
     done, ending, written = run(tmp_path, f"import os; {code}")
-    assert (done.returncode, ending, written) == (status, None, b"")
+    assert (done.returncode, ending, written) == (status, None, left)
 
 
 def test_an_exception_with_its_frames(tmp_path):
