@@ -8,10 +8,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from ddpnb.control.run import Run
-from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.errors import UsageError
 from ddpnb.observe import logs
 from ddpnb.processes.devices import Plan
@@ -21,6 +19,9 @@ from ddpnb.processes.jobs.forked import ForkedProcesses
 from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.job_processes import job_endings
 from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
+
+if TYPE_CHECKING:
+    pass
 
 _TICK_S = 0.1
 _START_S = 60.0  # for the system to start one process
@@ -77,6 +78,10 @@ class PlainRun:
                 {rank: {**environment, **rank_environment(plan, rank, reserved.port, given)} for rank in ranks},
                 _START_S,
             )
+            # While the ranks import torch: the diagnosis takes a while to import too.
+            from ddpnb.control.run import Run
+            from ddpnb.control.run_monitor import RunMonitor
+
             monitor = RunMonitor(
                 processes,
                 folders.memory,

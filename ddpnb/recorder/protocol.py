@@ -102,3 +102,21 @@ def lives(pid: str) -> bool:
             return file.read().rpartition(b") ")[2][:1] not in b"ZX"
     except OSError:
         return False
+
+
+class within:  # noqa: N801 (used like a function)
+    """Inside, a short path to a folder, whose own may be too long for the name of a socket (108 bytes)."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._fd = -1
+
+    def __enter__(self) -> str:
+        if len(os.fsencode(self._folder)) < 80 or not os.path.isdir("/proc/self/fd"):
+            return self._folder
+        self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"/proc/self/fd/{self._fd}"
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ddpnb.recorder.control_channel import encodable
-from ddpnb.recorder.protocol import LONGEST_MESSAGE
+from ddpnb.recorder.encoding import encodable
+from ddpnb.recorder.protocol import LONGEST_MESSAGE, within
 
 _LENGTH = struct.Struct("<I")
 _READ_S = 5.0  # for a request to arrive
@@ -78,21 +78,3 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
-
-
-class within:  # noqa: N801 (used like a function)
-    """Inside, a short path to a folder, whose own may be too long for the name of a socket (108 bytes)."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._fd = -1
-
-    def __enter__(self) -> str:
-        if len(os.fsencode(self._folder)) < 80 or not os.path.isdir("/proc/self/fd"):
-            return self._folder
-        self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        return f"/proc/self/fd/{self._fd}"
-
-    def __exit__(self, *_: object) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)

@@ -15,7 +15,8 @@ from jupyter_client.session import Session
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
 from ddpnb.recorder import control_channel
-from ddpnb.recorder.control_channel import ControlChannel, encodable
+from ddpnb.recorder.control_channel import ControlChannel
+from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.evaluation import evaluate
 from ddpnb.recorder.in_flight import Flight
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddpnb.model.names import UNDECODABLE
-from ddpnb.recorder.protocol import LONGEST_MESSAGE
-from ddpnb.recorder.socket_channel import within
+from ddpnb.recorder.protocol import LONGEST_MESSAGE, within
 
 _LENGTH = struct.Struct("<I")
 
