@@ -211,6 +211,19 @@ def test_a_rank_that_may_prepare_something_is_waited_for(last):
     assert (found.outcome, found.errors, found.settled) == ("ok", (), False)
 
 
+def test_the_stacks_of_ranks_that_are_stuck_before_the_start_up():
+    wait = Frame("/venv/lib/site-packages/torch/utils/file_baton.py", 49, "wait", user=False)
+
+    def stuck(rank, at):
+        frames = Frame(FILE, 9, "<module>"), Frame(FILE, at, "build"), wait
+        return before_init(rank, PATIENCE, "sleep()").has_stack(*frames)
+
+    text = f"<module> ({FILE}:9) > build ({FILE}:4) > wait (torch/utils/file_baton.py:49)"
+    assert f"Stack of ranks 0 and 1: {text}." in diagnose(record(stuck(0, 4), stuck(1, 4))).findings[0].evidence
+    found = diagnose(record(stuck(0, 4), stuck(1, 5))).findings[0].evidence
+    assert [one.partition(":")[0] for one in found if "Stack" in one] == ["Stack of rank 0", "Stack of rank 1"]
+
+
 def test_a_download_before_the_start_up_may_take_longer():
     assert codes(diagnose(record(*(before_init(r, 3 * PATIENCE, "a socket") for r in range(2))))) == ["DDP313"]
 

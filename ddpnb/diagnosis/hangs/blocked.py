@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
@@ -10,10 +12,12 @@ from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord
+from ddpnb.model.stacks import Frame
 
 BLOCKED_ELSEWHERE = FindingType("DDP313", "blocked-elsewhere", after_patience=True)
 RANK_FROZEN = FindingType("DDP314", "rank-frozen", after_patience=True)
 
+_FRAMES, _STACKS = 8, 4
 # What a rank waits for that is not another machine, in the words of the recorder.
 LOCAL = ("a file lock", "a child process", "sleep()")
 
@@ -23,6 +27,22 @@ def before_init(record: RankRecord) -> bool:
     stack = record.main_stack
     began = record.calls or record.events_forgotten or record.events(InitProcessGroup)
     return stack is not None and stack.innermost_user is not None and not began
+
+
+def _stacks(records: Mapping[int, RankRecord]) -> list[str]:
+    """The stacks of ranks, those that are equal once: only they say what a rank does before its first call."""
+    alike: dict[str, list[int]] = {}
+    for rank, record in records.items():
+        stack = record.main_stack
+        frames = stack.frames[-_FRAMES:] if stack is not None else ()
+        if len(frames) > 1:
+            alike.setdefault(" > ".join(map(_frame, frames)), []).append(rank)
+    return [f"Stack of {phrases.ranks(ranks)}: {text}." for text, ranks in list(alike.items())[:_STACKS]]
+
+
+def _frame(frame: Frame) -> str:
+    file = frame.file if frame.user else frame.file.rpartition("site-packages/")[2]
+    return f"{frame.function} ({file}:{frame.line})"
 
 
 def explain(standings: dict[int, Standing], waiting: list[int], away: list[int]) -> Finding:
@@ -78,6 +98,7 @@ def finding(
         evidence.append(
             f"{phrases.ranks(early, True)} {phrases.verb(early, 'has', 'have')} not called init_process_group in this run."
         )
+        evidence += _stacks({rank: standings[rank].record for rank in early})
         remedy += " Before the start-up it is most often a lock file that a killed process left behind, a compiler or a download."
     for rank in waiting[:8]:
         held, event = standings[rank].call, standings[rank].event
