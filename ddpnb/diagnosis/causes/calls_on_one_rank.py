@@ -54,8 +54,10 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
     if not waiting or (len(waiting) > len(finding.culprits) and len(waiting) > 1):
         return None
     turns = {rank: _forwards(recording.ranks[rank]) for rank in recording.ranks}
-    # At a line that the others have run too, these ranks only continued for longer.
-    been = {call.site for c in finding.culprits if c in recording.ranks for call in recording.ranks[c].calls}
+    # At a line that the others have run too, these ranks only continued for longer. A forward that called no
+    # collective (the first, without buffers) has left only its sample.
+    others_ran = [recording.ranks[c] for c in finding.culprits if c in recording.ranks]
+    been = {step.site for record in others_ran for step in (*record.calls, *record.samples)}
     # A forward is counted once the wrapper has begun it: one that is blocked in its buffers' broadcast is not.
     theirs = max((turns[c] for c in finding.culprits if c in turns), default=0)
     ahead = [

@@ -128,14 +128,8 @@ _EVEN = (
         "accelerator.join_uneven_inputs([model]).",
     ),
 )
-_MISSING = (
-    COLLECTIVE_MISSING,
-    STATE_ON_ONE_RANK,
-    OP_MISMATCH,
-    SHAPE_MISMATCH,
-    DTYPE_MISMATCH,
-    ARGUMENT_MISMATCH,
-)
+_MISSING = (COLLECTIVE_MISSING, STATE_ON_ONE_RANK)
+_MISMATCH = (OP_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, ARGUMENT_MISMATCH)
 
 
 _SHOWN = 4  # ranks
@@ -151,21 +145,22 @@ def in_terms(recording: Recording, standings: dict[int, Standing], finding: Find
     """
     if finding.type == UNEVEN_ITERATIONS:
         return _even(standings, finding)
-    if finding.type not in _MISSING:
+    if finding.type not in (*_MISSING, *_MISMATCH):
         return finding
     ranks = [rank for rank in sorted(finding.concerned) if rank in standings]
     inside = {rank: found for rank in ranks if (found := _framework_call(standings[rank])) is not None}
     if len({written for written, _ in inside.values()}) == 1 and len(inside) == len(ranks):
         return finding  # all are in the same function: that it is a collective explains nothing
-    # Of ranks whose peers are not there, those that wait; in a tie, each that is in such a function.
-    inside = {rank: found for rank, found in inside.items() if rank not in finding.culprits}
+    if finding.type in _MISSING:  # the culprits are elsewhere
+        inside = {rank: found for rank, found in inside.items() if rank not in finding.culprits}
     if not inside:
         return finding
     says = dict.fromkeys(
         f"Rank {rank} is inside {written}{phrases.at(standings[rank].site)}." for rank, (written, _) in inside.items()
     )
     # In a tie either side may be wrong: perhaps all ranks call it, but not all at this point.
-    what = "all ranks must call it, in the same order" if finding.sides else "call it on all ranks"
+    open_question = bool(finding.sides) or finding.type in _MISMATCH
+    what = "all ranks must call it, in the same order" if open_question else "call it on all ranks"
     remedies = dict.fromkeys(
         f"{_capital(written)} is a collective: {what}. {call.remedy}".rstrip() for written, call in inside.values()
     )
@@ -173,7 +168,7 @@ def in_terms(recording: Recording, standings: dict[int, Standing], finding: Find
     return replace(
         finding,
         evidence=(*finding.evidence, *list(says)[:_SHOWN]),
-        remedy=" ".join([finding.remedy] * bool(finding.sides) + list(remedies)),
+        remedy=" ".join([finding.remedy] * open_question + list(remedies)),
         hint=finding.hint or next((hint for hint in hints if hint is not None), None),
     )
 

@@ -145,11 +145,15 @@ def _listed(splits: tuple[int, ...] | None) -> str:
 
 
 def _before(recording: Recording, collective: Collective, rank: int) -> str:
-    """The previous call of a rank at this line, if it never made it in this way before."""
+    """The previous call of a rank at this line, if it never made it in this way before.
+
+    A line that calls a framework makes calls of many kinds: there it says nothing.
+    """
     call = collective.calls[rank]
-    earlier = [
-        c for c in recording.ranks[rank].calls if c.site == call.site and c.number < call.number and c.op == call.op
-    ]
+    at_line = [c for c in recording.ranks[rank].calls if c.site == call.site and c.number < call.number]
+    earlier = [c for c in at_line if c.op == call.op]
     if not earlier or any(c.signature.agreed == call.signature.agreed for c in earlier):
+        return ""
+    if len({c.op for c in at_line}) > 1 and collective.match is MatchState.COLLECTIVE_TYPE_MISMATCH:
         return ""
     return f"Rank {rank}'s previous call at this line was {earlier[-1].signature}."

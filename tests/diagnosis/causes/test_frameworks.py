@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import TORCH_FRAME, Rank, Script, line, only_finding, record
 
@@ -89,6 +90,17 @@ def test_in_a_tie_the_general_remedy_stays():
     assert finding.sides == ((0,), (1,)) and not finding.culprits
     assert not finding.remedy.startswith("accelerator")
     assert "accelerator.wait_for_everyone() is a collective" in finding.remedy
+
+
+def test_of_calls_that_do_not_match_each_framework_function_is_named():
+    """Both lines are that of trainer.fit(): only the frames tell the calls apart."""
+    fit = library("/lightning/pytorch/trainer/trainer.py", "fit")
+    here = waits_inside(Rank(0, 2), WAIT, fit, library(REDUCED_LATER, "compute"), op="all_reduce")
+    there = waits_inside(Rank(1, 2), WAIT, fit, library("/lightning/pytorch/strategies/ddp.py", "reduce"))
+    finding = diagnose(record(here, there)).findings[0]
+    assert (finding.code, finding.sides) == ("DDP302", ((0,), (1,)))
+    assert "self.log(..., sync_dist=True) is a collective: all ranks must call it, in the same order" in finding.remedy
+    assert "trainer.strategy" not in finding.remedy
 
 
 def test_all_ranks_in_one_function_say_nothing_of_it():

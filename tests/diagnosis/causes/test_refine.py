@@ -212,6 +212,16 @@ def test_one_rank_evaluates_with_the_wrapped_model(lone):
     assert "which are not in it" in found.summary
 
 
+def test_a_rank_that_returned_after_the_first_step_did_not_leave_the_other_one_alone():
+    """Without buffers the first forward calls no collective; the second broadcasts the order of the buckets."""
+    at = EVALUATION.at("train", "train")
+    first_step = [Rank(n, 2).wraps(at=WRAPPED).forward(at) for n in range(2)]
+    for rank in first_step:
+        rank.calls("all_reduce", line(7)).backward(line(7)).updated(line(8)).has_run_forward(1)
+    found = first(record(inside(first_step[0], at, DDP, op="broadcast", root=0), first_step[1].finishes()))
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (1,), (0,))
+
+
 def test_the_name_of_a_function_does_not_make_it_an_evaluation():
     """It waits in a backward, and has run the model as often as the others: they left out this backward."""
     at = EVALUATION.at("evaluate", "evaluate_sampled_log")

@@ -227,6 +227,19 @@ def test_a_rank_whose_own_last_call_was_like_the_others_is_told_so():
     assert any("previous call at this line" in text and "[4]" in text for text in finding(recording).evidence)
 
 
+def test_a_line_from_which_a_framework_makes_many_calls_says_nothing_about_the_last_one():
+    def starts(rank):
+        return Rank(rank, 2).calls("barrier", line(7)).calls("all_reduce", line(7), dtype="int64")
+
+    recording = record(
+        starts(0).calls("all_reduce", line(7), shape=(), state=FENCED),
+        starts(1).calls("barrier", line(7), state=FENCED),
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.sides) == ("DDP302", (), ((0,), (1,)))
+    assert not any("previous call" in text for text in found.evidence)
+
+
 # -- a rank that skipped what the others are in
 
 SKIP = Script(
