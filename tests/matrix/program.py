@@ -15,7 +15,7 @@ _FIELD = re.compile(r"# (command|plain|outcome|expect|culprits|sides|remedy): (.
 class Program:
     """One program.
 
-    ``plain`` is what its command does without ddpnb: its exit status, or ``hang``. Lines that the finding must name
+    ``outcome`` may be one of two, where it depends on which of two processes ends first. ``plain`` is what its command does without ddpnb: its exit status, or ``hang``. Lines that the finding must name
     end with ``# <- culprit``.
     """
 

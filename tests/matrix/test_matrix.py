@@ -10,7 +10,7 @@ import pytest
 from tests.matrix.program import programs
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(300)]
-STATUS = {"ok": 0, "hang": 3, "divergence": 4}
+STATUS = {"hang": 3, "divergence": 4}  # else that of the command, which is 1 for all programs here
 
 
 def prefixed(command, program):
@@ -37,13 +37,15 @@ def test_healthy(program, command):
 def test_broken(program, command):
     run, verdict = prefixed(command, program)
     shown = run.output[-4000:]
-    assert (verdict["outcome"], verdict["findings"][0]["code"]) == (program.outcome, program.expect), shown
+    assert verdict["outcome"] in program.outcome.split(" or "), shown
+    assert verdict["findings"], shown
     finding = verdict["findings"][0]
+    assert finding["code"] == program.expect, shown
     assert finding["culprits"] == list(program.culprits), shown
     assert finding["sides"] == [list(side) for side in program.sides], shown
     assert {place["file"] for place in finding["where"]} == {program.path.name}, shown
     hint = [finding["hint"]["line"]] if finding["hint"] else []
     assert program.lines & {*hint, *(place["line"] for place in finding["where"])}, shown
     assert program.remedy in finding["remedy"], shown
-    assert run.status == STATUS.get(program.outcome, int(program.plain) if program.plain.isdigit() else None), shown
+    assert run.status == STATUS.get(verdict["outcome"], 1), shown
     assert run.left() == []

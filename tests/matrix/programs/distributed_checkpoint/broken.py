@@ -1,8 +1,8 @@
 # command: torchrun --standalone --nproc_per_node=2 broken.py
 # plain: hang
 # outcome: hang
-# expect: DDP605 DDP302 DDP301
-# culprits: 1
+# expect: DDP301
+# sides: 0 | 1
 # remedy: dcp.save()
 """DDP with torch.distributed.checkpoint: saved by rank 0 alone."""
 
@@ -46,8 +46,8 @@ def main():
     train(model, optimizer, 3)
     if dist.get_rank() == 0:
         save(model, optimizer, "checkpoint")
-    load(model, optimizer, "checkpoint")
     train(model, optimizer, 2)
+    load(model, optimizer, "checkpoint")
     dist.destroy_process_group()
 
 

@@ -40,8 +40,8 @@ def main():
     torch.manual_seed(dist.get_rank())
     train(model, optimizer, 3)
     save(model, optimizer, "checkpoint")
-    load(model, optimizer, "checkpoint")
     train(model, optimizer, 2)
+    load(model, optimizer, "checkpoint")
     dist.destroy_process_group()
 
 

@@ -1,6 +1,6 @@
 # command: torchrun --standalone --nproc_per_node=2 broken.py
-# plain: hang
-# outcome: hang
+# plain: 1
+# outcome: crash or hang
 # expect: DDP605
 # culprits: 1
 # remedy: get_model_state_dict()

@@ -1,8 +1,8 @@
 # command: python broken.py
 # plain: hang
 # outcome: hang
-# expect: DDP301 DDP101
-# culprits: 1
+# expect: DDP302
+# sides: 0 | 1
 # remedy: self.log(..., sync_dist=True)
 """Lightning's Trainer with its own launcher: a metric is averaged over the ranks, but logged on rank 0 only."""
 

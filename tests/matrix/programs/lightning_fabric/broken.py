@@ -1,8 +1,8 @@
 # command: fabric run --accelerator=cpu --devices=2 --strategy=ddp broken.py
 # plain: hang
 # outcome: hang
-# expect: DDP301 DDP302
-# culprits: 1
+# expect: DDP301
+# sides: 0 | 1
 # remedy: fabric.all_reduce()
 """Lightning Fabric with its own launcher: the loss of all ranks is averaged where it is printed: on rank 0."""
 

@@ -1,5 +1,5 @@
 # command: torchrun --standalone --nproc_per_node=2 broken.py
-# plain: hang
+# plain: 1
 # outcome: hang
 # expect: DDP301
 # culprits: 1

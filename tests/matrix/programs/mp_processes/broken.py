@@ -1,6 +1,6 @@
 # command: python broken.py
-# plain: hang
-# outcome: hang
+# plain: 1
+# outcome: crash or hang
 # expect: DDP308
 # culprits: 1
 """A list of torch.multiprocessing.Process, each a rank with a shard of the data of its own; that of rank 0 is longer."""

@@ -1,7 +1,7 @@
 # command: python broken.py
 # plain: 1
 # outcome: crash
-# expect: DDP504
+# expect: DDP312
 # culprits: 1
 """mp.spawn, as in the DDP tutorial, with a bad record in the shard of rank 1."""
 

@@ -1,9 +1,8 @@
 # command: torchrun --standalone --nproc_per_node=2 broken.py
-# plain: hang
+# plain: 1
 # outcome: hang
-# expect: DDP302
+# expect: DDP301
 # sides: 0 | 1
-# culprits: 1
 """As nanoGPT's train.py: gradient accumulation, an evaluation with a collective, on the master process only."""
 
 import os

@@ -1,8 +1,8 @@
 # command: torchrun --standalone --nproc_per_node=2 broken.py
-# plain: hang
-# outcome: hang
-# expect: DDP303
-# culprits: any
+# plain: 1
+# outcome: crash
+# expect: DDP312
+# culprits: 1
 """torch.distributed.pipelining: two stages, GPipe, but rank 1 expects more microbatches than rank 0 sends."""
 
 import os

@@ -1,8 +1,8 @@
 # command: python broken.py
 # plain: hang
 # outcome: hang
-# expect: DDP302 DDP301
-# culprits: 1
+# expect: DDP301
+# sides: 0 | 1
 """As PyG's distributed_batching.py: a GCN on batches of graphs, with mp.spawn and DDP, and a barrier on rank 0 only."""
 
 import os

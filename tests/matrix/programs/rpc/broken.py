@@ -1,7 +1,7 @@
 # command: python broken.py
 # plain: 1
 # outcome: crash
-# expect: DDP504
+# expect: DDP312
 # culprits: 1
 """RPC beside DDP: a replay buffer on rank 0 that both trainers fill; it refuses a value of rank 1."""
 

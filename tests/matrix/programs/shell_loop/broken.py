@@ -1,7 +1,7 @@
 # command: sh -c 'for r in 0 1; do RANK=$r WORLD_SIZE=2 python broken.py & done; wait'
 # plain: hang
 # outcome: hang
-# expect: DDP302 DDP308
+# expect: DDP308
 # culprits: 1
 """A shell loop that starts one process per rank; rank 1 has fewer batches."""
 

@@ -1,8 +1,9 @@
 # command: torchrun --standalone --nproc_per_node=2 broken.py
 # plain: hang
 # outcome: hang
-# expect: DDP302 DDP301 DDP308
-# culprits: 1
+# expect: DDP301
+# sides: 0 | 1
+# remedy: timm.utils.distribute_bn()
 """As timm's train.py: one model of timm's, reduced losses, but rank 1 has fewer batches than rank 0."""
 
 import timm

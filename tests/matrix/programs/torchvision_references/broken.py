@@ -1,8 +1,8 @@
 # command: torchrun --standalone --nproc_per_node=2 broken.py
 # plain: hang
 # outcome: hang
-# expect: DDP302 DDP301 DDP411
-# culprits: 1
+# expect: DDP301
+# sides: 0 | 1
 """As torchvision's references/classification: a MetricLogger whose meters are summed, in an evaluation on rank 0 only."""
 
 import datetime

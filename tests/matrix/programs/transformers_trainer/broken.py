@@ -1,6 +1,6 @@
 # command: torchrun --standalone --nproc_per_node=2 broken.py
-# plain: hang
-# outcome: hang
+# plain: 1
+# outcome: crash or hang
 # expect: DDP301
 # culprits: 1
 # remedy: trainer.evaluate()
