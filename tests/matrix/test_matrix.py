@@ -10,7 +10,7 @@ import pytest
 from tests.matrix.program import programs
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(300)]
-STATUS = {"hang": 3, "divergence": 4}  # else that of the command, which is 1 for all programs here
+STATUS = {"ok": 0, "hang": 3, "divergence": 4}  # else that of the command, which is 1 for all programs here
 
 
 def prefixed(command, program):

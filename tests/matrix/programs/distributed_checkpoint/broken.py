@@ -1,8 +1,8 @@
 # command: torchrun --standalone --nproc_per_node=2 broken.py
 # plain: hang
 # outcome: hang
-# expect: DDP301
-# sides: 0 | 1
+# expect: DDP605
+# culprits: 1
 # remedy: dcp.save()
 """DDP with torch.distributed.checkpoint: saved by rank 0 alone."""
 

@@ -26,7 +26,7 @@ class Regression(L.LightningModule):
     def validation_step(self, batch, batch_idx):
         x, y = batch
         loss = nn.functional.mse_loss(self.net(x), y)
-        if self.trainer.is_global_zero:
+        if self.trainer.is_global_zero:  # <- culprit
             self.log("val_loss", loss, sync_dist=True)  # <- culprit
 
     def on_validation_epoch_end(self):
