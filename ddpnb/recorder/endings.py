@@ -130,9 +130,10 @@ class Endings:
         """The program has ended; only its exit status is not known yet."""
         if os.getpid() != self._pid or self._written:
             return
-        last = getattr(sys, "last_value", None)
+        handled = sys.exc_info()[1]  # multiprocessing ends a child while the exception of its function is on its way
+        last = handled if isinstance(handled, Exception) else getattr(sys, "last_value", None)
         if self._ending["how"] != "raised" and isinstance(last, BaseException):
-            self._raised(last)  # a script has replaced sys.excepthook
+            self._raised(last)  # or a script has replaced sys.excepthook
         stays = self._ending["how"] != "raised" and self.is_needed()
         self._ending["stays"] = stays
         self._write()

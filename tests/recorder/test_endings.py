@@ -74,3 +74,33 @@ def test_an_exception_class_that_cannot_be_shown(tmp_path):
 def test_a_crash_in_native_code_leaves_its_stack(tmp_path):
     run(tmp_path, "import ctypes; ctypes.string_at(0)\n")
     assert "Fatal Python error: Segmentation fault" in (tmp_path / "rank0.crash").read_text()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_exception_of_a_process_of_multiprocessing(method, tmp_path):
+    """Its function's exception reaches no excepthook: multiprocessing prints it, and exits."""
+    script = tmp_path / "s.py"
+    script.write_text(f"""\
+import multiprocessing, sys
+from ddpnb.recorder.endings import Endings
+
+def work(folder):
+    Endings(folder, 0).install()
+    raise ValueError("bad")
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("{method}").Process(target=work, args=(sys.argv[1],))
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+""")
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=60, check=False)
+    ending = json.loads((tmp_path / "rank0.end.json").read_text())
+    assert (ending["how"], ending["exception"], ending["message"], done.returncode) == (
+        "raised",
+        "ValueError",
+        "bad",
+        1,
+    )
+    assert [frame["line"] for frame in ending["frames"] if frame["user"]] == [6]
+    assert done.stderr.count("ValueError: bad") == 1
