@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.cuda import nccl
 from torch.nn.parallel import DistributedDataParallel
 
@@ -139,6 +140,7 @@ class Phases(Hooks):
         if not inherited or not dist.is_initialized():
             return
         self.orphans.remember()
+        self._await_the_store()
         end_groups()
         self._door.groups.begin_anew()
         if not self._replacement_stated and os.environ.get("RANK") == "0":
@@ -149,6 +151,19 @@ class Phases(Hooks):
                 file=sys.stderr,
                 flush=True,
             )
+
+    def _await_the_store(self) -> None:
+        """On the other ranks, wait until rank 0 has closed the store of the old group: the new one may have its port."""
+        store = c10d._get_default_store()
+        while isinstance(store, PrefixStore):
+            store = store.underlying_store
+        port = os.environ.get("MASTER_PORT")
+        if os.environ.get("RANK") == "0" or not isinstance(store, TCPStore) or str(store.port) != port:
+            return
+        while _is_open(store):
+            if self._door.release.wanted:
+                raise self._door.release.exception()
+            time.sleep(0.01)
 
     def _keep_standard_numbers(self) -> None:
         """A script that has closed its standard files does not give their numbers to the group's connections."""
@@ -245,6 +260,13 @@ def end_groups() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
     c10d._world.group_count = 0
+
+
+def _is_open(store: Any) -> bool:
+    try:
+        return bool(store.num_keys() >= 0)
+    except RuntimeError:
+        return False
 
 
 def environment() -> dict[str, str]:

@@ -23,6 +23,7 @@ from ddpnb.recorder.hidden_modules import HiddenModules
 from ddpnb.recorder.phases import end_groups
 from ddpnb.recorder.protocol import FOLDER
 from ddpnb.recorder.recorder import Recorder
+from ddpnb.recorder.settings import Settings
 from ddpnb.recorder.startup import RankStartup
 from ddpnb.recorder.user_modules import UserModules
 
@@ -41,6 +42,7 @@ class Rank(Recorder):
         self._after_script = False  # what there is belongs to the last script: the next run does not share it
         self._functions = SentFunctions()
         self._user_modules = UserModules()
+        self._settings = Settings()
         self.startup = RankStartup(self.door.release)
 
     def run(self, order: dict[str, Any], payload: bytes | None) -> Any:
@@ -65,15 +67,17 @@ class Rank(Recorder):
         self.phases.shares, self.phases.inherited = not is_script, kept
         self._user_modules.begin()
         libraries.begin(fresh=not shares)
+        if not shares:
+            self._settings.restore()
         self.begin_run(order["run"], order["fence"], keep=kept)
         self.arm(order["run"], order["holds"], order["faults"])
         self.box.set_run(order["run"], RUN_ACTIVE)
         path: list[str] = []
         if payload is not None:
-            code = script.with_hint(self._functions.call(payload, self.control.namespace))
+            code = self._functions.call(payload, self.control.namespace)
             path = order["path"]
         elif cell:
-            code = script.with_hint(script.cell(order["cell"], self.control.namespace))
+            code = script.cell(order["cell"], self.control.namespace)
         else:
             code = script.script(order["script"], order["arguments"])
             path = [script.folder_of(os.path.join(order["directory"], order["script"]))]
@@ -93,7 +97,7 @@ class Rank(Recorder):
         try:
             with notebook.hidden(self._plain, prompt=cell), around:
                 self.phases.environment()
-                ended = script.run(code, self.door.release)
+                ended = script.run(script.with_hint(code, is_script=is_script), self.door.release)
                 self.data.finish()
                 if ended.ending["how"] != "raised":  # then a call that failed would look completed
                     self.door.flight.drain(0.1)

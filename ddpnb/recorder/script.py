@@ -6,6 +6,7 @@ import ast
 import builtins
 import io
 import os
+import re
 import sys
 import traceback
 from collections import deque
@@ -26,10 +27,18 @@ from ddpnb.recorder.user_frames import is_own_file, is_user_file
 from ddpnb.recorder.values import Allowance
 
 _LONGEST_MESSAGE = 4000
-_NO_GROUP = "Default process group has not been initialized"
-_NO_GROUP_HINT = (
+_NO_GROUP = (
+    re.compile("Default process group has not been initialized"),
     "ddpnb: earlier functions and cells left no process group that can be used. Call init_process_group() in this one, "
-    "or world.rebuild() before it."
+    "or world.rebuild() before it.",
+)
+_USED_PROCESS = (
+    re.compile(
+        "number of interop threads|interactive environment|context has already been set|only (?:be )?(?:called|set) once"
+        "|already been (?:initialized|registered)|more than once per process"
+    ),
+    "ddpnb: the processes of a World run one script after the other. If this is the reason, "
+    "world.run(SCRIPT, fresh=True) runs the script in new processes.",
 )
 
 
@@ -253,15 +262,16 @@ def cell(path: str, namespace: dict[str, Any]) -> Callable[[], None]:
     return main
 
 
-def with_hint(code: Callable[[], Any]) -> Callable[[], Any]:
-    """The same function or cell, which says what helps where it uses a process group and none is left."""
+def with_hint(code: Callable[[], Any], *, is_script: bool) -> Callable[[], Any]:
+    """The same code, which says what helps where it fails because of what earlier code has left on the rank, or not."""
+    pattern, hint = _USED_PROCESS if is_script else _NO_GROUP
 
     def main() -> Any:
         try:
             return code()
-        except ValueError as error:
-            if _NO_GROUP in str(error):
-                error.add_note(_NO_GROUP_HINT)
+        except Exception as error:
+            if pattern.search(_text(error)[:_LONGEST_MESSAGE]):
+                error.add_note(hint)
             raise
 
     return main

@@ -132,6 +132,19 @@ def test_equal_output_is_folded_and_different_output_is_not(notebook):
     assert "<Run" in notebook.ok("_ddp").text
 
 
+def test_a_function_of_the_notebook_sees_what_cells_have_made_and_leaves_its_own(notebook):
+    notebook.ok("%%ddp\nmodel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))\ncount = 10")
+    notebook.ok("import torch, torch.distributed as dist\nrate = 0.5")
+    notebook.ok(
+        "def train_step():\n    global count\n    count += 1\n    model(torch.ones(1, 2)).sum().backward()\n"
+        "    return count * rate, dist.get_world_size(), rank"
+    )
+    run = "world.run(train_step, stream=None).wait(60).results"
+    assert notebook.ok(run).text.strip() == "[(5.5, 3, 0), (5.5, 3, 1), (5.5, 3, 2)]"
+    assert notebook.ok(run).text.strip() == "[(6.0, 3, 0), (6.0, 3, 1), (6.0, 3, 2)]"
+    assert notebook.ok("%%ddp\ncount, rate").text.strip() == "ranks 0, 1 and 2:\n(12, 0.5)"
+
+
 def test_a_cell_on_some_ranks(notebook):
     notebook.ok("%%ddp\nz = rank")
     shown = notebook.ok("%%ddp_rank 1-2\nz += 10\nz")

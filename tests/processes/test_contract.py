@@ -101,6 +101,7 @@ def test_phases_wrap_names_that_exist():
     for name in ("init_process_group", "new_group", "destroy_process_group", "rendezvous"):
         assert callable(getattr(c10d, name))
     assert hasattr(c10d._world, "group_count"), "recorder/phases.py names new groups by it"
+    assert hasattr(c10d, "_get_default_store"), "recorder/phases.py waits until rank 0 has closed it"
 
 
 def test_operations_have_the_names_that_a_user_gives():

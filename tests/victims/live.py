@@ -1,5 +1,8 @@
 """Functions that share a process group, and a model in a variable of this module."""
 
+import os
+import time
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -11,6 +14,12 @@ count = 0
 
 def begins():
     dist.init_process_group("gloo")
+
+
+def begins_late_on_rank_0():
+    if os.environ["RANK"] == "0":
+        time.sleep(0.5)
+    begins()
 
 
 def begins_twice():

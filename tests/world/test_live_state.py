@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 import torch
 import torch.distributed as dist
 
+import ddpnb
 from tests.victims import live
 
 pytestmark = pytest.mark.world
@@ -142,3 +145,18 @@ def test_a_rank_that_was_replaced_has_no_group_and_neither_have_the_others(group
     grouped.restart(2)
     assert ok(grouped.run(live.has_group, stream=None)).results == [False] * 4
     ok(grouped.run(live.begins, stream=None))
+
+
+def test_an_own_group_on_the_same_port_waits_until_rank_0_has_closed_the_old_store():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with ddpnb.launch(2, port=port, quiet=True) as other:
+        for _ in range(3):
+            ok(other.run(live.begins_late_on_rank_0, stream=None))
+
+
+def test_a_script_that_needs_a_process_of_its_own_says_so(world, tmp_path):
+    (tmp_path / "train.py").write_text("import torch\ntorch.set_num_interop_threads(2)\n" * 2)
+    run = world.run(tmp_path / "train.py", stream=None).wait(60)
+    assert run.outcome == "crash" and "world.run(SCRIPT, fresh=True) runs the script" in run.log(0), run.log(0)
