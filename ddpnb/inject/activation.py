@@ -123,9 +123,12 @@ def start(rank: int, size: int, address: str) -> None:
     global _started
     _started = True
     try:
+        from ddpnb.recorder.loading import without_collection
+
         folder = _folder or protocol.claim(os.environ[protocol.JOB], address, rank)
         _end_watch(folder, rank)
-        from ddpnb.recorder import plain
+        with without_collection():
+            from ddpnb.recorder import plain
 
         plain.start(folder, rank, size, address, _endings, ours=bool(_folder))
     except Exception as error:
