@@ -51,6 +51,12 @@ def test_a_process_of_which_only_the_output_is_known():
     assert found.findings[0].certainty == "likely"
 
 
+@pytest.mark.parametrize("library", [ARGPARSE, CLICK], ids=["argparse", "click"])
+def test_a_rank_of_which_no_output_is_recorded(library):
+    finding = diagnose(record(*(refuses(rank, "", PARSE, library) for rank in range(2)))).findings[0]
+    assert finding.summary == "The script refused its arguments on ranks 0 and 1: see the usage that it printed."
+
+
 def test_arguments_that_one_rank_refuses():
     recording = record(refuses(0, OF_ARGPARSE, PARSE, ARGPARSE), Rank(1, 2).starts(line(6)))
     finding = diagnose(recording).findings[0]
@@ -73,9 +79,15 @@ def test_ranks_that_refuse_different_arguments():
         lambda rank: refuses(rank, OF_ARGPARSE, PARSE, ARGPARSE, code=3),
         lambda rank: refuses(rank, "train.py: error: no such file\n", PARSE, ARGPARSE),
         lambda rank: refuses(rank, "error: before\n" + OF_ARGPARSE.rpartition("train.py: error")[0], PARSE, ARGPARSE),
-        lambda rank: refuses(rank, "", PARSE, ARGPARSE),
+        lambda rank: refuses(rank, "", PARSE),
     ],
-    ids=["calls sys.exit itself", "another status", "no usage", "no error after it", "no output"],
+    ids=[
+        "calls sys.exit itself",
+        "another status",
+        "no usage",
+        "no error after it",
+        "no output, calls sys.exit itself",
+    ],
 )
 def test_other_exits_are_none(make):
     found = diagnose(record(*(make(rank) for rank in range(2))))
