@@ -9,7 +9,7 @@ import pytest
 
 from tests.matrix.program import programs
 
-pytestmark = [pytest.mark.matrix, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
 STATUS = {"ok": 0, "hang": 3, "divergence": 4}  # else that of the command, which is 1 for all programs here
 
 
@@ -21,13 +21,23 @@ def prefixed(command, program):
     return run, json.loads(file.read_text())
 
 
+def alone(command, program):
+    """The command without the prefix, once more where torch 2.13 aborts at the end of the interpreter or does not end."""
+    for _ in range(3):
+        run = command(program)
+        if run.status == 0:
+            break
+        run.end()
+    assert run.status == 0 and run.losses, run.output[-4000:]
+    return run
+
+
 @pytest.mark.parametrize("program", programs("healthy"), ids=lambda program: program.name)
 def test_healthy(program, command):
-    alone = command(program)
-    assert alone.status == 0 and alone.losses, alone.output[-4000:]
+    plain = alone(command, program)
     run, verdict = prefixed(command, program)
-    assert run.losses == alone.losses, run.output[-4000:]
-    assert (run.status, verdict["outcome"]) == (alone.status, "ok"), run.output[-4000:]
+    assert run.losses == plain.losses, run.output[-4000:]
+    assert (run.status, verdict["outcome"]) == (plain.status, "ok"), run.output[-4000:]
     assert [f["summary"] for f in verdict["findings"] if f["severity"] == "error"] == []
     assert verdict["world_size"] == 2
     assert run.left() == []
