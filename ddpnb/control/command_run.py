@@ -27,6 +27,7 @@ from ddpnb.processes.py_spy import py_spy_stacks
 from ddpnb.render.text import printable
 
 _TICK_S = 0.05
+_LEFT_S = 0.2  # between two looks at what an ended command has left
 _LOOK_S = 1.0  # between two looks at processes that are no ranks
 _OUTPUT_S = 5.0  # for the last output after the end of a command
 _WORST = ("ok", "released", "crash", "divergence", "hang")
@@ -81,6 +82,7 @@ class CommandRun:
         self.status: int | None = None  # of the command
         self._patience = patience
         self._groups: dict[str, GroupWatch] = {}
+        self._ended: float | None = None  # when the command had ended
         self._said: set[int] = set()  # processes that are not recorded
         self._idle, self._next_look = ActivityTracker(), time.monotonic() + _LOOK_S
         self._idle_said = False
@@ -117,7 +119,7 @@ class CommandRun:
             monitors = self._monitors
             if any(monitor.known.is_set() and monitor.outcome == "hang" for monitor in monitors):
                 return
-            if status is not None and all(monitor.known.is_set() for monitor in monitors) and not self._gathering():
+            if status is not None and all(monitor.known.is_set() for monitor in monitors) and not self._more_may_come():
                 self.status = status
                 if self._copying is not None:
                     self._copying.join(_OUTPUT_S)
@@ -130,10 +132,18 @@ class CommandRun:
     def _monitors(self) -> list[RunMonitor]:
         return [group.monitor for group in self._groups.values() if group.monitor is not None]
 
-    def _gathering(self) -> bool:
-        """Whether there are ranks that live and are not monitored yet."""
+    def _more_may_come(self) -> bool:
+        """Whether ranks live that are not monitored yet, or may still be made by what the command has left running."""
         waiting = [group.processes for group in self._groups.values() if group.monitor is None]
-        return any(processes.alive(rank) for processes in waiting for rank in processes.found())
+        if any(processes.alive(rank) for processes in waiting for rank in processes.found()):
+            return True
+        now = time.monotonic()
+        if self._ended is None:
+            self._ended = now
+        if self._groups or now - self._ended > self._patience:
+            return False
+        time.sleep(_LEFT_S)
+        return self._command.leaves_processes()
 
     def _look_at_others(self) -> None:
         """Say which processes are not recorded, and where they are if nothing has happened for too long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection
 
@@ -31,3 +32,13 @@ def end(folder: str, rank: int | None = None, spare: Collection[int] = ()) -> No
                 process.kill()
         except (psutil.Error, OSError):  # it has ended, or belongs to another user
             continue
+
+
+def of_folder(folder: str) -> list[int]:
+    """The processes that have this folder in their environment, but for this one."""
+    found: list[int] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(FOLDER) == folder:
+                found.append(process.pid)
+    return found

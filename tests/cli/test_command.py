@@ -104,7 +104,7 @@ def test_a_job_that_hangs(command, job):
     assert {os.path.basename(place["file"]) for place in finding["where"]} == {"steps.py"}
     assert package.diagnose(package.load(job / "hang.ddpnb")).findings[0].code == "DDP301"
     assert_all_ended(process, [])
-    assert said.rstrip().splitlines()[-1].lstrip().startswith(("Fix:", "out of", "end all"))  # the finding comes last
+    assert said.rfind("DDP301") > said.rfind("Traceback")  # what the launcher says of its end comes first
 
 
 def test_a_rank_that_raises(job):
@@ -184,7 +184,7 @@ def test_a_command_that_replaces_itself(job):
 
 def test_ranks_that_outlive_their_command(job):
     """A launcher that puts its job into the background: the job is watched all the same."""
-    command = f"{sys.executable} spawn.py skip spawn >log 2>&1 & sleep 12; exit 0"
+    command = f"{sys.executable} spawn.py skip spawn >log 2>&1 & exit 0"
     done, verdict = run(job, "bash", "-c", command)
     assert (done.returncode, verdict["findings"][0]["code"]) == (3, "DDP301")
 
@@ -220,6 +220,12 @@ def wait_for_job(process, said=""):
     raise AssertionError(said or process.stderr.read())
 
 
+def end(process):
+    if process.poll() is None:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted(number, status, job):
     process = begin("run", "--patience", "300", "--json", "v.json", "--", *TORCHRUN, "train.py", "sleep", cwd=job)
@@ -244,14 +250,14 @@ def test_a_hung_job_is_kept_attached_to_and_released(job):
             assert attached.diagnosis.outcome == "hang"
             assert (attached.size, attached.folder) == (2, found.folder)
             assert attached.status()[0].state == "waiting"
-            assert attached.evaluate("step").values_by_rank[0] == 3
+            assert attached.evaluate("step").values_by_rank[0] == 4
             assert attached.snapshot().ranks[0].main_stack.innermost_user.function == "train"
             with pytest.raises(WorldError, match="environment of a new start"):
                 attached.inject("wrong master port", ranks=1)
             assert attached.release().ranks == (0,)
         _, said = process.communicate(timeout=60)
     finally:
-        process.kill()
+        end(process)
     assert process.returncode == 3
     assert f'ddpnb.attach("{found.folder}")' in said
     assert "Released" in said
@@ -277,8 +283,7 @@ def test_a_running_job_is_held_and_stepped(job):
             attached.resume()
             assert "running" in repr(attached)
     finally:
-        process.terminate()
-        process.communicate(timeout=60)
+        end(process)
     assert_all_ended(process, list(found.ranks.values()))
 
 
@@ -295,7 +300,7 @@ def test_attach_lists_the_jobs_and_shows_one(job):
         assert "Rank 0 is released" in released.stdout
         process.communicate(timeout=60)
     finally:
-        process.kill()
+        end(process)
     assert_all_ended(process, list(found.ranks.values()))
 
 
@@ -310,7 +315,7 @@ def test_a_process_of_another_user_is_refused(job):
     """Root may read it; another user may not, which this one plays."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as other:
         try:
-            code = f"import os; os.setgid(65534); os.setuid(65534)\nimport ddpnb\nddpnb.attach({other.pid})"
+            code = f"import os, ddpnb; attach = ddpnb.attach; os.setgid(65534); os.setuid(65534); attach({other.pid})"
             done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
         finally:
             other.kill()

@@ -110,6 +110,10 @@ class Command:
             return [Unrecorded(process.pid, _command_of(process), why) for process, why in reasons if why]
         return []
 
+    def leaves_processes(self) -> bool:
+        """Whether processes of the job run that are not the command itself."""
+        return any(pid != self.pid for pid in descendants.of_folder(self.folder))
+
     def end(self) -> None:
         """End the command and everything that it has started: first politely, then by force."""
         if self.status is None:
