@@ -27,6 +27,7 @@ from ddpnb.processes.py_spy import py_spy_stacks
 from ddpnb.render.text import printable
 
 _TICK_S = 0.05
+_MORE_S = 60.0  # that processes which a command has left may take to become ranks
 _LEFT_S = 0.2  # between two looks at what an ended command has left
 _LOOK_S = 1.0  # between two looks at processes that are no ranks
 _OUTPUT_S = 5.0  # for the last output after the end of a command
@@ -140,7 +141,7 @@ class CommandRun:
         now = time.monotonic()
         if self._ended is None:
             self._ended = now
-        if self._groups or now - self._ended > self._patience:
+        if self._groups or now - self._ended > _MORE_S:
             return False
         time.sleep(_LEFT_S)
         return self._command.leaves_processes()
