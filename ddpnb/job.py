@@ -66,6 +66,8 @@ class Job(LiveRanks):
         ...     job.release()
     """
 
+    _name = "job"
+
     def __init__(self, found: FoundJob, patience: float) -> None:
         self._found = found
         super().__init__(JobRanks(JobProcesses(found.folder), patience))

@@ -26,13 +26,15 @@ from ddpnb.model.recording import Recording
 class LiveRanks:
     """Ranks that live: those of a ``World``, or of a ``Job`` that was started elsewhere."""
 
+    _name = "world"  # what examples call it
+
     def __init__(self, ranks: Ranks) -> None:
         # Panels and magics use these parts; users call the methods below.
         self._ranks = ranks
         self._inspection = Inspection(ranks)
         self._breakpoints = Breakpoints(ranks, self._inspection)
         self._faults = Faults(ranks)
-        self._releasing = Releasing(ranks, self._breakpoints)
+        self._releasing = Releasing(ranks, self._breakpoints, self._name)
 
     # -- what they are
 

@@ -141,7 +141,7 @@ class CommandRun:
         now = time.monotonic()
         if self._ended is None:
             self._ended = now
-        if self._groups or now - self._ended > _MORE_S:
+        if self._monitors or now - self._ended > _MORE_S:
             return False
         time.sleep(_LEFT_S)
         return self._command.leaves_processes()

@@ -49,9 +49,10 @@ class Freed:
 class Releasing:
     """Releases ranks."""
 
-    def __init__(self, ranks: Ranks, breakpoints: Breakpoints) -> None:
+    def __init__(self, ranks: Ranks, breakpoints: Breakpoints, name: str) -> None:
         self._ranks = ranks
         self._breakpoints = breakpoints
+        self._name = name
 
     def release(self, timeout: float = RELEASE_S) -> Freed:
         """See ``World.release``."""
@@ -68,7 +69,7 @@ class Releasing:
             monitors = {shared.in_run[rank] for rank in shared.busy() if rank in shared.in_run}
             for monitor in monitors:
                 monitor.settle(released=True)
-            freed = release(shared.processes, shared.alive(), busy, "released by world.release()", timeout)
+            freed = release(shared.processes, shared.alive(), busy, f"released by {self._name}.release()", timeout)
             for monitor in monitors:
                 monitor.show_rest()
             if shared.startup is not None:

@@ -260,7 +260,7 @@ def test_a_hung_job_is_kept_attached_to_and_released(job):
         end(process)
     assert process.returncode == 3
     assert f'ddpnb.attach("{found.folder}")' in said
-    assert "Released" in said
+    assert "ddpnb: released by job.release()." in said
     assert_all_ended(process, list(found.ranks.values()))
 
 

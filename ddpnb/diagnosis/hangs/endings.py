@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 from ddpnb.diagnosis.hangs.rank_state import last_site
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
@@ -75,7 +76,8 @@ def find(recording: Recording, waits: dict[int, Wait], consequences: bool = Fals
         and not is_fence_stop(record.ending)
     }
     groups: dict[tuple[object, ...], list[int]] = {}
-    for rank in sorted(roots, key=lambda r: roots[r].at_ns):
+    # A launcher ends the others with SIGTERM once one has failed.
+    for rank in sorted(roots, key=lambda r: (roots[r].code == -signal.SIGTERM, roots[r].at_ns)):
         ending = roots[rank]
         frame = ending.innermost_user
         key = (ending.how, ending.code, ending.exception, frame and frame.site)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 from contextlib import suppress
 
 _LOOK_S = 0.1
@@ -15,6 +16,7 @@ class Exits:
 
     def __init__(self) -> None:
         self.statuses: dict[int, int] = {}  # process ID -> exit status; negative: the signal
+        self.ended_ns: dict[int, int] = {}  # process ID -> when it ended
         self._descriptors: dict[int, int] = {}  # of processes that live -> process ID
         self._poll = select.poll()
         self._thread: threading.Thread | None = None
@@ -33,6 +35,7 @@ class Exits:
         while True:
             for descriptor, _ in self._poll.poll(_LOOK_S * 1000):
                 pid = self._descriptors.pop(descriptor)
+                self.ended_ns[pid] = time.monotonic_ns()
                 status = exit_status(pid)
                 if status is not None:
                     self.statuses[pid] = status
