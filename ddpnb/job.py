@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any, NoReturn, cast
 
 from ddpnb import arguments
 from ddpnb.control.job_ranks import JobRanks
@@ -11,14 +12,18 @@ from ddpnb.diagnosis.diagnose import PATIENCE
 from ddpnb.errors import UsageError
 from ddpnb.live import LiveRanks
 from ddpnb.model.findings import Diagnosis
+from ddpnb.processes.jobs.found_job import FoundJob
 from ddpnb.processes.jobs.job_processes import JobProcesses
-from ddpnb.processes.jobs.search import FoundJob, all_jobs, job_of
+from ddpnb.processes.jobs.search import all_jobs, job_of
+from ddpnb.processes.jobs.unrecorded_processes import UnrecordedProcesses, not_recorded
 
 
 def attach(target: str | int | os.PathLike[str] | FoundJob, *, patience: float = PATIENCE) -> Job:
-    """Attach to a job that was started with ``ddpnb run`` on this host.
+    """Attach to a job that runs on this host.
 
-    The job runs on; its ranks can be inspected, held, stepped and released. ``ddpnb.show(job)`` shows its dashboard.
+    The job continues. If it was started with ``ddpnb run``, its ranks can be inspected, held, stepped and released.
+    Otherwise their stacks and variables are read from outside by py-spy, and the diagnosis says what follows from
+    these, after ``patience``. ``ddpnb.show(job)`` shows the dashboard.
 
     Args:
         target: the folder that ``ddpnb run --keep`` or ``ddpnb attach`` prints, or the process ID of a rank or of the
@@ -30,6 +35,7 @@ def attach(target: str | int | os.PathLike[str] | FoundJob, *, patience: float =
 
     Raises:
         UsageError: no such job runs, it belongs to another user, or there are several.
+        WorldError: it was started without ``ddpnb run``, and py-spy cannot read its processes.
 
     Example:
         >>> job = ddpnb.attach(4711)
@@ -45,10 +51,10 @@ def attach(target: str | int | os.PathLike[str] | FoundJob, *, patience: float =
 
 
 def jobs() -> list[FoundJob]:
-    """The jobs of this user that run on this host with the recorder in them.
+    """The jobs of this user that run on this host: those with the recorder in them, then others.
 
     Returns:
-        One entry for each process group; ``attach()`` takes it.
+        One entry for each process group, which ``attach()`` takes; ``recorded`` says whether the recorder runs in it.
 
     Example:
         >>> for job in ddpnb.jobs():
@@ -70,12 +76,20 @@ class Job(LiveRanks):
 
     def __init__(self, found: FoundJob, patience: float) -> None:
         self._found = found
-        super().__init__(JobRanks(JobProcesses(found.folder), patience))
+        processes = JobProcesses(found.folder) if found.recorded else UnrecordedProcesses(found)
+        super().__init__(JobRanks(processes, patience))
+        if not found.recorded:
+            self._breakpoints = self._faults = self._releasing = cast("Any", _NotRecorded(found))
 
     @property
     def folder(self) -> str:
-        """The folder of its ranks."""
+        """The folder of its ranks; empty if it is not recorded."""
         return self._found.folder
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the recorder runs in its ranks. If not, only their stacks and variables can be read."""
+        return self._found.recorded
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -104,3 +118,13 @@ class Job(LiveRanks):
 
     def __repr__(self) -> str:
         return f"<Job of {self._ranks.description}: {self.run.outcome}>"
+
+
+class _NotRecorded:
+    """Takes the place of what needs the recorder: holds, faults, release."""
+
+    def __init__(self, job: FoundJob) -> None:
+        self._job = job
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise not_recorded(self._job)

@@ -5,18 +5,29 @@ from __future__ import annotations
 import argparse
 
 from ddpnb.cli import show
+from ddpnb.diagnosis.diagnose import PATIENCE
 
-HELP = "list the jobs that run here with ddpnb, or show what the ranks of one are doing"
+HELP = "list the jobs that run here, or show what the ranks of one are doing"
+_LOOK_S = 3.0  # beyond patience, for a job without a recorder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ddpnb attach [options] [FOLDER | PID]"
-    parser.epilog = "exit status: 0; 2 there is no such job, or it belongs to another user; 3 the ranks hang"
+    parser.epilog = (
+        "A job that was started without ddpnb is marked as not recorded: its stacks are read by py-spy for as long as "
+        "patience, and the diagnosis says what follows from them. "
+        "exit status: 0; 1 its processes cannot be read; 2 there is no such job, or it belongs to another user; "
+        "3 the ranks hang"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the diagnosis as JSON")
     parser.add_argument("--save", metavar="FILE", help="write a recording of the ranks, which ddpnb.load() reads")
     parser.add_argument(
         "--release", action="store_true", help="interrupt the ranks that hang: their program gets an exception"
     )
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE, metavar="S",
+        help="seconds that a rank may be blocked outside any collective before it counts as a hang (default: %(default)g)",
+    )  # fmt: skip
     parser.add_argument("--stacks", action="store_true", help="print the stack of each rank, with its variables")
     parser.add_argument("target", nargs="?", metavar="FOLDER|PID", help="as ddpnb attach lists them; none: list them")
 
@@ -34,10 +45,13 @@ def run(arguments: argparse.Namespace) -> int:
         for job in found:
             show(str(job))
         if not found:
-            say("no job runs here with ddpnb. Start one: ddpnb run -- torchrun train.py")
+            say("no job runs here. Start one: ddpnb run -- torchrun train.py")
         return 0
     claim(arguments.json, arguments.save)
-    with attach(arguments.target) as job:
+    with attach(arguments.target, patience=arguments.patience) as job:
+        if not job.recorded:
+            say(f"this job is not recorded; reading its stacks for {arguments.patience:g} s")
+            job.run.wait(arguments.patience + _LOOK_S)
         recording = job.snapshot()
         diagnosis = job.diagnosis
         show(str(job.status()))

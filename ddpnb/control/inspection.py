@@ -99,7 +99,7 @@ class Inspection:
 
     def _look(self, *, ask: bool = False) -> Recording:
         """A Recording of this moment; ``ask``: with the ranks' own stacks."""
-        recording = self._observer().record(ask=ask, with_locals=False)
+        recording = self._observer().record(ask=ask or not self._ranks.processes.recorded, with_locals=False)
         if not self._ranks.in_run:
             return recording
         # A rank that was replaced has a new process, which was not in that run.

@@ -47,7 +47,8 @@ class JobRanks(Ranks):
     def __init__(self, processes: JobProcesses, patience: float) -> None:
         found = processes.found()
         size = max(identity.size for identity in found.values())
-        devices = sorted({identity.device or "cpu" for identity in found.values()})
-        super().__init__(size, processes, processes.folder, f"{size} ranks, {'+'.join(devices)}")
+        devices = "+".join(sorted({identity.device or "cpu" for identity in found.values()}))
+        shown = devices if processes.recorded else "not recorded"
+        super().__init__(size, processes, processes.folder, f"{size} ranks, {shown}")
         self.number = 1
         self.begun(monitor_job(processes, range(size), patience))

@@ -10,7 +10,7 @@ from ddpnb.diagnosis.causes import frameworks
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data.batches import uneven_shards
 from ddpnb.diagnosis.exit_status import EXIT_CODE_MASKED
-from ddpnb.diagnosis.hangs import blocked, endings, mismatch, missing_calls, startup, stores, stragglers
+from ddpnb.diagnosis.hangs import blocked, endings, mismatch, missing_calls, stacks_alone, startup, stores, stragglers
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.endings import RANK_RAISED
 from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
@@ -54,6 +54,8 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     if patience != float("inf"):
         arguments.seconds("patience", patience, least=0)
     standing = standings(recording)
+    if any(record.unrecorded for record in recording.ranks.values()):
+        return _from_stacks(recording, standing, patience)
     found_waits = waits(recording, standing, patience)
     held = stuck(found_waits, standing, patience)
     findings = [_with_gaps(recording, f) for f in _findings(recording, standing, found_waits, held, patience)]
@@ -69,6 +71,21 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         or any(f.type.after_patience for f in errors)
         or any(_stands_in(standing, f, patience) for f in errors if f.type.mismatch)
         or any(_stands_before(standing, f, patience) for f in errors if f.type.group_mismatch),
+        world_size=recording.world_size,
+        exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
+    )
+
+
+def _from_stacks(recording: Recording, standing: dict[int, Standing], patience: float) -> Diagnosis:
+    """The diagnosis of ranks in which no recorder runs: the rules about calls and events would find that there are none."""
+    failures = [replace(finding, certainty="likely") for finding in endings.find(recording, {})]
+    findings = failures or stacks_alone.find(recording, standing, patience)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    ended = len(standing) == recording.world_size and all(s.state is RankState.ENDED for s in standing.values())
+    return Diagnosis(
+        outcome=_outcome(recording, errors),
+        findings=tuple(findings),
+        settled=ended or bool(errors),
         world_size=recording.world_size,
         exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
     )
@@ -108,7 +125,9 @@ def _stands_before(standing: dict[int, Standing], finding: Finding, patience: fl
 
 def _exit_code(standing: Standing) -> int | None:
     ending = standing.record.ending
-    return None if ending is None or ending.code == UNKNOWN_SIGNAL else ending.code
+    if ending is None or ending.how == "ended" or ending.code == UNKNOWN_SIGNAL:
+        return None
+    return ending.code
 
 
 def _findings(

@@ -26,13 +26,14 @@ E = TypeVar("E", bound=Event)
 
 
 UNKNOWN_SIGNAL = -255  # exit status of a process that was killed, where nobody saw by which signal
+UNKNOWN_STATUS = -254  # of a process that has ended, where nobody saw how
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How the script ended on a rank."""
 
-    how: Literal["finished", "raised", "exited", "died"]
+    how: Literal["finished", "raised", "exited", "died", "ended"]  # ended: nobody saw how
     code: int = 0  # exit status; negative: the signal that killed the process
     exception: str = ""  # the class's name
     message: str = ""
@@ -63,6 +64,8 @@ class Ending:
             return f"{self.exception}: {self.message}" if self.message else self.exception
         if self.how == "died":
             return f"killed ({self.signal_name})" if self.code < 0 else f"exited with status {self.code}"
+        if self.how == "ended":
+            return "ended (its exit status is not known)"
         return "finished" if self.well else f"exited with status {self.code}"
 
 
@@ -128,6 +131,7 @@ class RankRecord:
     events_forgotten: int = 0  # events of the run that are older than those recorded here
     unnamed: int = 0  # names and facts of calls and events that did not fit into the box
     marks: tuple[Mark, ...] = ()  # the last ones; the account of the Recording has seen all
+    unrecorded: bool = False  # no recorder runs in it: its calls and events are not known, only its stacks
 
     def events(self, *kinds: type[E], state: EventState | None = None) -> list[E]:
         """Its events of these kinds, in the order in which they began; ``state``: only those in this state."""

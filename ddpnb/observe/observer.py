@@ -165,10 +165,11 @@ class Observer:
                     known.silent = rank not in answers and reached
                 if rank in answers:
                     known.stacks = stacks_in(answers[rank].get("stacks"))
+                    known.switches = answers[rank].get("switches")
                 elif self._processes.exit_status(rank) is None:
                     left = end - time.monotonic()
                     pid = self._processes.pid(rank)
-                    known.stacks = py_spy_stacks(pid, min(TIMEOUT_S, left)) if left > _LEAST_S else ()
+                    known.stacks = py_spy_stacks(pid, min(TIMEOUT_S, left)) if pid and left > _LEAST_S else ()
         with self._lock:
             if follow:
                 self.follow()
@@ -221,6 +222,7 @@ class Observer:
             events_forgotten=known.status.events_forgotten if reader is not None else 0,  # after they were read
             unnamed=reader.dropped if reader is not None else 0,
             marks=reader.marks(last=history) if reader is not None else (),
+            unrecorded=not self._processes.recorded,
         )
 
     def _of_children(self, rank: int) -> tuple[Event, ...]:

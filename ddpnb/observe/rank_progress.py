@@ -11,7 +11,7 @@ from typing import Any
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
 from ddpnb.model.names import UNDECODABLE
-from ddpnb.model.recording import UNKNOWN_SIGNAL, Child, Ending, Process
+from ddpnb.model.recording import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Child, Ending, Process
 from ddpnb.model.shared import shared_file
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.observe import logs
@@ -40,6 +40,7 @@ class RankProgress:
         self.log = log
         self.stacks: tuple[Stack, ...] = ()
         self.silent = False  # it did not answer when it was asked last
+        self.switches: object = None  # of its main thread, where it is not recorded
         self.tracker = ActivityTracker()
         self._box = os.path.join(folder, f"rank{rank}.box")
         self._outcome = outcome
@@ -92,6 +93,8 @@ class RankProgress:
             if ending is not None and with_process and ending.how != "raised" and not self._stays:
                 ending = self._with_status(ending, exit_status)
             self._ending = ending
+        if self._ending is None and exit_status == UNKNOWN_STATUS:
+            self._ending = Ending("ended", at_ns=time.monotonic_ns())
         if self._ending is None and exit_status is not None:
             frames = (logs.last_words(self._crash) or logs.last_words(self.log)) if exit_status else ()
             self._ending = self._read_ending() or Ending("died", exit_status, frames=frames, at_ns=time.monotonic_ns())
@@ -134,7 +137,8 @@ class RankProgress:
         """The state of its process; ``answer``: to the last request, if there was one and it came."""
         now = time.monotonic()
         wakes = answer.get("wakes_in_s") if answer else None
-        place = (self.stacks[0].frames and self.stacks[0].innermost, self.status.calls) if self.stacks else None
+        where = self.stacks[0].frames and self.stacks[0].innermost if self.stacks else None
+        place = (where, self.status.calls, self.switches) if self.stacks else None
         if place != self._place:
             self._place, self._place_since, self._sleeps = place, now, 0
         if isinstance(wakes, (int, float)):

@@ -27,6 +27,7 @@ _SHARE = 80  # pictures are made for no more than one part in so many of the tim
 _TRIES = 50  # looks that may fail one after the other
 _STILL_S = 0.4  # without a change in any box: then the ranks may be asked
 _BEAT_S = 2.0
+_AGAIN_S = 2.0  # between two requests to ranks whose progress no box shows
 _HISTORY = 16  # calls of each rank in a picture: enough to say where it stands
 
 
@@ -56,6 +57,7 @@ class _Look:
         self._changed = self._looked = 0.0
         self._shown: object = None
         self._stacks: dict[int, tuple[Status, tuple[Stack, ...]]] = {}  # and the status of the rank when it was asked
+        self._recorded, self._asked = ranks.processes.recorded, 0.0
 
     def new(self, *, due: bool, allowed: bool, hurried: bool) -> Picture | None:
         """A picture, if anything has changed.
@@ -105,8 +107,10 @@ class _Look:
 
     def _ask(self, running: Sequence[int]) -> None:
         """Request the stacks of ranks that stopped and have not been asked at this place."""
-        if self.run is None or all(self._still(rank) for rank in running):
+        again = not self._recorded and time.monotonic() - self._asked >= _AGAIN_S
+        if self.run is None or (all(self._still(rank) for rank in running) and not again):
             return
+        self._asked = time.monotonic()
         taken = self._observer.record(ask=True, with_locals=False, history=_HISTORY, follow=False)
         self._stacks = {rank: (self._statuses[rank], taken.ranks[rank].stacks) for rank in running}
 

@@ -52,6 +52,8 @@ class RankProcesses(Protocol):
     progress: Callable[[int, int], None]
     #: whether the process of a rank ends with the script that it runs
     ends_with_script: bool
+    #: whether a recorder runs in them; if not, ``ask()`` answers requests for stacks alone
+    recorded: bool = True
 
     # -- state
 

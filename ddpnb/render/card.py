@@ -102,8 +102,10 @@ def _role(diagnosis: Diagnosis) -> str:
 def _headline(diagnosis: Diagnosis) -> str:
     if not diagnosis.settled and diagnosis.outcome == "ok":
         return "running: no problems found so far"
+    if diagnosis.outcome == "ok" and None in diagnosis.exit_codes.values():
+        return "ended: the exit status of some ranks is not known"
     seconds = diagnosis.timing.get("diagnosis_s")
-    if diagnosis.outcome == "hang" and seconds is not None:
+    if diagnosis.outcome == "hang" and seconds:  # 0: not known
         return f"{HEADLINES['hang']}, detected {seconds:.1f} s after the last progress"
     return HEADLINES[diagnosis.outcome]
 

@@ -99,6 +99,8 @@ def _doing(standing: Standing) -> str:
     call = standing.held or standing.call
     if call is not None:
         return f"{call.title} of {call.group}"
+    if standing.function:
+        return standing.function
     if standing.starting is not None:
         return standing.starting.title
     if standing.record.ending is not None:
@@ -116,6 +118,8 @@ def _since(recording: Recording, standing: Standing) -> float | None:
         began = call.entered_ns
     elif standing.starting is not None:
         began = standing.starting.began_ns
+    elif standing.function:
+        return standing.record.process.still_s
     elif standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
         return standing.idle_s
     return (recording.taken_ns - began) * 1e-9 if began and recording.taken_ns > began else None

@@ -55,6 +55,8 @@ def _doing(standing: Standing, missing: frozenset[int]) -> str:
         return f"held before {standing.held.title} of {standing.held.group}{place}"
     if standing.call is not None:
         return f"waits in {standing.call.title} of {standing.call.group}{place}{whom}"
+    if standing.function:
+        return f"waits in {standing.function}{place}, by its stack"
     if standing.starting is not None:
         return f"waits in {standing.starting.title}{place}{whom}"
     if ending is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ddpnb.diagnosis.hangs.stack_calls import call_in
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
 from ddpnb.model.events import Event
 from ddpnb.model.events.runs import LateWait, ProcessEnds
@@ -17,7 +18,7 @@ from ddpnb.model.stacks import Stack
 class Standing:
     """One rank's place. ``site`` is the innermost line of the user's code where it is.
 
-    ``call`` is what it waits in, ``held`` the call before which it is held: it may be released at any time.
+    ``call`` is what it waits in (``function``: of a rank whose calls are not recorded), ``held`` the call before which it is held: it may be released at any time.
     """
 
     rank: int
@@ -27,6 +28,7 @@ class Standing:
     event: Event | None = None
     site: Site = NO_SITE
     held: Call | None = None
+    function: str = ""
 
     @property
     def shown(self) -> RankState:
@@ -34,7 +36,7 @@ class Standing:
         record = self.record
         ran = record.calls or record.history or record.ending or self.state is RankState.UNRESPONSIVE
         runs = record.main_stack is not None and record.main_stack.innermost_user is not None
-        return self.state if ran or runs else RankState.IDLE
+        return self.state if ran or runs or record.unrecorded else RankState.IDLE
 
     @property
     def starting(self) -> Event | None:
@@ -71,6 +73,8 @@ def _standing(record: RankRecord) -> Standing:
         return Standing(rank, RankState.UNKNOWN, record)
     if process.activity == "stopped":
         return Standing(rank, RankState.UNRESPONSIVE, record, site=last_site(record))
+    if record.unrecorded:
+        return _from_stack(record)
     held = next((call for call in reversed(record.calls[-_THREADS:]) if call.state is CallState.HELD), None)
     if held is not None:
         return Standing(rank, RankState.HELD, record, site=held.site, held=held)
@@ -91,6 +95,18 @@ def _standing(record: RankRecord) -> Standing:
         return Standing(rank, state, record, site=last_site(record))
     state = RankState.COMPUTING if process.activity == "computing" else RankState.UNKNOWN
     return Standing(rank, state, record, site=last_site(record))
+
+
+def _from_stack(record: RankRecord) -> Standing:
+    """A rank of which only the stack and the process are known."""
+    activity, stack, site = record.process.activity, record.main_stack, last_site(record)
+    if activity != "idle" or stack is None:
+        state = RankState.COMPUTING if activity == "computing" else RankState.UNKNOWN
+        return Standing(record.rank, state, record, site=site)
+    function = call_in(stack)
+    return Standing(
+        record.rank, RankState.WAITING if function else RankState.BLOCKED, record, site=site, function=function
+    )
 
 
 # Where torch waits in C++ for calls that Python code does not wait for: DDP's reducer, FSDP, coalesced

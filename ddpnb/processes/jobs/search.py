@@ -1,43 +1,20 @@
-"""Finds the jobs that run on this host with the recorder in them."""
+"""Finds the jobs that run on this host."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 
 import psutil
 
 from ddpnb.errors import UsageError
-from ddpnb.model import phrases
 from ddpnb.processes.folder import places
+from ddpnb.processes.jobs.found_job import FoundJob
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
+from ddpnb.processes.jobs.unrecorded import unrecorded_jobs, unrecorded_jobs_of
 from ddpnb.recorder import protocol
 
 _HINT = "ddpnb attach lists the jobs that run here."
-
-
-@dataclass(frozen=True, slots=True)
-class FoundJob:
-    """One process group of a job, with the ranks that live.
-
-    Attributes:
-        folder: of its ranks, which ``ddpnb.attach()`` takes.
-        ranks: rank -> process ID.
-        size: of the world.
-        command: of the lowest rank.
-        directory: in which it runs.
-    """
-
-    folder: str
-    ranks: dict[int, int]
-    size: int
-    command: tuple[str, ...] = ()
-    directory: str = ""
-
-    def __str__(self) -> str:
-        ranks = phrases.ranks(sorted(self.ranks))
-        return f"{self.folder}  {ranks} of {self.size}  {' '.join(self.command)}"
 
 
 def found_in(folder: str) -> list[FoundJob]:
@@ -58,7 +35,11 @@ def found_in(folder: str) -> list[FoundJob]:
 
 
 def all_jobs() -> list[FoundJob]:
-    """The process groups of all jobs of this user on this host."""
+    """The process groups of all jobs of this user on this host; those without a recorder come last."""
+    return [*_recorded_jobs(), *unrecorded_jobs()]
+
+
+def _recorded_jobs() -> list[FoundJob]:
     found: dict[str, FoundJob] = {}
     for place in places():
         with contextlib.suppress(OSError):
@@ -85,6 +66,11 @@ def job_of(target: str | int) -> FoundJob:
     if not jobs:
         raise UsageError(f"no rank of {what} runs.", _HINT)
     if len(jobs) > 1:
+        if not jobs[0].recorded:
+            listed = "\n  ".join(map(str, jobs))
+            raise UsageError(
+                f"{what} has started {len(jobs)} jobs.", f"Give the process ID of a rank of one of them:\n  {listed}"
+            )
         folders = "; ".join(job.folder for job in jobs)
         raise UsageError(f"{what} has {len(jobs)} process groups.", f"Give the folder of one of them: {folders}")
     return jobs[0]
@@ -104,4 +90,8 @@ def _of_process(pid: int) -> list[FoundJob]:
     if mine or jobs:
         return mine or jobs
     below = {pid, *(child.pid for child in process.children(recursive=True))}
-    return [job for job in all_jobs() if below & {*job.ranks.values()}]
+    recorded = [job for job in _recorded_jobs() if below & {*job.ranks.values()}]
+    try:
+        return recorded or unrecorded_jobs_of(pid)
+    except psutil.NoSuchProcess:
+        raise UsageError(f"process {pid} has just ended.", _HINT) from None

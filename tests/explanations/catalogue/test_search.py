@@ -27,7 +27,7 @@ def test_what_was_meant_as_a_code(words, does):
 @pytest.mark.parametrize(
     ("words", "first"),
     [
-        ("DDP399", "DDP317"),
+        ("DDP399", "DDP318"),
         ("209", "DDP208"),
         ("999", "DDP707"),
         ("colective-missing", "DDP301"),

@@ -1,0 +1,272 @@
+"""Jobs without a recorder: what follows from stacks and from the state of the processes, and from nothing else.
+
+Which call of a group a rank is in, for which ranks it waits and with what arguments is not known. So a finding is likely
+at most, and only about ranks that made no progress for as long as patience.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ddpnb.diagnosis.hangs import blocked
+from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
+from ddpnb.diagnosis.hangs.mismatch import OP_MISMATCH
+from ddpnb.diagnosis.hangs.p2p_deadlock import P2P_DEADLOCK
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
+from ddpnb.diagnosis.hangs.stack_calls import POINT_TO_POINT, START, WORK, may_wait_for_work
+from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
+from ddpnb.diagnosis.hangs.stragglers import STRAGGLER
+from ddpnb.diagnosis.places import where
+from ddpnb.model import phrases
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.rank_state import RankState
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.source.loops import loop_around
+
+SAME_COLLECTIVE = FindingType("DDP318", "same-collective", after_patience=True)
+
+_NOBODY_WAITS = 3  # times the patience, as for recorded ranks
+_FEW = 8  # ranks with an evidence line of their own
+_NOT_RECORDED = (
+    "No recorder runs in these ranks: this follows from their stacks alone. Which call of its group each is in, for "
+    "which ranks it waits and with which sizes is not known."
+)
+
+
+def find(recording: Recording, standings: Mapping[int, Standing], patience: float) -> list[Finding]:
+    """Why these ranks make no progress; a note where others compute; nothing before patience is over."""
+    standings = {rank: _with_work(recording, standing) for rank, standing in standings.items()}
+    finding = _find(recording, standings, patience)
+    if finding is None:
+        return []
+    unknown = [rank for rank in range(recording.world_size) if not _seen(standings.get(rank))]
+    evidence = [*finding.evidence, *_different_variables(standings, finding), _NOT_RECORDED]
+    if unknown and finding.type != WORLD_INCOMPLETE:
+        have = phrases.verb(unknown, "has", "have")
+        evidence.append(f"{phrases.ranks(unknown, True)} {have} no process on this host: attach on the others too.")
+    return [replace(finding, certainty="likely", evidence=tuple(evidence))]
+
+
+def _find(recording: Recording, standings: dict[int, Standing], patience: float) -> Finding | None:
+    waiting = [rank for rank, one in standings.items() if one.function and _still(one) >= patience]
+    frozen = [rank for rank, one in standings.items() if one.state is RankState.UNRESPONSIVE and one.idle_s >= patience]
+    ended = [rank for rank, one in standings.items() if one.state is RankState.ENDED]
+    elsewhere = [rank for rank, one in standings.items() if not one.function and one.expired(patience)]
+    moving = [
+        rank
+        for rank, one in standings.items()
+        if _seen(one) and rank not in {*waiting, *frozen, *ended, *elsewhere} and one.state is not RankState.UNKNOWN
+    ]
+    if not waiting:
+        return _nobody_waits(standings, frozen, elsewhere, moving, patience)
+    if frozen:
+        return blocked.finding(standings, RANK_FROZEN, frozen, waiting, None)
+    if ended:
+        return _missing(standings, waiting, ended, "has ended", "have ended")
+    if moving:
+        return _late(standings, waiting, moving)
+    if elsewhere:
+        past = [rank for rank in elsewhere if _past(recording, standings[waiting[0]].record, standings[rank].record)]
+        if past and past == elsewhere:
+            return _missing(standings, waiting, past, "is past it", "are past it")
+        finding = blocked.finding(standings, BLOCKED_ELSEWHERE, elsewhere, waiting, None)
+        return replace(finding, evidence=(*finding.evidence, *_waits(standings, waiting)))
+    return _all_wait(recording, standings, waiting)
+
+
+def _with_work(recording: Recording, standing: Standing) -> Standing:
+    """A rank at a line of the user's that calls ``wait``: it may wait for a collective there, without a frame of torch."""
+    if standing.state is not RankState.BLOCKED:
+        return standing
+    lines = recording.sources.get(standing.site.file, "").splitlines()
+    text = lines[standing.site.line - 1] if 0 < standing.site.line <= len(lines) else ""
+    return replace(standing, function=WORK) if may_wait_for_work(standing.record.main_stack, text) else standing
+
+
+def _seen(standing: Standing | None) -> bool:
+    return standing is not None and (standing.record.pid > 0 or standing.state is RankState.ENDED)
+
+
+def _still(standing: Standing) -> float:
+    """For how long a rank has been in one call: its main thread has not run, and nothing in its process computed."""
+    return min(standing.idle_s, standing.record.process.still_s)
+
+
+# -- who waits, and who does not
+
+
+def _nobody_waits(
+    standings: dict[int, Standing], frozen: list[int], elsewhere: list[int], moving: list[int], patience: float
+) -> Finding | None:
+    if moving or not (frozen or elsewhere):
+        return None
+    if not all(standings[rank].idle_s >= _NOBODY_WAITS * patience for rank in (*frozen, *elsewhere)):
+        return None
+    return blocked.finding(standings, RANK_FROZEN if frozen else BLOCKED_ELSEWHERE, frozen or elsewhere, [], None)
+
+
+def _missing(standings: dict[int, Standing], waiting: list[int], missing: list[int], one: str, many: str) -> Finding:
+    """DDP301: ranks that cannot reach the call any more in which others wait."""
+    first = standings[waiting[0]]
+    how = [
+        f"Rank {rank} {phrases.ended(standings[rank].record.ending)}."
+        if standings[rank].record.ending is not None
+        else f"Rank {rank} has been inactive for {standings[rank].idle_s:.0f} s{phrases.at(standings[rank].site)}, "
+        "behind that line in the same function, and no loop contains both."
+        for rank in missing[:_FEW]
+    ]
+    return Finding(
+        WORLD_INCOMPLETE if first.function == START else COLLECTIVE_MISSING,
+        f"{phrases.ranks(missing, True)} did not call the {first.function} that {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(first.site)}: "
+        f"{phrases.verb(missing, f'it {one}', f'they {many}')}.",
+        tuple(missing),
+        tuple(waiting),
+        None,
+        where(standings, [*missing, *waiting]),
+        (*_waits(standings, waiting), *how),
+        "Call it on all ranks or on none: move it out of the condition, or end all ranks together.",
+    )
+
+
+def _late(standings: dict[int, Standing], waiting: list[int], moving: list[int]) -> Finding:
+    """DDP315: others wait for ranks that move."""
+    return Finding(
+        STRAGGLER,
+        f"{phrases.ranks(moving, True)} {phrases.verb(moving, 'is a straggler', 'are stragglers')}"
+        f"{phrases.at(standings[moving[0]].site)}; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} "
+        f"in {standings[waiting[0]].function}{phrases.at(standings[waiting[0]].site)}.",
+        tuple(moving),
+        tuple(waiting),
+        None,
+        where(standings, [*moving, *waiting]),
+        tuple(f"Rank {rank} still moves{phrases.at(standings[rank].site)}." for rank in moving[:_FEW]),
+        "This is no error yet: find out what the late rank does that the others do not.",
+    )
+
+
+def _all_wait(recording: Recording, standings: dict[int, Standing], waiting: list[int]) -> Finding | None:
+    calls: dict[object, list[int]] = defaultdict(list)
+    for rank in waiting:
+        one = standings[rank]
+        calls[one.function, one.site].append(rank)
+    sides = sorted(calls.values(), key=lambda ranks: (-len(ranks), ranks))
+    functions = {standings[rank].function for rank in waiting}
+    absent = [rank for rank in range(recording.world_size) if not _seen(standings.get(rank))]
+    if functions == {START} and absent:
+        return Finding(
+            WORLD_INCOMPLETE,
+            f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'waits', 'wait')} in {START}"
+            f"{phrases.at(standings[waiting[0]].site)}, and {phrases.ranks(absent)} "
+            f"{phrases.verb(absent, 'has', 'have')} no process on this host.",
+            (),
+            tuple(waiting),
+            None,
+            where(standings, waiting),
+            tuple(_waits(standings, waiting)),
+            "Look whether the other ranks were started, on their hosts, with the same MASTER_ADDR and MASTER_PORT.",
+        )
+    if functions <= POINT_TO_POINT:
+        return _differing(
+            P2P_DEADLOCK, standings, sides, "in point-to-point calls", "Every send needs a recv on the other side."
+        )
+    if len(sides) > 1:
+        remedy = (
+            "Call the same collectives in the same order on all ranks. If these calls belong to different process "
+            "groups, look for the ranks of each group that are in another call."
+        )
+        return _differing(OP_MISMATCH, standings, sides, "in different calls", remedy)
+    if len(waiting) < 2:
+        return None  # of the others nothing is known
+    return Finding(
+        SAME_COLLECTIVE,
+        f"{phrases.ranks(waiting, True)} are all blocked in {standings[waiting[0]].function}"
+        f"{phrases.at(standings[waiting[0]].site)}: their stacks show no difference.",
+        (),
+        tuple(waiting),
+        None,
+        where(standings, waiting),
+        tuple(_waits(standings, waiting)),
+        "Compare the sizes, dtypes and roots of the call and the number of earlier iterations on the ranks (their "
+        "variables); look at the network between them (GLOO_SOCKET_IFNAME, NCCL_DEBUG=INFO). Started with "
+        "`ddpnb run --`, the job is recorded, and the finding names the difference.",
+    )
+
+
+def _differing(
+    kind: FindingType, standings: dict[int, Standing], sides: Sequence[Sequence[int]], how: str, remedy: str
+) -> Finding:
+    """The ranks are in different calls; those that are fewer than all others together are named."""
+    everybody = [rank for side in sides for rank in side]
+    odd = [rank for side in sides[1:] for rank in side]
+    named = len(odd) < len(sides[0]) and kind == OP_MISMATCH
+    text = phrases.by_side(sides, lambda rank: f"{standings[rank].function}{phrases.at(standings[rank].site)}")
+    return Finding(
+        kind,
+        f"{phrases.ranks(everybody, True)} are blocked {how}: {text}.",
+        tuple(odd) if named else (),
+        tuple(sides[0]) if named else () if len(sides) > 1 else tuple(everybody),
+        None,
+        where(standings, everybody),
+        tuple(_waits(standings, everybody)),
+        remedy,
+        sides=() if named or len(sides) < 2 else tuple(map(tuple, sides)),
+    )
+
+
+# -- evidence
+
+
+def _waits(standings: Mapping[int, Standing], waiting: Sequence[int]) -> list[str]:
+    """Where these ranks wait, one line each."""
+    by_text = [rank for rank in waiting if standings[rank].function == WORK]
+    guess = (
+        [f"The wait for a Work of {phrases.ranks(by_text)} is inferred from the text of the line."] if by_text else []
+    )
+    return guess + [
+        f"The main thread of rank {rank} has stood in {standings[rank].function} for {_still(standings[rank]):.0f} s"
+        f"{phrases.at(standings[rank].site)}."
+        for rank in waiting[:_FEW]
+    ]
+
+
+def _past(recording: Recording, waits: RankRecord, other: RankRecord) -> bool:
+    """Whether a rank is behind the call in which another one waits, in the same function and in no loop with it."""
+    mine, theirs = _path(other), _path(waits)
+    for here, there in zip(mine, theirs, strict=False):
+        if here != there:
+            if (here.file, here.function) != (there.file, there.function) or here.line <= there.line:
+                return False
+            source = recording.sources.get(here.file, "")
+            loop = loop_around(source, there.line)
+            return bool(source) and not (loop is not None and loop[0] <= here.line <= loop[1])
+        if loop_around(recording.sources.get(here.file, ""), here.line) is not None:
+            return False  # it may be in an earlier iteration
+    return False
+
+
+def _path(record: RankRecord) -> list[Site]:
+    stack = record.main_stack
+    return [frame.site for frame in stack.user_frames] if stack is not None else []
+
+
+def _different_variables(standings: Mapping[int, Standing], finding: Finding) -> list[str]:
+    """Numbers that differ between ranks in the user's frame where they wait: ``step`` tells that one is ahead."""
+    texts: dict[str, dict[int, str]] = defaultdict(dict)
+    if finding.type not in (SAME_COLLECTIVE, OP_MISMATCH):
+        return []
+    for rank in sorted(finding.concerned):
+        stack = standings[rank].record.main_stack
+        frame = stack.innermost_user if stack is not None else None
+        for name, text in frame.locals.items() if frame is not None else ():
+            if text.lstrip("-").isdecimal() and name.lower() not in ("rank", "local_rank", "global_rank"):
+                texts[name][rank] = text[:40]
+    differing = {name: held for name, held in texts.items() if len(held) > 1 and len(set(held.values())) > 1}
+    return [
+        f"{name} is {', '.join(f'{text} on rank {rank}' for rank, text in list(held.items())[:_FEW])}."
+        for name, held in list(differing.items())[:_FEW]
+    ]
