@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from ddpnb.cli import show
-from ddpnb.diagnosis.diagnose import PATIENCE
 
 HELP = "list the jobs that run here, or show what the ranks of one are doing"
 _LOOK_S = 3.0  # beyond patience, for a job without a recorder
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--release", action="store_true", help="interrupt the ranks that hang: their program gets an exception"
     )
     parser.add_argument(
-        "--patience", type=float, default=PATIENCE, metavar="S",
+        "--patience", type=float, default=10.0, metavar="S",
         help="seconds that a rank may be blocked outside any collective before it counts as a hang (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument("--stacks", action="store_true", help="print the stack of each rank, with its variables")

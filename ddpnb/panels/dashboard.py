@@ -182,7 +182,7 @@ class Dashboard(Panel):
             can_begin=self.actions.can_begin,
             description=self.world._ranks.description,
             outcome=outcome,
-            detail=f"detected after {known:.1f} s" if known is not None else "",
+            detail=f"detected after {known:.1f} s" if known else "",
             alive=not closed,
             in_run=in_run or starting,
             held=held,
