@@ -38,6 +38,7 @@ class Engines:
 
     connection = "open"
     ends_with_script = False
+    recorded = True
 
     def listens(self, _rank):
         return True
@@ -121,7 +122,7 @@ def test_files_that_are_cut_short_do_not_kill_the_launcher(tmp_path):
             file.write(samples.MAGIC + samples.WRITTEN.pack(0, 0, 1))
             file.truncate(samples.FILE_SIZE)
         engines = SimpleNamespace(
-            pid=lambda _: os.getpid(), exit_status=lambda _: None, device=lambda _: "cpu", ends_with_script=False
+            pid=lambda _: os.getpid(), exit_status=lambda _: None, device=lambda _: "cpu", ends_with_script=False, recorded=True
         )
         observer = Observer(engines, folder, {0: f"{folder}/ending.json"}, 1)
         observer.record(ask=False)
