@@ -142,7 +142,7 @@ def detail(recording: Recording, rank: int | None) -> str:
         for one in reversed(record.calls[-6:])
     ]
     calls = markup.table(f"last calls of rank {rank}", ("call", "group", "signature", "state", "line"), rows)
-    calls = calls if rows else '<p class="faint">no collective yet</p>'
+    calls = calls if rows else '<p class="faint">no collective recorded</p>'
     events = ", ".join(f"{event.title} ({event.state})" for event in record.history[-6:])
     said = f'<p class="faint">{markup.text(events, 300)}</p>' if events else ""
     return f"<h3>Rank {rank}: its last calls</h3>{calls}{said}"

@@ -52,7 +52,9 @@ def timeline(lanes: Lanes, begin: float | None = None, end: float | None = None)
             if len(rows) <= _ROOMY:
                 _words(axes, at, row, spans, last, (last - first) or 1.0)
         if not lanes.count:
-            axes.text(0.5, 0.5, "no collective yet", transform=axes.transAxes, ha="center", va="center", color=_FAINT)
+            axes.text(
+                0.5, 0.5, "no collective recorded", transform=axes.transAxes, ha="center", va="center", color=_FAINT
+            )
         figure.legend(handles=_legend(), loc="outside lower center", ncols=7, frameon=False, labelcolor=_INK)
         return figure
 

@@ -88,7 +88,7 @@ class Timeline(View):
         """The last calls of every rank."""
         lanes = self._lanes
         if not lanes.count:
-            return "no collective yet"
+            return "no collective recorded"
         lines = [self._line(lane) for lane in lanes.lanes]
         if lanes.of > len(lines):
             lines.append(f"({len(lines)} of {lanes.of} ranks)")

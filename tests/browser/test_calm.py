@@ -34,7 +34,7 @@ def test_names_with_markup_and_empty_recordings(lab, page):
     lab.open(page, name)
     lab.run_all(page)
     expect(page.get_by_role("group", name="rank board", exact=True)).to_have_count(3)
-    expect(page.get_by_text("no collective yet").locator("visible=true")).to_have_count(2)
+    expect(page.get_by_text("no collective recorded").locator("visible=true")).to_have_count(2)
     expect(page.get_by_text("No ranks.")).to_be_visible()
     for part in page.locator(".ddpnb details.part > summary").all():
         part.click()

@@ -10,8 +10,11 @@ import time
 
 import pytest
 
+from ddpnb.errors import WorldError
+from ddpnb.model.stacks import stacks_in
+from ddpnb.processes import py_spy
 from ddpnb.processes.process_samples import sample
-from ddpnb.processes.py_spy import children, py_spy_stacks
+from ddpnb.processes.py_spy import check_py_spy, children, described_stacks, py_spy_stacks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -75,3 +78,75 @@ main()
 def test_looking_at_children_is_bounded():
     descendants = [(os.getpid(), "Z")] * 100
     assert len(children(descendants, 1.0)) == 16
+
+
+def test_stacks_are_described_as_a_rank_does_it():
+    code = "import threading, time\ndef rest(step, held):\n    time.sleep(60)\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nrest(7, threading.Event())"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        time.sleep(0.7)
+        first, second = described_stacks(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+    assert (first["main"], second["main"]) == (True, False)
+    assert first["frames"][-1] == {
+        "file": "<string>", "line": 3, "function": "rest", "user": True, "locals": {"step": "7", "held": "<Event>"},
+    }  # fmt: skip
+    assert described_stacks(process.pid) == []
+
+
+def test_a_file_of_another_python_is_no_users():
+    users = ["/home/user/train.py", "/work/lib/python/train.py"]
+    others = [
+        "/opt/other/lib/python3.12/queue.py",
+        "/x/dist-packages/torch/a.py",
+        "/y/lib64/python3.13/site-packages/a.py",
+    ]
+    assert [py_spy._is_users(file) for file in (*users, *others)] == [True, True, False, False, False]
+
+
+def test_a_process_that_can_be_read():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        time.sleep(0.5)
+        check_py_spy(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+    with pytest.raises(WorldError, match=f"py-spy cannot read process {process.pid}: "):
+        check_py_spy(process.pid)
+
+
+def test_py_spy_is_missing(monkeypatch):
+    monkeypatch.setattr(py_spy, "_command", lambda: None)
+    with pytest.raises(WorldError, match="py-spy is missing") as refused:
+        check_py_spy(os.getpid())
+    assert "pip install py-spy" in refused.value.hint
+    assert described_stacks(os.getpid()) == [] and py_spy_stacks(os.getpid()) == ()
+
+
+def test_the_kernel_refuses(monkeypatch, tmp_path):
+    """What py-spy says where ptrace is restricted; this machine may not refuse it."""
+    refusing = tmp_path / "py-spy"
+    refusing.write_text(
+        "#!/bin/sh\necho 'Permission Denied: Try running again with elevated permissions' >&2\nexit 1\n"
+    )
+    refusing.chmod(0o755)
+    monkeypatch.setattr(py_spy, "_command", lambda: str(refusing))
+    with pytest.raises(WorldError, match="Permission Denied: Try running again") as refused:
+        check_py_spy(os.getpid())
+    assert "kernel.yama.ptrace_scope=0" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "said", ["", "[]", "3", "[1, {}]", '[{"frames": [1, {}], "thread_id": "x"}]', "{", "[" * 100_000]
+)
+def test_what_py_spy_says_may_be_anything(said, monkeypatch, tmp_path):
+    (tmp_path / "said").write_text(said)
+    other = tmp_path / "py-spy"
+    other.write_text(f"#!/bin/sh\ncat {tmp_path}/said\n")
+    other.chmod(0o755)
+    monkeypatch.setattr(py_spy, "_command", lambda: str(other))
+    for stack in (*py_spy_stacks(4711), *stacks_in(described_stacks(4711))):
+        assert all(frame.file == "?" for frame in stack.frames)

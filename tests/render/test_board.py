@@ -154,7 +154,7 @@ def test_the_last_calls_of_a_rank_newest_first():
 
 def test_of_a_rank_without_calls_it_says_so_and_of_none_nothing():
     recording = record(Rank(0, 1))
-    assert "no collective yet" in board.detail(recording, 0)
+    assert "no collective recorded" in board.detail(recording, 0)
     assert board.detail(recording, 7) == board.detail(recording, None) == ""
 
 

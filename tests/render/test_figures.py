@@ -38,7 +38,7 @@ def test_the_lanes_of_a_hang():
 
 def test_nothing_yet():
     figure = figures.timeline(Lanes())
-    assert figure.axes[0].texts[0].get_text() == "no collective yet"
+    assert figure.axes[0].texts[0].get_text() == "no collective recorded"
     assert drawn(figure)
 
 

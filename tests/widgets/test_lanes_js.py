@@ -462,7 +462,7 @@ def test_dragging_and_the_wheel_move_it(page):
 
 def test_nothing_yet(page):
     show(page, Timeline())
-    assert page.get_by_text("no collective yet").is_visible()
+    assert page.get_by_text("no collective recorded").is_visible()
     assert page.locator("canvas").is_hidden()
 
 
@@ -474,7 +474,7 @@ def test_what_is_new_is_shown(page):
     for number in range(2):
         widget.add({rank: [call(number, 100 * number + rank, 100 * number + 50)] for rank in range(3)})
         page.evaluate("([content, buffers]) => model.tell(content, buffers)", sendable(list(sent[-1])))
-    assert page.get_by_text("no collective yet").is_hidden()
+    assert page.get_by_text("no collective recorded").is_hidden()
     follow = page.get_by_role("button", name="follow")
     assert follow.get_attribute("aria-pressed") == "true"
     page.get_by_role("button", name="show all").click()

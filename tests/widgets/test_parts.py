@@ -91,7 +91,7 @@ def test_an_empty_recording_breaks_nothing():
     assert [one.text for one in shown] == [
         "",
         "no ranks.",
-        "no collective yet",
+        "no collective recorded",
         "no rank is in the user's code.",
         "no stacks.",
     ]

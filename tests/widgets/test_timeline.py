@@ -76,7 +76,7 @@ def test_an_action_comes_through():
 
 
 def test_text():
-    assert Timeline().text == "no collective yet"
+    assert Timeline().text == "no collective recorded"
     taken = record(
         Rank(0, 2).calls("all_reduce", line(5)).waits("all_reduce", line(5)),
         Rank(1, 2).calls("all_reduce", line(5)).finishes(),

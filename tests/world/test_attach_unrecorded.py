@@ -21,7 +21,7 @@ from tests.diagnosis.recordings import Script
 pytestmark = pytest.mark.world
 
 SCRIPT = Script("""
-import os, queue, sys, torch, torch.distributed as dist
+import os, queue, sys, time, torch, torch.distributed as dist
 
 def rest():
     queue.Queue().get()  # rest
@@ -45,6 +45,12 @@ if sys.argv[1] == "early":
     open("ready" + os.environ["RANK"], "w").close()
     if os.environ["RANK"] == "1":
         sys.exit()
+def wait(rank):
+    while True:
+        if rank == 1:
+            time.sleep(0.7)  # an environment, a slow disk: both ranks are idle nearly all the time
+        dist.all_reduce(torch.ones(4))
+
 dist.init_process_group("gloo")  # init
 open(f"ready{dist.get_rank()}", "w").close()
 globals()[sys.argv[1]](dist.get_rank())
@@ -151,8 +157,9 @@ def test_a_rank_that_ended_before_start_up(tmp_path):
             assert attached.diagnosis.exit_codes == {0: None, 1: None}
 
 
-def test_a_healthy_job(tmp_path):
-    with job(tmp_path, "train") as pid, ddpnb.attach(pid, patience=_PATIENCE_S) as attached:
+@pytest.mark.parametrize("mode", ["train", "wait"])
+def test_a_healthy_job(mode, tmp_path):
+    with job(tmp_path, mode) as pid, ddpnb.attach(pid, patience=_PATIENCE_S) as attached:
         assert not attached.run.wait(3 * _PATIENCE_S).done
         assert (attached.diagnosis.outcome, attached.diagnosis.errors) == ("ok", ())
 

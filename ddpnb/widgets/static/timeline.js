@@ -73,7 +73,7 @@ function render({ model, el }) {
   });
   const tip = make("div", { class: "tip", hidden: "" });
   const spoken = make("div", { class: "unseen", role: "status", "aria-live": "polite" });
-  const empty = make("p", { class: "faint", text: "no collective yet" });
+  const empty = make("p", { class: "faint", text: "no collective recorded" });
   const lanes = make("div", { class: "lanes" }, canvas, tip);
   const body = make("div", { class: "ddpnb", role: "group", "aria-label": "time line" },
     make("div", { class: "row title" }, make("h3", { text: "Time line" }), note, make("span", { class: "space" }), ...Object.values(buttons)), empty, lanes, legend(), spoken);
