@@ -19,35 +19,14 @@ from typing import Any
 from ddpnb.model.names import one_line
 from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS
 from ddpnb.recorder import process_state, script
+from ddpnb.recorder.kernel_waits import system_call, words
 from ddpnb.recorder.locals import LOOK_S, describe_locals
 from ddpnb.recorder.user_frames import frames_of, is_user_file
 from ddpnb.recorder.values import Allowance
 
 _VARIABLES = 0.75  # share of the time of a snapshot: the rest is for the frames
 
-_SYSCALLS = {
-    "x86_64": {
-        0: "read", 1: "write", 7: "poll", 23: "select", 34: "pause", 35: "nanosleep", 43: "accept",
-        42: "connect", 45: "recvfrom", 47: "recvmsg", 61: "wait4", 72: "fcntl", 73: "flock",
-        202: "futex", 230: "clock_nanosleep", 232: "epoll_wait", 247: "waitid", 270: "select",
-        271: "poll", 281: "epoll_wait", 288: "accept",
-    },
-    "aarch64": {
-        63: "read", 64: "write", 72: "select", 73: "poll", 101: "nanosleep", 115: "clock_nanosleep",
-        98: "futex", 32: "flock", 25: "fcntl", 202: "accept", 203: "connect", 207: "recvfrom",
-        212: "recvmsg", 22: "epoll_wait", 260: "wait4", 95: "waitid",
-    },
-}.get(os.uname().machine, {})  # fmt: skip
-
 _LEADING = (script.__file__, process_state.__file__)  # to the user's script
-
-_WORDS = {
-    "futex": "a lock", "flock": "a file lock", "fcntl": "a file lock", "wait4": "a child process",
-    "waitid": "a child process", "accept": "a connection", "connect": "a connection",
-    "recvfrom": "a socket", "recvmsg": "a socket", "poll": "a file or socket",
-    "select": "a file or socket", "epoll_wait": "a file or socket", "pause": "a signal",
-    "nanosleep": "sleep()", "clock_nanosleep": "sleep()",
-}  # fmt: skip
 
 
 def described(
@@ -118,28 +97,9 @@ def waits_on() -> tuple[str, float | None]:
     The second is known for ``time.sleep`` alone: its deadline lies in this process's own memory.
     Empty where the system does not show it (not Linux, or the thread is running).
     """
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/syscall") as file:
-            fields = file.read().split()
-        number, *args = [int(field, 0) for field in fields[:7]]
-    except (OSError, ValueError):
-        return "", None
-    name = _SYSCALLS.get(number, "")
-    words = _WORDS.get(name, "")
-    if name in ("read", "write", "flock", "fcntl", "accept", "recvfrom", "recvmsg", "connect") and args:
-        words = f"{words or name + '()'}{_target(args[0])}"
+    name, args = system_call(os.getpid(), "self")
     wakes = _sleep_left(args) if name == "clock_nanosleep" and len(args) >= 3 else None
-    return words, wakes
-
-
-def _target(fd: int) -> str:
-    try:
-        path = os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:
-        return ""
-    if fd == 0 or path.startswith("/dev/"):
-        return f" on {path}" + (" (standard input)" if fd == 0 else "")
-    return f" on {path}" if path.startswith("/") else f" ({path.split(':')[0]})"
+    return words(name, args), wakes
 
 
 def _sleep_left(args: list[int], now: Callable[[], float] = time.monotonic) -> float | None:

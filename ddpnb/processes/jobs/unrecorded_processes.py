@@ -13,6 +13,7 @@ from ddpnb.model.recording import UNKNOWN_SIGNAL, UNKNOWN_STATUS
 from ddpnb.processes.jobs.found_job import FoundJob
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
 from ddpnb.processes.py_spy import TIMEOUT_S, check_py_spy, described_stacks
+from ddpnb.recorder.kernel_waits import system_call, words
 
 _NO_FOLDER = "/proc/ddpnb"  # the ranks have none, and nobody can make this one
 _AT_ONCE = 8  # processes that are read at the same time
@@ -80,7 +81,9 @@ class UnrecordedProcesses(JobProcesses):
     def _read(self, rank: int) -> dict[str, Any]:
         pid = self.pid(rank)
         switches = _switches(pid)  # first: if it runs while its stack is read, the next look sees that
-        return {"status": "ok", "stacks": described_stacks(pid, TIMEOUT_S), "switches": switches}
+        waits_on = words(*system_call(pid), str(pid))
+        stacks = described_stacks(pid, TIMEOUT_S)
+        return {"status": "ok", "stacks": stacks, "switches": switches, "waits_on": waits_on}
 
 
 def _switches(pid: int) -> int:

@@ -16,7 +16,7 @@ from ddpnb.errors import UsageError, WorldError
 from ddpnb.processes import py_spy
 from ddpnb.processes.jobs.found_job import FoundJob
 from ddpnb.processes.jobs.search import job_of
-from ddpnb.processes.jobs.unrecorded import unrecorded_jobs, unrecorded_jobs_of
+from ddpnb.processes.jobs.unrecorded import _launch, unrecorded_jobs, unrecorded_jobs_of
 from ddpnb.processes.jobs.unrecorded_processes import UnrecordedProcesses
 from ddpnb.recorder import protocol
 
@@ -211,6 +211,7 @@ def test_stacks_with_variables():
             main = answers[rank]["stacks"][0]
             assert main["main"] and main["frames"][-1]["function"] == "rest"
             assert main["frames"][-1]["locals"] == {"step": "7"}
+            assert answers[rank]["waits_on"] == "sleep()"
         again = processes.ask([0], {"verb": "snapshot"}, 1.0)
         assert again[0] is answers[0]  # it is too early to read it again
         time.sleep(5.5)
@@ -233,3 +234,18 @@ def test_other_requests_name_the_prefix():
     with pytest.raises(WorldError, match="started without ddpnb") as refused:
         UnrecordedProcesses(job).ask([0], {"verb": "hold"}, 1.0)
     assert "ddpnb run -- torchrun --nproc-per-node 2 'my train.py'" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        (["/v/bin/python3", "/v/bin/torchrun", "-n", "2", "a.py"], "torchrun -n 2 a.py"),
+        (["torchrun", "a.py"], "torchrun a.py"),
+        (["python", "/v/bin/accelerate", "launch", "a.py"], "accelerate launch a.py"),
+        (["python", "-m", "torch.distributed.run", "a.py"], "python -m torch.distributed.run a.py"),
+        (["/bin/bash"], "<the command that starts the job>"),
+        ([], "<the command that starts the job>"),
+    ],
+)
+def test_the_launch_command_as_it_is_typed(command, typed):
+    assert FoundJob("", {0: 1}, 1, launch=_launch(tuple(command))).prefixed == f"ddpnb run -- {typed}"
