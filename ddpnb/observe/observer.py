@@ -165,7 +165,9 @@ class Observer:
                     known.silent = rank not in answers and reached
                 if rank in answers:
                     known.stacks = stacks_in(answers[rank].get("stacks"))
-                    known.switches = answers[rank].get("switches")
+                    if not self._processes.recorded:
+                        known.switches = answers[rank].get("switches")
+                        known.looked_at = time.monotonic() - answers[rank].get("age_s", 0.0)
                 elif self._processes.exit_status(rank) is None:
                     left = end - time.monotonic()
                     pid = self._processes.pid(rank)

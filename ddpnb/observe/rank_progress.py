@@ -40,7 +40,9 @@ class RankProgress:
         self.log = log
         self.stacks: tuple[Stack, ...] = ()
         self.silent = False  # it did not answer when it was asked last
-        self.switches: object = None  # of its main thread, where it is not recorded
+        # Of a rank that is not recorded: how often its main thread gave up its core, and when that was read.
+        self.switches: object = None
+        self.looked_at: float | None = None
         self.tracker = ActivityTracker()
         self._box = os.path.join(folder, f"rank{rank}.box")
         self._outcome = outcome
@@ -141,6 +143,7 @@ class RankProgress:
         place = (where, self.status.calls, self.switches) if self.stacks else None
         if place != self._place:
             self._place, self._place_since, self._sleeps = place, now, 0
+        still_until = now if self.looked_at is None else self.looked_at
         if isinstance(wakes, (int, float)):
             # The same sleep as last time? A loop of sleeps always wakes soon and never ends.
             if self._wakes_at is None or abs(self._wakes_at - (now + wakes)) > 0.05:
@@ -156,7 +159,7 @@ class RankProgress:
             str(answer.get("waits_on", ""))[:200] if answer else "",
             answered=not self.silent,
             holds_lock=self.silent and any(stack.holds_lock for stack in self.stacks),
-            still_s=now - self._place_since,
+            still_s=max(0.0, still_until - self._place_since),
             memory=self.tracker.memory,
             cores=self.tracker.cores,
             **gpus.usage(device),

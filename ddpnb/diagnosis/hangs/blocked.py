@@ -25,7 +25,7 @@ LOCAL = ("a file lock", "a child process", "sleep()")
 def before_init(record: RankRecord) -> bool:
     """Whether the rank runs code of the user, and has not called init_process_group in this run."""
     stack = record.main_stack
-    began = record.calls or record.events_forgotten or record.events(InitProcessGroup)
+    began = record.unrecorded or record.calls or record.events_forgotten or record.events(InitProcessGroup)
     return stack is not None and stack.innermost_user is not None and not began
 
 

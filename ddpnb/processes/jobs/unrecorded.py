@@ -63,12 +63,7 @@ def unrecorded_jobs() -> list[FoundJob]:
             parent.below.append(process)
         if parent is None or parent.name != process.name:
             heads.append(process)
-    # A launcher may have a RANK too: that of its node. Those that it gives to its children are others.
-    ranks = [
-        rank
-        for head in heads
-        if all(process.name == head.name for process in head.family()) and (rank := _python_in(head)) is not None
-    ]
+    ranks = [rank for head in heads if not _launches(head) and (rank := _python_in(head)) is not None]
     by_address: dict[object, list[_Process]] = defaultdict(list)
     for rank in ranks:
         address = rank.name[3:], rank.size
@@ -88,6 +83,11 @@ def _with_rank() -> dict[int, _Process]:
         except (psutil.Error, OSError):  # it has ended, or belongs to another user
             continue
     return {pid: process for pid, process in found.items() if process.rank < process.size <= _LARGEST}
+
+
+def _launches(head: _Process) -> bool:
+    """Whether this is a launcher with the RANK of its node, as in the pods of a cluster: the ranks below have others."""
+    return head.number("LOCAL_RANK") < 0 and any(process.name != head.name for process in head.family())
 
 
 def _python_in(head: _Process) -> _Process | None:
@@ -166,7 +166,8 @@ def unrecorded_jobs_of(pid: int) -> list[FoundJob]:
     process = psutil.Process(pid)
     below = {pid, *(child.pid for child in process.children(recursive=True))}
     found = unrecorded_jobs()
-    jobs = [job for job in found if below & {*job.ranks.values()}]
+    jobs = [job for job in found if pid in job.ranks.values()]
+    jobs = jobs or [job for job in found if below & {*job.ranks.values()}]
     if not jobs:  # a process that a rank has started
         above = {parent.pid for parent in process.parents()}
         jobs = [job for job in found if above & {*job.ranks.values()}]

@@ -73,10 +73,12 @@ class UnrecordedProcesses(JobProcesses):
             if due:
                 with ThreadPoolExecutor(min(_AT_ONCE, len(due)), "ddpnb py-spy") as pool:
                     read = list(pool.map(self._read, due))
-                now = time.monotonic()
-                self._answers |= {rank: (now, answer) for rank, answer in zip(due, read, strict=True)}
-                self._pause = min(_AGAIN_AT_MOST_S, max(_AGAIN_S, _SHARE * (now - began)))
-            return {rank: self._answers[rank][1] for rank in requests if rank in self._answers}
+                # As old as it can be: a rank stands still from its first look to the begin of its last.
+                self._answers |= {rank: (began, answer) for rank, answer in zip(due, read, strict=True)}
+                self._pause = min(_AGAIN_AT_MOST_S, max(_AGAIN_S, _SHARE * (time.monotonic() - began)))
+            now = time.monotonic()
+            found = {rank: self._answers[rank] for rank in requests if rank in self._answers}
+            return {rank: {**answer, "age_s": now - read_at} for rank, (read_at, answer) in found.items()}
 
     def _read(self, rank: int) -> dict[str, Any]:
         pid = self.pid(rank)
@@ -87,7 +89,10 @@ class UnrecordedProcesses(JobProcesses):
 
 
 def _switches(pid: int) -> int:
-    """How often the main thread was taken from a core or gave it up: it has not run if this stays the same."""
+    """How often the main thread was taken from a core or gave it up: it has not run if this stays the same.
+
+    A number that never comes again where the system does not tell: then nothing is known to stand still.
+    """
     found = 0
     try:
         with open(f"/proc/{pid}/task/{pid}/status") as file:
@@ -95,8 +100,8 @@ def _switches(pid: int) -> int:
                 if "ctxt_switches:" in line:
                     found += int(line.rpartition(":")[2])
     except (OSError, ValueError):
-        return 0
-    return found
+        found = 0
+    return found or time.monotonic_ns()
 
 
 def not_recorded(job: FoundJob) -> WorldError:

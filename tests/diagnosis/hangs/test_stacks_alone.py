@@ -81,6 +81,7 @@ def test_a_rank_that_is_blocked_elsewhere():
     assert (finding.code, finding.culprits, finding.waiting) == ("DDP313", (1,), (0,))
     assert [site.line for _, site in finding.where] == [SCRIPT.line("setup"), SCRIPT.line("reduce")]
     assert any("rank 0 has stood in all_reduce for 20 s" in text for text in finding.evidence)
+    assert not any("init_process_group" in text for text in finding.evidence)  # whether it was called is not known
 
 
 def test_a_rank_that_is_behind_the_call_did_not_make_it():

@@ -117,6 +117,15 @@ def test_a_launcher_with_the_rank_of_its_node():
         assert (sorted(job.ranks), job.size) == ([0, 1], 2)
 
 
+def test_a_rank_that_starts_a_job_of_its_own():
+    inner = environment(0, 1, port=own_port(1))
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEP!r}], env={inner!r})"
+    with launcher(environment(0, port=own_port()), code=code) as pid:
+        outer, own = sorted(jobs_below(pid), key=lambda job: -job.size)
+        assert (outer.size, own.size) == (2, 1) and outer.ranks != own.ranks
+        assert (job_of(own.ranks[0]), job_of(outer.ranks[0])) == (own, outer)
+
+
 def test_jobs_are_not_mixed():
     one, other = own_port(1), own_port(2)
     with launcher(environment(0, port=one), environment(1, port=one), environment(0, port=other)) as pid:
@@ -213,9 +222,12 @@ def test_stacks_with_variables():
             assert main["frames"][-1]["locals"] == {"step": "7"}
             assert answers[rank]["waits_on"] == "sleep()"
         again = processes.ask([0], {"verb": "snapshot"}, 1.0)
-        assert again[0] is answers[0]  # it is too early to read it again
+        assert again[0]["stacks"] is answers[0]["stacks"]  # it is too early to read it again
+        assert again[0]["age_s"] > answers[0]["age_s"] >= 0
         time.sleep(5.5)
-        assert processes.ask([0], {"verb": "snapshot"}, 1.0) == {0: answers[0]}  # its main thread has not run
+        (later,) = processes.ask([0], {"verb": "snapshot"}, 1.0).values()
+        assert later["stacks"] is not answers[0]["stacks"]
+        assert {**later, "age_s": 0} == {**answers[0], "age_s": 0}  # its main thread has not run
         assert processes.pid(0) == job.ranks[0] and processes.alive(0) and processes.exit_status(0) is None
 
 
