@@ -73,7 +73,7 @@ class UnrecordedProcesses(JobProcesses):
             if due:
                 with ThreadPoolExecutor(min(_AT_ONCE, len(due)), "ddpnb py-spy") as pool:
                     read = list(pool.map(self._read, due))
-                # As old as it can be: a rank stands still from its first look to the begin of its last.
+                # As old as it can be: a rank has not run between its first look and the begin of its last.
                 self._answers |= {rank: (began, answer) for rank, answer in zip(due, read, strict=True)}
                 self._pause = min(_AGAIN_AT_MOST_S, max(_AGAIN_S, _SHARE * (time.monotonic() - began)))
             now = time.monotonic()
@@ -91,7 +91,7 @@ class UnrecordedProcesses(JobProcesses):
 def _switches(pid: int) -> int:
     """How often the main thread was taken from a core or gave it up: it has not run if this stays the same.
 
-    A number that never comes again where the system does not tell: then nothing is known to stand still.
+    A number that never comes again where the system does not tell: then no rank is known to make no progress.
     """
     found = 0
     try:
