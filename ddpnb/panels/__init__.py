@@ -20,7 +20,8 @@ def show(what: World | Job | Run | Recording | None = None) -> Panel:
 
     Args:
         what: a World or a Job: its live ranks, with buttons to control them. A Run or a Recording: its state at that
-            time. None: a form that launches a World, and then its dashboard.
+            time. None: a form that launches a World or attaches to a
+            job that runs, and then its dashboard.
 
     Returns:
         A panel, which the notebook displays; ``text`` is its content as plain text.

@@ -1,4 +1,4 @@
-"""A form that launches a World, and is then replaced by its dashboard."""
+"""A form that launches a World or attaches to a job, and is then replaced by its dashboard."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ import time
 from collections.abc import Mapping
 
 from ddpnb.errors import DdpnbError
+from ddpnb.job import attach, jobs
+from ddpnb.live import LiveRanks
 from ddpnb.panels import asked
 from ddpnb.panels.dashboard import Dashboard
 from ddpnb.panels.panel import Panel
 from ddpnb.render import controls
 from ddpnb.widgets.fragment import Fragment
-from ddpnb.world import World, launch
+from ddpnb.world import launch
 
 _MOST = 8
+_JOBS = 8  # that are listed
 _BACKENDS = ("gloo", "nccl")
 
 
 class Launcher(Panel):
-    """A form that launches a World and assigns it to a variable of the notebook.
+    """A form that launches a World or attaches to a job that runs, and assigns it to a variable of the notebook.
 
     Args:
-        name: of the variable.
+        name: of the variable for a World; that for a job is ``job``.
     """
 
     def __init__(self, name: str = "world") -> None:
-        self.world: World | None = None
+        self.world: LiveRanks | None = None
         self.dashboard: Dashboard | None = None
         self._name = name
         self._going: threading.Thread | None = None
@@ -39,17 +42,31 @@ class Launcher(Panel):
 
     def _show(self, busy: str = "", said: str = "") -> None:
         most = max(2, min(_MOST, 2 * (os.cpu_count() or 2)))
-        self._form.show(controls.launcher(most, _BACKENDS, busy=busy, said=said), busy or said or "no ranks yet")
+        running = [(job.folder, str(job).removeprefix(job.folder).strip()) for job in jobs()[:_JOBS]]
+        told = "\n".join(f"job: {text}" for _, text in running)
+        shown = controls.launcher(most, _BACKENDS, running, busy=busy, said=said)
+        self._form.show(shown, busy or said or told or "no ranks yet")
 
     def _act(self, action: str, values: Mapping[str, str]) -> None:
         going = self._going is not None and self._going.is_alive()
         if action == "cancel" and going:
             self._cancelled = True
             self._show("cancelling as soon as the ranks have started")
-        elif action == "launch" and not going:
+        elif action == "jobs" and not going:
+            self._show()
+        elif action in ("launch", "attach") and not going:
             self._cancelled = False
-            self._going = threading.Thread(target=self._launch, args=(values,), name="ddpnb launch", daemon=True)
+            work = self._launch if action == "launch" else self._attach
+            self._going = threading.Thread(target=work, args=(values,), name=f"ddpnb {action}", daemon=True)
             self._going.start()
+
+    def _attach(self, values: Mapping[str, str]) -> None:
+        try:
+            job = attach(values.get("folder", ""))
+        except DdpnbError as error:  # it has ended meanwhile
+            self._show(said=str(error))
+            return
+        self._begin("job", job)
 
     def _launch(self, values: Mapping[str, str]) -> None:
         ended = threading.Event()
@@ -74,9 +91,12 @@ class Launcher(Panel):
         if world is None:
             self._show(said=said)
             return
-        self.world = world
-        _name(self._name, world)
-        self.dashboard = Dashboard(world)
+        self._begin(self._name, world)
+
+    def _begin(self, name: str, ranks: LiveRanks) -> None:
+        self.world = ranks
+        _name(name, ranks)
+        self.dashboard = Dashboard(ranks)
         self.box.children = self.dashboard.box.children
 
     def _tell(self, n: int, ended: threading.Event) -> None:
@@ -86,9 +106,9 @@ class Launcher(Panel):
                 self._show(f"starting {n} ranks: {time.monotonic() - began:.0f} s")
 
 
-def _name(name: str, world: World) -> None:
-    """Assign the World to a variable of this name in the notebook, if there is one."""
+def _name(name: str, ranks: LiveRanks) -> None:
+    """Assign the ranks to a variable of this name in the notebook, if there is one."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is not None:
-        shell.push({name: world})
+        shell.push({name: ranks})

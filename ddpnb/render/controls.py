@@ -88,12 +88,15 @@ def _buttons(content: Head) -> str:
     return "".join((why, *((step, resume) if content.held else (hold,)), release, restart if content.can_begin else ""))
 
 
-def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = "") -> str:
-    """The form that launches a World.
+def launcher(
+    most: int, backends: Sequence[str], jobs: Sequence[tuple[str, str]] = (), *, busy: str = "", said: str = ""
+) -> str:
+    """The form that launches a World, or attaches to a job that runs already.
 
     Args:
         most: the largest number of ranks to choose.
         backends: to choose from.
+        jobs: folder and description of each job that runs.
         busy: the progress of a launch, as text.
         said: why the last launch failed.
     """
@@ -115,7 +118,21 @@ def launcher(most: int, backends: Sequence[str], *, busy: str = "", said: str = 
         else ""
     )
     failed = f'<div class="said bad" role="alert">{markup.text(said, 2000)}</div>' if said else ""
-    return f'<div class="row head"><b>ddpnb</b><span class="faint">no ranks yet</span></div><div style="margin-top:10px">{form}</div>{going}{failed}'
+    head = '<div class="row head"><b>ddpnb</b><span class="faint">no ranks yet</span></div>'
+    return f'{head}<div style="margin-top:10px">{form}</div>{_jobs(jobs) if not busy else ""}{going}{failed}'
+
+
+def _jobs(jobs: Sequence[tuple[str, str]]) -> str:
+    """A row for each job that runs, with a button."""
+    rows = "".join(
+        f'<li class="row">{markup.button("attach", "attach", image="go", folder=folder)}'
+        f'<code class="mono">{markup.text(told, 200)}</code></li>'
+        for folder, told in jobs
+    )
+    again = markup.button("look again", "jobs", image="why")
+    if not rows:
+        return f'<div class="row faint" style="margin-top:10px">No job runs here with ddpnb run. {again}</div>'
+    return f'<div style="margin-top:10px">Jobs that run here: {again}<ul class="plain">{rows}</ul></div>'
 
 
 def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled: bool, going: bool) -> str:

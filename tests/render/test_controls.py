@@ -74,7 +74,7 @@ def test_what_goes_on_and_what_came_of_it_is_said():
 def test_nothing_that_is_said_is_taken_for_html(hostile):
     short = hostile[:1000]
     harmless(controls.head(Head(short, short, short, short, busy=(short,), said=hostile, bad=True)))
-    harmless(controls.launcher(4, ["gloo"], busy=short, said=hostile))
+    harmless(controls.launcher(4, ["gloo"], [(short, hostile)], busy=short, said=hostile))
     harmless(controls.hold(4, [hostile], enabled=True))
     harmless(controls.runs([(short, short)], [short], enabled=True, going=True))
     harmless(controls.picture(b"x", short))
@@ -83,11 +83,18 @@ def test_nothing_that_is_said_is_taken_for_html(hostile):
 # -- the launcher
 
 
+def test_the_launcher_lists_the_jobs_that_run():
+    page = controls.launcher(4, ("gloo",), [("/dev/shm/j", "ranks 0 and 1 of 2  python train.py")])
+    assert "ranks 0 and 1 of 2  python train.py" in page
+    assert 'data-folder="/dev/shm/j"' in page
+    assert "No job runs here" in controls.launcher(4, ("gloo",))
+
+
 def test_the_launcher_asks_for_ranks_backend_and_fence():
     page = Reading(controls.launcher(8, ("gloo", "nccl")))
     assert page.fields == {"n", "backend", "fence"}
     assert chosen(page) == ["4", ""]
-    assert page.all("form")[0]["data-action"] == "launch" and usable(page) == ["launch"]
+    assert page.all("form")[0]["data-action"] == "launch" and usable(page) == ["launch", "jobs"]
 
 
 def test_a_machine_for_two_ranks_offers_two():
