@@ -68,6 +68,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         settled=ended
         or (bool(errors) and _nobody_moves(standing, held, patience))
         or (bool(held) and bool(errors))
+        or (bool(errors) and _all_stand_in_calls(standing, patience))
         or any(f.type.after_patience for f in errors)
         or any(_stands_in(standing, f, patience) for f in errors if f.type.mismatch)
         or any(_stands_before(standing, f, patience) for f in errors if f.type.group_mismatch),
@@ -114,6 +115,15 @@ def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float)
     return any(
         rank in standing and standing[rank].call is not None and standing[rank].idle_s >= min(_MISMATCH_S, patience)
         for rank in finding.concerned
+    )
+
+
+def _all_stand_in_calls(standing: dict[int, Standing], patience: float) -> bool:
+    """Whether each rank that has not ended has been blocked in a call for some time."""
+    open_ranks = [s for s in standing.values() if s.state is not RankState.ENDED]
+    return bool(open_ranks) and all(
+        s.call is not None and s.state is RankState.WAITING and s.idle_s >= min(_MISMATCH_S, patience)
+        for s in open_ranks
     )
 
 

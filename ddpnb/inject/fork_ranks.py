@@ -11,7 +11,11 @@ import os
 import random
 import runpy
 import sys
+import time
 from typing import Any
+
+# The first rank holds the store. A client that comes before it tries again half a second later (torch 2.13).
+_LEAD_S = 0.05
 
 
 def main(path: str) -> None:
@@ -38,6 +42,8 @@ def main(path: str) -> None:
             activation.forked_rank(order["folder"])
             _run(order)
             return
+        if not ranks:
+            time.sleep(_LEAD_S)
         ranks[pid] = int(rank)
         _write(order["folder"], f"rank{rank}.pid", pid)
     while ranks:

@@ -122,10 +122,11 @@ class Observer:
     def look(self) -> dict[int, Activity]:
         """What the processes of the running ranks do."""
         running = self._running()
+        pids = {rank: self._processes.pid(rank) for rank in running}  # a rank that was only just found has one now
         with self._lock:
-            samples = self._sampler.sample(self._processes.pid(rank) for rank in running)
+            samples = self._sampler.sample(pids.values())
             for rank in running:
-                self._ranks[rank].add(samples[self._processes.pid(rank)])
+                self._ranks[rank].add(samples[pids[rank]])
         return {rank: self._ranks[rank].tracker.activity for rank in running}
 
     # -- the whole picture

@@ -46,7 +46,8 @@ class Dashboard(Panel):
         self._picture: Picture | None = None
         self._said_of: object = None  # the diagnosis that is shown
         self._stood: object = None  # where the ranks stood when their stacks were asked for
-        self.head = Fragment(label="world", on_action=self._act, live=True)
+        self._kind = "world" if self.actions.can_begin else "job"
+        self.head = Fragment(label=self._kind, on_action=self._act, live=True)
         self.card = Card(on_action=self._act, headline=False)
         self.board = Board(on_action=self._act)
         self.timeline = Timeline(on_action=self._act, live=True)
@@ -145,7 +146,7 @@ class Dashboard(Panel):
             starting = None if self.world.closed else self.world.startup
             state = starting.state if starting is not None else None
             head = self._head(state)
-            words = f"world of {head.description}: {head.outcome}{', ' + head.detail if head.detail else ''}"
+            words = f"{self._kind} of {head.description}: {head.outcome}{', ' + head.detail if head.detail else ''}"
             self.head.show(controls.head(head), "\n".join(one for one in (words, head.said) if one))
             going = tuple(starting.sentences().values()) if starting is not None else ()
             shown = (head, self.actions.kind, len(self.actions.holds), len(self.actions.injections), going)
@@ -178,7 +179,7 @@ class Dashboard(Panel):
         diagnosis = run._monitor.diagnosis if run is not None else None
         known = diagnosis.timing.get("diagnosis_s") if diagnosis is not None and outcome == "hang" else None
         return controls.Head(
-            title="world" if self.actions.can_begin else "job",
+            title=self._kind,
             can_begin=self.actions.can_begin,
             description=self.world._ranks.description,
             outcome=outcome,

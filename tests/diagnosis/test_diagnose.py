@@ -39,6 +39,17 @@ def test_a_run_that_ended_well():
     assert found.world_size == 4
 
 
+@pytest.mark.parametrize(("idle", "settled"), [(0.5, False), (3.0, True)])
+def test_ranks_that_all_stand_in_calls_of_another_kind(idle, settled):
+    """Without the fence nothing stops them: no call raises, and each has made its own."""
+    ranks = [
+        Rank(0, 2).calls("all_reduce", line(9)).calls("barrier", line(11)).waits("all_reduce", line(9), idle=idle),
+        Rank(1, 2).calls("all_reduce", line(9)).calls("barrier", line(11)).waits("barrier", line(11), idle=idle),
+    ]
+    found = diagnose(record(*ranks))
+    assert (bool(found.errors), found.settled) == (True, settled)
+
+
 def test_a_run_that_goes_on_is_not_settled():
     found = diagnose(record(Rank(0, 2).computes(), Rank(1, 2).finishes()))
     assert (found.outcome, found.findings, found.settled) == ("ok", (), False)
