@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ddpnb import interrupts
@@ -92,9 +92,13 @@ def run(arguments: argparse.Namespace) -> int:
     check_terms(arguments.fence, arguments.patience)
     size = ranks(arguments)
     claim_results(arguments)
-    with start(arguments, size) as job:
-        with reported_when_interrupted(lambda: job.run, arguments):
-            job.run.wait()
+    with ExitStack() as stack:
+        started: list[PlainRun] = []
+        with reported_when_interrupted(lambda: started[0].run if started else None, arguments):
+            with interrupts.put_off():  # once ranks run, what is known of them is shown
+                started.append(stack.enter_context(start(arguments, size)))
+            started[0].run.wait()
+        (job,) = started
         return report(job, job.run, job.run.diagnosis, job.run.exit_status, arguments)
 
 

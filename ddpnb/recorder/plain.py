@@ -61,6 +61,7 @@ def _introduce(folder: str, rank: int, size: int, address: str) -> None:
     """Write who this rank is: from now on it can be found."""
     who = {
         "pid": os.getpid(),
+        "started": protocol.started(os.getpid()),
         "rank": rank,
         "size": size,
         "local_size": int(os.environ.get("LOCAL_WORLD_SIZE") or 0),

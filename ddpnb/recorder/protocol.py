@@ -95,6 +95,15 @@ def _is_over(folder: str) -> bool:
     )
 
 
+def started(pid: int | str) -> int:
+    """When a process began, in the kernel's ticks; 0: not known. A process that got the number of another has another time."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b") ")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def lives(pid: str) -> bool:
     """Whether there is a process with this number that has not ended."""
     try:

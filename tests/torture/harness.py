@@ -49,8 +49,9 @@ def roles(mark: str, launcher: int) -> dict[str, int]:
     others: list[int] = []
     for pid in marked(mark):
         arguments = read(pid, "cmdline")
-        if parent(pid) == launcher and any(argument.endswith("engines/child.py") for argument in arguments):
-            own = dict(entry.partition("=")[::2] for entry in read(pid, "environ"))
+        own = dict(entry.partition("=")[::2] for entry in read(pid, "environ"))
+        engine = any(argument.endswith("engines/child.py") for argument in arguments)
+        if parent(pid) == launcher and (engine or own.get("RANK")):
             found["controller" if "controller" in arguments else f"rank{own.get('RANK')}"] = pid
         else:
             others.append(pid)

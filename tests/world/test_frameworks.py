@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import textwrap
 
 import pytest
 
-pytestmark = pytest.mark.world
+MATRIX = ("lightning", "accelerate", "transformers")  # installed for make matrix alone
 
 PROGRAMS = {
     "tqdm": """
@@ -84,11 +83,11 @@ EXPECTED = {
 WRITE = "\nimport json, sys, os\njson.dump(seen, open(sys.argv[1] + os.environ['RANK'], 'w'))\n"
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.matrix if n in MATRIX else pytest.mark.world]) for n in PROGRAMS]
+)
 @pytest.mark.parametrize("imported_before", [False, True], ids=["fresh", "imported by %px"])
 def test_a_script_is_run_as_in_a_terminal_and_a_second_time(world, tmp_path, name, imported_before):
-    if importlib.util.find_spec(name) is None:
-        pytest.skip(f"{name} is not installed")
     if imported_before:
         also = {"tqdm": "import tqdm.auto", "accelerate": "import accelerate.state"}
         for rank in range(4):
@@ -103,12 +102,14 @@ def test_a_script_is_run_as_in_a_terminal_and_a_second_time(world, tmp_path, nam
             assert json.loads((tmp_path / f"seen{turn}{rank}").read_text()) == EXPECTED[name]
 
 
+@pytest.mark.world
 def test_a_cell_gets_a_plain_progress_bar(world):
     cell = "from tqdm.auto import tqdm\ntqdm.__mro__[1].__module__"
     run = world.execute(cell, stream=None).wait(60)
     assert run.outcome == "ok" and run.log(0).strip() == "'tqdm.std'", run.log(0)
 
 
+@pytest.mark.world
 def test_warnings_are_filtered_as_in_a_plain_process(world, tmp_path):
     (tmp_path / "quiet.py").write_text("import warnings\nwarnings.simplefilter('ignore')\n")
     (tmp_path / "warns.py").write_text(

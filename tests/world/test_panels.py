@@ -368,6 +368,13 @@ def test_what_cannot_be_shown_is_refused():
 # -- launch
 
 
+@pytest.fixture
+def no_jobs(monkeypatch):
+    """Whatever else runs on this machine."""
+    monkeypatch.setattr("ddpnb.panels.launcher.jobs", list)
+
+
+@pytest.mark.usefixtures("no_jobs")
 def test_before_there_is_a_world_there_is_a_form():
     panel = ddpnb.show()
     assert panel.text == "no ranks yet"
@@ -376,6 +383,7 @@ def test_before_there_is_a_world_there_is_a_form():
     assert panel.text == "no ranks yet"
 
 
+@pytest.mark.usefixtures("no_jobs")
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -390,7 +398,7 @@ def test_a_launch_that_cannot_be_is_said_and_one_may_try_again(values, words):
     panel._act("launch", values)
     panel._going.join(LONG)
     assert panel.world is None and words in panel.text
-    assert [action for action, _ in Reading(panel._form.html).actions] == ["launch"]
+    assert [action for action, _ in Reading(panel._form.html).actions] == ["launch", "jobs"]
 
 
 def test_a_launch_that_is_cancelled_leaves_nothing():

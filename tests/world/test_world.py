@@ -189,7 +189,7 @@ def test_ranks_that_died_are_replaced(world, tmp_path, victims):
 
 
 def test_a_rank_that_refuses_a_run_is_not_in_it(world, victims):
-    world.execute("import ddpnb.recorder.rank as it\nit.start()._arm = None", ranks=1, stream=None).wait(30)
+    world.execute("import ddpnb.recorder.rank as it\nit.start().arm = None", ranks=1, stream=None).wait(30)
     for _ in range(6):  # the second is not told that rank 1 is busy
         with pytest.raises(WorldError, match="rank 1 could not begin the run"):
             world.run(victims / "healthy.py", "rank_zero_work", stream=None).wait(30)

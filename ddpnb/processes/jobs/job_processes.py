@@ -18,6 +18,7 @@ from ddpnb.processes.jobs import sockets
 from ddpnb.processes.jobs.exits import Exits, exit_status
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
 from ddpnb.processes.rank_processes import Answer, Connection, RankProcesses
+from ddpnb.recorder import protocol
 
 _LIMIT = 64 << 10  # bytes of a rank's description
 
@@ -29,6 +30,7 @@ class Identity:
     rank: int
     pid: int
     size: int
+    started: int = 0  # in the kernel's ticks
     local_size: int = 0
     device: str = ""
     address: str = ""
@@ -45,6 +47,7 @@ def identity(folder: str, rank: int) -> Identity | None:
             rank,
             int(told["pid"]),
             int(told["size"]),
+            int(told["started"]),
             int(told["local_size"]),
             str(told["device"]),
             str(told["address"]),
@@ -120,8 +123,8 @@ class JobProcesses(RankProcesses):
         return self.identity(rank) is not None
 
     def alive(self, rank: int) -> bool:
-        pid = self.pid(rank)
-        return pid > 0 and kernel_status(pid) not in (GONE, "Z", "X")
+        known = self.identity(rank)
+        return known is not None and kernel_status(known.pid) != GONE and protocol.started(known.pid) == known.started
 
     def stopped(self, rank: int) -> bool:
         pid = self.pid(rank)
