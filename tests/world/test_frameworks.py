@@ -1,4 +1,4 @@
-"""Frameworks and libraries behave on a rank as in a terminal. Those that are not installed are left out."""
+"""Frameworks and libraries behave on a rank as in a terminal. Lightning and others run with ``make matrix``."""
 
 from __future__ import annotations
 

@@ -41,7 +41,9 @@ class UnrecordedProcesses(JobProcesses):
         self._answers: dict[int, tuple[float, dict[str, Any]]] = {}  # when it was read, and what
         self._pause = _AGAIN_S
         for rank, pid in job.ranks.items():
-            self._known[rank] = Identity(rank, pid, job.size, directory=job.directory, command=job.command)
+            self._known[rank] = Identity(
+                rank, pid, job.size, protocol.started(pid), directory=job.directory, command=job.command
+            )
             self._exits.watch(pid)
 
     def found(self) -> dict[int, Identity]:
