@@ -13,6 +13,7 @@ from ddpnb.model.recording import UNKNOWN_SIGNAL, UNKNOWN_STATUS
 from ddpnb.processes.jobs.found_job import FoundJob
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
 from ddpnb.processes.py_spy import TIMEOUT_S, check_py_spy, described_stacks
+from ddpnb.recorder import protocol
 from ddpnb.recorder.kernel_waits import system_call, words
 
 _NO_FOLDER = "/proc/ddpnb"  # the ranks have none, and nobody can make this one
