@@ -38,7 +38,7 @@ def train(mode):
         dist.all_reduce(total)
     sys.stdout.write(f"total {rank} {total.sum().item()}\\n")
     sys.stdout.flush()
-    if mode != "skip":  # as a script that forgets it: then rank 0 waits for ever
+    if mode != "skip":  # a script that forgets it: rank 0 then waits without end
         dist.destroy_process_group()
 """
 _TORCHRUN = "from steps import *\ndist.init_process_group('gloo')\ntrain(sys.argv[1])\n"
