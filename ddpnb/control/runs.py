@@ -21,11 +21,12 @@ from ddpnb.control.run import Run
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.errors import UsageError
 from ddpnb.processes.environment import working_directory
-from ddpnb.processes.jobs.injection import injected, without_kernel
+from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.job_processes import job_endings
 from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
 from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.recorder import protocol
+from ddpnb.recorder.kernel_environment import without_kernel
 
 _START_S = 60.0  # for the system to start one process
 _NOTEBOOK_OUTPUT = 1 << 20  # bytes of output that a run shows in a notebook; the files hold all

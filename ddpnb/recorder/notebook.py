@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ddpnb.recorder.kernel_environment import VARIABLES
 from ddpnb.recorder.process_state import set_variables
 
 _MISSING = object()
@@ -21,37 +22,6 @@ _BUILTINS = ("get_ipython", "__IPYTHON__", "execfile", "runfile")
 _OF_CELLS = "display"  # a cell may call it; without a shell display() prints
 _SHELL = "ipykernel.zmqshell"  # tqdm looks for it
 _HOOKS = ("displayhook", "breakpointhook", "excepthook")
-#: what an IPython kernel or engine sets in its environment; None: whatever its value, no plain process has it
-_VARIABLES: Mapping[str, str | None] = {
-    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-    "TERM": "xterm-color",
-    "CLICOLOR": "1",
-    "CLICOLOR_FORCE": "1",
-    "FORCE_COLOR": "1",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "PYDEVD_USE_FRAME_EVAL": "NO",
-    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-    "JPY_PARENT_PID": None,
-    "JPY_SESSION_NAME": None,
-    "IPP_CLUSTER_ID": None,
-    "IPP_PROFILE_DIR": None,
-}
-_OF_A_KERNEL = "JPY_PARENT_PID"  # set in a notebook's kernel, and in what it starts
-
-
-def plain_environment(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """What the variables that a kernel sets were before one set them; None: not set.
-
-    Args:
-        environment: of this process before its own kernel began. A launcher in a notebook hands on what the
-            notebook's kernel has set.
-    """
-    inherited = _OF_A_KERNEL in environment
-    return {
-        name: None if value is None or (inherited and environment.get(name) == value) else environment.get(name)
-        for name, value in _VARIABLES.items()
-    }
 
 
 @contextmanager
@@ -59,7 +29,7 @@ def hidden(plain: Mapping[str, str | None], *, prompt: bool = False) -> Iterator
     """Inside, the process looks like one without a notebook.
 
     Args:
-        plain: from ``plain_environment``. A variable that the user has set since stays.
+        plain: from ``kernel_environment.plain_environment``. A variable that the user has set since stays.
         prompt: the lines of a cell run, which may call ``display()``.
     """
     changed = {name: os.environ[name] for name in plain if _is_a_kernels(name) and os.environ[name] != plain[name]}
@@ -83,7 +53,7 @@ def hidden(plain: Mapping[str, str | None], *, prompt: bool = False) -> Iterator
 
 def _is_a_kernels(name: str) -> bool:
     value = os.environ.get(name)
-    return value is not None and value == (_VARIABLES[name] or value)
+    return value is not None and value == (VARIABLES[name] or value)
 
 
 def _shells() -> list[Any]:

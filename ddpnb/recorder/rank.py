@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
-from ddpnb.recorder import libraries, notebook, process_state, script
+from ddpnb.recorder import kernel_environment, libraries, notebook, process_state, script
 from ddpnb.recorder.functions import SentFunctions
 from ddpnb.recorder.hidden_modules import HiddenModules
 from ddpnb.recorder.phases import end_groups
@@ -37,7 +37,7 @@ class Rank(Recorder):
         self.directory = os.getcwd()  # where the user works; ``attach`` goes there
         self.import_path: tuple[int, str] | None = None  # index and folder that ``attach`` puts back into sys.path
         self.modules = HiddenModules()
-        self._plain = notebook.plain_environment(os.environ)
+        self._plain = kernel_environment.plain_environment(os.environ)
         self._spare = _Spare(folder)
         self._after_script = False  # what there is belongs to the last script: the next run does not share it
         self._functions = SentFunctions()

@@ -10,7 +10,8 @@ import IPython
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from ddpnb.recorder.notebook import hidden, plain_environment
+from ddpnb.recorder.kernel_environment import plain_environment
+from ddpnb.recorder.notebook import hidden
 
 INLINE = "module://matplotlib_inline.backend_inline"
 

@@ -10,31 +10,6 @@ from ddpnb.recorder import protocol
 SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "inject", "site")
 
 
-# What an IPython kernel sets in its environment, and the value that it sets; None: whatever its value.
-_OF_A_KERNEL: Mapping[str, str | None] = {
-    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-    "TERM": "xterm-color",
-    "CLICOLOR": "1",
-    "CLICOLOR_FORCE": "1",
-    "FORCE_COLOR": "1",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "PYDEVD_USE_FRAME_EVAL": "NO",
-    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-    "JPY_PARENT_PID": None,
-    "JPY_SESSION_NAME": None,
-}
-
-
-def without_kernel(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without what the kernel of a notebook has set."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if name not in _OF_A_KERNEL or _OF_A_KERNEL[name] not in (None, value) or "JPY_PARENT_PID" not in environment
-    }
-
-
 def injected(environment: Mapping[str, str], folder: str, fence: str, backend: str | None = None) -> dict[str, str]:
     """An environment with the recorder in it.
 
