@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ddpnb.panels.panel import Panel
     from ddpnb.processes.checks import Check
     from ddpnb.processes.jobs.search import FoundJob
+    from ddpnb.recorder.checkpoints import checkpoint
     from ddpnb.render.account import TimeAccount
     from ddpnb.views.status import RankStatus
     from ddpnb.world import World, doctor, launch
@@ -71,6 +72,7 @@ _NAMES = {
     "ddpnb.panels.panel": "Panel",
     "ddpnb.processes.checks": "Check",
     "ddpnb.processes.jobs.search": "FoundJob",
+    "ddpnb.recorder.checkpoints": "checkpoint",
     "ddpnb.render.account": "TimeAccount",
     "ddpnb.views.status": "RankStatus",
     "ddpnb.world": "World doctor launch",
@@ -118,6 +120,7 @@ __all__ = [
     "WorldError",
     "WorldStatus",
     "attach",
+    "checkpoint",
     "diagnose",
     "doctor",
     "explain",

@@ -1,8 +1,11 @@
 """The black box: one memory-mapped file per rank, written at the door, readable from any process of the host.
 
-Layout (little-endian): a header, a table of strings, and three rings: of calls, of events, and of marks (clocks read at
-steps). A record refers to strings (JSON texts: groups, signatures, sites, facts) by their number. The writer never
-waits for a reader; a reader drops what was being written.
+Layout (little-endian): a header, a table of strings, and four rings: of calls, of events, of marks (clocks read at
+steps), and of checkpoints. A record refers to strings (JSON texts: groups, signatures, sites, facts) by their number. The
+writer never waits for a reader; a reader drops what was being written.
+
+Checkpoints have a ring of their own, in which the first ones stay, and hold their names: a script may pass very many, each
+with another name, and neither the other events nor the strings may be lost for them.
 
 The table begins again with each run (``model.strings``).
 
@@ -19,6 +22,7 @@ from typing import Any, cast
 
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.events import Event, EventState, read
+from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.marks import MARK_KINDS, Mark
 from ddpnb.model.shared import readable
 from ddpnb.model.strings import GENERATIONS, PLACE_BITS, Strings
@@ -29,6 +33,8 @@ STRINGS_SIZE = 4 << 20
 CALLS = 4096  # records in the ring of calls
 EVENTS = 512
 MARKS = 4096
+CHECKPOINTS = 256
+FIRST_CHECKPOINTS = 64  # of these, so many are the first of the run, the others its last
 
 # magic, version, rank, pid, main thread (its identifier >> 6, as in the records)
 IDENTITY = struct.Struct("<8sIIII")
@@ -48,6 +54,7 @@ RUN_IDLE, RUN_ACTIVE, RUN_ENDED = 0, 1, 2
 # generation of the table of strings, and how many strings it had no room for
 TABLE = struct.Struct("<II")
 TABLE_AT = 160
+PASSED_AT = 168  # number of the last checkpoint of the run
 _HEAD = 256  # bytes that hold all of these
 
 # number + 1, group string, seq, signature string, site string, state, thread, peer, tag,
@@ -65,16 +72,26 @@ EVENT_STATES: tuple[EventState, ...] = ("open", "done", "failed")
 # number + 1, place in MARK_KINDS, thread, torch's threads, steps; time, CPU of the thread, CPU of the process, data
 MARK = struct.Struct("<QIIIIQQQQ")
 MARK_SIZE = 56
+# number, run, site string, bytes of the name, time; the name follows
+CHECKPOINT = struct.Struct("<QIIIQ")
+CHECKPOINT_SIZE = 256
 MARK_BEGIN, MARK_BACKWARD, MARK_STEP, MARK_END = range(len(MARK_KINDS))
 
 STRINGS_AT = HEADER_SIZE
 CALLS_AT = STRINGS_AT + STRINGS_SIZE
 EVENTS_AT = CALLS_AT + CALLS * CALL_SIZE
 MARKS_AT = EVENTS_AT + EVENTS * EVENT_SIZE
-BOX_SIZE = MARKS_AT + MARKS * MARK_SIZE
+CHECKPOINTS_AT = MARKS_AT + MARKS * MARK_SIZE
+BOX_SIZE = CHECKPOINTS_AT + CHECKPOINTS * CHECKPOINT_SIZE
 
 assert STRINGS_SIZE <= 4 << PLACE_BITS
 assert CALL.size <= CALL_SIZE and EVENT.size <= EVENT_SIZE and MARK.size <= MARK_SIZE
+
+
+def checkpoint_slot(number: int) -> int:
+    """Where in its ring the checkpoint with this number is: the first ones are not overwritten."""
+    place, later = number - 1, CHECKPOINTS - FIRST_CHECKPOINTS
+    return place if place < FIRST_CHECKPOINTS else FIRST_CHECKPOINTS + (place - FIRST_CHECKPOINTS) % later
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +214,7 @@ class BoxReader:
         return cast("dict[str, Any]", dict(value)) if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
 
     def events(self) -> tuple[Event, ...]:
-        """The last events of the current run, in the order in which they began."""
+        """The last events of the current run with its checkpoints, in the order in which they began."""
         status = self.status
         numbers = range(max(status.first_event, status.events - EVENTS), status.events)
         records = list(self._records(EVENTS_AT, EVENTS, EVENT, EVENT_SIZE, numbers))
@@ -209,7 +226,25 @@ class BoxReader:
             if stamp == number + 1 and state < len(EVENT_STATES):
                 known = self._facts(facts) | self._facts(learned)
                 found.append(read(str(self._facts(title).get("phase", "?")), known, EVENT_STATES[state], began, ended))
-        return tuple(found)
+        passed = self._checkpoints(status.run)
+        return tuple(sorted([*found, *passed], key=lambda event: event.began_ns) if passed else found)
+
+    def _checkpoints(self, run: int) -> list[Event]:
+        """The first and the last checkpoints of the run."""
+        (last,) = struct.unpack("<Q", self._source.read(PASSED_AT, 8))
+        if not last:
+            return []
+        data = self._source.read(CHECKPOINTS_AT, min(last, CHECKPOINTS) * CHECKPOINT_SIZE)
+        self._read_strings()
+        found: list[Event] = []
+        for at in range(0, len(data), CHECKPOINT_SIZE):
+            number, of_run, site, size, now = CHECKPOINT.unpack_from(data, at)
+            if of_run == run and 0 < number <= last and checkpoint_slot(number) == at // CHECKPOINT_SIZE:
+                begin = at + CHECKPOINT.size
+                name = data[begin : begin + min(size, CHECKPOINT_SIZE - CHECKPOINT.size)].decode("utf-8", "ignore")
+                place = self._facts(site)
+                found.append(read(Checkpoint.TITLE, {**place, "name": name, "number": number}, "done", now, now))
+        return found
 
     def marks(self, since: int = 0, last: int = MARKS) -> tuple[Mark, ...]:
         """The last marks of the current run from number ``since`` on, oldest first, at most ``last`` of them."""

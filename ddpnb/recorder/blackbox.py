@@ -14,6 +14,7 @@ from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Any
 
 from ddpnb.model import blackbox as layout
+from ddpnb.model.calls import Site
 from ddpnb.model.events import Event, written
 from ddpnb.model.strings import GENERATIONS, STRING_LIMIT, string_number
 from ddpnb.recorder import shared_files
@@ -157,6 +158,21 @@ class BlackBox:
         if number >= 0:
             self.end(number)
 
+    def checkpoint(self, number: int, name: str, place: tuple[str, int, str], now: int) -> None:
+        """Record a checkpoint of the script: its number, its name, the file, line and function, and the time."""
+        if self.silent or is_mine(self._lock):
+            return
+        site = self.intern(Site(*place).to_json())
+        text = name.encode("utf-8", "replace")[: layout.CHECKPOINT_SIZE - layout.CHECKPOINT.size]
+        at = layout.CHECKPOINTS_AT + layout.checkpoint_slot(number) * layout.CHECKPOINT_SIZE
+        begin = at + layout.CHECKPOINT.size
+        with self._lock:
+            _NUMBER(self.memory, at, 0)  # a reader leaves out what is being written
+            self.memory[begin : begin + len(text)] = text
+            layout.CHECKPOINT.pack_into(self.memory, at, number, self._run, site, len(text), now)
+            _NUMBER(self.memory, layout.PASSED_AT, number)
+            self._touch(now)
+
     def set_run(self, run: int, state: int) -> None:
         if self.silent:
             return
@@ -165,6 +181,7 @@ class BlackBox:
                 calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
                 self._first, self._steps, self._forwards = (calls, self._event_count), 0, 0
                 _NUMBER(self.memory, layout.FORWARDS_AT, 0)
+                _NUMBER(self.memory, layout.PASSED_AT, 0)
                 marks = layout.MARKED.unpack_from(self.memory, layout.MARKED_AT)[0]
                 layout.MARKED.pack_into(self.memory, layout.MARKED_AT, marks, marks)
                 self.data_ns = 0

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
-from ddpnb.recorder import protocol
+from ddpnb.recorder import checkpoints, protocol
 from ddpnb.recorder.endings import Endings
 from ddpnb.recorder.recorder import Recorder
 from ddpnb.recorder.socket_channel import SocketChannel
@@ -48,6 +48,7 @@ def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, 
     armed = json.loads(os.environ.pop(protocol.ARMED, "{}"))
     recorder.arm(number, armed.get("holds", ()), armed.get("faults", ()))
     recorder.box.set_run(number, RUN_ACTIVE)
+    checkpoints.record_in(recorder.box)
     recorder.phases.environment()
     endings.describe = lambda error: _described(recorder, error)
     endings.at_end = lambda ending: _ended(recorder, number, ending)

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
-from ddpnb.recorder import kernel_environment, libraries, notebook, process_state, script
+from ddpnb.recorder import checkpoints, kernel_environment, libraries, notebook, process_state, script
 from ddpnb.recorder.functions import SentFunctions
 from ddpnb.recorder.hidden_modules import HiddenModules
 from ddpnb.recorder.phases import end_groups
@@ -34,6 +34,7 @@ class Rank(Recorder):
     def __init__(self, folder: str, rank: int) -> None:
         super().__init__(folder, rank)
         self.watch_own_ranks()
+        checkpoints.record_in(self.box)
         self.directory = os.getcwd()  # where the user works; ``attach`` goes there
         self.import_path: tuple[int, str] | None = None  # index and folder that ``attach`` puts back into sys.path
         self.modules = HiddenModules()
@@ -72,6 +73,7 @@ class Rank(Recorder):
         self.begin_run(order["run"], order["fence"], keep=kept)
         self.arm(order["run"], order["holds"], order["faults"])
         self.box.set_run(order["run"], RUN_ACTIVE)
+        checkpoints.new_run()
         path: list[str] = []
         if payload is not None:
             code = self._functions.call(payload, self.control.namespace)
@@ -126,6 +128,7 @@ class Rank(Recorder):
             self.door.new_run(order["run"], order["fence"])
             self.arm(order["run"], order["holds"], order["faults"])
             self.box.set_run(order["run"], RUN_ACTIVE)
+            checkpoints.new_run()
             return {}
         self.door.release.clear()
         with process_state.like_a_prompt(order["log"], {}), self.door.release.inside():

@@ -1,4 +1,4 @@
-"""The end of a script, and what ddpnb records about itself."""
+"""The checkpoints of a script, its end, and what ddpnb records about itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddpnb.model.events.base import Event, event, rest
+
+
+@event("checkpoint")
+class Checkpoint(Event):
+    """The script has called ``ddpnb.checkpoint(name)``; ``number``: counted on this rank in this run, from 1."""
+
+    name: str = ""
+    number: int = 0
 
 
 @event("process ends")
