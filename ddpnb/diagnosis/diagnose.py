@@ -18,6 +18,7 @@ from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
 from ddpnb.errors import UsageError
+from ddpnb.model import checkpoints
 from ddpnb.model.calls import Call, CallState
 from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
@@ -62,9 +63,10 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     unknown = set(range(recording.world_size)) - set(standing)
     ended = not unknown and all(s.state is RankState.ENDED for s in standing.values())
     errors = [finding for finding in findings if finding.severity == "error"]
+    outcome = _outcome(recording, errors)
     return Diagnosis(
-        outcome=_outcome(recording, errors),
-        findings=tuple(findings),
+        outcome=outcome,
+        findings=tuple(_with_checkpoints(recording, findings, outcome)),
         settled=ended
         or (bool(errors) and _nobody_moves(standing, held, patience))
         or (bool(held) and bool(errors))
@@ -97,6 +99,16 @@ def _with_gaps(recording: Recording, finding: Finding) -> Finding:
     ranks = sorted(finding.concerned & set(recording.ranks)) if finding.severity == "error" else ()
     gaps = tuple(gap for rank in ranks for gap in recording.ranks[rank].gaps)
     return replace(finding, evidence=(*finding.evidence, *gaps)) if gaps else finding
+
+
+def _with_checkpoints(recording: Recording, findings: list[Finding], outcome: Outcome) -> list[Finding]:
+    """The root cause of a hang or a crash says after which numbered checkpoint each rank stopped."""
+    text = checkpoints.last_passed(recording.ranks) if outcome in ("hang", "crash") else ""
+    first = next((place for place, finding in enumerate(findings) if finding.severity == "error"), None)
+    if not text or first is None:
+        return findings
+    root = replace(findings[first], evidence=(*findings[first].evidence, text))
+    return [*findings[:first], root, *findings[first + 1 :]]
 
 
 def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience: float) -> bool:

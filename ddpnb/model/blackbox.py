@@ -72,8 +72,8 @@ EVENT_STATES: tuple[EventState, ...] = ("open", "done", "failed")
 # number + 1, place in MARK_KINDS, thread, torch's threads, steps; time, CPU of the thread, CPU of the process, data
 MARK = struct.Struct("<QIIIIQQQQ")
 MARK_SIZE = 56
-# number, run, site string, bytes of the name, time; the name follows
-CHECKPOINT = struct.Struct("<QIIIQ")
+# number, run, site string, visit, time, bytes of the name; the name follows
+CHECKPOINT = struct.Struct("<QIIQQI")
 CHECKPOINT_SIZE = 256
 MARK_BEGIN, MARK_BACKWARD, MARK_STEP, MARK_END = range(len(MARK_KINDS))
 
@@ -238,12 +238,12 @@ class BoxReader:
         self._read_strings()
         found: list[Event] = []
         for at in range(0, len(data), CHECKPOINT_SIZE):
-            number, of_run, site, size, now = CHECKPOINT.unpack_from(data, at)
+            number, of_run, site, visit, now, size = CHECKPOINT.unpack_from(data, at)
             if of_run == run and 0 < number <= last and checkpoint_slot(number) == at // CHECKPOINT_SIZE:
                 begin = at + CHECKPOINT.size
                 name = data[begin : begin + min(size, CHECKPOINT_SIZE - CHECKPOINT.size)].decode("utf-8", "ignore")
-                place = self._facts(site)
-                found.append(read(Checkpoint.TITLE, {**place, "name": name, "number": number}, "done", now, now))
+                facts = self._facts(site) | {"name": name, "number": number, "visit": visit}
+                found.append(read(Checkpoint.TITLE, facts, "done", now, now))
         return found
 
     def marks(self, since: int = 0, last: int = MARKS) -> tuple[Mark, ...]:

@@ -9,7 +9,7 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Ending, RankRecord
 
 _FEW = 12  # ranks that are named one by one
-_SIDES = 8  # sides that are named one by one
+SIDES = 8  # sides that are named one by one
 
 
 def ranks(numbers: Iterable[int], capital: bool = False) -> str:
@@ -66,8 +66,8 @@ def at(site: Site) -> str:
 
 def by_side(sides: Sequence[Sequence[int]], what: Callable[[int], str]) -> str:
     """``'gloo' on rank 0, 'nccl' on ranks 1 and 2``: what each side has, by its first rank."""
-    named = [f"{what(side[0])} on {ranks(side)}" for side in sides[:_SIDES]]
-    more = [f"{len(sides) - _SIDES} more"] if len(sides) > _SIDES else []
+    named = [f"{what(side[0])} on {ranks(side)}" for side in sides[:SIDES]]
+    more = [f"{len(sides) - SIDES} more"] if len(sides) > SIDES else []
     return ", ".join(named + more)
 
 

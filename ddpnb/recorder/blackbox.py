@@ -158,8 +158,16 @@ class BlackBox:
         if number >= 0:
             self.end(number)
 
-    def checkpoint(self, number: int, name: str, place: tuple[str, int, str], now: int) -> None:
-        """Record a checkpoint of the script: its number, its name, the file, line and function, and the time."""
+    def checkpoint(self, number: int, name: str, place: tuple[str, int, str], visit: int, now: int) -> None:
+        """Record a checkpoint of the script.
+
+        Args:
+            number: of this rank in this run, from 1.
+            name: what the script calls it.
+            place: the file, line and function of the call.
+            visit: how often this line was passed, from 1.
+            now: the time.
+        """
         if self.silent or is_mine(self._lock):
             return
         site = self.intern(Site(*place).to_json())
@@ -169,7 +177,7 @@ class BlackBox:
         with self._lock:
             _NUMBER(self.memory, at, 0)  # a reader leaves out what is being written
             self.memory[begin : begin + len(text)] = text
-            layout.CHECKPOINT.pack_into(self.memory, at, number, self._run, site, len(text), now)
+            layout.CHECKPOINT.pack_into(self.memory, at, number, self._run, site, visit, now, len(text))
             _NUMBER(self.memory, layout.PASSED_AT, number)
             self._touch(now)
 

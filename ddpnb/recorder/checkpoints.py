@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ddpnb.recorder.blackbox import BlackBox
 
 MAX_NAME = 200  # characters
+_LINES = 10_000  # with checkpoints, whose visits are counted
 _EARLY = 64  # checkpoints that are kept until the recorder starts: it may do so in init_process_group
 
 
@@ -59,6 +60,7 @@ class _Counter:
         """Count from 1."""
         self.lock = threading.RLock()  # a signal handler may pass a checkpoint inside of another
         self.number = 0
+        self.visits: dict[tuple[str, int], int] = {}
         self.run_began = 0.0  # 0: it counts since the process began
         self.process_began = 0.0  # 0: not known yet
         self.clock: tuple[int, str] = (0, "")  # the last second that was shown, and its text
@@ -84,6 +86,7 @@ def new_run() -> None:
     """A run begins in a process that has several: its checkpoints are numbered from 1."""
     with _counter.lock:
         _counter.number, _counter.run_began = 0, time.monotonic()
+        _counter.visits.clear()
 
 
 def _pass(name: str, caller: FrameType) -> None:
@@ -91,11 +94,13 @@ def _pass(name: str, caller: FrameType) -> None:
     place = caller.f_code.co_filename, caller.f_lineno, caller.f_code.co_name
     with counter.lock:
         counter.number += 1
-        number, now = counter.number, time.monotonic_ns()
+        number, now, visit = counter.number, time.monotonic_ns(), counter.visits.get(place[:2], 0) + 1
+        if visit > 1 or len(counter.visits) < _LINES:
+            counter.visits[place[:2]] = visit
         if counter.box is not None:
-            counter.box.checkpoint(number, name, place, now)
+            counter.box.checkpoint(number, name, place, visit, now)
         elif len(counter.early) < _EARLY:
-            counter.early.append(lambda box: box.checkpoint(number, name, place, now))
+            counter.early.append(lambda box: box.checkpoint(number, name, place, visit, now))
     _print(f"{_head()} CHECKPOINT {number}: {name}\n")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddpnb.model import phrases
+from ddpnb.model import checkpoints, phrases
 from ddpnb.model.calls import NO_SITE, Call
+from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 from ddpnb.render import markup
@@ -55,6 +56,7 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
         if part
     )
     doing = markup.text(one.doing, 80)
+    passed = markup.text(_passed(one), 80)
     since = f"{' · ' if doing else ''}{markup.age(one.since_s)}" if one.since_s is not None else ""
     missing = f" · for {phrases.ranks(one.missing)}" if one.missing else ""
     code = f" · {markup.text(_named(one))}" if _named(one) else ""
@@ -65,8 +67,16 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
         f'<span class="state {role}">{markup.icon(image)} {words}{code}</span>'
         f'<span class="line" title="{markup.text(one.doing, 300)}">{doing}{since}</span>'
         f'<span class="line place mono faint">{place}{markup.text(missing)}</span>'
-        f"{_meters(one, host)}</button>"
+        + (f'<span class="line faint" title="{markup.text(_passed(one), 300)}">{passed}</span>' if passed else "")
+        + f"{_meters(one, host)}</button>"
     )
+
+
+def _passed(one: Tile) -> str:
+    """The numbered checkpoint that the rank passed last."""
+    if one.checkpoint is None:
+        return ""
+    return f"after {checkpoints.with_line(one.checkpoint)}{' or a later one' if one.further else ''}"
 
 
 def _named(one: Tile) -> str:
@@ -97,7 +107,7 @@ def attributes_of(one: Tile, name: str, chosen: int | None, *, first: bool) -> s
             "tabindex": "0" if first else "-1",
             "aria-pressed": "true" if chosen in one.ranks else "false",
             "aria-label": f"{name}: {look_of(one).words} {one.doing[:300]}"
-            + (f", {_named(one)}" if _named(one) else ""),
+            + "".join(f", {more}" for more in (_passed(one), _named(one)) if more),
         }
     )
 
@@ -143,8 +153,10 @@ def detail(recording: Recording, rank: int | None) -> str:
     ]
     calls = markup.table(f"last calls of rank {rank}", ("call", "group", "signature", "state", "line"), rows)
     calls = calls if rows else '<p class="faint">no collective recorded</p>'
-    events = ", ".join(f"{event.title} ({event.state})" for event in record.history[-6:])
-    said = f'<p class="faint">{markup.text(events, 300)}</p>' if events else ""
+    others = [event for event in record.history if not isinstance(event, Checkpoint)]
+    events = ", ".join(f"{event.title} ({event.state})" for event in others[-6:])
+    passed = ", ".join(map(checkpoints.with_line, checkpoints.passed(record)[-6:]))
+    said = "".join(f'<p class="faint">{markup.text(words, 600)}</p>' for words in (events, passed) if words)
     return f"<h3>Rank {rank}: its last calls</h3>{calls}{said}"
 
 
@@ -161,13 +173,16 @@ def call(rank: int, one: Call | None) -> str:
 
 def text(tiles: Sequence[Tile]) -> str:
     """The board for a terminal."""
-    rows = [["ranks", "state", "doing", "since", "step", "where", "finding"]]
+    rows = [["ranks", "state", "doing", "since", "step", "where", "passed last", "finding"]]
     for one in tiles:
         since = markup.span(one.since_s) if one.since_s is not None else ""
         where = f"{_end(relative(one.site.file))}:{one.site.line}" if one.site != NO_SITE else ""
         name = phrases.ranks(one.ranks).partition(" ")[2]
-        row = [name, look_of(one).words, one.doing[:60], since, str(one.steps or ""), where, _named(one)]
+        passed = _passed(one).removeprefix("after ")[:60]
+        row = [name, look_of(one).words, one.doing[:60], since, str(one.steps or ""), where, passed, _named(one)]
         rows.append([" ".join(cell.split()) for cell in row])
+    if not any(one.checkpoint for one in tiles):
+        rows = [[*row[:-2], row[-1]] for row in rows]
     return table(rows) if tiles else "no ranks."
 
 

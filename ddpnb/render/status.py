@@ -32,9 +32,13 @@ _MARK = ' style="font-weight:600"'
 
 
 def status_rows(ranks: Sequence[RankStatus]) -> list[list[str]]:
-    """A row per rank, after a head."""
-    rows = [[str(rank.rank), LOOKS[rank.state].words, one_line(rank.doing), str(rank.steps)] for rank in ranks]
-    return [["rank", "state", "doing", "steps"], *rows]
+    """A row per rank, after a head; with the checkpoints, if a rank passed one."""
+    rows = [["rank", "state", "doing", "steps"]]
+    rows += [[str(rank.rank), LOOKS[rank.state].words, one_line(rank.doing), str(rank.steps)] for rank in ranks]
+    if any(rank.checkpoint for rank in ranks):
+        last = ["passed last", *(one_line(rank.checkpoint, _WIDEST) for rank in ranks)]
+        rows = [[*row, cell] for row, cell in zip(rows, last, strict=True)]
+    return rows
 
 
 def side_by_side_rows(frames: SideBySide) -> list[list[str]]:

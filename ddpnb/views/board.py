@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
+from ddpnb.model import checkpoints
 from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.findings import Finding
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, Recording
@@ -21,7 +24,8 @@ class Tile:
     """One rank, or several in the same state.
 
     ``doing`` names the call or event; ``since_s``: for how long it is there (None: it moves); ``finding``: the code of the finding whose culprit it is; ``undecided``: of the
-    finding in which it is on one of the sides, where nothing recorded shows which side is at fault.
+    finding in which it is on one of the sides, where nothing recorded shows which side is at fault. ``checkpoint``: the
+    numbered checkpoint that it passed last; of several ranks, the first of these (``further``: some passed a later one).
     """
 
     ranks: tuple[int, ...]
@@ -37,6 +41,8 @@ class Tile:
     finding: str = ""
     undecided: str = ""
     well: bool = True  # if it has ended: without an error
+    checkpoint: Checkpoint | None = None
+    further: bool = False
 
 
 def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile, ...]:
@@ -92,6 +98,7 @@ def _tile(recording: Recording, standing: Standing, missing: tuple[int, ...], fi
         finding,
         "" if finding else undecided,
         ending is None or ending.well,
+        checkpoints.last(record),
     )
 
 
@@ -125,6 +132,15 @@ def _since(recording: Recording, standing: Standing) -> float | None:
     return (recording.taken_ns - began) * 1e-9 if began and recording.taken_ns > began else None
 
 
+def _least(tiles: list[Tile]) -> dict[str, Any]:
+    """The checkpoint that all of these ranks passed, if the ranks have passed any."""
+    passed = [tile.checkpoint for tile in tiles if tile.checkpoint is not None]
+    if len(passed) < len(tiles):
+        return {"checkpoint": None}
+    least = min(passed, key=lambda one: one.number)
+    return {"checkpoint": least, "further": any(one.number > least.number for one in passed)}
+
+
 def _together(found: list[Tile]) -> tuple[Tile, ...]:
     """Ranks in the same state as one tile, the rarest states first."""
     alike: dict[tuple[object, ...], list[Tile]] = {}
@@ -138,6 +154,7 @@ def _together(found: list[Tile]) -> tuple[Tile, ...]:
             steps=min(tile.steps for tile in tiles),
             missing=tuple(sorted({rank for tile in tiles for rank in tile.missing})),
             process=Process() if len(tiles) > 1 else tiles[0].process,
+            **_least(tiles),
         )
         for tiles in alike.values()
     ]

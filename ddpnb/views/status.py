@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
-from ddpnb.model import phrases
+from ddpnb.model import checkpoints, phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
@@ -14,7 +14,7 @@ from ddpnb.model.recording import Recording
 
 @dataclass(frozen=True, slots=True)
 class RankStatus:
-    """One rank. ``doing`` describes it in full."""
+    """One rank. ``doing`` describes it in full; ``checkpoint``: the numbered checkpoint that it passed last."""
 
     rank: int
     state: RankState
@@ -22,6 +22,7 @@ class RankStatus:
     site: Site = NO_SITE
     call: Call | None = None
     steps: int = 0
+    checkpoint: str = ""
 
 
 def status(recording: Recording) -> tuple[RankStatus, ...]:
@@ -42,6 +43,7 @@ def status(recording: Recording) -> tuple[RankStatus, ...]:
                 standing.site,
                 standing.held or standing.call,
                 standing.record.steps,
+                checkpoints.with_line(last) if (last := checkpoints.last(standing.record)) is not None else "",
             )
         )
     return tuple(found)

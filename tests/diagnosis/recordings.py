@@ -140,6 +140,10 @@ class Rank(Training):
         self._history.append(read(name, {**facts, **where}, state, now, 0 if state == "open" else now))
         return self
 
+    def passes(self, number: int, name: str, at: Site = NO_SITE, *, visit: int = 1) -> Rank:
+        """Passed a numbered checkpoint."""
+        return self.phase("checkpoint", "done", at, number=number, name=name, visit=visit)
+
     # -- calls
 
     def calls(self, op: str, at: Site = NO_SITE, *, state: CallState = CallState.COMPLETED, **more: Any) -> Rank:

@@ -88,6 +88,27 @@ def test_a_gap_of_a_rank_that_is_not_concerned_is_left_out():
 # -- late, but not wrong
 
 
+def test_the_root_of_a_hang_says_after_which_checkpoint_each_rank_stopped():
+    ranks = [
+        Rank(0).passes(1, "Trainer ready", line(4)).passes(2, "first batch", line(8)).waits("all_reduce", line(9)),
+        Rank(1).passes(1, "Trainer ready", line(4)).finishes(),
+        *(Rank(n).passes(1, "Trainer ready", line(4)).passes(2, "first batch", line(8)).waits("all_reduce", line(9)) for n in (2, 3)),
+    ]  # fmt: skip
+    finding = diagnose(record(*ranks)).findings[0]
+    assert finding.culprits == (1,)
+    assert finding.evidence[-1] == (
+        f"Rank 1 passed checkpoint 1 (Trainer ready) last, at {FILE}:4; "
+        f"ranks 0, 2 and 3 passed checkpoint 2 (first batch) last, at {FILE}:8."
+    )
+
+
+def test_checkpoints_are_evidence_of_a_crash_too_but_not_of_what_is_well():
+    passing = [Rank(n, 2).passes(1, "start", line(4)) for n in range(2)]
+    crashed = diagnose(record(passing[0].raises("ValueError", "bad", line(5)), passing[1].finishes()))
+    assert crashed.findings[0].evidence[-1] == f"Ranks 0 and 1 passed checkpoint 1 (start) last, at {FILE}:4."
+    assert diagnose(record(*(Rank(n, 2).passes(1, "start").finishes() for n in range(2)))).findings == ()
+
+
 def test_a_slow_rank_is_a_note():
     recording = record(
         *(Rank(r).waits("all_reduce", line(9), idle=3600.0) for r in (0, 1, 2)), Rank(3).computes(line(4))

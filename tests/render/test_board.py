@@ -9,6 +9,7 @@ import pytest
 
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.events import Unknown
+from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render import board
@@ -26,16 +27,18 @@ def shown(*tiles, **more):
 
 def hostile_tile(text):
     return Tile(
-        (0,), RankState.ENDED, text, (1,), 1.0, Site(text, 3, text), 3, 17, text[:200], finding="DDP312", well=False
-    )
+        (0,), RankState.ENDED, text, (1,), 1.0, Site(text, 3, text), 3, 17, text[:200], finding="DDP312", well=False,
+        checkpoint=Checkpoint(name=text, number=3, site=Site(text, 3, text)),
+    )  # fmt: skip
 
 
 def hostile_recording(text):
     group = Group((0, 1), label=text)
     call = Call(0, group, 1, Signature(text, ((2,),), (text,)), Site(text, 3, text), CallState.WAITING)
     rank = RankRecord(
-        0, calls=(call,), history=(Unknown(named=text, state="open"),), process=Process("idle", 1.0, waits_on=text)
-    )
+        0, calls=(call,), process=Process("idle", 1.0, waits_on=text),
+        history=(Unknown(named=text, state="open"), Checkpoint(name=text, number=1)),
+    )  # fmt: skip
     return Recording(2, {0: rank, 1: Rank(1, 2).raises(text[:5000], text).record})
 
 
@@ -191,6 +194,38 @@ def test_the_board_in_words():
         "0      waiting  all_reduce #57 of default_pg  3.0 s  8     /home/user/train.py:91  DDP301",
         "1      failed   exited with status 1",
     ]  # fmt: skip
+
+
+PASSED = Checkpoint(name="Trainer ready", number=3, site=line(41))
+
+
+def test_the_last_checkpoint_of_a_rank():
+    seen = shown(replace(WAITING, checkpoint=PASSED))
+    assert "after checkpoint 3 (Trainer ready), line 41" in seen.text
+    assert seen.labels == {
+        "ranks", "rank 0: waiting all_reduce #57 of default_pg, after checkpoint 3 (Trainer ready), line 41"
+    }  # fmt: skip
+    both = replace(WAITING, ranks=(0, 1), checkpoint=PASSED, further=True)
+    assert "after checkpoint 3 (Trainer ready), line 41 or a later one" in shown(both).text
+    assert "checkpoint" not in shown(WAITING).text
+
+
+def test_the_last_checkpoint_in_words():
+    words = board.text([replace(WAITING, checkpoint=PASSED, site=line(1)), Tile((1,), RankState.COMPUTING)])
+    head, first, second = words.splitlines()
+    assert head.split()[-3:] == ["passed", "last", "finding"]
+    assert first.rstrip().endswith("checkpoint 3 (Trainer ready), line 41")
+    assert second.rstrip() == "1      computing"
+
+
+def test_the_details_of_a_rank_show_its_last_checkpoints_beside_its_events():
+    ranks = Rank(0, 1)
+    for number in range(1, 20):
+        ranks.passes(number, "step", line(9), visit=number)
+    seen = Reading(board.detail(record(ranks), 0)).text
+    assert "init_process_group (done)" in seen
+    assert "checkpoint 14 (step), line 9" in seen and "checkpoint 19 (step), line 9" in seen
+    assert "checkpoint 13" not in seen and "checkpoint (done)" not in seen
 
 
 def test_the_board_in_a_sentence_has_no_control_characters():

@@ -221,3 +221,25 @@ def test_a_thousand_ranks_that_each_do_something_else_are_bounded_and_none_is_fo
     assert len(found) == 200
     assert found[0].ranks == (999,)
     assert sorted(rank for tile in found for rank in tile.ranks) == list(range(1000))
+
+
+def test_the_last_checkpoint_that_a_rank_passed():
+    found = one(Rank(0, 1).passes(1, "start", line(3)).passes(2, "ready", line(5)).computes(line(9)))
+    assert (found.checkpoint.name, found.checkpoint.site, found.further) == ("ready", line(5), False)
+    assert one(Rank(0, 1).computes(line(9))).checkpoint is None
+
+
+def test_ranks_of_one_tile_show_the_checkpoint_that_all_of_them_passed():
+    def ranks(numbers):
+        return [
+            (Rank(rank, 70).passes(number, f"c{number}", line(3)) if number else Rank(rank, 70)).computes(line(9))
+            for rank, number in enumerate(numbers)
+        ]
+
+    def of_tile(numbers):
+        (tile,) = board(*ranks(numbers))
+        return tile.checkpoint and tile.checkpoint.number, tile.further
+
+    assert of_tile([2] * 70) == (2, False)
+    assert of_tile([3, *[2] * 69]) == (2, True)
+    assert of_tile([0, *[2] * 69]) == (None, False)

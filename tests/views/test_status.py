@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.render.status import status_rows
 from ddpnb.views.status import status
 
 WORLD = Group((0, 1, 2), label="default_pg")
@@ -41,6 +43,15 @@ def test_whoever_waits_for_one_that_has_ended_hangs_although_another_is_held():
     taken = Recording(3, {0: rank(0, CallState.WAITING), 1: rank(1, CallState.HELD), 2: ended})
     found = diagnose(taken, 1.0)
     assert found.errors and found.errors[0].culprits == (2,) and 1 not in found.errors[0].culprits
+
+
+def test_the_last_checkpoint_is_a_column_where_a_rank_passed_one():
+    taken = Recording(2, {0: rank(0, CallState.WAITING), 1: rank(1, CallState.WAITING)})
+    assert status_rows(status(taken))[0] == ["rank", "state", "doing", "steps"]
+    passed = Checkpoint(name="Trainer\x1b ready", number=3, site=Site("/train.py", 41, "main"))
+    told = status(Recording(2, {**taken.ranks, 1: replace(taken.ranks[1], history=(passed,))}))
+    assert [one.checkpoint for one in told] == ["", "checkpoint 3 (Trainer� ready), line 41"]
+    assert [row[-1] for row in status_rows(told)] == ["passed last", "", "checkpoint 3 (Trainer� ready), line 41"]
 
 
 def test_words():

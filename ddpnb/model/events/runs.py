@@ -10,10 +10,14 @@ from ddpnb.model.events.base import Event, event, rest
 
 @event("checkpoint")
 class Checkpoint(Event):
-    """The script has called ``ddpnb.checkpoint(name)``; ``number``: counted on this rank in this run, from 1."""
+    """The script has called ``ddpnb.checkpoint(name)``.
+
+    ``number``: counted on this rank in this run, from 1; ``visit``: how often the rank has passed this line, from 1.
+    """
 
     name: str = ""
     number: int = 0
+    visit: int = 1
 
 
 @event("process ends")
