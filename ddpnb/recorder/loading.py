@@ -1,4 +1,4 @@
-"""How the recorder is imported where a program waits for it."""
+"""When no garbage is collected: a collection takes long, and runs finalizers of the program, which may wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Import the modules of the recorder inside: no garbage is collected there.
+    """No garbage is collected inside.
 
     A full collection looks through the half million objects that torch makes, which takes longer than the imports of
     the recorder; so close after torch's own one is due.

@@ -20,6 +20,7 @@ from ddpnb.model.events.runs import ScriptEnded
 from ddpnb.recorder import checkpoints, kernel_environment, libraries, notebook, process_state, script
 from ddpnb.recorder.functions import SentFunctions
 from ddpnb.recorder.hidden_modules import HiddenModules
+from ddpnb.recorder.loading import without_collection
 from ddpnb.recorder.phases import end_groups
 from ddpnb.recorder.protocol import FOLDER
 from ddpnb.recorder.recorder import Recorder
@@ -108,7 +109,9 @@ class Rank(Recorder):
                 raise
             traceback.print_exc()  # not everything could be restored, but the ending is known
         self._after_script = is_script
-        with process_state.OwnBuiltins():  # the user's, after a cell: the ending is written whatever ``open`` is
+        # The user's builtins, after a cell: the ending is written whatever ``open`` is. And finalizers of what the script
+        # has left may wait, that of a data loader for its workers: they run when the ending is known.
+        with process_state.OwnBuiltins(), without_collection():
             self._user_modules.end(is_script=is_script)
             self.door.gate.end_of_run()
             self.faults.end_of_run()

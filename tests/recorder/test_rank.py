@@ -38,12 +38,13 @@ def test_a_forked_child_does_not_collect_what_its_parent_has_left(tmp_path):
 
 
 RUNS = """
-import os, sys
+import gc, os, sys
 from ddpnb.recorder.rank import Rank
 folder, script = sys.argv[1:]
 order = {"run": 1, "fence": "off", "log": f"{folder}/log", "directory": folder, "environment": {}, "holds": [],
          "faults": [], "outcome": f"{folder}/outcome.json", "script": script, "arguments": []}
 Rank(folder, 0).run(order, None)
+gc.collect()
 os._exit(0)
 """
 INTERRUPTED = """
@@ -61,15 +62,44 @@ sys.exit(3)
 """
 
 
-def test_ctrl_c_while_threads_of_a_script_are_joined_does_not_lose_its_ending(tmp_path):
-    (tmp_path / "train.py").write_text(INTERRUPTED)
+LEAVES_GARBAGE = """
+import os, sys, time, types
+
+OUTCOME, ORDER = os.path.abspath("outcome.json"), os.path.abspath("order")
+
+class Loader:
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        deadline = time.monotonic() + 10
+        while not os.path.exists(OUTCOME) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with open(ORDER, "w") as file:
+            file.write("ending first" if os.path.exists(OUTCOME) else "finalizer first")
+
+for number in range(5000):  # to list them is enough for a collection
+    sys.modules[f"library{number}"] = types.ModuleType("library")
+Loader()
+"""
+
+
+def run_script(folder, text):
+    """Run this script as an engine does, in a process of its own; how it ended."""
+    (folder / "train.py").write_text(text)
     done = subprocess.run(
-        [sys.executable, "-c", RUNS, str(tmp_path), "train.py"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
+        [sys.executable, "-c", RUNS, str(folder), "train.py"], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stderr
-    ending = json.loads((tmp_path / "outcome.json").read_text())
+    return json.loads((folder / "outcome.json").read_text())
+
+
+def test_the_ending_is_written_before_garbage_of_the_script_is_collected(tmp_path):
+    """The finalizer of a data loader waits for its workers, for seconds: the rank would look blocked."""
+    assert run_script(tmp_path, LEAVES_GARBAGE)["how"] == "finished"
+    assert (tmp_path / "order").read_text() == "ending first"
+
+
+def test_ctrl_c_while_threads_of_a_script_are_joined_does_not_lose_its_ending(tmp_path):
+    ending = run_script(tmp_path, INTERRUPTED)
     assert (ending["how"], ending["code"]) == ("exited", 3)
