@@ -9,8 +9,8 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import picture
 from tests.browser.test_dashboard import LONG_MS, check_access, of
-from tests.cli.test_command import TORCHRUN, end, wait_for_job
-from tests.cli.test_run import assert_all_ended, begin
+from tests.cli.commands import assert_all_ended, begin
+from tests.cli.jobs import TORCHRUN, end, wait_for_job
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 _SCRIPT = """

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import glob
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 
-import psutil
 import pytest
 
 from ddpnb import diagnose, load
@@ -22,15 +19,8 @@ from ddpnb.cli import main
 from ddpnb.cli.run import save
 from ddpnb.errors import LaunchError, WorldError
 from ddpnb.model.findings import Diagnosis
-from tests.conftest import VICTIMS, alive
-
-DDPNB = [sys.executable, "-m", "ddpnb"]
-
-
-def ddpnb(*args, cwd=None, timeout=60, **more):
-    return subprocess.run(
-        [*DDPNB, *map(str, args)], capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False, **more
-    )
+from tests.cli.commands import DDPNB, assert_all_ended, begin, ddpnb, family, left_by
+from tests.conftest import VICTIMS
 
 
 def test_hang(tmp_path):
@@ -136,38 +126,6 @@ def test_a_script_that_asks_for_nccl_runs_on_gloo_and_is_told_so(tmp_path):
     done = ddpnb("run", "-n", 2, script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("the script asks for nccl; it runs on gloo") == 1
-
-
-def begin(*args, cwd=None):
-    """Start it as a person does, whose terminal ignores no signal: a shell's job in the background would ignore SIGINT."""
-
-    def usual():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-
-    return subprocess.Popen(
-        [*DDPNB, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=cwd,
-        preexec_fn=usual,  # noqa: PLW1509
-    )  # fmt: skip
-
-
-def family(process):
-    return [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
-
-
-def assert_all_ended(process, children):
-    deadline = time.monotonic() + 5
-    while any(map(alive, children)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(alive, children))
-    assert left_by(process) == []
-
-
-def left_by(process):
-    """The folders of its worlds that are still there."""
-    bases = (os.environ.get("DDPNB_SHM") or "/dev/shm", tempfile.gettempdir())
-    pattern = f"ddpnb-{os.geteuid()}/ddpnb-{process.pid}-*"
-    return [path for base in bases for path in glob.glob(os.path.join(base, pattern))]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

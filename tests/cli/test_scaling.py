@@ -6,7 +6,7 @@ import pytest
 
 from ddpnb.cli.scaling import sizes
 from ddpnb.errors import UsageError
-from tests.cli.test_run import ddpnb
+from tests.cli.commands import ddpnb
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,102 @@
+"""``ddpnb attach`` and ``ddpnb.attach``: a job that somebody else has started."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import ddpnb as package
+from ddpnb.cli import main
+from ddpnb.errors import UsageError, WorldError
+from tests.cli.commands import assert_all_ended, begin, ddpnb
+from tests.cli.jobs import TORCHRUN, end, wait_for_job
+
+
+def test_a_hung_job_is_kept_attached_to_and_released(job):
+    process = begin("run", "--keep", "--", *TORCHRUN, "train.py", "skip", cwd=job)
+    try:
+        found = wait_for_job(process)
+        assert found.folder in ddpnb("attach").stdout
+        with package.attach(process.pid) as attached:
+            attached.run.wait(60)
+            assert attached.diagnosis.outcome == "hang"
+            assert (attached.size, attached.folder) == (2, found.folder)
+            assert attached.status()[0].state == "waiting"
+            assert attached.evaluate("step").values_by_rank[0] == 4
+            assert attached.snapshot().ranks[0].main_stack.innermost_user.function == "train"
+            with pytest.raises(WorldError, match="environment of a new start"):
+                attached.inject("wrong port", ranks=1)
+        shown = ddpnb("attach", "--stacks", "--release", "--json", "a.json", found.ranks[0], cwd=job)
+        assert (shown.returncode, "steps.py" in shown.stdout) == (3, True)
+        assert json.loads((job / "a.json").read_text())["findings"][0]["code"] == "DDP301"
+        assert "Rank 0 is released" in shown.stdout
+        _, said = process.communicate(timeout=60)
+    finally:
+        end(process)
+    assert process.returncode == 3
+    assert f'ddpnb.attach("{found.folder}")' in said
+    assert "ddpnb: released by job.release()." in said
+    assert_all_ended(process, list(found.ranks.values()))
+
+
+def test_a_running_job_is_held_stepped_and_released(job):
+    (job / "long.py").write_text(
+        "from steps import *\ndist.init_process_group('gloo')\n"
+        "for step in range(100_000): dist.all_reduce(torch.ones(4)); time.sleep(0.005)\n"
+    )
+    process = begin("run", "--", *TORCHRUN, "long.py", cwd=job)
+    try:
+        found = wait_for_job(process)
+        with package.attach(found) as attached:
+            attached.hold()
+            deadline = time.monotonic() + 30
+            while attached.status().held != (0, 1) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            before = attached.evaluate("step").values_by_rank
+            attached.step(3)
+            after = attached.evaluate("step").values_by_rank
+            assert {rank: after[rank] - before[rank] for rank in (0, 1)} == {0: 3, 1: 3}
+            attached.resume()
+            assert "running" in repr(attached)
+            assert attached.release().ranks == (0, 1)
+        process.communicate(timeout=60)
+    finally:
+        end(process)
+    assert_all_ended(process, list(found.ranks.values()))
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("no-such-folder", "is not a folder"),
+        (".", "no rank of . runs"),
+        ("99999999", "there is no process 99999999"),
+    ],
+)
+def test_wrong_use(target, says, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert main(["attach", target]) == 2
+    assert says in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("target", [True, 1.5, None, [1]])
+def test_attach_takes_a_folder_or_a_process(target):
+    with pytest.raises(UsageError, match="takes a folder or a process ID"):
+        package.attach(target)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_a_process_of_another_user_is_refused(job):
+    """Root may read it; another user may not, which this one plays."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as other:
+        try:
+            code = f"import os, ddpnb; attach = ddpnb.attach; os.setgid(65534); os.setuid(65534); attach({other.pid})"
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+        finally:
+            other.kill()
+    assert f"process {other.pid} belongs to another user" in done.stderr
