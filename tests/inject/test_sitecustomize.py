@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+import ddpnb
 from ddpnb.processes.jobs.injection import SITE, injected
 
 _TELL = "import sys, json; print(json.dumps([sys.path, sorted(m for m in sys.modules if m.startswith('ddpnb'))]))"
@@ -69,6 +70,18 @@ def test_torch_is_imported_as_without_ddpnb(tmp_path):
     code = "import torch; print(type(torch.__loader__).__name__, torch.__spec__.name, vars(torch.__loader__).keys())"
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert python(tmp_path, "-c", code).stdout == plain.stdout
+
+
+@pytest.mark.parametrize("before", ["", "import torch; "])
+def test_a_script_imports_the_ddpnb_that_records_it(before, tmp_path):
+    """Its environment may have another version, or none."""
+    other = tmp_path / "other" / "ddpnb"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("")
+    code = f"{before}import ddpnb, sys; ddpnb.checkpoint('ready'); print(ddpnb.__file__, 'torch' in sys.modules)"
+    done = python(tmp_path, "-c", code, environment={"PYTHONPATH": str(other.parent)})
+    line, said = done.stdout.splitlines()
+    assert line.endswith("CHECKPOINT 1: ready") and said == f"{ddpnb.__file__} {bool(before)}"
 
 
 def test_the_child_of_a_rank_is_no_rank(tmp_path):

@@ -13,10 +13,15 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
 _JOB = "DDPNB_JOB"
 
 
-class _TorchFinder:
-    """Finds torch as Python would, and calls ``activate`` once it has been imported."""
+class _Finder:
+    """Finds torch as Python would, and calls ``activate`` once it has been imported.
+
+    A script that imports ddpnb (``ddpnb.checkpoint``) gets the one that records it, whichever its environment has.
+    """
 
     def find_spec(self, name, path=None, target=None):
+        if name == "ddpnb":
+            return _spec()
         if name != "torch":
             return None
         for finder in list(sys.meta_path):
@@ -57,13 +62,21 @@ def _activation():
     from importlib import import_module, util
 
     if "ddpnb" not in sys.modules:
-        package = os.path.join(_ROOT, "ddpnb")
-        init = os.path.join(package, "__init__.py")
-        spec = util.spec_from_file_location("ddpnb", init, submodule_search_locations=[package])
+        spec = _spec()
         module = util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
         sys.modules["ddpnb"] = module
         spec.loader.exec_module(module)  # pyright: ignore[reportOptionalMemberAccess]
     return import_module("ddpnb.inject.activation")
+
+
+def _spec():
+    """That of the ddpnb which this file belongs to."""
+    from importlib import util
+
+    package = os.path.join(_ROOT, "ddpnb")
+    return util.spec_from_file_location(
+        "ddpnb", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
+    )
 
 
 def _refuse(why):
@@ -95,6 +108,6 @@ if os.path.isdir(os.environ.get(_JOB, "")):
     else:
         if "DDPNB_START" in os.environ:
             _with(lambda activation: activation.rank_started())
-        sys.meta_path.insert(0, _TorchFinder())
+        sys.meta_path.insert(0, _Finder())
 if __name__ == "sitecustomize":
     _next_sitecustomize()
