@@ -16,7 +16,7 @@ from ddpnb.errors import DdpnbError, UsageError
 if TYPE_CHECKING:
     import argparse
 
-COMMANDS = ("run", "attach", "lab", "explain", "scan", "pitfalls", "doctor")
+COMMANDS = ("run", "bisect", "attach", "lab", "explain", "scan", "pitfalls", "doctor")
 STATUS_INTERRUPTED = 130
 
 
@@ -136,14 +136,14 @@ def _run(argv: list[str]) -> int:
 
 def _split(argv: list[str]) -> tuple[list[str], list[str] | None]:
     """The arguments of ddpnb, and the launch command after ``--``: None if there is none, or a script comes before it."""
-    if argv[:1] != ["run"] or "--" not in argv:
+    if argv[:1] not in (["run"], ["bisect"]) or "--" not in argv:
         return argv, None
     at = argv.index("--")
     import argparse
 
     options = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
-    run = import_module("ddpnb.cli.run")
-    run.add_arguments(options)
+    command = import_module(f"ddpnb.cli.{argv[0]}")
+    command.add_arguments(options)
     script = next(action for action in options._actions if action.dest == "script")
     script.nargs = "?"
     try:
@@ -152,4 +152,4 @@ def _split(argv: list[str]) -> tuple[list[str], list[str] | None]:
         return argv, None
     if known.script is not None:
         return argv, None
-    return [*argv[:at], run.COMMAND], argv[at + 1 :]
+    return [*argv[:at], command.COMMAND], argv[at + 1 :]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -71,6 +71,9 @@ class CommandRun:
         fence, patience: as for ``launch()``.
         backend: that scripts get, whichever they ask for; None: the one they ask for.
         log_dir: folder for a copy of the output; None: there is none.
+        shown: print the output here too, if there is a copy.
+        environment: to begin with; None: that of this process.
+        directory: where the command runs; None: where this process does.
 
     Raises:
         UsageError: there is no such program.
@@ -78,7 +81,16 @@ class CommandRun:
     """
 
     def __init__(
-        self, command: Sequence[str], *, fence: str, patience: float, backend: str | None, log_dir: str | None
+        self,
+        command: Sequence[str],
+        *,
+        fence: str,
+        patience: float,
+        backend: str | None,
+        log_dir: str | None,
+        shown: bool = True,
+        environment: Mapping[str, str] | None = None,
+        directory: str | None = None,
     ) -> None:
         self.status: int | None = None  # of the command
         self._patience = patience
@@ -90,15 +102,16 @@ class CommandRun:
         with ExitStack() as undo:
             self._folders = Folders(0)
             undo.callback(self._folders.remove)
-            environment = injected(os.environ, self._folders.memory, fence, backend)
-            piped = log_dir is not None
+            given = os.environ if environment is None else environment
+            recorded = injected(given, self._folders.memory, fence, backend)
+            output = subprocess.PIPE if log_dir is not None else None
             self._copying: threading.Thread | None = None
             if log_dir is not None:
                 prepare_logs(log_dir, ())
-            self._command = Command(command, self._folders.memory, environment, subprocess.PIPE if piped else None)
+            self._command = Command(command, self._folders.memory, recorded, output, directory)
             undo.callback(self._end_command)
             if log_dir is not None and self._command.output is not None:
-                self._copying = _copy(self._command.output, os.path.join(log_dir, "output.log"))
+                self._copying = _copy(self._command.output, os.path.join(log_dir, "output.log"), shown)
             self._end = undo.pop_all()
 
     def __enter__(self) -> CommandRun:
@@ -229,16 +242,17 @@ def _say(text: str) -> None:
         print(f"ddpnb: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def _copy(source: IO[bytes], path: str) -> threading.Thread:
-    """Copy what a command writes to this process's standard output and to a file."""
+def _copy(source: IO[bytes], path: str, shown: bool) -> threading.Thread:
+    """Copy what a command writes to a file and, if it is to be shown, to this process's standard output."""
 
     def copy() -> None:
         with open(path, "wb") as file:
             while block := source.read1(1 << 16):  # type: ignore[attr-defined]
                 file.write(block)
-                with suppress(OSError, ValueError):
-                    sys.stdout.buffer.write(block)
-                    sys.stdout.buffer.flush()
+                if shown:
+                    with suppress(OSError, ValueError):
+                        sys.stdout.buffer.write(block)
+                        sys.stdout.buffer.flush()
 
     thread = threading.Thread(target=copy, name="ddpnb output", daemon=True)
     thread.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
@@ -38,6 +38,8 @@ class PlainRun:
         port: MASTER_PORT; None: a free one.
         log_dir: folder for the complete output of each rank; None: one that is removed in the end.
         stream: where to print the output; None: nowhere.
+        environment: to begin with; None: that of this process.
+        directory: where the ranks run; None: where this process does.
 
     Raises:
         LaunchError: there is no room, or the system refuses a process.
@@ -56,10 +58,12 @@ class PlainRun:
         port: int | None = None,
         log_dir: str | None = None,
         stream: TextIO | None = sys.stdout,
+        environment: Mapping[str, str] | None = None,
+        directory: str | None = None,
     ) -> None:
         began = time.monotonic()
         ranks = range(len(plan.devices))
-        directory = working_directory()
+        directory = directory or working_directory()
         with ExitStack() as undo:
             reserved = ReservedPort(port)
             undo.callback(reserved.release)
@@ -73,9 +77,9 @@ class PlainRun:
             )
             undo.callback(processes.stop)
             given = debug_environment(plan.backend) if debug else {}
-            environment = injected(os.environ, folders.memory, fence)
+            recorded = injected(os.environ if environment is None else environment, folders.memory, fence)
             processes.start(
-                {rank: {**environment, **rank_environment(plan, rank, reserved.port, given)} for rank in ranks},
+                {rank: {**recorded, **rank_environment(plan, rank, reserved.port, given)} for rank in ranks},
                 _START_S,
             )
             # While the ranks import torch: the diagnosis takes a while to import too.

@@ -45,17 +45,25 @@ class Command:
         folder: of the job.
         environment: from ``injection.injected``.
         output: ``subprocess.PIPE`` to read its standard output and error; None: they are those of this process.
+        directory: in which it runs; None: that of this process.
 
     Raises:
         UsageError: there is no such program, or it cannot be executed.
         LaunchError: the system refuses another process.
     """
 
-    def __init__(self, command: Sequence[str], folder: str, environment: Mapping[str, str], output: int | None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: str,
+        environment: Mapping[str, str],
+        output: int | None,
+        directory: str | None = None,
+    ) -> None:
         self.folder = folder
         try:
             stderr = subprocess.STDOUT if output is not None else None
-            self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=stderr)
+            self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=stderr, cwd=directory)
         except (FileNotFoundError, PermissionError, NotADirectoryError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or error
             raise UsageError(

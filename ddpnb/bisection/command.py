@@ -1,0 +1,263 @@
+"""The command that fails, and what of it is varied: options, environment variables, the number of ranks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ddpnb.bisection.space import Component, Kind, Probe, RangeSpace, SetSpace, Space
+from ddpnb.errors import UsageError
+
+OWN = {"n": "-n", "nproc": "-n", "nproc-per-node": "-n", "backend": "--backend"}
+_HINT = "Write --vary NAME for an option that is there or not, or --vary 'NAME=HARMLESS|FAILING'."
+
+
+@dataclass(frozen=True, slots=True)
+class Trying:
+    """What one probe runs.
+
+    ``command``: the script with its arguments, or a launch command. ``environment``: variables to set, None to remove.
+    ``own``: values of ddpnb's own options ``-n`` and ``--backend``. ``commit``: to check out, None for the files as they
+    are.
+    """
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+    own: Mapping[str, str] = field(default_factory=dict[str, str])
+    commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """Something of a command that takes one of two values; None: it is not there.
+
+    ``kind``: ``option`` of the command, ``variable`` of the environment, or ``own`` for an option of ddpnb.
+    """
+
+    kind: str
+    name: str
+    failing: str | None
+    harmless: str | None
+
+    @property
+    def component(self) -> Component:
+        """As a component: on is the failing value."""
+        return Component(self.name, self.failing or "")
+
+
+class CommandSpace:
+    """The configurations of a command.
+
+    Args:
+        command: that fails: the script with its arguments, or a launch command.
+        vary: ``NAME`` for an option that is there or not, ``NAME=HARMLESS|FAILING`` for one with a value.
+        env: ``NAME=HARMLESS|FAILING`` for environment variables. An empty value: not set.
+        span: ``NAME=LOW..HIGH``: whole numbers of one option, of which the first that fails is searched.
+        commits: those to search, from one that works to one that fails.
+        own: whether ``-n`` and ``--backend`` are ddpnb's own (a script), and not the command's.
+
+    Without ``vary``, ``env``, ``span`` and ``commits`` all options of the script are varied.
+
+    Raises:
+        UsageError: nothing to vary, an option that is not there, or things that do not go together.
+
+    Example:
+        >>> space = CommandSpace(["train.py", "--amp", "--num-workers", "4"], vary=["amp", "num-workers=0|4"])
+        >>> space.trying(Probe(("--amp",))).command
+        ('train.py', '--amp', '--num-workers', '0')
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        vary: Sequence[str] = (),
+        env: Sequence[str] = (),
+        span: str | None = None,
+        commits: Sequence[str] = (),
+        *,
+        own: bool = True,
+    ) -> None:
+        self.command = tuple(command)
+        self._own = own
+        self.varied: tuple[Varied, ...] = ()
+        if (span is not None) + bool(commits) + bool(vary or env) > 1:
+            raise UsageError(
+                "a set of options, a range and commits are different searches.", "Search one of them, then the next."
+            )
+        self.space: Space
+        if commits:
+            self.space = RangeSpace("commit", commits, "git")
+        elif span is not None:
+            self._spanned, values = self._span(span)
+            self.space = RangeSpace(self._spanned.name, values)
+        else:
+            chosen = [self._option(text) for text in vary] + [_variable(text) for text in env]
+            self.varied = tuple(chosen or self.proposed())
+            self.space = SetSpace([one.component for one in self.varied])
+
+    @property
+    def kind(self) -> Kind:
+        """What is searched."""
+        return self.space.kind
+
+    def proposed(self) -> list[Varied]:
+        """All options of the command, each there or not.
+
+        Raises:
+            UsageError: it has none.
+        """
+        script = next((n for n, token in enumerate(self.command) if token.endswith(".py")), 0)
+        names = [token.partition("=")[0] for token in self.command[script + 1 :] if _is_option(token)]
+        if not names:
+            raise UsageError(
+                "the command has no options to vary.", "Name what to vary: --vary, --env, --range or --git; see --help."
+            )
+        return [self._there_or_not(name) for name in dict.fromkeys(names)]
+
+    def trying(self, probe: Probe) -> Trying:
+        """What a probe runs."""
+        if self.kind == "git":
+            return Trying(self.command, commit=str(probe.at))
+        if self.kind == "range":
+            return self._with([(self._spanned, str(probe.at))])
+        on = set(probe.on)
+        return self._with([(one, one.failing if one.name in on else one.harmless) for one in self.varied], on)
+
+    def minimal(self, causes: Sequence[str]) -> list[dict[str, str]]:
+        """A failing set as JSON: names and values."""
+        by_name = {one.name: one for one in self.varied}
+        return [{"name": name, "value": by_name[name].failing or ""} for name in causes]
+
+    def _with(self, values: Sequence[tuple[Varied, str | None]], on: Collection[str] = ()) -> Trying:
+        command = list(self.command)
+        environment: dict[str, str | None] = {}
+        own: dict[str, str] = {}
+        for one, value in values:
+            if one.kind == "variable":
+                environment[one.name] = value or None
+            elif one.kind == "own":
+                own[one.name] = value or ""
+            elif value is not None or one.failing is not None:
+                command = replaced(command, one.name, value)
+            elif one.name not in on:
+                command = replaced(command, one.name, None, flag=True)
+        return Trying(tuple(command), environment, own)
+
+    def _option(self, text: str) -> Varied:
+        name, equals, given = text.partition("=")
+        if not equals:
+            return self._there_or_not(name)
+        values = given.split("|")
+        if len(values) != 2 or not name.strip("-") or values[0] == values[1]:
+            raise UsageError(f"--vary {text!r} needs a harmless and a failing value.", _HINT)
+        if self._own and (own := OWN.get(name.lstrip("-").replace("_", "-"))):
+            return Varied("own", own, values[1], values[0])
+        return Varied("option", find(self.command, name) or _dashed(name), values[1], values[0])
+
+    def _there_or_not(self, name: str) -> Varied:
+        found = find(self.command, name)
+        if found is None:
+            raise UsageError(
+                f"the command has no option {_dashed(name)}, so that it cannot be left out.",
+                "Give the failing command as it is, or two values: --vary 'NAME=HARMLESS|FAILING'.",
+            )
+        return Varied("option", found, value_of(self.command, found), None)
+
+    def _span(self, text: str) -> tuple[Varied, range]:
+        name, _, given = text.partition("=")
+        low, dots, high = given.partition("..")
+        if not dots or not name.strip("-") or not _is_number(low) or not _is_number(high) or int(low) >= int(high):
+            raise UsageError(
+                f"--range {text!r} needs two whole numbers, the first that works and a larger one that fails.",
+                "Write --range 'NAME=LOW..HIGH'.",
+            )
+        return self._option(f"{name}={low}|{high}"), range(int(low), int(high) + 1)
+
+    def typed(self, trying: Trying, options: Sequence[str] = ()) -> str:
+        """A probe as a command line that anyone can type.
+
+        Args:
+            trying: the probe.
+            options: of ``ddpnb run``.
+        """
+        unset = [f"-u {name}" for name, value in trying.environment.items() if value is None]
+        given = [f"{name}={shlex.quote(value)}" for name, value in trying.environment.items() if value is not None]
+        before = ["env", *unset, *given] if unset else given
+        command = [*options, *([] if self._own else ["--"]), *trying.command]
+        return " ".join([*before, "ddpnb", "run", shlex.join(command)])
+
+
+def find(command: Sequence[str], name: str) -> str | None:
+    """An option as the command spells it: with or without dashes, ``_`` or ``-``, or the only one that ends so.
+
+    Example:
+        >>> find(["train.py", "--num_workers", "4"], "workers")
+        '--num_workers'
+    """
+    wanted = _plain(name)
+    given = [token.partition("=")[0] for token in command[1:] if _is_option(token) or "=" in token]
+    exact = [one for one in given if _plain(one) == wanted]
+    ending = [one for one in dict.fromkeys(given) if _plain(one).endswith(f"-{wanted}")]
+    return exact[0] if exact else ending[0] if len(ending) == 1 else None
+
+
+def value_of(command: Sequence[str], option: str) -> str | None:
+    """The value of an option that is there; None: it has none."""
+    place = _place(command, option)
+    if place is None:
+        return None
+    _, equals, value = command[place].partition("=")
+    if equals:
+        return value
+    following = command[place + 1 : place + 2]
+    return following[0] if following and not _is_option(following[0]) else None
+
+
+def replaced(command: Sequence[str], option: str, value: str | None, *, flag: bool = False) -> list[str]:
+    """The command with another value of an option; None: without the option.
+
+    Args:
+        command: program and arguments.
+        option: as the command spells it; one that is not there is added at the end.
+        value: to give it.
+        flag: what follows it is not its value.
+    """
+    place = _place(command, option)
+    if place is None:
+        return [*command] if value is None else [*command, option, value]
+    joined = "=" in command[place]
+    length = 1 if joined or flag or value_of(command, option) is None else 2
+    new = [] if value is None else [f"{option}={value}"] if joined else [option, value]
+    return [*command[:place], *new, *command[place + length :]]
+
+
+def _place(command: Sequence[str], option: str) -> int | None:
+    return next((n for n, token in enumerate(command) if n and token.partition("=")[0] == option), None)
+
+
+def _variable(text: str) -> Varied:
+    name, equals, given = text.partition("=")
+    values = given.split("|")
+    if not equals or not name or len(values) != 2 or values[0] == values[1]:
+        raise UsageError(
+            f"--env {text!r} needs a harmless and a failing value.",
+            "Write --env 'NAME=HARMLESS|FAILING'; an empty value means that it is not set.",
+        )
+    return Varied("variable", name, values[1], values[0])
+
+
+def _is_option(token: str) -> bool:
+    return token.startswith("-") and token.strip("-") != "" and not _is_number(token)
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 19
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("-").replace("_", "-")
+
+
+def _dashed(name: str) -> str:
+    return name if name.startswith("-") or "." in name else f"--{name}"

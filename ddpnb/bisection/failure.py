@@ -1,0 +1,93 @@
+"""Whether two runs fail in the same way."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from ddpnb.bisection.algorithms import Answer
+from ddpnb.errors import UsageError
+from ddpnb.model.findings import Diagnosis, Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure by its finding and the places of the culprits (of all ranks where there is none).
+
+    ``code``: of the first error; None: the program failed without a finding. ``places``: file, line, function; files below
+    the folder in which the program ran are named from there.
+    """
+
+    code: str | None
+    places: frozenset[tuple[str, int, str]] = frozenset()
+    summary: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"code": self.code, "places": sorted(map(list, self.places)), "summary": self.summary}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Failure:
+        """The failure that ``to_json()`` has described.
+
+        Raises:
+            UsageError: it is not one.
+        """
+        try:
+            places = frozenset((str(file), int(line), str(function)) for file, line, function in data["places"])
+            return cls(None if data["code"] is None else str(data["code"]), places, str(data["summary"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from error
+
+
+def failures(diagnosis: Diagnosis, status: int, folder: str) -> list[Failure]:
+    """How a run failed, the root cause first; empty: it did not.
+
+    Args:
+        diagnosis: of the run.
+        status: with which the command ended.
+        folder: in which it ran.
+    """
+    found = [_failure(finding, folder) for finding in diagnosis.errors]
+    if not found and (status or diagnosis.outcome != "ok"):
+        return [Failure(None, summary=f"it ended with exit status {status}")]
+    return found
+
+
+def judge(original: Failure, found: list[Failure], *, moved: bool = False) -> Answer:
+    """The answer of a run that failed in these ways.
+
+    Args:
+        original: the failure that is searched for.
+        found: from ``failures``.
+        moved: the program's text differs, so that lines do: functions are compared.
+
+    Example:
+        >>> judge(Failure("DDP301"), [])
+        'good'
+    """
+    if not found:
+        return "good"
+    return "bad" if any(_same(original, failure, moved) for failure in found) else "other"
+
+
+def _same(one: Failure, other: Failure, moved: bool) -> bool:
+    if one.code != other.code:
+        return False
+    return not one.places or not other.places or bool(_compared(one, moved) & _compared(other, moved))
+
+
+def _compared(failure: Failure, moved: bool) -> set[tuple[str, int | str]]:
+    return {(file, function if moved else line) for file, line, function in failure.places}
+
+
+def _failure(finding: Finding, folder: str) -> Failure:
+    ranks = finding.culprits or tuple(rank for rank, _ in finding.where)
+    places = [site for rank, site in finding.where if rank in ranks] or [site for _, site in finding.where]
+    named = frozenset((_below(site.file, folder), site.line, site.function) for site in places)
+    return Failure(finding.code, named, finding.summary.replace(os.path.join(folder, ""), ""))
+
+
+def _below(file: str, folder: str) -> str:
+    path, folder = os.path.realpath(file), os.path.realpath(folder)
+    return os.path.relpath(path, folder) if path.startswith(os.path.join(folder, "")) else file

@@ -1,0 +1,203 @@
+"""What is searched: components that are on or off, or values in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ddpnb.errors import UsageError
+
+Value = int | str
+Kind = Literal["set", "range", "git"]
+_MOST = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Something that is on or off.
+
+    Args:
+        name: as the user knows it, such as ``--num-workers``.
+        value: what it is when on, where there is something to say.
+        requires: names of components that must be on for this one to run.
+    """
+
+    name: str
+    value: str = ""
+    requires: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "value": self.value, "requires": list(self.requires)}
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}" if self.value else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One configuration to try. Two are equal if the same is on.
+
+    ``on``: names of the components that are on. ``at``: the value, where values in order are searched.
+    """
+
+    on: tuple[str, ...] = ()
+    at: Value | None = None
+
+    def __str__(self) -> str:
+        return str(self.at) if self.at is not None else ", ".join(self.on) or "everything off"
+
+
+class SetSpace:
+    """Components of which a smallest set that fails is searched. With all on it fails; with none it should not.
+
+    Args:
+        components: in the order in which they are to be kept: what is searched first comes last.
+
+    Raises:
+        UsageError: there is none, a name stands twice, or one requires what is not there or itself.
+
+    Example:
+        >>> space = SetSpace([Component("workers"), Component("pinned", requires=("workers",))])
+        >>> space.probe(["pinned"])
+        Probe(on=('workers', 'pinned'), at=None)
+    """
+
+    kind: Literal["set"] = "set"
+
+    def __init__(self, components: Sequence[Component]) -> None:
+        names = [component.name for component in components]
+        if not names:
+            raise UsageError("there is nothing to vary.", "Name at least one component.")
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise UsageError(f"{', '.join(sorted(twice))} is named twice.", "Name each component once.")
+        self.components = _in_order(components)
+        self.names = tuple(component.name for component in self.components)
+        self._needs = {component.name: component.requires for component in self.components}
+
+    def probe(self, names: Sequence[str]) -> Probe:
+        """The configuration with these on, and with what they require."""
+        on: set[str] = set()
+        left = list(names)
+        while left:
+            name = left.pop()
+            if name not in on:
+                on.add(name)
+                left += self._needs[name]
+        return Probe(tuple(name for name in self.names if name in on))
+
+    @property
+    def start(self) -> Probe:
+        """The configuration that fails."""
+        return Probe(self.names)
+
+    @property
+    def harmless(self) -> Probe:
+        """The configuration that should not fail."""
+        return Probe()
+
+    def __contains__(self, probe: Probe) -> bool:
+        return probe.at is None and self._needs.keys() >= set(probe.on) and self.probe(probe.on) == probe
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "components": [component.to_json() for component in self.components]}
+
+
+class RangeSpace:
+    """Values in order, of which the first that fails is searched. The last fails; the first should not.
+
+    Args:
+        name: what the values are of, such as ``--batch-size`` or ``commit``.
+        values: at least two, each once.
+        kind: ``range``, or ``git`` for commits.
+
+    Raises:
+        UsageError: there are fewer than two, or one stands twice.
+
+    Example:
+        >>> RangeSpace("--steps", range(8)).start
+        Probe(on=(), at=7)
+    """
+
+    def __init__(self, name: str, values: Sequence[Value], kind: Literal["range", "git"] = "range") -> None:
+        if len(values) > _MOST:
+            raise UsageError(f"{name}: more than {_MOST:,} values.", "Search a shorter range first.")
+        if len(values) < 2:
+            raise UsageError(f"{name}: a range needs a value that works and one that fails.", "Give two or more.")
+        self.name, self.values = name, tuple(values)
+        self.kind: Literal["range", "git"] = kind
+        self._place = {value: place for place, value in enumerate(self.values)}
+        if len(self._place) < len(self.values):
+            raise UsageError(f"{name}: a value stands twice.", "Give each value once.")
+
+    def probe(self, place: int) -> Probe:
+        """The configuration with the value at this place."""
+        return Probe(at=self.values[place])
+
+    @property
+    def start(self) -> Probe:
+        """The configuration that fails."""
+        return self.probe(-1)
+
+    @property
+    def harmless(self) -> Probe:
+        """The configuration that should not fail."""
+        return self.probe(0)
+
+    def __contains__(self, probe: Probe) -> bool:
+        return probe.at in self._place and not probe.on
+
+    def to_json(self) -> dict[str, Any]:
+        values: Any = list(self.values)
+        low, high = self.values[0], self.values[-1]
+        if isinstance(low, int) and isinstance(high, int) and self.values == tuple(range(low, high + 1)):
+            values = {"low": low, "high": high}
+        return {"kind": self.kind, "name": self.name, "values": values}
+
+
+Space = SetSpace | RangeSpace
+
+
+def space_from_json(data: Any) -> Space:
+    """The space that ``to_json()`` has described.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not one.
+    """
+    if data["kind"] == "set":
+        return SetSpace(
+            [
+                Component(str(one["name"]), str(one["value"]), tuple(map(str, one["requires"])))
+                for one in data["components"]
+            ]
+        )
+    values = data["values"]
+    if isinstance(values, dict):
+        low, high = int(values["low"]), int(values["high"])  # type: ignore[reportUnknownArgumentType]
+        values = range(low, min(high, low + _MOST + 1) + 1)
+    if data["kind"] not in ("range", "git"):
+        raise ValueError(f"unknown kind {data['kind']!r}")
+    return RangeSpace(str(data["name"]), [one if isinstance(one, int) else str(one) for one in values], data["kind"])
+
+
+def _in_order(components: Sequence[Component]) -> tuple[Component, ...]:
+    """Each after those that it requires; otherwise as they were."""
+    by_name = {component.name: component for component in components}
+    placed: dict[str, Component] = {}
+
+    def place(component: Component, before: tuple[str, ...]) -> None:
+        if component.name in before:
+            raise UsageError(
+                f"{component.name} requires itself, by way of {' -> '.join(before)}.", "Remove one of them."
+            )
+        for name in component.requires:
+            if name not in by_name:
+                raise UsageError(
+                    f"{component.name} requires {name}, which is not there.", "Name it as a component too."
+                )
+            place(by_name[name], (*before, component.name))
+        placed.setdefault(component.name, component)
+
+    for component in components:
+        place(component, ())
+    return tuple(placed.values())

@@ -1,0 +1,233 @@
+"""``ddpnb bisect``: find what makes a program fail: options, a number, or a commit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from ddpnb import interrupts
+from ddpnb.cli import add_ranks, claim, ranks, say, show
+from ddpnb.errors import UsageError
+
+if TYPE_CHECKING:
+    from ddpnb.bisection.search import Result
+    from ddpnb.control.bisecting import Bisection
+
+COMMAND = "COMMAND"  # stands for the script where a command is given
+HELP = "find which options, values or commit make a program hang, crash or diverge"
+LOG = "ddpnb-bisect.json"
+UNDECIDED = 5
+_KEPT = ("nproc", "backend", "patience", "fork", "module", "vary", "env", "range", "git", "repeat", "confidence")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "ddpnb bisect [options] (SCRIPT | -m MODULE) [ARGS...]\n       ddpnb bisect [options] -- COMMAND..."
+    parser.epilog = (
+        "Give the failing command as it is. A probe counts as bad if it has the same finding at the same place as this "
+        "command; other failures do not count. Without --vary, --env, --range and --git all options of the script are "
+        "varied. exit status: 0 a smallest cause was found; 1 nothing fails; 2 usage error; 5 undecided; 130 Ctrl-C"
+    )
+    add_ranks(parser)
+    parser.add_argument(
+        "--vary", action="append", default=[], metavar="NAME[=A|B]",
+        help="an option of the script that is there or not (--vary amp), or has a harmless and a failing value "
+        "(--vary 'num-workers=0|4'); nproc and backend are those of ddpnb; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=A|B",
+        help="an environment variable with a harmless and a failing value; empty: not set; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--range", metavar="NAME=LOW..HIGH", help="find the first value that fails; LOW works, HIGH fails"
+    )
+    parser.add_argument(
+        "--git", metavar="GOOD..BAD", help="find the first commit that fails, each in a checkout of its own"
+    )
+    parser.add_argument(
+        "--repeat", default="1", metavar="N",
+        help="for a failure that does not always happen: a configuration works if it does N times; auto: as often as "
+        "--confidence needs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--confidence", type=float, default=0.99, metavar="C", help="wanted with --repeat auto (default: 0.99)"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=10.0, metavar="S",
+        help="seconds a rank may be blocked outside any collective before it counts as hung (default: 10)",
+    )  # fmt: skip
+    parser.add_argument("--fork", action="store_true", help="start faster, as for ddpnb run")
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON")
+    parser.add_argument("--log", metavar="FILE", help=f"where to keep the log (default: {LOG}, until a cause is found)")
+    parser.add_argument("--resume", metavar="LOG", help="go on from a log")
+    parser.add_argument("--repro", metavar="FILE", help="write the smallest failing command as a shell script")
+    parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is the name of a module, as for python -m")
+    parser.add_argument("script", nargs="?", metavar="SCRIPT", help="training script, as for torchrun")
+    parser.add_argument("args", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments for SCRIPT")
+    parser.set_defaults(command_line=None)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Search, and print what was found; returns the exit status."""
+    log = _log_of(arguments) if arguments.resume is not None else None
+    bisection = _bisection(arguments)
+    claim(arguments.json, arguments.repro)
+    if log is not None:
+        bisection.resume(log)
+        say(f"goes on after {_probes(bisection)}")
+    path = _log_path(arguments)
+    try:
+        bisection.save()
+        result = _search(bisection)
+    except BaseException:
+        interrupts.notice()
+        _write(bisection, arguments)
+        if bisection.trials:
+            say(f"the log is kept; go on with: ddpnb bisect --resume {shlex.quote(path)}")
+        raise
+    status = _report(bisection, result, arguments)
+    if arguments.log is None and arguments.resume is None and result.outcome != "undecided":
+        os.unlink(path)
+    return status
+
+
+def _log_path(arguments: argparse.Namespace) -> str:
+    return arguments.log or arguments.resume or LOG
+
+
+def _log_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Read the log that is to be resumed, and take over the options it was begun with."""
+    from ddpnb.control.bisecting import read_log
+
+    log = read_log(arguments.resume)
+    options = log["options"]
+    if arguments.script is not None or arguments.command_line is not None:
+        raise UsageError("--resume knows the command from the log.", "Leave the command out.")
+    try:
+        for name in _KEPT:
+            setattr(arguments, name, options[name])
+        command = [str(one) for one in options["command"]]
+        if options["launcher"]:
+            arguments.command_line = command
+        else:
+            arguments.script, arguments.args = command[0], command[1:]
+    except (KeyError, TypeError, IndexError):
+        raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from None
+    return log
+
+
+def _bisection(arguments: argparse.Namespace) -> Bisection:
+    """The search that the options describe.
+
+    Raises:
+        UsageError: they do not.
+    """
+    from ddpnb.bisection.command import CommandSpace
+    from ddpnb.bisection.search import Search
+    from ddpnb.control.bisecting import Bisection
+    from ddpnb.control.probing import Job, Prober
+    from ddpnb.control.run_requests import check_script, check_terms
+    from ddpnb.control.worktrees import Repository
+    from ddpnb.processes.environment import working_directory
+
+    launcher = arguments.command_line is not None
+    command = list(arguments.command_line) if launcher else [arguments.script, *arguments.args]
+    if not command or command[0] is None:
+        raise UsageError("no command given.", "Give the failing command: ddpnb bisect -n 2 train.py --amp")
+    if launcher and (arguments.nproc is not None or arguments.module or arguments.fork):
+        raise UsageError(
+            "-n, -m and --fork go with a script, not with a command after --.", "Give them to the command."
+        )
+    if not launcher and not arguments.module:
+        check_script(command[0])
+    check_terms("raise", arguments.patience)
+    repository, commits = None, list[str]()
+    if arguments.git is not None:
+        repository = Repository(working_directory())
+        commits = repository.commits(arguments.git)
+    if repository is not None and (changed := repository.uncommitted()):
+        say(f"changes that are not committed are in no probe: {', '.join(changed[:4])}{', ...' * (len(changed) > 4)}")
+    space = CommandSpace(command, arguments.vary, arguments.env, arguments.range, commits, own=not launcher)
+    job = Job(
+        not launcher,
+        arguments.module,
+        2 if launcher else ranks(arguments),
+        arguments.backend,
+        arguments.patience,
+        arguments.fork,
+    )
+    options = {name: getattr(arguments, name) for name in _KEPT} | {"command": command, "launcher": launcher}
+    search = Search(space.space, _repeat(arguments.repeat), arguments.confidence)
+    if arguments.resume is None:
+        _set_aside(_log_path(arguments))
+    return Bisection(space, search, Prober(job, repository), _log_path(arguments), options)
+
+
+def _set_aside(path: str) -> None:
+    """Check that a log can be written, and keep an earlier one: it may be of an interrupted search."""
+    from ddpnb.files import check_writable
+
+    check_writable(path)
+    if os.path.isfile(path) and os.path.getsize(path):
+        os.replace(path, f"{path}.1")
+        say(f"an earlier log is now {path}.1")
+
+
+def _repeat(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= 1000):
+        raise UsageError(f"--repeat {text!r} is neither auto nor a number from 1 to 1000.")
+    return int(text)
+
+
+def _search(bisection: Bisection) -> Result:
+    from ddpnb.render import bisection as render
+
+    varied = [str(one.component) for one in bisection.space.varied]
+    if varied:
+        say(f"varies {', '.join(varied)}: about {bisection.expected} probes")
+    else:
+        say(f"searches {len(bisection.search.step.candidates)} values: about {bisection.expected} probes")
+    return bisection.run(
+        lambda trial: say(render.trial(trial, len(bisection.trials), bisection.search.step.expected, bisection.search))
+    )
+
+
+def _report(bisection: Bisection, result: Result, arguments: argparse.Namespace) -> int:
+    from ddpnb.render import bisection as render
+    from ddpnb.render.text import printable
+
+    _write(bisection, arguments)
+    seconds = sum(trial.seconds for trial in bisection.trials)
+    show(f"{render.conclusion(result, bisection.search)}\n{_probes(bisection)}, {seconds:.0f} s")
+    if result.outcome == "found":
+        typed = bisection.typed() or bisection.commit()
+        show(f"  {printable(typed)}")
+        if bisection.finding is not None:
+            code, name, summary = (bisection.finding[key] for key in ("code", "name", "summary"))
+            show(printable(f"{code} {name}: {summary}"))
+        if arguments.repro is not None:
+            _write_repro(arguments.repro, typed, bisection)
+    return {"found": 0, "nothing fails": 1}.get(result.outcome, UNDECIDED)
+
+
+def _probes(bisection: Bisection) -> str:
+    number = len(bisection.trials)
+    return f"{number} probe{'s' * (number != 1)}"
+
+
+def _write_repro(path: str, typed: str, bisection: Bisection) -> None:
+    from ddpnb.files import write_whole
+
+    summary = (bisection.finding or {}).get("summary", "")
+    write_whole(path, "#!/bin/sh\n" + "".join(f"# {line}\n" for line in summary.splitlines()) + typed + "\n")
+
+
+def _write(bisection: Bisection, arguments: argparse.Namespace) -> None:
+    if arguments.json is not None:
+        from ddpnb.files import write_whole
+
+        write_whole(arguments.json, json.dumps(bisection.to_json(), indent=1) + "\n")

@@ -1,0 +1,205 @@
+"""A bisection: the search, the probes that it asks for, and a log from which it goes on after an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ddpnb.bisection.algorithms import Answer
+from ddpnb.bisection.command import CommandSpace
+from ddpnb.bisection.failure import Failure, judge
+from ddpnb.bisection.search import Result, Search, Trial
+from ddpnb.bisection.space import Probe
+from ddpnb.control.probing import Prober, Ran
+from ddpnb.errors import UsageError
+from ddpnb.files import write_whole
+
+SCHEMA = 1
+
+
+class Bisection:
+    """A search for what makes a command fail.
+
+    Args:
+        space: the configurations.
+        search: over that space.
+        prober: which runs them.
+        path: of the log, written after each answer; None: there is none.
+        options: what the log keeps for whoever resumes it.
+    """
+
+    def __init__(
+        self,
+        space: CommandSpace,
+        search: Search,
+        prober: Prober,
+        path: str | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.space, self.search, self._prober, self._path = space, search, prober, path
+        self._options = options or {}
+        self.original: Failure | None = None
+        self.finding: dict[str, Any] | None = None
+        self.expected = Search(space.space, search.repeat, search.confidence, search.ends_known).step.expected
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """What has been probed, in order."""
+        return tuple(self.search.trials)
+
+    @property
+    def result(self) -> Result | None:
+        """What was found; None: there is more to probe."""
+        return self.search.result
+
+    def step(self) -> Trial | None:
+        """Run the next probe; None: there is a result."""
+        probe = self.search.next_probe()
+        if probe is None:
+            return None
+        ran = self._prober.run(self.space.trying(probe))
+        answer = self._judge(probe, ran)
+        code = next((failure.code for failure in ran.failures[:1]), None)
+        self.answer(probe, answer, code, ran.seconds, "" if answer == "good" else ran.reason)
+        return self.search.trials[-1]
+
+    def run(self, tell: Callable[[Trial], None] | None = None) -> Result:
+        """Probe until there is a result.
+
+        Args:
+            tell: called after each probe.
+        """
+        while (trial := self.step()) is not None:
+            if tell is not None:
+                tell(trial)
+        result = self.result
+        assert result is not None
+        return result
+
+    def answer(
+        self, probe: Probe, answer: Answer, code: str | None = None, seconds: float = 0.0, reason: str = ""
+    ) -> None:
+        """Add an answer, and save the log."""
+        self.search.answer(probe, answer, code, seconds, reason)
+        self.save()
+
+    def undo(self) -> Trial:
+        """Take the last answer back, and save the log."""
+        trial = self.search.undo()
+        if not any(one.answer == "bad" for one in self.search.trials):
+            self.original = self.finding = None
+        self.save()
+        return trial
+
+    def typed(self) -> str:
+        """The smallest failing command, as it can be typed; empty if none was found, or it is the commit that fails."""
+        result = self.result
+        if result is None or result.outcome != "found" or self.space.kind == "git":
+            return ""
+        probe = Probe(result.minimal) if self.space.kind == "set" else Probe(at=result.first_bad)
+        trying = self.space.trying(probe)
+        return self.space.typed(trying, self._prober.job.options(trying))
+
+    def commit(self) -> str:
+        """The first commit that fails, in one line; empty if no commit was found."""
+        result, repository = self.result, self._prober.repository
+        if result is None or result.first_bad is None or repository is None:
+            return ""
+        return repository.subject(str(result.first_bad))
+
+    def _judge(self, probe: Probe, ran: Ran) -> Answer:
+        if self.original is None:  # the first failure is the one that is searched for
+            if probe == self.search.space.start and ran.failures:
+                self.original, self.finding = ran.failures[0], ran.finding
+            elif probe == self.search.space.start and not ran.ran:
+                raise UsageError(f"the failing configuration cannot run: {ran.reason}", "Run it with ddpnb run first.")
+        if not ran.ran:
+            return "other"
+        if self.original is None:
+            return "other" if ran.failures else "good"
+        return judge(self.original, list(ran.failures), moved=self.space.kind == "git")
+
+    # -- results and the log
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON, schema 1."""
+        result = self.result
+        return {
+            "schema": SCHEMA,
+            "kind": self.space.kind,
+            "outcome": result.outcome if result is not None else "unfinished",
+            "minimal": self.space.minimal(result.minimal) if result is not None else [],
+            "also": [self.space.minimal(cause) for cause in result.causes[1:]] if result is not None else [],
+            "first_bad": result.first_bad if result is not None else None,
+            "last_good": result.last_good if result is not None else None,
+            "candidates": list(result.candidates if result is not None else self.search.step.candidates),
+            "finding": self.finding,
+            "probes": [trial.to_json() for trial in self.search.trials],
+            "expected_probes": self.expected,
+            "confidence": round(self.search.stated_confidence, 4),
+        }
+
+    def save(self) -> None:
+        """Write the log.
+
+        Raises:
+            CannotWrite: it cannot be written.
+        """
+        if self._path is not None:
+            log = {
+                "schema": SCHEMA,
+                "options": self._options,
+                "original": None if self.original is None else self.original.to_json(),
+                "finding": self.finding,
+                "search": self.search.to_json(),
+            }
+            write_whole(self._path, json.dumps(log, indent=1) + "\n")
+
+    def resume(self, log: Any) -> None:
+        """Go on from a log.
+
+        Args:
+            log: from ``read_log``.
+
+        Raises:
+            UsageError: it is of another version, or of another search.
+        """
+        try:
+            search, original, finding = log["search"], log["original"], log["finding"]
+        except (KeyError, TypeError):
+            raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from None
+        resumed = Search.from_json(search)
+        if resumed.space.to_json() != self.search.space.to_json():
+            raise UsageError(
+                "the log is of another search: it varies something else.", "Resume with the options it was begun with."
+            )
+        self.search = resumed
+        self.original = None if original is None else Failure.from_json(original)
+        self.finding = finding
+
+
+def read_log(path: str) -> dict[str, Any]:
+    """A log that ``Bisection.save`` has written.
+
+    Raises:
+        UsageError: there is no such file, or it is not such a log.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            log = json.load(file)
+        if not isinstance(log, dict) or not isinstance(log.get("options"), dict):
+            raise ValueError("no options")
+    except OSError as error:
+        raise UsageError(f"cannot read {os.path.basename(path)}: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        raise UsageError(
+            f"{os.path.basename(path)} is not the log of a search.", "Give the file that it has written."
+        ) from None
+    if log.get("schema") != SCHEMA:
+        raise UsageError(
+            f"{os.path.basename(path)} is of version {log.get('schema')!r:.20}, and this ddpnb reads version {SCHEMA}.",
+            "Begin the search anew, or use the version of ddpnb that wrote it.",
+        )
+    return log  # type: ignore[reportUnknownVariableType]

@@ -1,0 +1,163 @@
+"""One probe of a bisection: a configuration of a script or a command runs in fresh processes, and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddpnb.bisection.command import Trying
+from ddpnb.bisection.failure import Failure, failures
+from ddpnb.control.command_run import CommandRun
+from ddpnb.control.plain_run import PlainRun
+from ddpnb.control.run_requests import check_script
+from ddpnb.control.worktrees import Repository
+from ddpnb.errors import DdpnbError
+from ddpnb.model.findings import Diagnosis
+from ddpnb.processes import devices
+from ddpnb.processes.environment import working_directory
+from ddpnb.processes.jobs.spawned import Program
+
+_TAIL = 4096  # bytes of output in which the last line is looked for
+_LINE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is the same for all probes.
+
+    ``script``: the command is a script with arguments, and not a launch command. ``module``: it is a module. ``size``:
+    number of ranks of a script. ``backend``, ``patience``, ``fork``: as for ``ddpnb run``.
+    """
+
+    script: bool = True
+    module: bool = False
+    size: int = 2
+    backend: str | None = None
+    patience: float = 10.0
+    fork: bool = False
+
+    def options(self, trying: Trying) -> list[str]:
+        """The options of ``ddpnb run`` that make a probe's ranks."""
+        if not self.script:
+            return []
+        backend = trying.own.get("--backend", self.backend)
+        return [
+            *("-n", trying.own.get("-n", str(self.size))),
+            *(["--backend", backend] if backend else []),
+            *(["--fork"] if self.fork else []),
+            *(["-m"] if self.module else []),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a probe went. ``finding``: the first error as in the diagnosis's JSON; None: there was none.
+
+    ``failures``: all errors, the root cause first. ``reason``: for people, where it failed or could not run. ``ran``:
+    whether it could.
+    """
+
+    failures: tuple[Failure, ...] = ()
+    finding: dict[str, Any] | None = None
+    reason: str = ""
+    seconds: float = 0.0
+    ran: bool = True
+
+
+@dataclass
+class Prober:
+    """Runs probes. Nothing of one is left when the next begins.
+
+    Args:
+        job: what is common to all.
+        repository: where commits are probed.
+    """
+
+    job: Job
+    repository: Repository | None = None
+    directory: str = field(default_factory=working_directory)
+
+    def run(self, trying: Trying) -> Ran:
+        """Run a configuration to its end, or until it is known that it never ends."""
+        began = time.monotonic()
+        try:
+            with ExitStack() as stack:
+                directory = self.directory
+                if trying.commit is not None and self.repository is not None:
+                    directory = stack.enter_context(self.repository.checked_out(trying.commit))
+                diagnosis, status, last = self._run(trying, directory, stack)
+        except DdpnbError as error:
+            return Ran(reason=error.what, seconds=time.monotonic() - began, ran=False)
+        found = tuple(failures(diagnosis, status, directory))
+        finding = _finding(diagnosis, directory) if diagnosis.errors else None
+        reason = found[0].summary if found and found[0].code else last if found else ""
+        return Ran(found, finding, reason, time.monotonic() - began)
+
+    def _run(self, trying: Trying, directory: str, stack: ExitStack) -> tuple[Diagnosis, int, str]:
+        environment = {**os.environ, **{name: value for name, value in trying.environment.items() if value is not None}}
+        for name, value in trying.environment.items():
+            if value is None:
+                environment.pop(name, None)
+        logs = stack.enter_context(tempfile.TemporaryDirectory(prefix="ddpnb-bisect-", ignore_cleanup_errors=True))
+        if self.job.script:
+            return self._script(trying, directory, environment, logs)
+        return self._command(trying, directory, environment, logs)
+
+    def _script(
+        self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str
+    ) -> tuple[Diagnosis, int, str]:
+        script, *arguments = trying.command
+        if not self.job.module:
+            check_script(os.path.join(directory, script))
+        size = int(trying.own.get("-n", self.job.size))
+        plan = devices.plan(size, trying.own.get("--backend", self.job.backend))
+        with PlainRun(
+            plan,
+            Program(script, tuple(arguments), self.job.module),
+            fork=self.job.fork,
+            fence="raise",
+            patience=self.job.patience,
+            log_dir=logs,
+            stream=None,
+            environment=environment,
+            directory=directory,
+        ) as started:
+            run = started.run.wait()
+            return run.diagnosis, run.exit_status, _last_line(os.path.join(logs, "rank0.log"))
+
+    def _command(
+        self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str
+    ) -> tuple[Diagnosis, int, str]:
+        with CommandRun(
+            trying.command,
+            fence="raise",
+            patience=self.job.patience,
+            backend=self.job.backend,
+            log_dir=logs,
+            shown=False,
+            environment=environment,
+            directory=directory,
+        ) as started:
+            started.wait()
+            return started.diagnosis, started.exit_status, _last_line(os.path.join(logs, "output.log"))
+
+
+def _finding(diagnosis: Diagnosis, directory: str) -> dict[str, Any]:
+    """The first error as JSON; files of a checkout, which is gone soon, are named from its folder."""
+    first = next(one for one in diagnosis.to_json()["findings"] if one["severity"] == "error")
+    return json.loads(json.dumps(first).replace(os.path.join(directory, ""), ""))
+
+
+def _last_line(path: str) -> str:
+    """The last line of an output that says something."""
+    with suppress(OSError), open(path, "rb") as file:
+        file.seek(max(os.path.getsize(path) - _TAIL, 0))
+        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1].strip()[:_LINE] if lines else ""
+    return ""

@@ -1,0 +1,98 @@
+"""A bisection as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddpnb.bisection.search import Result, Search, Trial
+from ddpnb.bisection.space import Probe, RangeSpace
+from ddpnb.render.text import printable, relative
+from ddpnb.timing.quantities import span
+
+_WORDS = {"bad": "fails", "good": "works", "other": "fails otherwise", "skip": "skipped"}
+_SHOWN = 8  # candidates
+_LONGEST = 200
+
+
+def named(probe: Probe, search: Search) -> str:
+    """A configuration in words.
+
+    Example:
+        >>> named(Probe(("--amp",)), search)
+        'with --amp alone'
+    """
+    space = search.space
+    if isinstance(space, RangeSpace):
+        value = str(probe.at)[:10] if space.kind == "git" else str(probe.at)
+        return f"{space.name} {value}"
+    if probe == space.start:
+        return "as given"
+    if not probe.on:
+        return "with none of them" if len(space.names) > 1 else f"without {space.components[0].name}"
+    off = [name for name in space.names if name not in probe.on]
+    return f"without {', '.join(off)}" if len(off) < len(probe.on) else f"with {', '.join(probe.on)} alone"
+
+
+def trial(one: Trial, number: int, expected: int, search: Search) -> str:
+    """A probe that was answered, as a line.
+
+    Args:
+        one: the probe.
+        number: how many there have been.
+        expected: how many more are expected.
+        search: that has asked for it.
+    """
+    again = " again" if sum(1 for trial in search.trials if trial.probe == one.probe) > 1 else ""
+    left = f" of about {number + expected}" if expected else ""
+    code = f" with {one.code}" if one.code and one.answer == "other" else ""
+    why = f" ({relative(one.reason)})" if one.reason and (one.answer != "bad" or number == 1) else ""
+    text = (
+        f"probe {number}{left}: {named(one.probe, search)}{again}: {_WORDS[one.answer]}{code}, {span(one.seconds)}{why}"
+    )
+    return printable(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...")
+
+
+def conclusion(result: Result, search: Search) -> str:
+    """What was found, in one or a few sentences."""
+    space = search.space
+    if result.outcome == "nothing fails":
+        more = "" if search.sometimes else " If it fails only sometimes, add --repeat auto."
+        return f"Nothing fails: the command as given works.{more}"
+    if result.outcome == "always fails":
+        what = f"{space.name} {space.values[0]}" if isinstance(space, RangeSpace) else "none of them"
+        return f"It fails with {what} too: the cause lies elsewhere. Vary something else."
+    if result.outcome == "undecided":
+        shown = ", ".join(str(one)[:10] for one in result.candidates[:_SHOWN])
+        more = ", ..." if len(result.candidates) > _SHOWN else ""
+        return f"Undecided: the first that fails is one of {shown}{more}; those between could not be judged."
+    sure = ""
+    if search.sometimes:
+        sure = (
+            f" It fails in about {search.rate.mean:.0%} of the probes where it can;"
+            f" confidence {search.stated_confidence:.3f}."
+        )
+    if isinstance(space, RangeSpace):
+        first, last = (
+            str(one)[:10] if space.kind == "git" else str(one) for one in (result.first_bad, result.last_good)
+        )
+        return f"It fails from {space.name} {first} on; {last} works.{sure}"
+    by_name = {component.name: component for component in space.components}
+    lines = [f"It fails with {_together([str(by_name[name]) for name in result.minimal])}.{sure}"]
+    lines += [
+        f"Independently of that, it fails with {_together([str(by_name[name]) for name in cause])}."
+        for cause in result.causes[1:]
+    ]
+    others = [name for name in space.names if all(name not in cause for cause in result.causes)]
+    if others:
+        lines.append(f"It works with the others: {', '.join(others)}.")
+    unsure = [one for one in search.trials if one.answer in ("other", "skip")]
+    if unsure:
+        n = len({one.probe for one in unsure})
+        lines.append(f"{n} configuration{'s' * (n > 1)} could not be judged: there may be a smaller set.")
+    return "\n".join(lines)
+
+
+def _together(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} alone"
+    return f"{', '.join(names[:-1])} and {names[-1]} together"

@@ -1,0 +1,216 @@
+"""A search as its user sees it: probes, answers, undo, log, confidence."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+
+import pytest
+
+from ddpnb.bisection.search import MEASURED, Search
+from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
+from ddpnb.errors import UsageError
+
+
+def letters(names: str) -> SetSpace:
+    return SetSpace([Component(name) for name in names])
+
+
+def finish(search: Search, fails: Callable[[Probe], bool]) -> Search:
+    while (probe := search.next_probe()) is not None:
+        search.answer(probe, "bad" if fails(probe) else "good")
+        assert len(search.trials) < 2000
+    return search
+
+
+def pair(probe: Probe) -> bool:
+    return {"b", "e"} <= set(probe.on)
+
+
+def test_a_pair():
+    search = finish(Search(letters("abcdefgh")), pair)
+    assert search.result is not None
+    assert search.result.outcome == "found"
+    assert search.result.minimal == ("b", "e")
+    assert search.stated_confidence == 1
+    assert [trial.probe for trial in search.trials].count(Probe(("b", "e"))) == 2
+    assert search.trials[0].probe == Probe(tuple("abcdefgh"))
+    assert search.trials[1].probe == Probe()
+
+
+def test_several_causes():
+    search = finish(Search(letters("abcdefgh")), lambda probe: pair(probe) or "h" in probe.on)
+    assert search.result is not None
+    assert set(search.result.causes) == {("b", "e"), ("h",)}
+
+
+def test_ends_that_are_known_are_not_probed():
+    search = finish(Search(RangeSpace("step", range(9)), ends_known=True), lambda probe: probe.at >= 6)
+    assert search.result is not None
+    assert (search.result.first_bad, search.result.last_good, len(search.trials)) == (6, 5, 3)
+
+
+@pytest.mark.parametrize("space", [letters("abc"), RangeSpace("step", range(9))])
+def test_a_start_that_works(space):
+    search = finish(Search(space), lambda _: False)
+    assert search.result is not None
+    assert (search.result.outcome, len(search.trials)) == ("nothing fails", 1)
+
+
+@pytest.mark.parametrize("space", [letters("abc"), RangeSpace("step", range(9))])
+def test_a_harmless_configuration_that_fails(space):
+    search = finish(Search(space), lambda _: True)
+    assert search.result is not None
+    assert (search.result.outcome, len(search.trials)) == ("always fails", 2)
+
+
+def test_another_failure_is_not_the_one_searched_for():
+    search = Search(letters("abcd"))
+    while (probe := search.next_probe()) is not None:
+        search.answer(probe, "bad" if {"b", "d"} <= set(probe.on) else "other" if "b" in probe.on else "good")
+    assert search.result is not None
+    assert search.result.minimal == ("b", "d")
+
+
+def test_a_range_whose_border_cannot_be_judged():
+    search = Search(RangeSpace("commit", list("abcdefgh"), "git"))
+    while (probe := search.next_probe()) is not None:
+        search.answer(probe, "skip" if probe.at in "de" else "bad" if str(probe.at) >= "f" else "good")
+    assert search.result is not None
+    assert (search.result.outcome, search.result.candidates) == ("undecided", ("d", "e", "f"))
+
+
+def test_requirements_are_kept():
+    space = SetSpace([Component("workers"), Component("x"), Component("pinned", requires=("workers",))])
+    search = finish(Search(space), lambda probe: "pinned" in probe.on)
+    assert search.result is not None
+    assert search.result.minimal == ("workers", "pinned")
+    assert all("workers" in trial.probe.on for trial in search.trials if "pinned" in trial.probe.on)
+
+
+def test_undo_asks_again():
+    search = Search(letters("abcd"))
+    search.answer(Probe(tuple("abcd")), "bad")
+    before = search.next_probe()
+    assert before is not None
+    search.answer(before, "bad")
+    assert search.undo().probe == before
+    assert search.next_probe() == before
+    search.undo()
+    with pytest.raises(UsageError, match="no answer to undo"):
+        search.undo()
+
+
+def test_a_log_goes_on_where_it_stopped():
+    whole = finish(Search(letters("abcdefgh")), pair)
+    for length in range(len(whole.trials)):
+        log = json.loads(json.dumps(Search(whole.space, trials=whole.trials[:length]).to_json()))
+        assert finish(Search.from_json(log), pair).trials == whole.trials
+
+
+def test_a_log_of_another_version_is_refused():
+    log = Search(letters("ab")).to_json() | {"schema": 99}
+    with pytest.raises(UsageError, match="version 99"):
+        Search.from_json(log)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda log: log.pop("space"),
+        lambda log: log["space"].pop("kind"),
+        lambda log: log["trials"].append({}),
+        lambda log: log["trials"].append(
+            {"on": ["z"], "at": None, "answer": "bad", "code": None, "seconds": 1, "reason": ""}
+        ),
+        lambda log: log["trials"].append(
+            {"on": [], "at": None, "answer": "no", "code": None, "seconds": 1, "reason": ""}
+        ),
+        lambda log: log.update(repeat="x"),
+    ],
+)
+def test_a_damaged_log_is_refused(damage):
+    log = Search(letters("ab")).to_json()
+    damage(log)
+    with pytest.raises(UsageError):
+        Search.from_json(log)
+
+
+def test_probes_at_the_same_time_are_those_that_may_follow():
+    search = Search(RangeSpace("step", range(9)), ends_known=True)
+    probes = search.next_probes(3)
+    assert probes == (Probe(at=4), Probe(at=2), Probe(at=6))
+    for probe in probes:
+        search.answer(probe, "bad" if probe.at >= 6 else "good")
+    assert search.next_probe() == Probe(at=5)
+
+
+@pytest.mark.parametrize("arguments", [{"repeat": 0}, {"confidence": 1.0}, {"confidence": 0.1}])
+def test_terms_that_make_no_sense_are_refused(arguments):
+    with pytest.raises(UsageError):
+        Search(letters("ab"), **arguments)
+
+
+def test_an_answer_that_makes_no_sense_is_refused():
+    search = Search(letters("ab"))
+    with pytest.raises(UsageError, match="not a configuration"):
+        search.answer(Probe(("z",)), "bad")
+    with pytest.raises(UsageError, match="no answer 'perhaps'"):
+        search.answer(Probe(), "perhaps")  # type: ignore[arg-type]
+
+
+# -- failures that do not always happen
+
+
+def test_a_failure_that_does_not_come_again_is_measured():
+    search = Search(letters("abcd"))
+    while (probe := search.next_probe()) is not None and len(search.trials) < 400:
+        fails = "b" in probe.on
+        again = sum(1 for trial in search.trials if trial.probe == probe)
+        search.answer(probe, "bad" if fails and (again != 1 or len(probe.on) == 4) else "good")
+    assert search.sometimes
+    assert search.result is not None
+    assert search.result.minimal == ("b",)
+    start = [trial for trial in search.trials if trial.probe == Probe(tuple("abcd"))]
+    assert sum(trial.answer == "bad" for trial in start) >= MEASURED
+    assert 0.99 <= search.stated_confidence < 1
+
+
+@pytest.mark.parametrize("kind", ["range", "set"])
+def test_a_failure_of_three_in_ten_is_found_in_99_of_100_searches(kind):
+    chance = random.Random(3)
+    right = 0
+    for _ in range(100):
+        if kind == "range":
+            border = chance.randint(1, 63)
+            search = finish(
+                Search(RangeSpace("step", range(64)), repeat=None),
+                lambda probe, border=border: probe.at >= border and chance.random() < 0.3,
+            )
+            right += search.result is not None and search.result.first_bad == border
+        else:
+            culprits = set(chance.sample("abcdefgh", chance.randint(1, 2)))
+            search = finish(
+                Search(letters("abcdefgh"), repeat=None),
+                lambda probe, culprits=culprits: culprits <= set(probe.on) and chance.random() < 0.3,
+            )
+            right += search.result is not None and [set(cause) for cause in search.result.causes] == [culprits]
+        assert search.stated_confidence >= 0.99
+    assert right >= 99
+
+
+def test_a_given_number_of_repeats_is_kept_and_its_confidence_said():
+    chance = random.Random(1)
+    search = finish(Search(letters("abcd"), repeat=6), lambda probe: "c" in probe.on and chance.random() < 0.6)
+    assert search.result is not None
+    assert search.result.minimal == ("c",)
+    good = [trial.probe for trial in search.trials if trial.answer == "good"]
+    assert good.count(Probe()) == 6
+    assert 0 < search.stated_confidence < 1
+
+
+def test_a_failure_that_never_comes_with_repeats():
+    search = finish(Search(letters("ab"), repeat=None), lambda _: False)
+    assert search.result is not None
+    assert (search.result.outcome, len(search.trials)) == ("nothing fails", 30)
