@@ -72,8 +72,8 @@ def judge(original: Failure, found: list[Failure], *, moved: bool = False) -> An
 
 
 def _same(one: Failure, other: Failure, moved: bool) -> bool:
-    if one.code != other.code:
-        return False
+    if one.code is None or one.code != other.code:
+        return one.code == other.code and one.summary == other.summary
     return not one.places or not other.places or bool(_compared(one, moved) & _compared(other, moved))
 
 

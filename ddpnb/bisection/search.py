@@ -87,10 +87,10 @@ class Search:
         space: what is searched.
         repeat: how many times a configuration has to be good to count as good; None: as often as ``confidence`` needs,
             which follows from how often it fails where it can. With 1 each is tried once, and what was found once
-            more; if that does not fail again, the search goes on as with None.
+            more; if that does not fail again, the search continues as with None.
         confidence: probability that the result is right, that is wanted for a failure that does not always happen.
         ends_known: that the start fails and the harmless configuration does not is known already.
-        trials: a log to go on from.
+        trials: a log to continue.
 
     Example:
         >>> search = Search(RangeSpace("step", range(9)), ends_known=True)
@@ -196,7 +196,7 @@ class Search:
         return self.step.confidence
 
     def to_json(self) -> dict[str, Any]:
-        """The log: everything that ``from_json()`` needs to go on."""
+        """The log: everything that ``from_json()`` needs to continue."""
         return {
             "schema": SCHEMA,
             "space": self.space.to_json(),
@@ -208,7 +208,7 @@ class Search:
 
     @classmethod
     def from_json(cls, data: Any) -> Search:
-        """Go on from a log.
+        """Continue a log.
 
         Raises:
             UsageError: it is of another version, or not a log.
@@ -217,7 +217,7 @@ class Search:
             if data["schema"] != SCHEMA:
                 raise UsageError(
                     f"this log is of version {data['schema']!r:.20}, and this ddpnb reads version {SCHEMA}.",
-                    "Begin the search anew, or use the version of ddpnb that wrote it.",
+                    "Begin a new search, or use the version of ddpnb that wrote it.",
                 )
             repeat = data["repeat"]
             search = cls(

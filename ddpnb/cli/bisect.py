@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fork", action="store_true", help="start faster, as for ddpnb run")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON")
     parser.add_argument("--log", metavar="FILE", help=f"where to keep the log (default: {LOG}, until a cause is found)")
-    parser.add_argument("--resume", metavar="LOG", help="go on from a log")
+    parser.add_argument("--resume", metavar="LOG", help="continue a search from its log")
     parser.add_argument("--repro", metavar="FILE", help="write the smallest failing command as a shell script")
     parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is the name of a module, as for python -m")
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help="training script, as for torchrun")
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     claim(arguments.json, arguments.repro)
     if log is not None:
         bisection.resume(log)
-        say(f"goes on after {_probes(bisection)}")
+        say(f"continues after {_probes(bisection)}")
     path = _log_path(arguments)
     try:
         bisection.save()
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         interrupts.notice()
         _write(bisection, arguments)
         if bisection.trials:
-            say(f"the log is kept; go on with: ddpnb bisect --resume {shlex.quote(path)}")
+            say(f"the log is kept; continue with: ddpnb bisect --resume {shlex.quote(path)}")
         raise
     status = _report(bisection, result, arguments)
     if arguments.log is None and arguments.resume is None and result.outcome != "undecided":

@@ -1,4 +1,4 @@
-"""A bisection: the search, the probes that it asks for, and a log from which it goes on after an interruption."""
+"""A bisection: the search, the probes that it asks for, and a log that continues after an interruption."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Bisection:
         search: over that space.
         prober: which runs them.
         path: of the log, written after each answer; None: there is none.
-        options: what the log keeps for whoever resumes it.
+        options: what the log keeps, to continue from it.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Bisection:
             write_whole(self._path, json.dumps(log, indent=1) + "\n")
 
     def resume(self, log: Any) -> None:
-        """Go on from a log.
+        """Continue a log.
 
         Args:
             log: from ``read_log``.
@@ -200,6 +200,6 @@ def read_log(path: str) -> dict[str, Any]:
     if log.get("schema") != SCHEMA:
         raise UsageError(
             f"{os.path.basename(path)} is of version {log.get('schema')!r:.20}, and this ddpnb reads version {SCHEMA}.",
-            "Begin the search anew, or use the version of ddpnb that wrote it.",
+            "Begin a new search, or use the version of ddpnb that wrote it.",
         )
     return log  # type: ignore[reportUnknownVariableType]

@@ -102,7 +102,7 @@ def test_undo_asks_again():
         search.undo()
 
 
-def test_a_log_goes_on_where_it_stopped():
+def test_a_log_continues_where_it_stopped():
     whole = finish(Search(letters("abcdefgh")), pair)
     for length in range(len(whole.trials)):
         log = json.loads(json.dumps(Search(whole.space, trials=whole.trials[:length]).to_json()))

@@ -1,0 +1,159 @@
+"""How many probes a bisection takes, and what a probe costs.
+
+``python -m benchmarks.bisection`` counts, over random cases, against the bound d * ceil(log2(n / d)) + 3d and against
+ddmin (Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002) with a cache of answers; then
+simulates a failure that happens in 3 of 10 probes. ``python -m benchmarks.bisection probes`` times probes that hang
+against a plain start of the same script by torchrun.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+from ddpnb.bisection.search import Search
+from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
+
+CASES, LARGEST, ROUNDS = 1000, 64, 5
+SCRIPT = """
+import sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(4)
+dist.all_reduce(x)
+if "--extra" in sys.argv and dist.get_rank() == 0:
+    dist.all_reduce(x)
+"""
+
+
+def ddmin(fails: Callable[[Sequence[str]], bool], names: Sequence[str]) -> list[str]:
+    """The published algorithm: subsets, then complements, then a finer division."""
+    left, parts = list(names), 2
+    while len(left) >= 2:
+        bounds = [len(left) * part // parts for part in range(parts + 1)]
+        subsets = [left[low:high] for low, high in itertools.pairwise(bounds)]
+        complements = [[name for name in left if name not in subset] for subset in subsets]
+        if (smaller := next((subset for subset in subsets if fails(subset)), None)) is not None:
+            left, parts = smaller, 2
+        elif (smaller := next((rest for rest in complements if fails(rest)), None)) is not None:
+            left, parts = smaller, max(parts - 1, 2)
+        elif parts < len(left):
+            parts = min(len(left), 2 * parts)
+        else:
+            break
+    return left
+
+
+def probes_of_ddmin(names: Sequence[str], culprits: set[str]) -> int:
+    tried: set[frozenset[str]] = set()
+
+    def fails(on: Sequence[str]) -> bool:
+        tried.add(frozenset(on))
+        return culprits <= set(on)
+
+    assert set(ddmin(fails, names)) == culprits
+    return len(tried - {frozenset(names), frozenset()})
+
+
+def probes_of_search(names: Sequence[str], culprits: set[str]) -> int:
+    search = Search(SetSpace([Component(name) for name in names]), ends_known=True)
+    finish(search, lambda probe: culprits <= set(probe.on))
+    assert search.result is not None and set(search.result.minimal) == culprits
+    return len(search.trials) - (len(culprits) < len(names))  # the last is that all others work together
+
+
+def finish(search: Search, fails: Callable[[Probe], bool]) -> None:
+    while (probe := search.next_probe()) is not None:
+        search.answer(probe, "bad" if fails(probe) else "good")
+
+
+def counts(seed: int = 1) -> None:
+    chance = random.Random(seed)
+    for count in (8, 64, 1024):
+        probes: set[int] = set()
+        for culprit in range(1, count + 1) if count < 1024 else chance.sample(range(1, count + 1), 100):
+            search = Search(RangeSpace("step", range(count + 1)), ends_known=True)
+            finish(search, lambda probe, culprit=culprit: int(probe.at or 0) >= culprit)
+            probes.add(len(search.trials))
+        print(f"one culprit in an ordered range of {count}: {sorted(probes)} probes")
+    ours, theirs, bounds = [], [], []
+    for _ in range(CASES):
+        names = [f"c{number}" for number in range(chance.randint(2, LARGEST))]
+        culprits = set(chance.sample(names, chance.randint(1, min(5, len(names)))))
+        d = len(culprits)
+        ours.append(probes_of_search(names, culprits))
+        theirs.append(probes_of_ddmin(names, culprits))
+        bounds.append(d * math.ceil(math.log2(len(names) / d)) + 3 * d)
+    over = [one - bound for one, bound in zip(ours, bounds, strict=True) if one > bound]
+    more = [one - other for one, other in zip(ours, theirs, strict=True) if one > other]
+    print(
+        f"{CASES} random sets of 2 to {LARGEST} components, 1 to 5 culprits: mean {statistics.mean(ours):.1f} probes,"
+    )
+    print(f"  ddmin {statistics.mean(theirs):.1f} (x{statistics.mean(ours) / statistics.mean(theirs):.2f});")
+    print(f"  above d * ceil(log2(n/d)) + 3d in {len(over)} cases (by at most {max(over, default=0)});")
+    print(f"  more than ddmin in {len(more)} cases (by at most {max(more, default=0)})")
+
+
+def sometimes(seed: int = 1) -> None:
+    chance = random.Random(seed)
+    right, probes, stated = 0, list[int](), list[float]()
+    for _ in range(100):
+        border = chance.randint(1, 63)
+        search = Search(RangeSpace("step", range(64)), repeat=None)
+        finish(search, lambda probe, border=border: int(probe.at or 0) >= border and chance.random() < 0.3)
+        right += search.result is not None and search.result.first_bad == border
+        probes.append(len(search.trials))
+        stated.append(search.stated_confidence)
+    print(f"a failure that happens in 3 of 10 probes, range of 64, confidence 0.99: right in {right} of 100 searches,")
+    print(f"  median {statistics.median(probes):.0f} probes, stated confidence at least {min(stated):.4f}")
+
+
+def probes() -> None:
+    """Seconds of a probe that hangs, in fresh processes, against a whole plain run that does not."""
+    from ddpnb.bisection.command import CommandSpace
+    from ddpnb.control.probing import Job, Prober
+
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    times: dict[str, list[float]] = {"torchrun, works": [], "probe, hangs": [], "probe with --fork, hangs": []}
+    with tempfile.TemporaryDirectory() as folder:
+        script = os.path.join(folder, "extra.py")
+        with open(script, "w") as file:
+            file.write(SCRIPT)
+        space = CommandSpace([script, "--extra"])
+        torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
+        for number in range(ROUNDS + 1):
+            began = time.perf_counter()
+            subprocess.run(
+                [torchrun, "--nproc-per-node", "2", script],
+                env=environment,
+                check=True,
+                capture_output=True,
+                timeout=60,
+            )
+            seconds = [time.perf_counter() - began]
+            for fork in (False, True):
+                ran = Prober(Job(size=2, fork=fork)).run(space.trying(space.space.start))
+                assert ran.failures and ran.finding is not None
+                seconds.append(ran.seconds)
+            if number:
+                for values, one in zip(times.values(), seconds, strict=True):
+                    values.append(one)
+    print(f"2 ranks, medians of {ROUNDS} rounds")
+    for name, values in times.items():
+        print(f"  {name:<26} {statistics.median(values):.2f} s   ({min(values):.2f} - {max(values):.2f})")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["probes"]:
+        probes()
+    else:
+        counts()
+        sometimes()

@@ -1,0 +1,135 @@
+"""What of a command is varied, and what a probe then runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpnb.bisection.command import CommandSpace, Trying, find, replaced, value_of
+from ddpnb.bisection.space import Probe
+from ddpnb.errors import UsageError
+
+COMMAND = ["train.py", "--amp", "--num-workers", "4", "--lr=0.1", "model.depth=8", "-v"]
+
+
+@pytest.mark.parametrize(
+    ("name", "spelt"),
+    [
+        ("amp", "--amp"),
+        ("--amp", "--amp"),
+        ("num_workers", "--num-workers"),
+        ("workers", "--num-workers"),
+        ("lr", "--lr"),
+        ("model.depth", "model.depth"),
+        ("v", "-v"),
+        ("train.py", None),
+        ("momentum", None),
+    ],
+)
+def test_an_option_is_found_however_it_is_written(name, spelt):
+    assert find(COMMAND, name) == spelt
+
+
+def test_an_ending_that_two_options_have_names_neither():
+    assert find(["train.py", "--train-workers", "1", "--eval-workers", "2"], "workers") is None
+
+
+@pytest.mark.parametrize(("option", "value"), [("--amp", None), ("--num-workers", "4"), ("--lr", "0.1"), ("-v", None)])
+def test_the_value_of_an_option(option, value):
+    assert value_of(COMMAND, option) == value
+
+
+def test_a_negative_number_is_a_value():
+    assert value_of(["train.py", "--seed", "-1", "--amp"], "--seed") == "-1"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "changed"),
+    [
+        ("--num-workers", "0", ["--num-workers", "0"]),
+        ("--lr", "0.2", ["--lr=0.2"]),
+        ("--num-workers", None, []),
+        ("--lr", None, []),
+    ],
+)
+def test_a_value_is_replaced_or_left_out(option, value, changed):
+    new = replaced(COMMAND, option, value)
+    assert [token for token in new if token not in COMMAND] == [token for token in changed if token not in COMMAND]
+    assert (value_of(new, option), option in " ".join(new)) == (value, value is not None)
+
+
+def test_an_option_that_is_not_there_is_added_at_the_end():
+    assert replaced(["train.py", "--amp"], "--steps", "3") == ["train.py", "--amp", "--steps", "3"]
+
+
+def test_flags_and_values():
+    space = CommandSpace(COMMAND, vary=["amp", "workers=0|4"])
+    assert space.space.start == Probe(("--amp", "--num-workers"))
+    assert space.trying(space.space.start).command == tuple(COMMAND)
+    assert space.trying(Probe(("--amp",))).command[:4] == ("train.py", "--amp", "--num-workers", "0")
+    assert space.trying(Probe(("--num-workers",))).command[:3] == ("train.py", "--num-workers", "4")
+    assert space.minimal(["--num-workers"]) == [{"name": "--num-workers", "value": "4"}]
+
+
+def test_a_flag_does_not_take_what_follows_it():
+    space = CommandSpace(["train.py", "--amp", "data/", "--x"], vary=["x"])
+    assert space.trying(Probe()).command == ("train.py", "--amp", "data/")
+
+
+def test_all_options_of_the_script_are_varied_where_none_is_named():
+    space = CommandSpace(["torchrun", "--nproc-per-node", "2", "train.py", "--amp", "--steps", "3"], own=False)
+    assert [one.name for one in space.varied] == ["--amp", "--steps"]
+    assert space.trying(Probe(("--amp",))).command == ("torchrun", "--nproc-per-node", "2", "train.py", "--amp")
+
+
+def test_variables_and_own_options():
+    space = CommandSpace(["train.py"], vary=["nproc=1|2", "backend=gloo|nccl"], env=["NCCL_P2P_DISABLE=|1"])
+    assert space.trying(Probe(("-n",))) == Trying(
+        ("train.py",), {"NCCL_P2P_DISABLE": None}, {"-n": "2", "--backend": "gloo"}
+    )
+    assert space.trying(space.space.start).environment == {"NCCL_P2P_DISABLE": "1"}
+    assert space.typed(space.trying(space.space.start), ["-n", "2"]) == "NCCL_P2P_DISABLE=1 ddpnb run -n 2 train.py"
+    assert space.typed(space.trying(Probe()), []) == "env -u NCCL_P2P_DISABLE ddpnb run train.py"
+
+
+def test_the_number_of_processes_of_a_launcher_is_its_own_option():
+    space = CommandSpace(["torchrun", "--nproc_per_node=2", "train.py"], vary=["nproc-per-node=1|2"], own=False)
+    assert space.trying(Probe()).command == ("torchrun", "--nproc_per_node=1", "train.py")
+    assert space.typed(space.trying(Probe())) == "ddpnb run -- torchrun --nproc_per_node=1 train.py"
+
+
+def test_a_range():
+    space = CommandSpace(["train.py", "--steps", "9"], span="steps=1..9")
+    assert (space.kind, space.space.start, space.space.harmless) == ("range", Probe(at=9), Probe(at=1))
+    assert space.trying(Probe(at=4)).command == ("train.py", "--steps", "4")
+
+
+def test_commits():
+    space = CommandSpace(["train.py"], commits=["a", "b", "c"])
+    assert (space.kind, space.trying(Probe(at="b"))) == ("git", Trying(("train.py",), commit="b"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"vary": ["momentum"]}, "no option --momentum"),
+        ({"vary": ["lr=1"]}, "harmless and a failing value"),
+        ({"vary": ["lr=1|1"]}, "harmless and a failing value"),
+        ({"vary": ["lr=1|2|3"]}, "harmless and a failing value"),
+        ({"vary": ["amp", "--amp"]}, "named twice"),
+        ({"env": ["X"]}, "harmless and a failing value"),
+        ({"span": "lr=1"}, "two whole numbers"),
+        ({"span": "lr=4..1"}, "two whole numbers"),
+        ({"span": "lr=a..b"}, "two whole numbers"),
+        ({"span": "lr=1..9999999999999"}, "more than"),
+        ({"span": "lr=1..4", "vary": ["amp"]}, "different searches"),
+        ({"commits": ["a", "b"], "env": ["X=|1"]}, "different searches"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, said):
+    with pytest.raises(UsageError, match=said):
+        CommandSpace(COMMAND, **arguments)
+
+
+def test_a_command_without_options_is_refused():
+    with pytest.raises(UsageError, match="no options to vary"):
+        CommandSpace(["train.py", "data/"])

@@ -1,0 +1,67 @@
+"""Whether a run fails as another did."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpnb.bisection.failure import Failure, failures, judge
+from ddpnb.errors import UsageError
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Diagnosis, Finding, FindingType
+
+MISSING = FindingType("DDP301", "collective-missing")
+SLOW = FindingType("DDP501", "straggler", severity="warning")
+
+
+def hang(
+    line: int = 7, file: str = "/w/train.py", function: str = "main", culprits: tuple[int, ...] = (1,)
+) -> Diagnosis:
+    where = ((0, Site("/w/train.py", 20, "main")), (1, Site(file, line, function)))
+    return Diagnosis("hang", (Finding(MISSING, "rank 1 is missing", culprits, (0,), where=where),))
+
+
+def test_a_failure_is_its_code_and_the_places_of_the_culprits():
+    (failure,) = failures(hang(), 3, "/w")
+    assert failure == Failure("DDP301", frozenset({("train.py", 7, "main")}), "rank 1 is missing")
+    assert Failure.from_json(failure.to_json()) == failure
+
+
+def test_without_culprits_all_places_count():
+    (failure,) = failures(hang(culprits=()), 3, "/w")
+    assert {line for _, line, _ in failure.places} == {7, 20}
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "answer"),
+    [
+        (hang(), "bad"),
+        (hang(line=8), "other"),
+        (hang(file="/w/other.py"), "other"),
+        (Diagnosis(), "good"),
+        (Diagnosis("ok", (Finding(SLOW, "slow"),)), "good"),
+        (Diagnosis("crash"), "other"),
+    ],
+)
+def test_the_answer(diagnosis, answer):
+    (original,) = failures(hang(), 3, "/w")
+    assert judge(original, failures(diagnosis, 0, "/w")) == answer
+
+
+def test_in_another_commit_functions_are_compared():
+    (original,) = failures(hang(), 3, "/w")
+    assert judge(original, failures(hang(line=9, file="/x/train.py"), 3, "/x"), moved=True) == "bad"
+    assert judge(original, failures(hang(line=9), 3, "/w"), moved=True) == "bad"
+    assert judge(original, failures(hang(line=9, function="evaluate"), 3, "/w"), moved=True) == "other"
+
+
+def test_a_failure_without_a_finding_is_its_exit_status():
+    (original,) = failures(Diagnosis(), 7, "/w")
+    assert original.code is None
+    assert judge(original, failures(Diagnosis(), 7, "/w")) == "bad"
+    assert judge(original, failures(Diagnosis(), 8, "/w")) == "other"
+
+
+@pytest.mark.parametrize("data", [None, {}, {"code": "DDP301", "places": [[1]], "summary": ""}])
+def test_json_that_is_no_failure_is_refused(data):
+    with pytest.raises(UsageError):
+        Failure.from_json(data)

@@ -1,0 +1,189 @@
+"""``ddpnb bisect`` as a stranger types it, on scripts that know nothing of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+DDPNB = [sys.executable, "-m", "ddpnb"]
+FORK = ["-n", "2", "--fork"]
+SCRIPT = """
+import argparse, torch, torch.distributed as dist
+parser = argparse.ArgumentParser()
+parser.add_argument("--amp", action="store_true")
+parser.add_argument("--num-workers", type=int, default=0)
+parser.add_argument("--evaluate", action="store_true")
+given = parser.parse_args()
+dist.init_process_group("gloo")
+x = torch.ones(4)
+for step in range(4):
+    dist.all_reduce(x)
+    if {condition}:
+        if dist.get_rank() == 0:
+            dist.all_reduce(x)
+dist.destroy_process_group()
+"""
+PAIR = "given.evaluate and given.num_workers > 2"
+GIT = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"]
+
+pytestmark = [pytest.mark.world, pytest.mark.beside]
+
+
+def write(folder, condition=PAIR):
+    (folder / "train.py").write_text(SCRIPT.replace("{condition}", condition))
+
+
+def bisect(*args, cwd, timeout=110, **more):
+    return subprocess.run(
+        [*DDPNB, "bisect", *map(str, args)],
+        capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False, **more,
+    )  # fmt: skip
+
+
+def test_the_flags_of_a_script_are_narrowed_down(tmp_path):
+    write(tmp_path)
+    given = ("--amp", "--num-workers", "4", "--evaluate")
+    done = bisect(*FORK, "--json", "r.json", "--repro", "r.sh", "train.py", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert (result["schema"], result["kind"], result["confidence"]) == (1, "set", 1.0)
+    assert result["minimal"] == [{"name": "--num-workers", "value": "4"}, {"name": "--evaluate", "value": ""}]
+    assert result["first_bad"] is None
+    assert result["finding"]["waiting"] == [0]
+    first, second = result["probes"][:2]
+    assert (first["on"], first["at"], first["answer"]) == (["--amp", "--num-workers", "--evaluate"], None, "bad")
+    assert first["code"] == result["finding"]["code"]
+    assert (second["on"], second["answer"], second["code"]) == ([], "good", None)
+    assert len(result["probes"]) <= 9
+    assert "--num-workers=4 and --evaluate together" in done.stdout
+    assert sorted(os.listdir(tmp_path)) == ["r.json", "r.sh", "train.py"]
+    typed = (tmp_path / "r.sh").read_text().splitlines()[-1]
+    assert shlex.split(typed)[:2] == ["ddpnb", "run"]
+    again = subprocess.run(
+        [*DDPNB, *shlex.split(typed)[1:]], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False
+    )
+    assert again.returncode != 0
+    assert result["finding"]["code"] in again.stderr
+
+
+def test_a_launch_command_with_variables(tmp_path):
+    write(tmp_path, "__import__('os').environ.get('SHARDS') == '3'")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py", "--amp"]
+    done = bisect("--json", "r.json", "--vary", "amp", "--env", "SHARDS=1|3", "--", *torchrun, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["minimal"] == [{"name": "SHARDS", "value": "3"}]
+    assert "SHARDS=3 ddpnb run -- " in done.stdout
+
+
+def test_a_range_with_a_value_that_the_script_refuses(tmp_path):
+    write(tmp_path, "given.num_workers > 2")
+    text = (tmp_path / "train.py").read_text()
+    (tmp_path / "train.py").write_text(text.replace("type=int", "type=int, choices=[0, 2, 3, 4]"))
+    done = bisect(*FORK, "--range", "workers=0..4", "--json", "r.json", "train.py", "--num-workers", 4, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert (result["kind"], result["first_bad"], result["last_good"], result["minimal"]) == ("range", 3, 2, [])
+
+
+def test_commits(tmp_path):
+    def git(*args):
+        return subprocess.run(
+            [*GIT, *args], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60
+        ).stdout
+
+    git("init", "-q")
+    for number in range(6):
+        condition = PAIR if number >= 3 else f"{PAIR} and step > 9"
+        write(tmp_path, condition)
+        with open(tmp_path / "train.py", "a") as file:
+            file.write(f"# {number}\n")
+        git("add", "train.py")
+        git("commit", "-q", "-m", f"number {number}")
+    (tmp_path / "train.py").write_text("this is not committed")
+    given = ("train.py", "--evaluate", "--num-workers", "4")
+    done = bisect(*FORK, "--git", "HEAD~5..HEAD", "--json", "r.json", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert (result["kind"], result["first_bad"]) == ("git", git("rev-parse", "HEAD~2").strip())
+    assert "number 3 (Ada" in done.stdout
+    assert "not committed are in no probe: train.py" in done.stderr
+    assert (tmp_path / "train.py").read_text() == "this is not committed"
+    assert len(git("worktree", "list").splitlines()) == 1
+    assert {where["file"] for where in result["finding"]["where"]} == {"train.py"}
+
+
+def test_an_interrupted_search_continues(tmp_path):
+    write(tmp_path)
+    given = [*FORK, "train.py", "--amp", "--num-workers", "4", "--evaluate"]
+    with subprocess.Popen(
+        [*DDPNB, "bisect", *given], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            while not (line := process.stderr.readline()).startswith("ddpnb: probe 1"):
+                assert line
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            rest = process.stderr.read()
+            assert process.wait(30) == 130, rest
+        finally:
+            process.kill()
+    assert "continue with: ddpnb bisect --resume ddpnb-bisect.json" in rest
+    assert not [one for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(tmp_path)]
+    done = bisect("--resume", "ddpnb-bisect.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "continues after" in done.stderr
+    assert "--num-workers=4 and --evaluate together" in done.stdout
+
+
+def test_a_command_that_works(tmp_path):
+    write(tmp_path)
+    done = bisect(*FORK, "train.py", "--amp", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Nothing fails" in done.stdout
+    assert os.listdir(tmp_path) == ["train.py"]
+
+
+def test_a_cause_that_is_not_varied(tmp_path):
+    write(tmp_path)
+    given = ("train.py", "--amp", "--num-workers", "4", "--evaluate")
+    done = bisect(*FORK, "--vary", "amp", "--json", "r.json", *given, cwd=tmp_path)
+    assert done.returncode == 5
+    assert "the cause lies elsewhere" in done.stdout
+    assert json.loads((tmp_path / "r.json").read_text())["outcome"] == "always fails"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "no command given"),
+        (["nowhere.py", "--amp"], "does not exist"),
+        (["train.py"], "no options to vary"),
+        (["--vary", "momentum", "train.py", "--amp"], "no option --momentum"),
+        (["--vary", "workers=1", "train.py"], "harmless and a failing value"),
+        (["--range", "workers=4", "train.py"], "two whole numbers"),
+        (["--git", "a..b", "train.py"], "git"),
+        (["--repeat", "0", "train.py", "--amp"], "--repeat"),
+        (["--confidence", "2", "train.py", "--amp"], "confidence"),
+        (["--resume", "train.py"], "not the log of a search"),
+        (["--resume", "nowhere.json"], "cannot read"),
+        (["-n", "2", "--", "python", "train.py", "--amp"], "go with a script"),
+        (["--json", "no/such/folder.json", "train.py", "--amp"], "cannot write"),
+        (["--", "no-such-program", "--amp"], "cannot run"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(tmp_path, args, said):
+    write(tmp_path)
+    done = bisect(*args, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
