@@ -76,7 +76,7 @@ def _passed(one: Tile) -> str:
     """The numbered checkpoint that the rank passed last."""
     if one.checkpoint is None:
         return ""
-    return f"after {checkpoints.with_line(one.checkpoint)}{' or a later one' if one.further else ''}"
+    return f"{checkpoints.with_line(one.checkpoint)}{' or a later one' if one.further else ''}"
 
 
 def _named(one: Tile) -> str:
@@ -155,7 +155,7 @@ def detail(recording: Recording, rank: int | None) -> str:
     calls = calls if rows else '<p class="faint">no collective recorded</p>'
     others = [event for event in record.history if not isinstance(event, Checkpoint)]
     events = ", ".join(f"{event.title} ({event.state})" for event in others[-6:])
-    passed = ", ".join(map(checkpoints.with_line, checkpoints.passed(record)[-6:]))
+    passed = "; ".join(map(checkpoints.with_line, checkpoints.passed(record)[-6:]))
     said = "".join(f'<p class="faint">{markup.text(words, 600)}</p>' for words in (events, passed) if words)
     return f"<h3>Rank {rank}: its last calls</h3>{calls}{said}"
 
@@ -178,7 +178,7 @@ def text(tiles: Sequence[Tile]) -> str:
         since = markup.span(one.since_s) if one.since_s is not None else ""
         where = f"{_end(relative(one.site.file))}:{one.site.line}" if one.site != NO_SITE else ""
         name = phrases.ranks(one.ranks).partition(" ")[2]
-        passed = _passed(one).removeprefix("after ")[:60]
+        passed = _passed(one)[:60]
         row = [name, look_of(one).words, one.doing[:60], since, str(one.steps or ""), where, passed, _named(one)]
         rows.append([" ".join(cell.split()) for cell in row])
     if not any(one.checkpoint for one in tiles):
