@@ -56,7 +56,7 @@ class BlackBox:
         self._event_count = 0
         self._run = 0
         self._run_state = layout.RUN_IDLE
-        self._steps = self._forwards = 0
+        self._steps = self._forwards = self._passed = 0
         self._next_mark = count().__next__
         #: time of the main thread inside data loaders, in this run: counted by recorder.steps, written with the marks
         self.data_ns = 0
@@ -178,7 +178,8 @@ class BlackBox:
             _NUMBER(self.memory, at, 0)  # a reader leaves out what is being written
             self.memory[begin : begin + len(text)] = text
             layout.CHECKPOINT.pack_into(self.memory, at, number, self._run, site, visit, now, len(text))
-            _NUMBER(self.memory, layout.PASSED_AT, number)
+            self._passed = max(self._passed, number)  # a signal handler may have passed a later one meanwhile
+            _NUMBER(self.memory, layout.PASSED_AT, self._passed)
             self._touch(now)
 
     def set_run(self, run: int, state: int) -> None:
@@ -189,6 +190,7 @@ class BlackBox:
                 calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
                 self._first, self._steps, self._forwards = (calls, self._event_count), 0, 0
                 _NUMBER(self.memory, layout.FORWARDS_AT, 0)
+                self._passed = 0
                 _NUMBER(self.memory, layout.PASSED_AT, 0)
                 marks = layout.MARKED.unpack_from(self.memory, layout.MARKED_AT)[0]
                 layout.MARKED.pack_into(self.memory, layout.MARKED_AT, marks, marks)

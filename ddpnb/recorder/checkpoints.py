@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ class _Counter:
     def begin(self) -> None:
         """Count from 1."""
         self.lock = threading.RLock()  # a signal handler may pass a checkpoint inside of another
-        self.number = 0
+        self.numbers = count(1)
         self.visits: dict[tuple[str, int], int] = {}
         self.run_began = 0.0  # 0: it counts since the process began
         self.process_began = 0.0  # 0: not known yet
@@ -85,7 +86,7 @@ def record_in(box: BlackBox) -> None:
 def new_run() -> None:
     """A run begins in a process that has several: its checkpoints are numbered from 1."""
     with _counter.lock:
-        _counter.number, _counter.run_began = 0, time.monotonic()
+        _counter.numbers, _counter.run_began = count(1), time.monotonic()
         _counter.visits.clear()
 
 
@@ -93,8 +94,7 @@ def _pass(name: str, caller: FrameType) -> None:
     counter = _counter
     place = caller.f_code.co_filename, caller.f_lineno, caller.f_code.co_name
     with counter.lock:
-        counter.number += 1
-        number, now, visit = counter.number, time.monotonic_ns(), counter.visits.get(place[:2], 0) + 1
+        number, now, visit = next(counter.numbers), time.monotonic_ns(), counter.visits.get(place[:2], 0) + 1
         if visit > 1 or len(counter.visits) < _LINES:
             counter.visits[place[:2]] = visit
         if counter.box is not None:

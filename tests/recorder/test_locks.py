@@ -9,8 +9,9 @@ from ddpnb.model import blackbox as layout
 from ddpnb.model.blackbox import BoxReader
 from ddpnb.model.events import Unknown
 from ddpnb.model.samples import SampleReader, contents
-from ddpnb.recorder import blackbox, groups, samples
+from ddpnb.recorder import blackbox, checkpoints, groups, samples
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.checkpoints import checkpoint
 from ddpnb.recorder.groups import Groups
 from ddpnb.recorder.samples import SampleFile
 
@@ -71,7 +72,7 @@ def test_a_box_that_is_written_while_it_is_being_written(tmp_path):
 
     def interrupt(number):
         before = box._event_count
-        box.emit(made("checkpoint", interrupted=number))
+        box.emit(made("saved", interrupted=number))
         written.append(box._event_count - before)
 
     lines = interrupted_everywhere(work, interrupt, blackbox)
@@ -83,7 +84,7 @@ def test_a_box_that_is_written_while_it_is_being_written(tmp_path):
         {"number": n, "took": n} for n in range(lines + 1)
     ]
     assert all(state == "done" for _, state, _ in found)
-    assert sum(name == "checkpoint" for name, _, _ in found) == sum(written)
+    assert sum(name == "saved" for name, _, _ in found) == sum(written)
 
 
 def test_a_run_that_begins_while_the_box_is_written(tmp_path):
@@ -95,7 +96,29 @@ def test_a_run_that_begins_while_the_box_is_written(tmp_path):
         box.emit(made("epoch", number=number))
         assert [dict(event.details) for event in reader.events() if event.title == "epoch"] == [{"number": number}]
 
-    interrupted_everywhere(work, lambda number: box.emit(made("checkpoint", interrupted=number)), blackbox)
+    interrupted_everywhere(work, lambda number: box.emit(made("saved", interrupted=number)), blackbox)
+
+
+def test_a_checkpoint_inside_of_a_checkpoint(tmp_path, monkeypatch, capsys):
+    counter = checkpoints._Counter()
+    monkeypatch.setattr(checkpoints, "_counter", counter)
+    box = BlackBox(str(tmp_path / "rank0.box"), 0)
+    box.set_run(1, layout.RUN_ACTIVE)
+    checkpoints.record_in(box)
+    lines = interrupted_everywhere(
+        lambda number: checkpoint(f"outer {number}"),
+        lambda number: checkpoint(f"inner {number}"),
+        checkpoints, blackbox,
+    )  # fmt: skip
+    assert lines > 40
+    printed = dict(
+        line.strip().rpartition(" CHECKPOINT ")[2].split(": ")
+        for line in capsys.readouterr().out.splitlines()
+    )  # fmt: skip
+    assert set(printed) == {str(number) for number in range(1, next(counter.numbers))}
+    recorded = {str(event.number): event.name for event in BoxReader(box.memory).events()}
+    assert recorded.items() <= printed.items()
+    assert {f"outer {number}" for number in range(lines + 1)} <= {*recorded.values()}
 
 
 def test_samples_that_are_written_while_one_is_being_written(tmp_path):
