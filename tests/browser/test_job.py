@@ -1,19 +1,21 @@
-"""A job that hangs in a terminal is opened, stepped and released from a notebook, by mouse."""
+"""A job that runs and then hangs in a terminal is opened, stepped and released from a notebook, by mouse."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import picture
-from tests.browser.test_dashboard import LONG_MS, check_access, of
+from tests.browser.test_dashboard import LONG_MS, check_access, of, unfold
 from tests.cli.commands import assert_all_ended, begin
 from tests.cli.jobs import TORCHRUN, end, wait_for_job
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 _SCRIPT = """
+    import os
     import time
     import torch
     import torch.distributed as dist
@@ -21,11 +23,23 @@ _SCRIPT = """
     dist.init_process_group("gloo")
     for step in range(1_000_000):
         loss = torch.ones(4)
-        if not (step == 20 and dist.get_rank() == 1):
+        if dist.get_rank() != 1 or not os.path.exists("bad-batch"):
             dist.all_reduce(loss)
         time.sleep(0.05)
         dist.barrier()
 """
+
+
+def values_of(page, expression):
+    """The values of this expression on ranks 0 and 1."""
+    part, head = of(page, "hold and step"), of(page, "job")
+    part.get_by_label("expression, in each rank's current frame").fill(expression)
+    part.get_by_role("button", name="evaluate").click()
+    told = head.get_by_role("status").filter(has_text=expression)
+    expect(told).to_be_visible()
+    values = [int(value) for _, value in re.findall(r"^(\d)\s+(\d+)\s*$", told.inner_text(), re.MULTILINE)]
+    assert len(values) == 2, told.inner_text()
+    return values
 
 
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
@@ -42,15 +56,33 @@ def test_a_job_is_opened_stepped_and_released(theme, lab, page, tmp_path):
         check_access(page)
         picture(page, f"jobs-{theme}")
         launch.locator(f"[data-folder='{found.folder}']").click()
+        head, board = of(page, "job"), of(page, "rank board")
+        expect(head.get_by_text("running")).to_be_visible()
+        head.get_by_role("button", name="hold").click()
+        held = [board.get_by_role("button", name=f"rank {rank}").filter(has_text="held") for rank in (0, 1)]
+        for rank in held:
+            expect(rank).to_be_visible()
+        calls = [int(re.search(r"#(\d+)", rank.inner_text())[1]) for rank in held]
+        unfold(page, "Hold and step")
+        before = values_of(page, "step + 0")
+        form = of(page, "hold and step")
+        form.get_by_label("calls").fill("4")  # an all_reduce and a barrier in each iteration
+        form.get_by_role("button", name="step", exact=True).click()
+        for rank, call in zip(held, calls, strict=True):
+            expect(rank).to_contain_text(f"#{call + 4} ")
+        assert values_of(page, "step + 1000") == [value + 1002 for value in before]
+        check_access(page)
+        picture(page, f"job-held-{theme}")
+        (tmp_path / "bad-batch").touch()
+        head.get_by_role("button", name="resume").click()
         card = page.get_by_role("article", name="DDP301")
-        expect(card).to_contain_text("train.py:10", timeout=LONG_MS)
-        board = of(page, "rank board")
+        expect(card).to_contain_text("train.py:11", timeout=LONG_MS)
         expect(board.get_by_role("button", name="rank 0")).to_contain_text("waiting")
         expect(of(page, "variables of all ranks").get_by_role("table")).to_be_visible()
-        expect(of(page, "job").get_by_role("button", name="restart")).to_have_count(0)  # it has its own launcher
+        expect(head.get_by_role("button", name="restart")).to_have_count(0)  # it has its own launcher
         check_access(page)
         picture(page, f"job-{theme}")
-        of(page, "job").get_by_role("button", name="release").click()
+        head.get_by_role("button", name="release").click()
         expect(board.get_by_role("button", name="rank 0")).to_contain_text("failed", timeout=LONG_MS)
         process.communicate(timeout=60)
     finally:
