@@ -16,6 +16,8 @@ import psutil
 from tests.matrix.program import Program
 
 _LOSS = re.compile(r"\S+.*? loss (-?\d+\.\d+)")
+_GROUP_ENDS = "c10d::ProcessGroupGloo::~ProcessGroupGloo"
+_ABORTED = "terminate called without an active exception"
 
 
 class Command:
@@ -41,6 +43,17 @@ class Command:
         """The losses that the program printed, sorted: lines of several ranks have no order."""
         return sorted(_LOSS.findall(self.output))
 
+    def failed_in_torch(self) -> bool:
+        """Whether torch 2.13 failed as it deleted the process group, as it does at times when the machine is busy.
+
+        A thread of gloo that has finished a collective takes the interpreter's lock to release a tensor. If the process
+        group is deleted meanwhile, its destructor waits for the thread with the lock held, without end; if the
+        interpreter ends meanwhile, the thread aborts the process.
+        """
+        if self.status is None:
+            return any(_GROUP_ENDS in _native_stacks(process) for process in self._processes())
+        return _ABORTED in self.output
+
     def left(self, patience: float = 5.0) -> list[psutil.Process]:
         """Processes of the command that have not ended."""
         until = time.monotonic() + patience
@@ -64,6 +77,12 @@ class Command:
             except (psutil.Error, OSError):
                 continue
         return found
+
+
+def _native_stacks(process: psutil.Process) -> str:
+    """By py-spy; empty if this is no Python process, or the system refuses."""
+    dump = [os.path.join(os.path.dirname(sys.executable), "py-spy"), "dump", "--native", "--pid", str(process.pid)]
+    return subprocess.run(dump, capture_output=True, text=True, timeout=60, check=False).stdout
 
 
 def _environment(program: Program) -> dict[str, str]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 
 import pytest
 
 from tests.matrix.program import programs
 
-pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
+_DELETED = "as torch deleted the process group"
+pytestmark = [
+    pytest.mark.matrix, pytest.mark.timeout(600), pytest.mark.filterwarnings(f"default:.*{_DELETED}:UserWarning"),
+]  # fmt: skip
 STATUS = {"ok": 0, "hang": 3, "divergence": 4}  # else that of the command, which is 1 for all programs here
 
 
@@ -22,11 +26,13 @@ def prefixed(command, program):
 
 
 def alone(command, program):
-    """The command without the prefix, once more where torch 2.13 aborts at the end of the interpreter or does not end."""
-    for _ in range(3):
-        run = command(program)
-        if run.status == 0:
+    """The command without the prefix; again, with a warning, where torch fails as it deletes the process group."""
+    for _ in range(5):
+        run = command(program, deadline=60)
+        if run.status == 0 or not run.failed_in_torch():
             break
+        how = "was aborted" if run.status else "did not end"
+        warnings.warn(f"{program.name}, without ddpnb, {how} {_DELETED}", stacklevel=2)
         run.end()
     assert run.status == 0 and run.losses, run.output[-4000:]
     return run
