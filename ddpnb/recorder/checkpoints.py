@@ -32,9 +32,10 @@ def checkpoint(name: str) -> None:
     last one of each rank, and the diagnosis of a hang says after which one each rank stopped. Of each rank the first
     64 and the last 192 are kept.
 
-    Anywhere else (``torchrun train.py``, ``python train.py``) it prints the same line. Before the process group exists, the
-    rank is known from ``RANK``, ``WORLD_SIZE`` and ``LOCAL_RANK``; what is not known is shown as ``?``. It costs
-    microseconds, communicates with no other rank, and never raises an exception.
+    Anywhere else (``torchrun train.py``, ``python train.py``) it prints the same line, if the environment of the job has
+    ddpnb; under ``ddpnb run -- COMMAND`` it need not. Before the process group exists, the rank is known from ``RANK``,
+    ``WORLD_SIZE`` and ``LOCAL_RANK``; what is not known is shown as ``?``. A process that a rank has started counts its own.
+    A call costs microseconds, communicates with no other rank, and never raises an exception.
 
     Args:
         name: what has been reached. Anything else than a text is shown as ``str()`` shows it; 200 characters are kept,

@@ -71,6 +71,17 @@ class PackedBox:
         self.event_count += 1
         self.write_status()
 
+    def checkpoint(
+        self, number: int, name: bytes, run: int = 1, slot: int | None = None, size: int | None = None
+    ) -> None:
+        """Write a checkpoint; ``slot`` and ``size`` other than its own are what a damaged box has."""
+        slot = layout.checkpoint_slot(number) if slot is None else slot
+        at = layout.CHECKPOINTS_AT + slot * layout.CHECKPOINT_SIZE
+        layout.CHECKPOINT.pack_into(self.memory, at, number, run, 0, 1, number, len(name) if size is None else size)
+        begin = at + layout.CHECKPOINT.size
+        self.memory[begin : begin + len(name)] = name
+        struct.pack_into("<Q", self.memory, layout.PASSED_AT, number)
+
     def write_status(self, run: int = 1, state: int = layout.RUN_ACTIVE, steps: int = 0) -> None:
         layout.STATUS.pack_into(
             self.memory, layout.STATUS_AT, self.used, self.event_count, run, state, steps, *self.first
@@ -84,6 +95,10 @@ class PackedBox:
 @pytest.fixture
 def box():
     return PackedBox()
+
+
+def checkpoints(box):
+    return [(event.number, event.name) for event in box.reader.events()]
 
 
 # -- what was written comes back
@@ -571,3 +586,40 @@ def test_a_damaged_table_is_read_once(box):
     for _ in range(5):
         assert reader.string(1) == {"phase": "store"}
     assert sum(size > 100_000 for size in sizes) == 1
+
+
+# -- checkpoints
+
+
+def test_checkpoints_are_events_in_their_order_in_time(box):
+    box.event(box.string({"phase": "store"}), times=(2, 2))
+    box.write_status()
+    for number, name in enumerate((b"a", b"b", b"c"), 1):
+        box.checkpoint(number, name)
+    assert [event.title for event in box.reader.events()] == ["checkpoint", "store", "checkpoint", "checkpoint"]
+
+
+def test_the_first_and_the_last_checkpoints_are_kept(box):
+    box.write_status()
+    for number in range(1, 1001):
+        box.checkpoint(number, b"step")
+    first, later = layout.FIRST_CHECKPOINTS, layout.CHECKPOINTS - layout.FIRST_CHECKPOINTS
+    kept = [number for number, _ in checkpoints(box)]
+    assert kept == [*range(1, first + 1), *range(1001 - later, 1001)]
+
+
+def test_checkpoints_of_another_run_are_left_out(box):
+    box.write_status()
+    box.checkpoint(1, b"old", run=7)
+    assert checkpoints(box) == []
+
+
+def test_damaged_checkpoints_are_left_out_or_cut(box):
+    box.write_status()
+    box.checkpoint(5, b"elsewhere", slot=9)
+    box.checkpoint(2, b"", slot=1, size=1 << 31)
+    box.checkpoint(3, b"\xff\xfename")
+    assert [(number, name.strip("\0")) for number, name in checkpoints(box)] == [(2, ""), (3, "name")]
+    struct.pack_into("<Q", box.memory, layout.PASSED_AT, (1 << 64) - 1)
+    box.checkpoint((1 << 64) - 1, b"far")
+    assert len(checkpoints(box)) <= 4
