@@ -150,14 +150,14 @@ class ReplicaSamples:
                 number += 1
 
     def _read_model(self, rank: int, number: int) -> Model | None:
-        """A rank's description of a model; an empty one if it is invalid, None if there is none."""
+        """A rank's description of a model; an empty one if it is invalid, None if there is none or it cannot be read now."""
         path = os.path.join(self._folder, f"rank{rank}-run{self._run}-model{number}.json")
         try:
             if os.path.getsize(path) > _MODEL_LIMIT:
                 raise ValueError("too large")
             with open(path, encoding="utf-8") as file:
                 return Model.from_json(json.load(file))
-        except FileNotFoundError:
+        except OSError:  # a file more would fail like this one
             return None
-        except (OSError, *UNDECODABLE):
+        except UNDECODABLE:
             return Model(number)

@@ -181,6 +181,17 @@ def test_a_description_that_does_not_parse(run, text):
     assert len(run.samples.samples(1)[0].digests) == 2
 
 
+def test_a_folder_that_cannot_be_read_for_a_while(run):
+    """As with a file system that fails, or no file descriptors left: what was read stays, the rest comes later."""
+    (run.folder / "no folder").write_text("")
+    link = run.folder / "link"
+    follower = ReplicaSamples(str(link), [0], 1, lambda *_: None)
+    for target, models in (("no folder", ()), (".", (Model.from_json(MODEL),)), ("no folder", (Model.from_json(MODEL),))):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        assert follower.models(0) == models
+
+
 def test_a_file_that_is_none(run):
     (run.folder / "rank1.samples").write_bytes(b"x" * 100)
     run.forward(0)
