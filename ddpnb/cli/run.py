@@ -139,8 +139,17 @@ def of_command(arguments: argparse.Namespace) -> int:
             job.wait()
         if job.run is None:
             job.say_unrecorded()
-            say("no process of this command has initialised a process group: nothing was checked.")
+            say(_nothing_checked(job.status))
         return report(job, job.run, job.diagnosis, job.exit_status, arguments)
+
+
+def _nothing_checked(status: int | None) -> str:
+    """What is said of a command without a process group: where it failed, its own output says why."""
+    from ddpnb.processes.exit_reasons import in_words
+
+    if status:
+        return f"the command {in_words(status)} before ddpnb saw a process group: see its output above. Nothing was checked."
+    return "no process of this command has initialised a process group: nothing was checked."
 
 
 def claim_results(arguments: argparse.Namespace) -> None:

@@ -22,8 +22,11 @@ def end_of(launcher: Any, status: int | None) -> str:
     """How a process ended, of which this is the exit status as psutil has it; None: not known."""
     if _interrupted(_last_lines(launcher)):
         status = -signal.SIGINT
-    if status is None:
-        return "ended"
+    return "ended" if status is None else in_words(status)
+
+
+def in_words(status: int) -> str:
+    """How a process ended, of which this is the exit status as Popen and psutil have it."""
     if status >= 0:
         return f"exited with status {status}"
     try:

@@ -73,17 +73,27 @@ def test_a_rank_that_is_killed(job):
     assert verdict["exit_codes"]["1"] in (-signal.SIGKILL, None)
 
 
-def test_the_status_of_the_command(job):
-    (job / "seven.py").write_text("import sys; sys.exit(7)\n")
-    done, verdict = run(job, sys.executable, "seven.py")
-    assert (done.returncode, verdict["outcome"], verdict["findings"]) == (7, "crash", [])
-    assert "no process of this command has initialised a process group: nothing was checked" in done.stderr
+@pytest.mark.parametrize(
+    ("source", "status", "says"),
+    [
+        ("sys.exit(7)", 7, "exited with status 7"),
+        ("import argparse; argparse.ArgumentParser().parse_args(['--bad'])", 2, "exited with status 2"),
+        ("import os; os.kill(os.getpid(), 9)", 137, "was killed by SIGKILL"),
+    ],
+    ids=["exit", "argparse", "killed"],
+)
+def test_the_command_fails_before_it_makes_a_group(job, source, status, says):
+    (job / "fails.py").write_text(f"import sys; {source}\n")
+    done, verdict = run(job, sys.executable, "fails.py")
+    assert (done.returncode, verdict["outcome"], verdict["findings"]) == (status, "crash", [])
+    message = f"ddpnb: the command {says} before ddpnb saw a process group: see its output above. Nothing was checked."
+    assert done.stderr.rstrip().splitlines()[-1] == message
 
 
 def test_a_command_without_ranks(job):
     done, verdict = run(job, "echo", "hello")
     assert (done.returncode, done.stdout, verdict["outcome"]) == (0, "hello\n", "ok")
-    assert "nothing was checked" in done.stderr
+    assert "no process of this command has initialised a process group: nothing was checked" in done.stderr
 
 
 @pytest.mark.parametrize(
