@@ -186,7 +186,11 @@ def test_a_folder_that_cannot_be_read_for_a_while(run):
     (run.folder / "no folder").write_text("")
     link = run.folder / "link"
     follower = ReplicaSamples(str(link), [0], 1, lambda *_: None)
-    for target, models in (("no folder", ()), (".", (Model.from_json(MODEL),)), ("no folder", (Model.from_json(MODEL),))):
+    for target, models in (
+        ("no folder", ()),
+        (".", (Model.from_json(MODEL),)),
+        ("no folder", (Model.from_json(MODEL),)),
+    ):
         link.unlink(missing_ok=True)
         link.symlink_to(target)
         assert follower.models(0) == models
