@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TextIO
 
 from ddpnb.control.ranks import Ranks
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.processes.jobs.job_processes import JobProcesses, job_endings
 
 
-def monitor_job(processes: JobProcesses, ranks: Sequence[int], patience: float) -> RunMonitor:
+def monitor_job(
+    processes: JobProcesses,
+    ranks: Sequence[int],
+    patience: float,
+    *,
+    log_dir: str | None = None,
+    stream: TextIO | None = None,
+    launch_s: float = 0.0,
+    logs_are_removed: bool = True,
+) -> RunMonitor:
     """Monitor these ranks until the outcome of their program is known.
 
     Args:
         processes: of the ranks.
         ranks: all of the world, also those that were not seen on this host.
         patience: seconds that a rank may be blocked outside any collective.
+        log_dir: folder with the output of each rank, None: that of the job.
+        stream: where to print the output; None: nowhere.
+        launch_s: how long the launch took.
+        logs_are_removed: with the job.
     """
     folder = processes.folder
     monitor = RunMonitor(
         processes,
         folder,
         1,
-        folder,
+        log_dir or folder,
         ranks,
         job_endings(folder, ranks),
         patience=patience,
-        stream=None,
-        stream_limit=None,
-        launch_s=0.0,
+        stream=stream,
+        launch_s=launch_s,
         leave_after_crash=True,
-        logs_are_removed=True,
+        logs_are_removed=logs_are_removed,
     )
     monitor.watch()
     return monitor

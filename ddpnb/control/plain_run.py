@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from ddpnb.errors import UsageError
 from ddpnb.observe import logs
@@ -17,14 +17,9 @@ from ddpnb.processes.environment import ReservedPort, debug_environment, rank_en
 from ddpnb.processes.folder import Folders
 from ddpnb.processes.jobs.forked import ForkedProcesses
 from ddpnb.processes.jobs.injection import injected
-from ddpnb.processes.jobs.job_processes import job_endings
 from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
 
-if TYPE_CHECKING:
-    pass
-
 _TICK_S = 0.1
-_START_S = 60.0  # for the system to start one process
 
 
 class PlainRun:
@@ -79,29 +74,22 @@ class PlainRun:
             given = debug_environment(plan.backend) if debug else {}
             recorded = injected(os.environ if environment is None else environment, folders.memory, fence)
             processes.start(
-                {rank: {**recorded, **rank_environment(plan, rank, reserved.port, given)} for rank in ranks},
-                _START_S,
+                {rank: {**recorded, **rank_environment(plan, rank, reserved.port, given)} for rank in ranks}
             )
             # While the ranks import torch: the diagnosis takes a while to import too.
+            from ddpnb.control.job_ranks import monitor_job
             from ddpnb.control.run import Run
-            from ddpnb.control.run_monitor import RunMonitor
 
-            monitor = RunMonitor(
+            monitor = monitor_job(
                 processes,
-                folders.memory,
-                1,
-                log_folder,
                 ranks,
-                job_endings(folders.memory, ranks),
-                patience=patience,
+                patience,
+                log_dir=log_folder,
                 stream=stream,
-                stream_limit=None,
                 launch_s=time.monotonic() - began,
-                leave_after_crash=True,
                 logs_are_removed=log_dir is None,
             )
             undo.callback(monitor.stop_watching)
-            monitor.watch()
             self.run = Run(monitor)
             self._end = undo.pop_all()
 

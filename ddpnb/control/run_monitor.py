@@ -40,7 +40,7 @@ class RunMonitor:
         outcomes: for each rank of the World the file that says how the script ended.
         patience: seconds that a rank may be blocked outside any collective.
         stream: where to copy the output; None: nowhere.
-        stream_limit: bytes after which the copy stops.
+        stream_limit: bytes after which the copy stops; None: never.
         launch_s: how long the launch took.
         leave_after_crash: wait no longer than ``patience`` for the others once a rank has failed.
         interrupt: what Ctrl-C does while the outcome is awaited; None: raise KeyboardInterrupt.
@@ -57,9 +57,9 @@ class RunMonitor:
         outcomes: Mapping[int, str],
         *,
         patience: float,
-        stream: TextIO | None,
-        stream_limit: int | None,
-        launch_s: float,
+        stream: TextIO | None = None,
+        stream_limit: int | None = None,
+        launch_s: float = 0.0,
         leave_after_crash: bool = False,
         interrupt: Callable[[], object] | None = None,
         logs_are_removed: bool = False,

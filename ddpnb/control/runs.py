@@ -28,7 +28,6 @@ from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.recorder import protocol
 from ddpnb.recorder.kernel_environment import without_kernel
 
-_START_S = 60.0  # for the system to start one process
 _NOTEBOOK_OUTPUT = 1 << 20  # bytes of output that a run shows in a notebook; the files hold all
 
 
@@ -155,7 +154,7 @@ class Runs:
             environments[rank] = {name: value for name, value in changed.items() if value is not None} | {
                 protocol.ARMED: armed
             }
-        started[0].start(environments, _START_S)
+        started[0].start(environments)
         shared.use(started[0])
         monitor.watch()
         self._faults.run_started()

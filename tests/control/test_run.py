@@ -30,8 +30,7 @@ def kept(monkeypatch):
 def monitor(tmp_path):
     failed = RunMonitor(
         SimpleNamespace(check_owner=lambda: None), str(tmp_path), 1, str(tmp_path), [0],
-        {0: str(tmp_path / "ending.json")}, patience=1.0, stream=None, stream_limit=None, launch_s=0.0,
-        logs_are_removed=True,
+        {0: str(tmp_path / "ending.json")}, patience=1.0, logs_are_removed=True,
     )  # fmt: skip
     failed.failure = WorldError("the controller of this world has died.", "Launch a new one.")
     failed.known.set()

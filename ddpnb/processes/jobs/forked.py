@@ -9,7 +9,7 @@ import signal
 from collections.abc import Mapping
 
 from ddpnb.inject import fork_ranks
-from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
+from ddpnb.processes.jobs.spawned import START_S, Program, SpawnedProcesses
 from ddpnb.recorder import protocol
 
 _PARENT = -1  # stands for the process that forks, among the ranks
@@ -34,7 +34,7 @@ class ForkedProcesses(SpawnedProcesses):
         self._command = [program.python, fork_ranks.__file__, self._path]
         self._pids: dict[int, int] = {}
 
-    def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
+    def start(self, environments: Mapping[int, dict[str, str]], timeout: float = START_S) -> None:
         common = set.intersection(*(set(environment.items()) for environment in environments.values()))
         ranks = {
             rank: {"variables": dict(set(environment.items()) - common), "log": self._logs[rank]}

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import psutil
 
 from ddpnb.errors import WorldError
 from ddpnb.model.names import UNDECODABLE
@@ -175,14 +172,7 @@ class JobProcesses(RankProcesses):
         raise _not_ours()
 
     def kill(self, rank: int) -> None:
-        if self.alive(rank):
-            family = psutil.Process(self.pid(rank)).children(recursive=True)
-            os.kill(self.pid(rank), signal.SIGKILL)
-            for process in family:
-                try:
-                    process.kill()
-                except psutil.Error:
-                    continue
+        raise _not_ours()
 
     def stop(self) -> None:
         """Leave the ranks alone: they are not ours."""

@@ -22,6 +22,7 @@ from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
 from ddpnb.recorder import protocol
 
+START_S = 60.0  # for the system to start one process
 _END_S = 20.0  # for processes to end after SIGKILL
 
 
@@ -68,7 +69,7 @@ class SpawnedProcesses(JobProcesses):
         # Linux tells a child about the death of the *thread* that started it: this one lives as long as the ranks.
         self._starter = ThreadPoolExecutor(1, "ddpnb starter")
 
-    def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
+    def start(self, environments: Mapping[int, dict[str, str]], timeout: float = START_S) -> None:
         """Start a process for each rank; they are found by their identity a little later.
 
         Raises:
