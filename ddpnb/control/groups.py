@@ -93,7 +93,7 @@ class Groups:
         """
         deadline = time.monotonic() + _BEGIN_S
         for rank, answer in enumerate(begun):
-            hint = f"world.restart({rank}) replaces it."
+            hint = self._ranks.replaces(rank)
             while not answer.ready():
                 alive, stopped = self._ranks.processes.alive(rank), self._ranks.processes.stopped(rank)
                 if not alive or stopped or time.monotonic() > deadline:

@@ -122,9 +122,9 @@ class Inspection:
             frozen = [rank for rank in silent if any(stack.holds_lock for stack in py_spy_stacks(processes.pid(rank)))]
         if unresponsive := stopped or frozen:
             why = "stopped" if stopped else "blocked in native code that holds the GIL"
-            hint = f"world.restart({unresponsive[0]}) replaces it."
+            hint = self._ranks.replaces(unresponsive[0])
             raise WorldError(
                 f"{phrases.ranks(unresponsive, True)} {phrases.verb(unresponsive, 'is', 'are')} {why}: the replicas "
                 "cannot be compared.",
-                f"kill -CONT {processes.pid(unresponsive[0])} lets it continue; {hint}" if stopped else hint,
+                f"kill -CONT {processes.pid(unresponsive[0])} lets it continue. {hint}" if stopped else hint,
             )

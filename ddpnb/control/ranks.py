@@ -126,8 +126,12 @@ class Ranks:
         if dead:
             raise WorldError(
                 f"{phrases.ranks(dead)} {phrases.verb(dead, 'is', 'are')} dead.",
-                f"world.restart({dead[0]}) replaces it.",
+                self.replaces(dead[0]),
             )
+
+    def replaces(self, rank: int) -> str:  # noqa: ARG002
+        """What to do about the process of a rank that is of no more use."""
+        return "The ranks of a job cannot be replaced: end the job, and start it again."
 
     def chosen(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
         """These ranks, or all that are alive.
@@ -164,7 +168,7 @@ class Ranks:
             why = f" ({phrases.ranks(stopped)} {phrases.verb(stopped, 'is', 'are')} stopped)" if stopped else ""
             raise WorldError(
                 f"{phrases.ranks(silent, True)} {phrases.verb(silent, 'is', 'are')} unresponsive{why}.",
-                f"world.restart({silent[0]}) replaces it.",
+                self.replaces(silent[0]),
             )
         refused = next((answer["error"] for answer in answers.values() if answer.get("status") == "error"), None)
         if refused is not None:
@@ -234,6 +238,9 @@ class OwnRanks(Ranks):
             self.in_run = {rank: monitor for rank, monitor in self.in_run.items() if not monitor.ends_with_script}
 
     # -- their processes
+
+    def replaces(self, rank: int) -> str:
+        return f"world.restart({rank}) replaces it."
 
     def start(self, timeout: float) -> None:
         """Start the processes.

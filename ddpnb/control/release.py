@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,6 @@ from ddpnb.control.breakpoints import Breakpoints
 from ddpnb.control.ranks import Ranks
 from ddpnb.model import phrases
 from ddpnb.processes import connections
-from ddpnb.processes.rank_processes import RankProcesses
 
 RELEASE_S = 10.0  # time limit by default
 _ANSWER_S = 0.5
@@ -69,7 +68,7 @@ class Releasing:
             monitors = {shared.in_run[rank] for rank in shared.busy() if rank in shared.in_run}
             for monitor in monitors:
                 monitor.settle(released=True)
-            freed = release(shared.processes, shared.alive(), busy, f"released by {self._name}.release()", timeout)
+            freed = _release(shared, busy, f"released by {self._name}.release()", timeout)
             for monitor in monitors:
                 monitor.show_rest()
             if shared.startup is not None:
@@ -78,14 +77,11 @@ class Releasing:
         return freed
 
 
-def release(
-    processes: RankProcesses, everybody: Sequence[int], busy: Callable[[], list[int]], why: str, timeout: float
-) -> Freed:
+def _release(ranks: Ranks, busy: Callable[[], list[int]], why: str, timeout: float) -> Freed:
     """Release the busy ranks, and wait until they are idle.
 
     Args:
-        processes: of all ranks.
-        everybody: all ranks that are alive: gloo waits on the connections between them.
+        ranks: all; gloo waits on the connections between them.
         busy: returns the ranks that are still busy.
         why: text of the exception.
         timeout: seconds; the result names the ranks that are still busy then.
@@ -94,6 +90,7 @@ def release(
         WorldError: the controller has died or is stopped.
     """
     began = time.monotonic()
+    processes, everybody = ranks.processes, ranks.alive()
     asked = waiting = busy()
     silent: set[int] = set()
     shut: set[int] = set()
@@ -122,13 +119,13 @@ def release(
     processes.ask(sorted(shut | {*everybody} - silent), {"verb": "released"}, _ANSWER_S)
     if waiting:
         processes.check_connection()  # without it no rank has heard of this: that says nothing of them
-    left = {rank: _why_not(processes, rank, rank in silent) for rank in waiting}
+    left = {rank: _why_not(ranks, rank, rank in silent) for rank in waiting}
     return Freed(tuple(rank for rank in asked if rank not in left), left, time.monotonic() - began)
 
 
-def _why_not(processes: RankProcesses, rank: int, silent: bool) -> str:
-    if processes.stopped(rank):
-        return f"its process is stopped (kill -CONT {processes.pid(rank)}); world.restart({rank}) replaces it."
-    if silent:
-        return f"it is unresponsive; world.restart({rank}) replaces it."
-    return f"it is still running; it may have caught the exception. world.restart({rank}) replaces it."
+def _why_not(ranks: Ranks, rank: int, silent: bool) -> str:
+    if ranks.processes.stopped(rank):
+        why = f"its process is stopped (kill -CONT {ranks.processes.pid(rank)})."
+    else:
+        why = "it is unresponsive." if silent else "it is still running; it may have caught the exception."
+    return f"{why} {ranks.replaces(rank)}"
