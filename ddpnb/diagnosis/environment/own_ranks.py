@@ -42,8 +42,8 @@ def find(recording: Recording) -> Finding | None:
             "and did not call init_process_group itself.",
             *(["What they run calls init_process_group, or is a launcher."] if first.joins else []),
         ),
-        remedy=f"Prefix the command that starts the script without a launcher: ddpnb run -- {command}. Or remove the start of "
-        "processes from the script, and let the launcher start the ranks.",
+        remedy="Prefix the command that starts the script without a launcher (in a cell of a notebook with ! before it): "
+        f"ddpnb run -- {command}. Or remove the start of processes from the script, and let the launcher start the ranks.",
         certainty="likely",
     )
 

@@ -27,7 +27,7 @@ def test_ranks_that_nobody_watched_are_a_warning():
     assert (finding.code, finding.severity, finding.certainty) == ("DDP707", "warning", "likely")
     assert (finding.culprits, {site.line for _, site in finding.where}) == ((0, 1), {9})
     assert "started 2 times" in finding.summary and "started 2 processes" in finding.evidence[0]
-    assert "ddpnb run -- python train.py --lr 1." in finding.remedy
+    assert "(in a cell of a notebook with ! before it): ddpnb run -- python train.py --lr 1." in finding.remedy
 
 
 def test_one_copy_is_not_started_twice():
