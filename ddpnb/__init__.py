@@ -9,6 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ddpnb.bisection.search import Search, SearchResult, Step, Trial
+    from ddpnb.bisection.space import Probe
+    from ddpnb.bisections import bisect
+    from ddpnb.control.bisecting import Bisection
     from ddpnb.control.breakpoints import Holding
     from ddpnb.control.comparison import Comparison, TensorDifference
     from ddpnb.control.doctor import Checkup
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from ddpnb.processes.checks import Check
     from ddpnb.processes.jobs.search import FoundJob
     from ddpnb.recorder.checkpoints import checkpoint
+    from ddpnb.recorder.components import component
     from ddpnb.render.account import TimeAccount
     from ddpnb.views.status import RankStatus
     from ddpnb.world import World, doctor, launch
@@ -49,6 +54,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
+    "ddpnb.bisection.search": "Search SearchResult Step Trial",
+    "ddpnb.bisection.space": "Probe",
+    "ddpnb.bisections": "bisect",
+    "ddpnb.control.bisecting": "Bisection",
     "ddpnb.control.breakpoints": "Holding",
     "ddpnb.control.comparison": "Comparison TensorDifference",
     "ddpnb.control.doctor": "Checkup",
@@ -73,6 +82,7 @@ _NAMES = {
     "ddpnb.processes.checks": "Check",
     "ddpnb.processes.jobs.search": "FoundJob",
     "ddpnb.recorder.checkpoints": "checkpoint",
+    "ddpnb.recorder.components": "component",
     "ddpnb.render.account": "TimeAccount",
     "ddpnb.views.status": "RankStatus",
     "ddpnb.world": "World doctor launch",
@@ -80,6 +90,7 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
+    "Bisection",
     "CannotWrite",
     "Check",
     "Checkup",
@@ -104,23 +115,30 @@ __all__ = [
     "Job",
     "LaunchError",
     "Panel",
+    "Probe",
     "RankState",
     "RankStatus",
     "Recording",
     "Released",
     "Run",
     "ScriptNotFound",
+    "Search",
+    "SearchResult",
     "Startup",
     "StartupState",
+    "Step",
     "StepState",
     "TensorDifference",
     "TimeAccount",
+    "Trial",
     "UsageError",
     "World",
     "WorldError",
     "WorldStatus",
     "attach",
+    "bisect",
     "checkpoint",
+    "component",
     "diagnose",
     "doctor",
     "explain",

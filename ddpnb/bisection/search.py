@@ -42,7 +42,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SearchResult:
     """What a search has found.
 
     ``outcome``: ``found``; ``nothing fails``: the start does not; ``always fails``: the harmless configuration fails too;
@@ -66,7 +66,7 @@ class Result:
 class Step:
     """Where a search stands: its result, or the next probe with what is left."""
 
-    result: Result | None = None
+    result: SearchResult | None = None
     probe: Probe | None = None
     expected: int = 0  # probes from here on
     candidates: tuple[Value, ...] = ()
@@ -174,7 +174,7 @@ class Search:
         return self._step
 
     @property
-    def result(self) -> Result | None:
+    def result(self) -> SearchResult | None:
         """What was found; None: there is more to probe."""
         return self.step.result
 
@@ -313,14 +313,14 @@ class _Replay:
             return bad > 0
         return self.ask(start, expected, candidates) == "bad"
 
-    def _ends(self, expected: int, candidates: Sequence[Value]) -> Result | None:
+    def _ends(self, expected: int, candidates: Sequence[Value]) -> SearchResult | None:
         if self._search.ends_known:
             return None
         if not self._start(expected + 2, candidates):
-            return Result("nothing fails")
+            return SearchResult("nothing fails")
         harmless = self.ask(self._search.space.harmless, expected + 1, candidates)
         if harmless == "bad":
-            return Result("always fails")
+            return SearchResult("always fails")
         return None
 
     def _confirm(self, probe: Probe) -> None:
@@ -333,7 +333,7 @@ class _Replay:
         if again < 2 and not self._search.ends_known and not self._search.sometimes and probe not in self._assumed:
             raise _Unanswered(Step(None, probe, 1, probe.on if probe.at is None else (probe.at,)))
 
-    def of_range(self, space: RangeSpace) -> Result:
+    def of_range(self, space: RangeSpace) -> SearchResult:
         count = len(space.values)
         ended = self._ends((count - 2).bit_length() + 1, space.values[1:])
         if ended is not None:
@@ -348,10 +348,10 @@ class _Replay:
         )
         self._confirm(space.probe(places.stop - 1))
         if len(places) > 1:
-            return Result("undecided", candidates=space.values[places.start : places.stop])
-        return Result("found", first_bad=space.values[places.start], last_good=space.values[places.start - 1])
+            return SearchResult("undecided", candidates=space.values[places.start : places.stop])
+        return SearchResult("found", first_bad=space.values[places.start], last_good=space.values[places.start - 1])
 
-    def of_set(self, space: SetSpace) -> Result:
+    def of_set(self, space: SetSpace) -> SearchResult:
         ended = self._ends((len(space.names) - 1).bit_length() + 3, space.names)
         if ended is not None:
             return ended
@@ -380,4 +380,4 @@ class _Replay:
             self._confirm(Probe(cause))
             causes.append(cause)
             left = [name for name in left if not set(space.probe([name]).on) & set(cause)]
-        return Result("found", tuple(causes))
+        return SearchResult("found", tuple(causes))

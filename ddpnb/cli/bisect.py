@@ -13,7 +13,7 @@ from ddpnb.cli import add_ranks, claim, ranks, say, show
 from ddpnb.errors import UsageError
 
 if TYPE_CHECKING:
-    from ddpnb.bisection.search import Result
+    from ddpnb.bisection.search import SearchResult
     from ddpnb.control.bisecting import Bisection
 
 COMMAND = "COMMAND"  # stands for the script where a command is given
@@ -183,7 +183,7 @@ def _repeat(text: str) -> int | None:
     return int(text)
 
 
-def _search(bisection: Bisection) -> Result:
+def _search(bisection: Bisection) -> SearchResult:
     from ddpnb.render import bisection as render
 
     varied = [str(one.component) for one in bisection.space.varied]
@@ -196,7 +196,7 @@ def _search(bisection: Bisection) -> Result:
     )
 
 
-def _report(bisection: Bisection, result: Result, arguments: argparse.Namespace) -> int:
+def _report(bisection: Bisection, result: SearchResult, arguments: argparse.Namespace) -> int:
     from ddpnb.render import bisection as render
     from ddpnb.render.text import printable
 

@@ -5,22 +5,34 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from ddpnb.bisection.algorithms import Answer
-from ddpnb.bisection.command import CommandSpace
+from ddpnb.bisection.command import CommandSpace, Trying
 from ddpnb.bisection.failure import Failure, judge
-from ddpnb.bisection.search import Result, Search, Trial
+from ddpnb.bisection.functions import FunctionSpace
+from ddpnb.bisection.search import Search, SearchResult, Trial
 from ddpnb.bisection.space import Probe
-from ddpnb.control.probing import Prober, Ran
+from ddpnb.control.probing import Ran
+from ddpnb.control.worktrees import Repository
 from ddpnb.errors import UsageError
 from ddpnb.files import write_whole
+from ddpnb.render import bisection as render
 
 SCHEMA = 1
 
 
+class Runs(Protocol):
+    """Runs probes: in fresh processes (``Prober``), or on the ranks of a World."""
+
+    repository: Repository | None
+
+    def run(self, trying: Trying) -> Ran: ...
+    def options(self, trying: Trying, /) -> list[str]: ...
+
+
 class Bisection:
-    """A search for what makes a command fail.
+    """A search for what makes a program fail, as ``ddpnb.bisect()`` returns it. It shows its result as text.
 
     Args:
         space: the configurations.
@@ -28,13 +40,20 @@ class Bisection:
         prober: which runs them.
         path: of the log, written after each answer; None: there is none.
         options: what the log keeps, to continue from it.
+
+    Example:
+        >>> bisection = ddpnb.bisect("train.py", "--amp", "--compile", run=False)
+        >>> while bisection.step():
+        ...     pass
+        >>> bisection.minimal
+        [{'name': '--compile', 'value': ''}]
     """
 
     def __init__(
         self,
-        space: CommandSpace,
+        space: CommandSpace | FunctionSpace,
         search: Search,
-        prober: Prober,
+        prober: Runs,
         path: str | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
@@ -50,7 +69,13 @@ class Bisection:
         return tuple(self.search.trials)
 
     @property
-    def result(self) -> Result | None:
+    def minimal(self) -> list[dict[str, str]]:
+        """The smallest failing set, as names and values; empty if none was found, or a value or commit is searched."""
+        result = self.result
+        return self.space.minimal(result.minimal) if result is not None else []
+
+    @property
+    def result(self) -> SearchResult | None:
         """What was found; None: there is more to probe."""
         return self.search.result
 
@@ -65,7 +90,7 @@ class Bisection:
         self.answer(probe, answer, code, ran.seconds, "" if answer == "good" else ran.reason)
         return self.search.trials[-1]
 
-    def run(self, tell: Callable[[Trial], None] | None = None) -> Result:
+    def run(self, tell: Callable[[Trial], None] | None = None) -> SearchResult:
         """Probe until there is a result.
 
         Args:
@@ -100,7 +125,7 @@ class Bisection:
             return ""
         probe = Probe(result.minimal) if self.space.kind == "set" else Probe(at=result.first_bad)
         trying = self.space.trying(probe)
-        return self.space.typed(trying, self._prober.job.options(trying))
+        return self.space.typed(trying, self._prober.options(trying))
 
     def commit(self) -> str:
         """The first commit that fails, in one line; empty if no commit was found."""
@@ -123,6 +148,13 @@ class Bisection:
 
     # -- results and the log
 
+    def __repr__(self) -> str:
+        step = self.search.step
+        if step.result is not None:
+            return f"{render.conclusion(step.result, self.search)}\n{self.typed() or self.commit()}".rstrip()
+        assert step.probe is not None
+        return f"{len(self.trials)} probes done, about {step.expected} to go; next: {render.named(step.probe, self.search)}"
+
     def to_json(self) -> dict[str, Any]:
         """The result as JSON, schema 1."""
         result = self.result
@@ -130,7 +162,7 @@ class Bisection:
             "schema": SCHEMA,
             "kind": self.space.kind,
             "outcome": result.outcome if result is not None else "unfinished",
-            "minimal": self.space.minimal(result.minimal) if result is not None else [],
+            "minimal": self.minimal,
             "also": [self.space.minimal(cause) for cause in result.causes[1:]] if result is not None else [],
             "first_bad": result.first_bad if result is not None else None,
             "last_good": result.last_good if result is not None else None,

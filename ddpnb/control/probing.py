@@ -42,18 +42,6 @@ class Job:
     patience: float = 10.0
     fork: bool = False
 
-    def options(self, trying: Trying) -> list[str]:
-        """The options of ``ddpnb run`` that make a probe's ranks."""
-        if not self.script:
-            return []
-        backend = trying.own.get("--backend", self.backend)
-        return [
-            *("-n", trying.own.get("-n", str(self.size))),
-            *(["--backend", backend] if backend else []),
-            *(["--fork"] if self.fork else []),
-            *(["-m"] if self.module else []),
-        ]
-
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -83,6 +71,19 @@ class Prober:
     repository: Repository | None = None
     directory: str = field(default_factory=working_directory)
 
+    def options(self, trying: Trying) -> list[str]:
+        """The options of ``ddpnb run`` that make a probe's ranks."""
+        job = self.job
+        if not job.script:
+            return []
+        backend = trying.own.get("--backend", job.backend)
+        return [
+            *("-n", trying.own.get("-n", str(job.size))),
+            *(["--backend", backend] if backend else []),
+            *(["--fork"] if job.fork else []),
+            *(["-m"] if job.module else []),
+        ]
+
     def run(self, trying: Trying) -> Ran:
         """Run a configuration to its end, or until it is known that it never ends."""
         began = time.monotonic()
@@ -95,7 +96,7 @@ class Prober:
         except DdpnbError as error:
             return Ran(reason=error.what, seconds=time.monotonic() - began, ran=False)
         found = tuple(failures(diagnosis, status, directory))
-        finding = _finding(diagnosis, directory) if diagnosis.errors else None
+        finding = finding_of(diagnosis, directory)
         reason = found[0].summary if found and found[0].code else last if found else ""
         return Ran(found, finding, reason, time.monotonic() - began)
 
@@ -148,9 +149,9 @@ class Prober:
             return started.diagnosis, started.exit_status, _last_line(os.path.join(logs, "output.log"))
 
 
-def _finding(diagnosis: Diagnosis, directory: str) -> dict[str, Any]:
-    """The first error as JSON; files of a checkout, which is gone soon, are named from its folder."""
-    first = next(one for one in diagnosis.to_json()["findings"] if one["severity"] == "error")
+def finding_of(diagnosis: Diagnosis, directory: str) -> dict[str, Any] | None:
+    """The first error as JSON, None if there is none; files below the folder in which the program ran are named from it."""
+    first = next((one for one in diagnosis.to_json()["findings"] if one["severity"] == "error"), None)
     return json.loads(json.dumps(first).replace(os.path.join(directory, ""), ""))
 
 

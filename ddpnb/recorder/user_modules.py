@@ -45,6 +45,12 @@ class UserModules:
         return before > began or _written(path) != before
 
 
+def forget_loaded() -> None:
+    """Forget all modules of the user: what needs one imports it again."""
+    for name in _loaded():
+        sys.modules.pop(name, None)
+
+
 def _loaded() -> dict[str, str]:
     """The names of the user's modules that are loaded, with the file or folder of each."""
     # A package without an __init__.py has no file, and asks its parent for its path: all are looked at first.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddpnb.bisection.search import Result, Search, Trial
+from ddpnb.bisection.search import Search, SearchResult, Trial
 from ddpnb.bisection.space import Probe, RangeSpace
 from ddpnb.render.text import printable, relative
 from ddpnb.timing.quantities import span
@@ -52,7 +52,7 @@ def trial(one: Trial, number: int, expected: int, search: Search) -> str:
     return printable(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...")
 
 
-def conclusion(result: Result, search: Search) -> str:
+def conclusion(result: SearchResult, search: Search) -> str:
     """What was found, in one or a few sentences."""
     space = search.space
     if result.outcome == "nothing fails":

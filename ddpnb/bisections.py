@@ -1,0 +1,203 @@
+"""``ddpnb.bisect``: what makes a script, a launch command or a function fail."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ddpnb.bisection.command import CommandSpace, Trying
+from ddpnb.bisection.failure import failures
+from ddpnb.bisection.functions import FunctionSpace
+from ddpnb.bisection.search import Search, Trial
+from ddpnb.bisection.space import Component as Named
+from ddpnb.control.bisecting import Bisection
+from ddpnb.control.probing import Job, Prober, Ran, finding_of
+from ddpnb.control.run_requests import check_script, check_terms
+from ddpnb.control.worktrees import Repository
+from ddpnb.errors import UsageError, WorldError
+from ddpnb.processes import devices
+from ddpnb.processes.environment import working_directory
+from ddpnb.processes.process_samples import GONE, kernel_status
+from ddpnb.recorder.components import Component, Selected, called_components, component
+from ddpnb.render.bisection import trial as line
+from ddpnb.world import World
+
+Parts = Callable[..., Any] | Sequence[Callable[..., Any]]
+
+
+def bisect(
+    target: str | os.PathLike[str] | Parts | Sequence[str],
+    *args: Any,
+    world: World | None = None,
+    n: int | None = None,
+    vary: Sequence[str] = (),
+    env: Sequence[str] = (),
+    span: str | None = None,
+    git: str | None = None,
+    repeat: int | None = 1,
+    confidence: float = 0.99,
+    backend: str | None = None,
+    patience: float = 10.0,
+    fork: bool = False,
+    log: str | os.PathLike[str] | None = None,
+    run: bool = True,
+    quiet: bool = False,
+) -> Bisection:
+    """Find what makes a program fail: the smallest set of options or components, the first value, or the first commit.
+
+    The first probe is the program as given, which fails. Each further probe is a fresh start without some of it; it is
+    bad if it has the same finding at the same place. A hang is known within a second, and ended.
+
+    Args:
+        target: path of a script; a launch command as a list; or, with ``world``, a function whose parts are marked with
+            ``ddpnb.component``, or a list of functions that are called in order.
+        args: of the script, or of the function.
+        world: whose ranks run the functions, each probe with a new process group and with the user's modules imported
+            again; variables of cells stay. A script needs none.
+        n: number of ranks of a script (default: one per GPU, else 2).
+        vary: options of the script: ``"amp"`` is there or not; ``"workers=0|4"`` has a harmless and a failing value.
+            By default all of its options.
+        env: environment variables, ``"NAME=HARMLESS|FAILING"``; an empty value means not set.
+        span: ``"NAME=LOW..HIGH"``: the first value of an option that fails.
+        git: ``"GOOD..BAD"``: the first commit that fails, each in a checkout of its own.
+        repeat: how many times a configuration has to work to count as good; None: as often as ``confidence`` needs.
+        confidence: wanted for a failure that does not always happen.
+        backend, patience: as for ``launch()``.
+        fork: start the ranks of a script sooner, as ``ddpnb run --fork``.
+        log: file to keep the answers in, with which ``ddpnb bisect --resume`` continues; None: none.
+        run: False: only prepare it, for ``step()``, ``answer()`` and ``undo()``.
+        quiet: print nothing.
+
+    Returns:
+        The bisection, with its result.
+
+    Raises:
+        UsageError: there is nothing to vary, or things that do not go together.
+        ScriptNotFound: the script does not exist.
+        WorldError: the World is closed.
+
+    Example:
+        >>> found = ddpnb.bisect("train.py", "--amp", "--num-workers", "4", vary=["amp", "num-workers=0|4"])
+        >>> found.minimal
+        [{'name': '--num-workers', 'value': '4'}]
+    """
+    check_terms("raise", patience)
+    parts = _parts(target)
+    if parts is not None:
+        bisection = _of_functions(parts, args, world, (vary, env, span, git), repeat, confidence)
+    else:
+        size = n if n is not None else devices.count_gpus() or 2
+        job = Job(isinstance(target, (str, os.PathLike)), False, size, backend, patience, fork)
+        bisection = _of_command(target, args, job, (vary, env, span, git), repeat, confidence, log)
+    if run:
+        bisection.run(None if quiet else lambda one: print(_line(one, bisection), flush=True))
+    return bisection
+
+
+def _line(one: Trial, bisection: Bisection) -> str:
+    search = bisection.search
+    return line(one, len(search.trials), search.step.expected, search)
+
+
+def _parts(target: Any) -> tuple[Callable[..., Any] | None, list[Component]] | None:
+    """The function and its components; None: the target is a script or a command."""
+    if isinstance(target, (str, os.PathLike)):
+        return None
+    if callable(target):
+        return target, called_components(target)
+    functions: list[Any] = list(target) if isinstance(target, (list, tuple)) else []
+    if functions and all(callable(one) for one in functions):
+        return None, [one if isinstance(one, Component) else component(one) for one in functions]
+    if functions and all(isinstance(one, (str, os.PathLike)) for one in functions):
+        return None
+    raise UsageError(
+        f"bisect() takes a script, a launch command or functions, not {type(target).__name__}.",
+        'Write ddpnb.bisect("train.py", "--amp"), or ddpnb.bisect([prepare, train, evaluate], world=world).',
+    )
+
+
+def _of_command(
+    target: Any, args: tuple[Any, ...], job: Job, varied: Any, repeat: int | None, confidence: float, log: Any
+) -> Bisection:
+    vary, env, span, git = varied
+    command = [*([os.fsdecode(target)] if job.script else map(os.fsdecode, target)), *map(str, args)]
+    if job.script:
+        check_script(command[0])
+        devices.plan(job.size, job.backend)
+    repository, commits = None, list[str]()
+    if git is not None:
+        repository = Repository(working_directory())
+        commits = repository.commits(git)
+    space = CommandSpace(command, vary, env, span, commits, own=job.script)
+    options = {
+        "nproc": job.size, "backend": job.backend, "patience": job.patience, "fork": job.fork, "module": False,
+        "vary": list(vary), "env": list(env), "range": span, "git": git, "confidence": confidence,
+        "repeat": "auto" if repeat is None else str(repeat), "command": command, "launcher": not job.script,
+    }  # fmt: skip
+    search = Search(space.space, repeat, confidence)
+    return Bisection(space, search, Prober(job, repository), None if log is None else os.fspath(log), options)
+
+
+def _of_functions(
+    parts: tuple[Callable[..., Any] | None, list[Component]],
+    args: tuple[Any, ...],
+    world: World | None,
+    varied: tuple[Any, ...],
+    repeat: int | None,
+    confidence: float,
+) -> Bisection:
+    if world is None:
+        raise UsageError("functions run on the ranks of a World.", "Write ddpnb.bisect(train, world=world).")
+    if any(varied):
+        raise UsageError("vary, env, span and git are for scripts.", "Of functions, components are varied.")
+    target, components = parts
+    if not components:
+        raise UsageError(
+            "the function has no components.",
+            "Mark what can be left out with @ddpnb.component, or give a list of functions.",
+        )
+    space = FunctionSpace([Named(one.name, requires=one.requires) for one in components])
+    return Bisection(space, Search(space.space, repeat, confidence), _WorldProber(world, target, components, args))
+
+
+class _WorldProber:
+    """Runs probes of functions on the ranks of a World, each with a new process group."""
+
+    repository: Repository | None = None
+
+    def __init__(
+        self, world: World, target: Callable[..., Any] | None, components: Sequence[Component], args: tuple[Any, ...]
+    ) -> None:
+        self._world, self._target, self._components, self._args = world, target, components, args
+
+    def options(self, _trying: Trying, /) -> list[str]:
+        return []
+
+    def run(self, trying: Trying) -> Ran:
+        began = time.monotonic()
+        world = self._world
+        if world.closed:
+            raise WorldError("the World is closed.", "Launch another one, and bisect with it.")
+        self._prepare()
+        probe = Selected(self._target, self._components, trying.command, self._args, fresh=True)
+        started = world.run(probe, stream=None)
+        diagnosis, folder = started.wait().diagnosis, working_directory()
+        found = tuple(failures(diagnosis, started.exit_status, folder))
+        finding = finding_of(diagnosis, folder)
+        if started.outcome == "hang":
+            world.release()
+        return Ran(found, finding, found[0].summary if found else "", time.monotonic() - began)
+
+    def _prepare(self) -> None:
+        """A new process group on living ranks."""
+        world = self._world
+        dead = [rank for rank, pid in enumerate(world.pids()) if kernel_status(pid) == GONE]
+        if dead:
+            world.restart(dead)
+        try:
+            world.rebuild()
+        except WorldError:  # ranks are still in the run before
+            world.release()
+            world.rebuild()
