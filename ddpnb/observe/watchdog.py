@@ -63,9 +63,8 @@ class Watchdog:
         self._leave_after_crash = leave_after_crash
         self._statuses: dict[int, Status] = {}
         self._changed: dict[int, float] = {}  # when the black box of each rank last changed
-        self._looked_at = self._uncalm_at = (
-            time.monotonic()
-        )  # the last look, and the last at which a rank made no progress
+        # The last look, and the last at which a rank made no progress.
+        self._looked_at = self._uncalm_at = time.monotonic()
         self._next_follow = 0.0
         self._crashed_at: float | None = None
         self._stopped_at: float | None = None  # when the connection was stopped, while no rank makes progress

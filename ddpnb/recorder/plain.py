@@ -19,7 +19,6 @@ from ddpnb.recorder.recorder import Recorder
 from ddpnb.recorder.socket_channel import SocketChannel
 
 _IDENTITY = re.compile(r"rank\d+\.json")
-
 _LET_GO_S = 0.02
 
 current: Recorder | None = None

@@ -64,9 +64,8 @@ class UnrecordedProcesses(JobProcesses):
         """
         if any(request.get("verb") != "snapshot" for request in requests.values()):
             raise not_recorded(self._job)
-        with (
-            self._reading
-        ):  # which takes TIMEOUT_S at most, whatever ``timeout`` is: a busy host is slow to start py-spy
+        # It takes TIMEOUT_S at most, whatever ``timeout`` is: a busy host is slow to start py-spy.
+        with self._reading:
             began = time.monotonic()
             due = [
                 rank
