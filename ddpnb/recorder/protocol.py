@@ -3,9 +3,10 @@
 Standard library only, so that a launcher can import it without torch.
 
 The folder of a job (``DDPNB_JOB``) has one folder for each start of a process group by a launcher, whose name comes from
-the address of its store; ranks that ddpnb itself has started use the folder of the job. There each rank has ``rank0.box`` and ``rank0.samples`` (``model``), ``rank0.json`` (who it is),
-``rank0.end.json`` (how its program ended), ``rank0.status`` (its exit status as a byte), ``rank0.crash`` (what
-faulthandler wrote) and ``rank0.sock`` (its control channel).
+the address of its store; ranks that ddpnb itself has started use the folder of the job. There each rank has
+``rank0.box`` and ``rank0.samples`` (``model``), ``rank0.json`` (who it is), ``rank0.end.json`` (how its program ended),
+``rank0.status`` (its exit status as a byte), ``rank0.crash`` (what faulthandler wrote) and ``rank0.sock`` (its control
+channel).
 """
 
 from __future__ import annotations
