@@ -36,6 +36,7 @@ def bisect(
     env: Sequence[str] = (),
     span: str | None = None,
     git: str | None = None,
+    ladder: bool = False,
     repeat: int | None = 1,
     confidence: float = 0.99,
     backend: str | None = None,
@@ -62,6 +63,8 @@ def bisect(
         env: environment variables, ``"NAME=HARMLESS|FAILING"``; an empty value means not set.
         span: ``"NAME=LOW..HIGH"``: the first value of an option that fails.
         git: ``"GOOD..BAD"``: the first commit that fails, each in a checkout of its own.
+        ladder: begin with a single process without options, then all ranks, data, data workers, precision, evaluation and
+            logging, everything; the first of these that fails is narrowed down.
         repeat: how many times a configuration has to work to count as good; None: as often as ``confidence`` needs.
         confidence: wanted for a failure that does not always happen.
         backend, patience: as for ``launch()``.
@@ -86,11 +89,11 @@ def bisect(
     check_terms("raise", patience)
     parts = _parts(target)
     if parts is not None:
-        bisection = _of_functions(parts, args, world, (vary, env, span, git), repeat, confidence)
+        bisection = _of_functions(parts, args, world, (vary, env, span, git, ladder), repeat, confidence)
     else:
         size = n if n is not None else devices.count_gpus() or 2
         job = Job(isinstance(target, (str, os.PathLike)), False, size, backend, patience, fork)
-        bisection = _of_command(target, args, job, (vary, env, span, git), repeat, confidence, log)
+        bisection = _of_command(target, args, job, (vary, env, span, git, ladder), repeat, confidence, log)
     if run:
         bisection.run(None if quiet else lambda one: print(_line(one, bisection), flush=True))
     return bisection
@@ -121,7 +124,7 @@ def _parts(target: Any) -> tuple[Callable[..., Any] | None, list[Component]] | N
 def _of_command(
     target: Any, args: tuple[Any, ...], job: Job, varied: Any, repeat: int | None, confidence: float, log: Any
 ) -> Bisection:
-    vary, env, span, git = varied
+    vary, env, span, git, ladder = varied
     command = [*([os.fsdecode(target)] if job.script else map(os.fsdecode, target)), *map(str, args)]
     if job.script:
         check_script(command[0])
@@ -130,10 +133,10 @@ def _of_command(
     if git is not None:
         repository = Repository(working_directory())
         commits = repository.commits(git)
-    space = CommandSpace(command, vary, env, span, commits, own=job.script)
+    space = CommandSpace(command, vary, env, span, commits, own=job.script, ladder=job.size if ladder else None)
     options = {
         "nproc": job.size, "backend": job.backend, "patience": job.patience, "fork": job.fork, "module": False,
-        "vary": list(vary), "env": list(env), "range": span, "git": git, "confidence": confidence,
+        "vary": list(vary), "env": list(env), "range": span, "git": git, "ladder": ladder, "confidence": confidence,
         "repeat": "auto" if repeat is None else str(repeat), "command": command, "launcher": not job.script,
     }  # fmt: skip
     search = Search(space.space, repeat, confidence)
@@ -151,7 +154,7 @@ def _of_functions(
     if world is None:
         raise UsageError("functions run on the ranks of a World.", "Write ddpnb.bisect(train, world=world).")
     if any(varied):
-        raise UsageError("vary, env, span and git are for scripts.", "Of functions, components are varied.")
+        raise UsageError("vary, env, span, git and ladder are for scripts.", "Of functions, components are varied.")
     target, components = parts
     if not components:
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,17 @@ from ddpnb.bisection.space import Component, Kind, Probe, RangeSpace, SetSpace, 
 from ddpnb.errors import UsageError
 
 OWN = {"n": "-n", "nproc": "-n", "nproc-per-node": "-n", "backend": "--backend"}
+_PROCESSES = ("nproc-per-node", "num-processes", "nproc", "n", "np")  # as launchers name the number of ranks
+_OVERRIDE = re.compile(r"[+~]?[A-Za-z_][\w./@]*=")  # as Hydra takes them
+_RUNGS = (  # what the options of a rung are called; the first that fits
+    ("data", r"data|dataset|shard|split"),
+    ("data workers", r"worker|prefetch|pin|persistent"),
+    ("precision and compilation", r"amp|fp16|bf16|precision|compile|scaler|autocast"),
+    (
+        "evaluation, logging, checkpoints",
+        r"eval|valid|log|wandb|tensorboard|callback|checkpoint|ckpt|save|resume|metric",
+    ),
+)
 _HINT = "Write --vary NAME for an option that is there or not, or --vary 'NAME=HARMLESS|FAILING'."
 
 
@@ -56,6 +68,7 @@ class CommandSpace:
         span: ``NAME=LOW..HIGH``: whole numbers of one option, of which the first that fails is searched.
         commits: those to search, from one that works to one that fails.
         own: whether ``-n`` and ``--backend`` are ddpnb's own (a script), and not the command's.
+        ladder: with this many ranks: begin with a single process without any option, then all ranks, and so on.
 
     Without ``vary``, ``env``, ``span`` and ``commits`` all options of the script are varied.
 
@@ -77,6 +90,7 @@ class CommandSpace:
         commits: Sequence[str] = (),
         *,
         own: bool = True,
+        ladder: int | None = None,
     ) -> None:
         self.command = tuple(command)
         self._own = own
@@ -94,7 +108,14 @@ class CommandSpace:
         else:
             chosen = [self._option(text) for text in vary] + [_variable(text) for text in env]
             self.varied = tuple(chosen or self.proposed())
-            self.space = SetSpace([one.component for one in self.varied])
+            rungs: list[tuple[str, list[str]]] = []
+            if ladder is not None:
+                ranks = self._ranks(ladder)
+                self.varied = (*ranks, *(one for one in self.varied if one.name not in [two.name for two in ranks]))
+                rungs = sorted_into_rungs([one.name for one in ranks], [one.name for one in self.varied])
+                by_name = {one.name: one for one in self.varied}
+                self.varied = tuple(by_name[name] for _, added in rungs for name in added)
+            self.space = SetSpace([one.component for one in self.varied], rungs)
 
     @property
     def kind(self) -> Kind:
@@ -108,7 +129,8 @@ class CommandSpace:
             UsageError: it has none.
         """
         script = next((n for n, token in enumerate(self.command) if token.endswith(".py")), 0)
-        names = [token.partition("=")[0] for token in self.command[script + 1 :] if _is_option(token)]
+        given = self.command[script + 1 :]
+        names = [token.partition("=")[0] for token in given if _is_option(token) or _OVERRIDE.match(token)]
         if not names:
             raise UsageError(
                 "the command has no options to vary.", "Name what to vary: --vary, --env, --range or --git; see --help."
@@ -143,6 +165,14 @@ class CommandSpace:
             elif one.name not in on:
                 command = replaced(command, one.name, None, flag=True)
         return Trying(tuple(command), environment, own)
+
+    def _ranks(self, size: int) -> list[Varied]:
+        """The number of ranks, as something to vary; none if the command does not say it."""
+        if self._own:
+            return [Varied("own", "-n", str(size), "1")] if size > 1 else []
+        found = next((one for name in _PROCESSES if (one := find(self.command, name)) is not None), None)
+        value = value_of(self.command, found) if found is not None else None
+        return [Varied("option", found, value, "1")] if found is not None and value not in (None, "1") else []
 
     def _option(self, text: str) -> Varied:
         name, equals, given = text.partition("=")
@@ -186,6 +216,26 @@ class CommandSpace:
         before = ["env", *unset, *given] if unset else given
         command = [*options, *([] if self._own else ["--"]), *trying.command]
         return " ".join([*before, "ddpnb", "run", shlex.join(command)])
+
+
+def sorted_into_rungs(ranks: Sequence[str], names: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The ladder: all ranks, data, data workers, precision, evaluation and the like, everything. Each is named by its title.
+
+    Args:
+        ranks: the option for the number of ranks, if there is one.
+        names: of all options; what they are for is read from their names.
+
+    Example:
+        >>> sorted_into_rungs(["-n"], ["-n", "--num-workers", "--seed"])
+        [('all ranks', ['-n']), ('data workers', ['--num-workers']), ('everything', ['--seed'])]
+    """
+    rungs: dict[str, list[str]] = {"all ranks": [*ranks], **{title: [] for title, _ in _RUNGS}, "everything": []}
+    order = (_RUNGS[1], _RUNGS[2], _RUNGS[3], _RUNGS[0])  # --data-workers are workers, --log-data logs
+    for name in names:
+        if name not in ranks:
+            words = name.lower().replace("_", "-")
+            rungs[next((title for title, pattern in order if re.search(pattern, words)), "everything")].append(name)
+    return [(title, added) for title, added in rungs.items() if added]
 
 
 def find(command: Sequence[str], name: str) -> str | None:

@@ -293,11 +293,11 @@ class _Replay:
         bad, good = self._counts.get(probe, (0, 0))
         if bad:
             return "bad"
-        if probe in self._others:
-            return self._others[probe]
         if good >= self._repeats:
             self._good[probe] = good
             return "good"
+        if probe in self._others and not good:
+            return self._others[probe]
         if probe in self._assumed:
             return self._assumed[probe]
         raise _Unanswered(Step(None, probe, expected, tuple(candidates)))
@@ -373,10 +373,12 @@ class _Replay:
 
         causes: list[tuple[str, ...]] = []
         left = list(space.names)
+        rungs = [probe.on for _, probe in space.cumulative()]
+        failing = next((on for place, on in enumerate(rungs) if fails(on, len(rungs) - place, on)), space.names)
         while left and len(causes) < _MOST_CAUSES:
             if causes and not fails(left, 1 - after, left):
                 break
-            cause = space.probe(minimal_set(fails, left)).on
+            cause = space.probe(minimal_set(fails, left if causes else failing)).on
             self._confirm(Probe(cause))
             causes.append(cause)
             left = [name for name in left if not set(space.probe([name]).on) & set(cause)]

@@ -52,7 +52,9 @@ class SetSpace:
     """Components of which a smallest set that fails is searched. With all on it fails; with none it should not.
 
     Args:
-        components: in the order in which they are to be kept: what is searched first comes last.
+        components: in order; one comes after those that it requires.
+        rungs: titles and the names of the components that each adds. Where they are given, rung after rung is tried, and
+            the first that fails is searched; else halves are tried.
 
     Raises:
         UsageError: there is none, a name stands twice, or one requires what is not there or itself.
@@ -65,7 +67,8 @@ class SetSpace:
 
     kind: Literal["set"] = "set"
 
-    def __init__(self, components: Sequence[Component]) -> None:
+    def __init__(self, components: Sequence[Component], rungs: Sequence[tuple[str, Sequence[str]]] = ()) -> None:
+        self.rungs = tuple((title, tuple(added)) for title, added in rungs)
         names = [component.name for component in components]
         if not names:
             raise UsageError("there is nothing to vary.", "Name at least one component.")
@@ -86,6 +89,15 @@ class SetSpace:
                 left += self._needs[name]
         return Probe(tuple(name for name in self.names if name in on))
 
+    def cumulative(self) -> list[tuple[str, Probe]]:
+        """Each rung with everything below it on; the last one is the start."""
+        on: list[str] = []
+        found: list[tuple[str, Probe]] = []
+        for title, added in self.rungs:
+            on += added
+            found.append((title, self.probe(on)))
+        return found
+
     @property
     def start(self) -> Probe:
         """The configuration that fails."""
@@ -100,7 +112,8 @@ class SetSpace:
         return probe.at is None and self._needs.keys() >= set(probe.on) and self.probe(probe.on) == probe
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "components": [component.to_json() for component in self.components]}
+        rungs = {"rungs": [[title, list(added)] for title, added in self.rungs]} if self.rungs else {}
+        return {"kind": self.kind, "components": [component.to_json() for component in self.components], **rungs}
 
 
 class RangeSpace:
@@ -165,12 +178,11 @@ def space_from_json(data: Any) -> Space:
         KeyError, TypeError, ValueError: it is not one.
     """
     if data["kind"] == "set":
-        return SetSpace(
-            [
-                Component(str(one["name"]), str(one["value"]), tuple(map(str, one["requires"])))
-                for one in data["components"]
-            ]
-        )
+        components = [
+            Component(str(one["name"]), str(one["value"]), tuple(map(str, one["requires"])))
+            for one in data["components"]
+        ]
+        return SetSpace(components, [(str(title), tuple(map(str, added))) for title, added in data.get("rungs", ())])
     values = data["values"]
     if isinstance(values, dict):
         low, high = int(values["low"]), int(values["high"])  # type: ignore[reportUnknownArgumentType]

@@ -20,7 +20,20 @@ COMMAND = "COMMAND"  # stands for the script where a command is given
 HELP = "find which options, values or commit make a program hang, crash or diverge"
 LOG = "ddpnb-bisect.json"
 UNDECIDED = 5
-_KEPT = ("nproc", "backend", "patience", "fork", "module", "vary", "env", "range", "git", "repeat", "confidence")
+_KEPT = (
+    "nproc",
+    "backend",
+    "patience",
+    "fork",
+    "module",
+    "vary",
+    "env",
+    "range",
+    "git",
+    "ladder",
+    "repeat",
+    "confidence",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--git", metavar="GOOD..BAD", help="find the first commit that fails, each in a checkout of its own"
     )
+    parser.add_argument(
+        "--ladder", action="store_true",
+        help="begin with a single process without options, add ranks, data, workers, precision, evaluation and logging, "
+        "then everything; the first of these that fails is narrowed down",
+    )  # fmt: skip
     parser.add_argument(
         "--repeat", default="1", metavar="N",
         help="for a failure that does not always happen: a configuration works if it does N times; auto: as often as "
@@ -149,11 +167,15 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
         commits = repository.commits(arguments.git)
     if repository is not None and (changed := repository.uncommitted()):
         say(f"changes that are not committed are in no probe: {', '.join(changed[:4])}{', ...' * (len(changed) > 4)}")
-    space = CommandSpace(command, arguments.vary, arguments.env, arguments.range, commits, own=not launcher)
+    size = 2 if launcher else ranks(arguments)
+    ladder = size if arguments.ladder else None
+    space = CommandSpace(
+        command, arguments.vary, arguments.env, arguments.range, commits, own=not launcher, ladder=ladder
+    )
     job = Job(
         not launcher,
         arguments.module,
-        2 if launcher else ranks(arguments),
+        size,
         arguments.backend,
         arguments.patience,
         arguments.fork,

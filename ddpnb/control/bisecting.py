@@ -59,6 +59,7 @@ class Bisection:
     ) -> None:
         self.space, self.search, self._prober, self._path = space, search, prober, path
         self._options = options or {}
+        self._again: Probe | None = None  # to be tried a second time
         self.original: Failure | None = None
         self.finding: dict[str, Any] | None = None
         self.expected = Search(space.space, search.repeat, search.confidence, search.ends_known).step.expected
@@ -80,13 +81,16 @@ class Bisection:
         return self.search.result
 
     def step(self) -> Trial | None:
-        """Run the next probe; None: there is a result."""
-        probe = self.search.next_probe()
+        """Run the next probe; None: there is a result. One that fails in another way is tried a second time."""
+        probe = self._again or self.search.next_probe()
         if probe is None:
             return None
         ran = self._prober.run(self.space.trying(probe))
         answer = self._judge(probe, ran)
         code = next((failure.code for failure in ran.failures[:1]), None)
+        # A crash that has nothing to do with it, such as one of the backend at its end, should not decide.
+        twice = self._again is None and answer == "other" and ran.ran
+        self._again = probe if twice else None
         self.answer(probe, answer, code, ran.seconds, "" if answer == "good" else ran.reason)
         return self.search.trials[-1]
 

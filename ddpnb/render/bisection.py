@@ -27,6 +27,11 @@ def named(probe: Probe, search: Search) -> str:
         return f"{space.name} {value}"
     if probe == space.start:
         return "as given"
+    rung = next((title for title, rung in space.cumulative() if rung == probe), None)
+    if not probe.on and space.rungs:
+        return "rung 1, a single process" if space.rungs[0][0] == "all ranks" else "rung 1, no options"
+    if rung is not None:
+        return f"rung {2 + [title for title, _ in space.rungs].index(rung)}, {rung}"
     if not probe.on:
         return "with none of them" if len(space.names) > 1 else f"without {space.components[0].name}"
     off = [name for name in space.names if name not in probe.on]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.bisection.command import CommandSpace, Trying, find, replaced, value_of
-from ddpnb.bisection.space import Probe
+from ddpnb.bisection.space import Probe, SetSpace
 from ddpnb.errors import UsageError
 
 COMMAND = ["train.py", "--amp", "--num-workers", "4", "--lr=0.1", "model.depth=8", "-v"]
@@ -106,6 +106,39 @@ def test_a_range():
 def test_commits():
     space = CommandSpace(["train.py"], commits=["a", "b", "c"])
     assert (space.kind, space.trying(Probe(at="b"))) == ("git", Trying(("train.py",), commit="b"))
+
+
+def test_a_ladder_begins_with_one_process_and_adds_what_belongs_together():
+    command = ["train.py", "--seed", "1", "--log-every", "2", "--amp", "--num-workers", "4", "--data", "x"]
+    space = CommandSpace(command, ladder=4)
+    assert isinstance(space.space, SetSpace)
+    assert [(title, list(added)) for title, added in space.space.rungs] == [
+        ("all ranks", ["-n"]),
+        ("data", ["--data"]),
+        ("data workers", ["--num-workers"]),
+        ("precision and compilation", ["--amp"]),
+        ("evaluation, logging, checkpoints", ["--log-every"]),
+        ("everything", ["--seed"]),
+    ]
+    assert space.trying(Probe()) == Trying(("train.py",), own={"-n": "1"})
+    assert space.space.cumulative()[-1][1] == space.space.start
+
+
+def test_a_ladder_of_a_launcher_varies_its_number_of_processes():
+    space = CommandSpace(["accelerate", "launch", "--num_processes", "2", "t.py", "--amp"], own=False, ladder=2)
+    assert space.space.names == ("--num_processes", "--amp")
+    assert space.trying(Probe()).command == ("accelerate", "launch", "--num_processes", "1", "t.py")
+
+
+def test_a_ladder_of_a_command_that_does_not_say_how_many():
+    space = CommandSpace(["python", "spawn.py", "--amp"], own=False, ladder=2)
+    assert space.space.names == ("--amp",)
+
+
+def test_overrides_of_hydra_are_options_too():
+    space = CommandSpace(["torchrun", "app.py", "trainer.steps=5", "+model.depth=3", "data/"], own=False)
+    assert [one.name for one in space.varied] == ["trainer.steps", "+model.depth"]
+    assert space.trying(Probe(("trainer.steps",))).command == ("torchrun", "app.py", "trainer.steps=5", "data/")
 
 
 @pytest.mark.parametrize(

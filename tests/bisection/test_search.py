@@ -73,6 +73,19 @@ def test_another_failure_is_not_the_one_searched_for():
     assert search.result.minimal == ("b", "d")
 
 
+def test_a_second_try_decides_over_another_failure():
+    search = Search(letters("ab"))
+    for probe, answers in (
+        (Probe(("a", "b")), ["bad"]),
+        (Probe(), ["other", "good"]),
+        (Probe(("a",)), ["other", "bad"]),
+    ):
+        assert search.next_probe() == probe
+        for answer in answers:
+            search.answer(probe, answer)
+    assert search.next_probe() == Probe(("b",))  # all others: a fails alone, and has failed twice already
+
+
 def test_a_range_whose_border_cannot_be_judged():
     search = Search(RangeSpace("commit", list("abcdefgh"), "git"))
     while (probe := search.next_probe()) is not None:
@@ -87,6 +100,19 @@ def test_requirements_are_kept():
     assert search.result is not None
     assert search.result.minimal == ("workers", "pinned")
     assert all("workers" in trial.probe.on for trial in search.trials if "pinned" in trial.probe.on)
+
+
+def test_a_ladder_is_climbed_rung_by_rung_and_the_first_that_fails_is_narrowed_down():
+    names = "abcdefgh"
+    space = SetSpace([Component(name) for name in names], [("one", "ab"), ("two", "cde"), ("three", "fgh")])
+    search = finish(Search(space), lambda probe: {"b", "d"} <= set(probe.on))
+    assert [trial.probe for trial in search.trials[:4]] == [
+        Probe(tuple(names)), Probe(), Probe(tuple("ab")), Probe(tuple("abcde")),
+    ]  # fmt: skip
+    assert search.result is not None
+    assert search.result.minimal == ("b", "d")
+    assert all(set(trial.probe.on) <= set("abcde") for trial in search.trials[3:-1])
+    assert Search.from_json(search.to_json()).result == search.result
 
 
 def test_undo_asks_again():

@@ -145,6 +145,18 @@ def test_an_interrupted_search_continues(tmp_path):
     assert "--num-workers=4 and --evaluate together" in done.stdout
 
 
+def test_a_ladder(tmp_path):
+    write(tmp_path)
+    given = ("train.py", "--amp", "--num-workers", "4", "--evaluate")
+    done = bisect(*FORK, "--ladder", "--json", "r.json", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [one["name"] for one in json.loads((tmp_path / "r.json").read_text())["minimal"]] == [
+        "-n", "--num-workers", "--evaluate",
+    ]  # fmt: skip
+    assert "rung 1, a single process: works" in done.stderr
+    assert "rung 3, data workers: works" in done.stderr
+
+
 def test_a_command_that_works(tmp_path):
     write(tmp_path)
     done = bisect(*FORK, "train.py", "--amp", cwd=tmp_path)
