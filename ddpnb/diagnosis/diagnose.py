@@ -54,7 +54,10 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         )
     if patience != float("inf"):
         arguments.seconds("patience", patience, least=0)
-    standing = standings(recording)
+    standing, given = standings(recording), recording
+    exit_codes = {rank: _exit_code(one) for rank, one in sorted(standing.items())}
+    if (recording := endings.left_before_the_signal(given)) is not given:
+        standing = standings(recording)
     if any(record.unrecorded for record in recording.ranks.values()):
         return _from_stacks(recording, standing, patience)
     found_waits = waits(recording, standing, patience)
@@ -75,7 +78,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         or any(_stands_in(standing, f, patience) for f in errors if f.type.mismatch)
         or any(_stands_before(standing, f, patience) for f in errors if f.type.group_mismatch),
         world_size=recording.world_size,
-        exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
+        exit_codes=exit_codes,
     )
 
 

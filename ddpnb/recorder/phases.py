@@ -213,15 +213,16 @@ class Phases(Hooks):
 
     def _destroy(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+            group = args[0] if args else kwargs.get("group")
             try:
-                self._door.groups.forget(args[0] if args else kwargs.get("group"))
+                self._door.groups.forget(group)
             except Exception:
                 self._door.detach()
             # Gloo's threads let go of the last call's tensors a moment after it is complete, and need the
             # interpreter for it (torch 2.13). If the group dies before, under the interpreter's lock, both
             # wait forever. Seen on a busy machine with us and without (3 of 24 runs of one script).
             time.sleep(0.02)
-            with self.span(DestroyProcessGroup()):
+            with self.span(DestroyProcessGroup(everything=group in (None, dist.group.WORLD))):
                 return original(*args, **kwargs)
 
         return destroy_process_group

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
+from dataclasses import replace
 
 from ddpnb.diagnosis.hangs.rank_state import last_site
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
+from ddpnb.model.events.startup import DestroyProcessGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Ending, RankRecord, Recording
 from ddpnb.texts import shortened
@@ -59,6 +61,35 @@ def is_consequence(record: RankRecord) -> bool:
 
 def is_fence_stop(ending: Ending | None) -> bool:
     return ending is not None and ending.exception == "CollectiveMismatch"
+
+
+def left_before_the_signal(recording: Recording) -> Recording:
+    """The same, where a rank that a launcher has ended at its own end counts as finished.
+
+    A launcher ends the others with SIGTERM once one has failed. A rank that destroys its process group closes its
+    connections, so that another fails which still needs it; the signal then reaches it before its program has ended.
+    """
+    failed = [
+        record.ending.at_ns
+        for record in recording.ranks.values()
+        if record.ending is not None and not record.ending.well and record.ending.code != -signal.SIGTERM
+    ]
+    finished = {
+        rank: replace(record, ending=replace(record.ending, how="finished", code=0))
+        for rank, record in recording.ranks.items()
+        if record.ending is not None
+        and record.ending.code == -signal.SIGTERM
+        and _has_left(record)
+        and failed
+        and min(failed) <= record.ending.at_ns
+    }
+    return replace(recording, ranks={**recording.ranks, **finished}) if finished else recording
+
+
+def _has_left(record: RankRecord) -> bool:
+    """Whether it has destroyed its process group, and called nothing since."""
+    left = [one.began_ns for one in record.events(DestroyProcessGroup) if one.everything]
+    return bool(left) and not record.in_flight and all(call.entered_ns <= left[-1] for call in record.calls)
 
 
 def find(recording: Recording, waits: dict[int, Wait], consequences: bool = False) -> list[Finding]:

@@ -64,7 +64,9 @@ class NewGroup(Attempt):
 
 @event("destroy_process_group")
 class DestroyProcessGroup(Attempt):
-    pass
+    """``everything``: all groups, and not one of ``new_group``."""
+
+    everything: bool = True
 
 
 @event("ranks started")

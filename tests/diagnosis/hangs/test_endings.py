@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import signal
+
 import pytest
 
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.endings import find, is_consequence, is_fence_stop
 from ddpnb.diagnosis.hangs.rank_state import standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
@@ -29,6 +32,51 @@ def lost_peer(rank: int, world: int = 4, message: str = CLOSED) -> Rank:
         .calls("all_reduce", line(5), state=CallState.FAILED)
         .raises("RuntimeError", message, line(5), TORCH_FRAME)
     )
+
+
+def diagnosed(*ranks: Rank):
+    """With its exit codes: those of the processes."""
+    diagnosis = diagnose(record(*ranks))
+    return [(one.code, one.culprits) for one in diagnosis.errors], diagnosis.exit_codes
+
+
+def lost_it_later() -> Rank:
+    first = Rank(0, 2).joined().calls("all_reduce", line(5))
+    return first.calls("all_reduce", line(6), state=CallState.FAILED).raises(
+        "RuntimeError", CLOSED, line(6), TORCH_FRAME
+    )
+
+
+def left(rank: int) -> Rank:
+    return Rank(rank, 2).joined().calls("all_reduce", line(5)).leaves_world()
+
+
+def test_a_rank_that_left_its_group_before_the_launcher_ended_it_has_finished():
+    found, exit_codes = diagnosed(lost_it_later(), left(1).passes(1, "later").passes(2, "later").dies(-signal.SIGTERM))
+    assert [culprits for _, culprits in found] == [(1,)]
+    assert "DDP311" not in dict(found)
+    assert found == diagnosed(lost_it_later(), left(1).passes(1, "later").passes(2, "later").finishes())[0]
+    assert exit_codes == {0: 1, 1: -signal.SIGTERM}
+
+
+@pytest.mark.parametrize(
+    "rank",
+    [
+        left(1).dies(-signal.SIGKILL),
+        left(1).calls("all_reduce", line(6)).dies(-signal.SIGTERM),
+        Rank(1, 2).joined().calls("all_reduce", line(5)).dies(-signal.SIGTERM),
+    ],
+    ids=["another signal", "has joined again", "has not left"],
+)
+def test_otherwise_the_signal_is_what_ended_it(rank):
+    found, _ = diagnosed(lost_it_later(), rank)
+    assert found[0] == ("DDP311", (1,))
+
+
+def test_without_an_earlier_failure_the_signal_came_from_outside():
+    waits_on = Rank(0, 2).joined().calls("all_reduce", line(5)).waits("all_reduce", line(6))
+    found, _ = diagnosed(waits_on, left(1).dies(-signal.SIGTERM))
+    assert found[0] == ("DDP311", (1,))
 
 
 # -- the words of a rank that lost a peer
