@@ -170,13 +170,15 @@ def reported_when_interrupted(current: Callable[[], Run | None], arguments: argp
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
+        from ddpnb.model.findings import Diagnosis
+
         interrupts.notice()
         run = current()
-        diagnosis = run._monitor.interrupted() if run is not None else None
+        diagnosis = run._monitor.interrupted() if run is not None else Diagnosis("interrupted")
         save(diagnosis, arguments.json)
         save(run.recording if run is not None else None, arguments.save)
         with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
-            if diagnosis is not None:
+            if run is not None:
                 show_diagnosis(diagnosis)
         raise
 

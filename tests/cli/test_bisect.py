@@ -29,7 +29,6 @@ for step in range(4):
     if {condition}:
         if dist.get_rank() == 0:
             dist.all_reduce(x)
-dist.destroy_process_group()
 """
 PAIR = "given.evaluate and given.num_workers > 2"
 GIT = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"]

@@ -171,3 +171,20 @@ def test_interrupted(job):
         assert "ddpnb/" not in said.replace(str(job), "")
         assert json.loads((job / f"{status}.json").read_text())["outcome"] == "interrupted"
         assert_all_ended(process, list(found.ranks.values()))
+
+
+def test_interrupted_before_there_is_a_process_group(tmp_path):
+    code = "import pathlib, time; pathlib.Path('begun').touch(); time.sleep(60)"
+    process = begin("run", "--json", "v.json", "--", sys.executable, "-c", code, cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "begun").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert json.loads((tmp_path / "v.json").read_text())["outcome"] == "interrupted"
+    assert "Traceback" not in said
