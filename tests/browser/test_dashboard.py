@@ -204,7 +204,9 @@ def test_the_time_line_shows_what_comes_after_a_release(lab, page):
     width = canvas.bounding_box()["width"]
     for rank in range(2):
         titles = set()
-        for part in range(1, 40):  # along the lane
+        for part in 3 * [*range(1, 40)]:  # along the lane, again where the page was too busy to show anything
+            if "all_reduce" in titles:
+                break
             canvas.hover(position={"x": 64 + (width - 76) * part / 40, "y": 8 + 34 * rank + 17})
             page.wait_for_timeout(30)
             if line.locator(".tip").is_visible():

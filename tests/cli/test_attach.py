@@ -55,8 +55,10 @@ def test_a_running_job_is_held_stepped_and_released(job):
         with package.attach(found) as attached:
             attached.hold()
             deadline = time.monotonic() + 30
-            while attached.status().held != (0, 1) and time.monotonic() < deadline:
-                time.sleep(0.05)
+            while (held := attached.status().held) != (0, 1) and time.monotonic() < deadline:
+                time.sleep(2)
+                if attached.status().held == held != (0, 1):  # the other had entered its call: it waits for this one
+                    attached.step(ranks=held)
             before = attached.evaluate("step").values_by_rank
             attached.step(3)
             after = attached.evaluate("step").values_by_rank
