@@ -30,6 +30,8 @@ x = torch.ones(4)
 dist.all_reduce(x)
 if "--extra" in sys.argv and dist.get_rank() == 0:
     dist.all_reduce(x)
+if "--extra" not in sys.argv:
+    dist.destroy_process_group()
 """
 
 
