@@ -13,7 +13,7 @@ from ddpnb.model.findings import Diagnosis, Finding
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure by its finding and the places of the culprits (of all ranks where there is none).
+    """A failure by its finding and the places of the culprits (of all ranks where it is not proven which they are).
 
     ``code``: of the first error; None: the program failed without a finding. ``places``: file, line, function; files below
     the folder in which the program ran are named from there.
@@ -82,8 +82,9 @@ def _compared(failure: Failure, moved: bool) -> set[tuple[str, int | str]]:
 
 
 def _failure(finding: Finding, folder: str) -> Failure:
-    ranks = finding.culprits or tuple(rank for rank, _ in finding.where)
-    places = [site for rank, site in finding.where if rank in ranks] or [site for _, site in finding.where]
+    # Which of two ranks that wait for each other is at fault may be inferred from what came before, which a probe changes.
+    known = finding.culprits if finding.certainty == "proven" else ()
+    places = [site for rank, site in finding.where if rank in known] or [site for _, site in finding.where]
     named = frozenset((_below(site.file, folder), site.line, site.function) for site in places)
     return Failure(finding.code, named, finding.summary.replace(os.path.join(folder, ""), ""))
 

@@ -108,6 +108,10 @@ class SetSpace:
         """The configuration that should not fail."""
         return Probe()
 
+    def within(self, probe: Probe, other: Probe) -> bool:
+        """Whether nothing is on in a configuration that is not on in another one."""
+        return set(probe.on) <= set(other.on)
+
     def __contains__(self, probe: Probe) -> bool:
         return probe.at is None and self._needs.keys() >= set(probe.on) and self.probe(probe.on) == probe
 
@@ -156,6 +160,12 @@ class RangeSpace:
     def harmless(self) -> Probe:
         """The configuration that should not fail."""
         return self.probe(0)
+
+    def within(self, probe: Probe, other: Probe) -> bool:
+        """Whether a value does not come after another one."""
+        return (
+            self._place[probe.at] <= self._place[other.at] if probe.at is not None and other.at is not None else False
+        )
 
     def __contains__(self, probe: Probe) -> bool:
         return probe.at in self._place and not probe.on

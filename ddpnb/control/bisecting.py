@@ -61,7 +61,7 @@ class Bisection:
         self._options = options or {}
         self._again: Probe | None = None  # to be tried a second time
         self.original: Failure | None = None
-        self.finding: dict[str, Any] | None = None
+        self._findings: list[dict[str, Any] | None] = []  # of each trial
         self.expected = Search(space.space, search.repeat, search.confidence, search.ends_known).step.expected
 
     @property
@@ -74,6 +74,17 @@ class Bisection:
         """The smallest failing set, as names and values; empty if none was found, or a value or commit is searched."""
         result = self.result
         return self.space.minimal(result.minimal) if result is not None else []
+
+    @property
+    def finding(self) -> dict[str, Any] | None:
+        """The finding, as in the diagnosis's JSON, of the smallest configuration that has failed; None: there is none."""
+        smallest: tuple[Probe, dict[str, Any]] | None = None
+        for trial, finding in zip(self.search.trials, self._findings, strict=True):
+            if trial.answer != "bad" or finding is None:
+                continue
+            if smallest is None or self.search.space.within(trial.probe, smallest[0]):
+                smallest = trial.probe, finding
+        return smallest[1] if smallest is not None else None
 
     @property
     def result(self) -> SearchResult | None:
@@ -91,7 +102,7 @@ class Bisection:
         # A crash that has nothing to do with it, such as one of the backend at its end, should not decide.
         twice = self._again is None and answer == "other" and ran.ran
         self._again = probe if twice else None
-        self.answer(probe, answer, code, ran.seconds, "" if answer == "good" else ran.reason)
+        self._answer(probe, answer, code, ran.seconds, "" if answer == "good" else ran.reason, ran.finding)
         return self.search.trials[-1]
 
     def run(self, tell: Callable[[Trial], None] | None = None) -> SearchResult:
@@ -111,14 +122,14 @@ class Bisection:
         self, probe: Probe, answer: Answer, code: str | None = None, seconds: float = 0.0, reason: str = ""
     ) -> None:
         """Add an answer, and save the log."""
-        self.search.answer(probe, answer, code, seconds, reason)
-        self.save()
+        self._answer(probe, answer, code, seconds, reason, None)
 
     def undo(self) -> Trial:
         """Take the last answer back, and save the log."""
         trial = self.search.undo()
+        self._findings.pop()
         if not any(one.answer == "bad" for one in self.search.trials):
-            self.original = self.finding = None
+            self.original = None
         self.save()
         return trial
 
@@ -138,10 +149,23 @@ class Bisection:
             return ""
         return repository.subject(str(result.first_bad))
 
+    def _answer(
+        self,
+        probe: Probe,
+        answer: Answer,
+        code: str | None,
+        seconds: float,
+        reason: str,
+        finding: dict[str, Any] | None,
+    ) -> None:
+        self.search.answer(probe, answer, code, seconds, reason)
+        self._findings.append(finding)
+        self.save()
+
     def _judge(self, probe: Probe, ran: Ran) -> Answer:
         if self.original is None:  # the first failure is the one that is searched for
             if probe == self.search.space.start and ran.failures:
-                self.original, self.finding = ran.failures[0], ran.finding
+                self.original = ran.failures[0]
             elif probe == self.search.space.start and not ran.ran:
                 raise UsageError(f"the failing configuration cannot run: {ran.reason}", "Run it with ddpnb run first.")
         if not ran.ran:
@@ -188,7 +212,7 @@ class Bisection:
                 "schema": SCHEMA,
                 "options": self._options,
                 "original": None if self.original is None else self.original.to_json(),
-                "finding": self.finding,
+                "findings": self._findings,
                 "search": self.search.to_json(),
             }
             write_whole(self._path, json.dumps(log, indent=1) + "\n")
@@ -203,7 +227,7 @@ class Bisection:
             UsageError: it is of another version, or of another search.
         """
         try:
-            search, original, finding = log["search"], log["original"], log["finding"]
+            search, original, findings = log["search"], log["original"], list(log["findings"])
         except (KeyError, TypeError):
             raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from None
         resumed = Search.from_json(search)
@@ -211,9 +235,11 @@ class Bisection:
             raise UsageError(
                 "the log is of another search: it varies something else.", "Resume with the options it was begun with."
             )
+        if len(findings) != len(resumed.trials):
+            raise UsageError("this is not the log of a search.", "Give the file that a search has written.")
         self.search = resumed
         self.original = None if original is None else Failure.from_json(original)
-        self.finding = finding
+        self._findings = [one if isinstance(one, dict) else None for one in findings]
 
 
 def read_log(path: str) -> dict[str, Any]:

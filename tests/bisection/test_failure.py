@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ddpnb.bisection.failure import Failure, failures, judge
@@ -29,6 +31,16 @@ def test_a_failure_is_its_code_and_the_places_of_the_culprits():
 def test_without_culprits_all_places_count():
     (failure,) = failures(hang(culprits=()), 3, "/w")
     assert {line for _, line, _ in failure.places} == {7, 20}
+
+
+def test_where_the_culprit_is_inferred_all_places_count():
+    """Where the other rank waits depends on what else is on."""
+    one, other = hang(line=7), hang(line=8)
+    likely = [Diagnosis("hang", (replace(told.findings[0], certainty="likely"),)) for told in (one, other)]
+    (original,) = failures(likely[0], 3, "/w")
+    assert {line for _, line, _ in original.places} == {7, 20}
+    assert judge(original, failures(likely[1], 3, "/w")) == "bad"
+    assert judge(original, failures(other, 3, "/w")) == "other"
 
 
 @pytest.mark.parametrize(

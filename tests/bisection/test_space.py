@@ -66,3 +66,10 @@ def test_a_space_survives_json(space):
 def test_json_that_is_no_space_is_refused(data):
     with pytest.raises((KeyError, TypeError, ValueError)):
         space_from_json(data)
+
+
+def test_one_configuration_is_within_another():
+    space = SetSpace([Component("amp"), Component("workers")])
+    assert space.within(Probe(("amp",)), space.start) and not space.within(space.start, Probe(("amp",)))
+    commits = RangeSpace("commit", ["c", "a", "b"], "git")
+    assert commits.within(Probe(at="c"), Probe(at="b")) and not commits.within(Probe(at="b"), Probe(at="c"))
