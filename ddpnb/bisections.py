@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ddpnb.bisection.command import CommandSpace, Trying
+from ddpnb.bisection.command import CommandSpace, Trying, script_place
 from ddpnb.bisection.failure import failures
 from ddpnb.bisection.functions import FunctionSpace
 from ddpnb.bisection.search import Search, Trial
@@ -22,6 +22,7 @@ from ddpnb.processes.environment import working_directory
 from ddpnb.processes.process_samples import GONE, kernel_status
 from ddpnb.recorder.components import Component, Selected, called_components, component
 from ddpnb.render.bisection import trial as line
+from ddpnb.source.options import declared
 from ddpnb.world import World
 
 Parts = Callable[..., Any] | Sequence[Callable[..., Any]]
@@ -133,14 +134,16 @@ def _of_command(
     if git is not None:
         repository = Repository(working_directory())
         commits = repository.commits(git)
-    space = CommandSpace(command, vary, env, span, commits, own=job.script, ladder=job.size if ladder else None)
-    options = {
+    options = declared(command[script_place(command)])
+    rungs = job.size if ladder else None
+    space = CommandSpace(command, vary, env, span, commits, own=job.script, declared=options, ladder=rungs)
+    kept = {
         "nproc": job.size, "backend": job.backend, "patience": job.patience, "fork": job.fork, "module": False,
         "vary": list(vary), "env": list(env), "range": span, "git": git, "ladder": ladder, "confidence": confidence,
         "repeat": "auto" if repeat is None else str(repeat), "command": command, "launcher": not job.script,
     }  # fmt: skip
     search = Search(space.space, repeat, confidence)
-    return Bisection(space, search, Prober(job, repository), None if log is None else os.fspath(log), options)
+    return Bisection(space, search, Prober(job, repository), None if log is None else os.fspath(log), kept)
 
 
 def _of_functions(

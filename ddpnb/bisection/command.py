@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ddpnb.bisection.space import Component, Kind, Probe, RangeSpace, SetSpace, Space
 from ddpnb.errors import UsageError
+from ddpnb.source.options import Option
 
 OWN = {"n": "-n", "nproc": "-n", "nproc-per-node": "-n", "backend": "--backend"}
 _PROCESSES = ("nproc-per-node", "num-processes", "nproc", "n", "np")  # as launchers name the number of ranks
@@ -22,6 +23,7 @@ _RUNGS = (  # what the options of a rung are called; the first that fits
         r"eval|valid|log|wandb|tensorboard|callback|checkpoint|ckpt|save|resume|metric",
     ),
 )
+_WORKERS = re.compile(r"workers?$")
 _HINT = "Write --vary NAME for an option that is there or not, or --vary 'NAME=HARMLESS|FAILING'."
 
 
@@ -68,6 +70,7 @@ class CommandSpace:
         span: ``NAME=LOW..HIGH``: whole numbers of one option, of which the first that fails is searched.
         commits: those to search, from one that works to one that fails.
         own: whether ``-n`` and ``--backend`` are ddpnb's own (a script), and not the command's.
+        declared: the options that the script declares, as far as that can be read.
         ladder: with this many ranks: begin with a single process without any option, then all ranks, and so on.
 
     Without ``vary``, ``env``, ``span`` and ``commits`` all options of the script are varied.
@@ -90,9 +93,11 @@ class CommandSpace:
         commits: Sequence[str] = (),
         *,
         own: bool = True,
+        declared: Sequence[Option] = (),
         ladder: int | None = None,
     ) -> None:
         self.command = tuple(command)
+        self._declared = {name: option for option in declared for name in option.names}
         self._own = own
         self.varied: tuple[Varied, ...] = ()
         if (span is not None) + bool(commits) + bool(vary or env) > 1:
@@ -123,19 +128,44 @@ class CommandSpace:
         return self.space.kind
 
     def proposed(self) -> list[Varied]:
-        """All options of the command, each there or not.
+        """The options of the command that can be left out, or have a harmless value.
+
+        An option that the script requires stays, and so does one that is given its default value.
 
         Raises:
             UsageError: it has none.
         """
-        script = next((n for n, token in enumerate(self.command) if token.endswith(".py")), 0)
-        given = self.command[script + 1 :]
+        given = self.command[script_place(self.command) + 1 :]
         names = [token.partition("=")[0] for token in given if _is_option(token) or _OVERRIDE.match(token)]
         if not names:
             raise UsageError(
                 "the command has no options to vary.", "Name what to vary: --vary, --env, --range or --git; see --help."
             )
-        return [self._there_or_not(name) for name in dict.fromkeys(names)]
+        varied = [self._proposed(name) for name in dict.fromkeys(names)]
+        if not any(varied):
+            raise UsageError(
+                "the script requires all options of the command, or they are given their default values.",
+                "Name what to vary: --vary 'NAME=HARMLESS|FAILING', --env, --range or --git; see --help.",
+            )
+        return [one for one in varied if one is not None]
+
+    def _proposed(self, name: str) -> Varied | None:
+        one = self._there_or_not(name)
+        option = self._declared.get(name)
+        if option is None or option.flag or one.failing is None:
+            return one
+        if _are_workers(option) and one.failing != "0" and option.default != "0":
+            return Varied("option", one.name, one.failing, "0")
+        return None if option.required or option.default == one.failing else one
+
+    def suggested(self) -> list[Varied]:
+        """What is not on the command line but may be the cause: data workers that the script has by default."""
+        options = {option.names[-1]: option for option in self._declared.values() if _are_workers(option)}
+        return [
+            Varied("option", name, option.default, "0")
+            for name, option in options.items()
+            if option.default not in (None, "0") and all(find(self.command, one) is None for one in option.names)
+        ]
 
     def trying(self, probe: Probe) -> Trying:
         """What a probe runs."""
@@ -192,7 +222,9 @@ class CommandSpace:
                 f"the command has no option {_dashed(name)}, so that it cannot be left out.",
                 "Give the failing command as it is, or two values: --vary 'NAME=HARMLESS|FAILING'.",
             )
-        return Varied("option", found, value_of(self.command, found), None)
+        option = self._declared.get(found)
+        value = None if option is not None and option.flag else value_of(self.command, found)
+        return Varied("option", found, value, None)
 
     def _span(self, text: str) -> tuple[Varied, range]:
         name, _, given = text.partition("=")
@@ -216,6 +248,15 @@ class CommandSpace:
         before = ["env", *unset, *given] if unset else given
         command = [*options, *([] if self._own else ["--"]), *trying.command]
         return " ".join([*before, "ddpnb", "run", shlex.join(command)])
+
+
+def _are_workers(option: Option) -> bool:
+    return any(_WORKERS.search(_plain(name)) for name in option.names)
+
+
+def script_place(command: Sequence[str]) -> int:
+    """Where in a command the script is: the first word that ends with ``.py``, else the first one."""
+    return next((n for n, token in enumerate(command) if token.endswith(".py")), 0)
 
 
 def sorted_into_rungs(ranks: Sequence[str], names: Sequence[str]) -> list[tuple[str, list[str]]]:

@@ -142,13 +142,14 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
     Raises:
         UsageError: they do not.
     """
-    from ddpnb.bisection.command import CommandSpace
+    from ddpnb.bisection.command import CommandSpace, script_place
     from ddpnb.bisection.search import Search
     from ddpnb.control.bisecting import Bisection
     from ddpnb.control.probing import Job, Prober
     from ddpnb.control.run_requests import check_script, check_terms
     from ddpnb.control.worktrees import Repository
     from ddpnb.processes.environment import working_directory
+    from ddpnb.source.options import declared
 
     launcher = arguments.command_line is not None
     command = list(arguments.command_line) if launcher else [arguments.script, *arguments.args]
@@ -170,7 +171,14 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
     size = 2 if launcher else ranks(arguments)
     ladder = size if arguments.ladder else None
     space = CommandSpace(
-        command, arguments.vary, arguments.env, arguments.range, commits, own=not launcher, ladder=ladder
+        command,
+        arguments.vary,
+        arguments.env,
+        arguments.range,
+        commits,
+        own=not launcher,
+        declared=() if arguments.module else declared(command[script_place(command)]),
+        ladder=ladder,
     )
     job = Job(
         not launcher,
