@@ -9,7 +9,7 @@ from typing import Any
 
 from ddpnb.bisection.command import CommandSpace, Trying, script_place
 from ddpnb.bisection.failure import failures
-from ddpnb.bisection.functions import FunctionSpace
+from ddpnb.bisection.functions import FunctionSpace, PrefixSpace, numbered
 from ddpnb.bisection.search import Search, Trial
 from ddpnb.bisection.space import Component as Named
 from ddpnb.control.bisecting import Bisection
@@ -38,6 +38,7 @@ def bisect(
     span: str | None = None,
     git: str | None = None,
     ladder: bool = False,
+    in_order: bool = False,
     repeat: int | None = 1,
     confidence: float = 0.99,
     backend: str | None = None,
@@ -66,6 +67,7 @@ def bisect(
         git: ``"GOOD..BAD"``: the first commit that fails, each in a checkout of its own.
         ladder: begin with a single process without options, then all ranks, data, data workers, precision, evaluation and
             logging, everything; the first of these that fails is narrowed down.
+        in_order: of a list of functions, find the first one whose addition to those before it makes it fail.
         repeat: how many times a configuration has to work to count as good; None: as often as ``confidence`` needs.
         confidence: wanted for a failure that does not always happen.
         backend, patience: as for ``launch()``.
@@ -90,8 +92,10 @@ def bisect(
     check_terms("raise", patience)
     parts = _parts(target)
     if parts is not None:
-        bisection = _of_functions(parts, args, world, (vary, env, span, git, ladder), repeat, confidence)
+        bisection = _of_functions(parts, args, world, (vary, env, span, git, ladder), repeat, confidence, in_order)
     else:
+        if in_order:
+            raise UsageError("in_order is for a list of functions.", "Of a command, options are varied.")
         size = n if n is not None else devices.count_gpus() or 2
         job = Job(isinstance(target, (str, os.PathLike)), False, size, backend, patience, fork)
         bisection = _of_command(target, args, job, (vary, env, span, git, ladder), repeat, confidence, log)
@@ -153,12 +157,26 @@ def _of_functions(
     varied: tuple[Any, ...],
     repeat: int | None,
     confidence: float,
+    in_order: bool,
 ) -> Bisection:
     if world is None:
         raise UsageError("functions run on the ranks of a World.", "Write ddpnb.bisect(train, world=world).")
     if any(varied):
         raise UsageError("vary, env, span, git and ladder are for scripts.", "Of functions, components are varied.")
     target, components = parts
+    if in_order:
+        if target is not None:
+            raise UsageError(
+                "in_order is for a list of functions.", "Write ddpnb.bisect([load, train], in_order=True)."
+            )
+        components = [
+            one if one.name == name else Component(one, name, ())
+            for one, name in zip(components, numbered([one.name for one in components]), strict=True)
+        ]
+        first = PrefixSpace([one.name for one in components])
+        return Bisection(
+            first, Search(first.space, repeat, confidence), _WorldProber(world, None, components, (), True)
+        )
     if not components:
         raise UsageError(
             "the function has no components.",
@@ -169,14 +187,23 @@ def _of_functions(
 
 
 class _WorldProber:
-    """Runs probes of functions on the ranks of a World, each with a new process group."""
+    """Runs probes of functions on the ranks of a World, each with a new process group.
+
+    ``in_order``: only the functions that a probe names are known in it; otherwise those that it does not name return None.
+    """
 
     repository: Repository | None = None
 
     def __init__(
-        self, world: World, target: Callable[..., Any] | None, components: Sequence[Component], args: tuple[Any, ...]
+        self,
+        world: World,
+        target: Callable[..., Any] | None,
+        components: Sequence[Component],
+        args: tuple[Any, ...],
+        in_order: bool = False,
     ) -> None:
         self._world, self._target, self._components, self._args = world, target, components, args
+        self._in_order = in_order
 
     def options(self, _trying: Trying, /) -> list[str]:
         return []
@@ -187,7 +214,8 @@ class _WorldProber:
         if world.closed:
             raise WorldError("the World is closed.", "Launch another one, and bisect with it.")
         self._prepare()
-        probe = Selected(self._target, self._components, trying.command, self._args, fresh=True)
+        parts = [one for one in self._components if not self._in_order or one.name in trying.command]
+        probe = Selected(self._target, parts, trying.command, self._args, fresh=True)
         started = world.run(probe, stream=None)
         diagnosis, folder = started.wait().diagnosis, working_directory()
         found = tuple(failures(diagnosis, started.exit_status, folder))

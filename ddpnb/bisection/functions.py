@@ -1,11 +1,15 @@
-"""The configurations of a function with components: which of them are on."""
+"""The configurations of functions: which components are on, or how many functions of a list are called."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ddpnb.bisection.command import Trying, Varied
-from ddpnb.bisection.space import Component, Kind, Probe, SetSpace
+from ddpnb.bisection.space import Component, Kind, Probe, RangeSpace, SetSpace
+from ddpnb.errors import UsageError
+
+FUNCTION = "function"  # what a space of the beginnings of a list varies
+NONE = "none"  # of the functions of a list
 
 
 class FunctionSpace:
@@ -39,3 +43,49 @@ class FunctionSpace:
     def typed(self, _trying: Trying, _options: Sequence[str] = ()) -> str:
         """Empty: no command line runs functions of a notebook."""
         return ""
+
+
+class PrefixSpace:
+    """The beginnings of a list of functions: none of them, the first, the first two, and so on to all.
+
+    Args:
+        names: of the functions, in the order in which they are called, each once (``numbered``).
+
+    Raises:
+        UsageError: there is none, or one is named twice.
+
+    Example:
+        >>> PrefixSpace(["load", "train", "evaluate"]).trying(Probe(at="train")).command
+        ('load', 'train')
+    """
+
+    kind: Kind = "range"
+    varied: tuple[Varied, ...] = ()
+
+    def __init__(self, names: Sequence[str]) -> None:
+        if not names:
+            raise UsageError("there is no function.", "Give a list of functions.")
+        self._names = tuple(names)
+        self.space = RangeSpace(FUNCTION, (NONE, *names))
+
+    def trying(self, probe: Probe) -> Trying:
+        """What a probe runs: the names of the functions that are called."""
+        return Trying(self._names[: self.space.values.index(probe.at or NONE)])
+
+    def minimal(self, _causes: Sequence[str]) -> list[dict[str, str]]:
+        """Empty: a value is searched."""
+        return []
+
+    def typed(self, _trying: Trying, _options: Sequence[str] = ()) -> str:
+        """Empty: no command line runs functions of a notebook."""
+        return ""
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Names that tell apart what is called several times.
+
+    Example:
+        >>> numbered(["load", "step", "step"])
+        ['load', 'step', 'step #2']
+    """
+    return [name if (n := names[:place].count(name)) == 0 else f"{name} #{n + 1}" for place, name in enumerate(names)]

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ddpnb.bisection.algorithms import Answer
 from ddpnb.bisection.command import CommandSpace, Trying
 from ddpnb.bisection.failure import Failure, judge
-from ddpnb.bisection.functions import FunctionSpace
+from ddpnb.bisection.functions import FunctionSpace, PrefixSpace
 from ddpnb.bisection.search import Search, SearchResult, Trial
 from ddpnb.bisection.space import Probe
 from ddpnb.control.probing import Ran
@@ -51,7 +51,7 @@ class Bisection:
 
     def __init__(
         self,
-        space: CommandSpace | FunctionSpace,
+        space: CommandSpace | FunctionSpace | PrefixSpace,
         search: Search,
         prober: Runs,
         path: str | None = None,
@@ -170,6 +170,8 @@ class Bisection:
                 raise UsageError(f"the failing configuration cannot run: {ran.reason}", "Run it with ddpnb run first.")
         if not ran.ran:
             return "other"
+        if isinstance(self.space, PrefixSpace):  # how a beginning fails depends on what comes after it
+            return "bad" if ran.failures else "good"
         if self.original is None:
             return "other" if ran.failures else "good"
         return judge(self.original, list(ran.failures), moved=self.space.kind == "git")

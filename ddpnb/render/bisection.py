@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ddpnb.bisection.functions import FUNCTION, NONE
 from ddpnb.bisection.search import Search, SearchResult, Trial
 from ddpnb.bisection.space import Probe, RangeSpace
 from ddpnb.render.text import printable, relative
@@ -23,6 +24,10 @@ def named(probe: Probe, search: Search) -> str:
     """
     space = search.space
     if isinstance(space, RangeSpace):
+        if space.name == FUNCTION and probe == space.start:
+            return "all functions"
+        if space.name == FUNCTION:
+            return "no function" if probe == space.harmless else f"up to {probe.at}"
         value = str(probe.at)[:10] if space.kind == "git" else str(probe.at)
         return f"{space.name} {value}"
     if probe == space.start:
@@ -80,6 +85,9 @@ def conclusion(result: SearchResult, search: Search) -> str:
         first, last = (
             str(one)[:10] if space.kind == "git" else str(one) for one in (result.first_bad, result.last_good)
         )
+        if space.name == FUNCTION:
+            before = "no function at all" if last == NONE else f"the functions up to {last}"
+            return f"It fails as soon as {first} is added; with {before} it works.{sure}"
         return f"It fails from {space.name} {first} on; {last} works.{sure}"
     by_name = {component.name: component for component in space.components}
     lines = [f"It fails with {_together([str(by_name[name]) for name in result.minimal])}.{sure}"]

@@ -57,3 +57,16 @@ def kills():
     dies()
     log()
     dist.barrier()
+
+
+def prepare():
+    state.clear()
+
+
+def fit():
+    dist.all_reduce(torch.ones(2))
+
+
+def report():
+    if dist.get_rank() == 0 and state.get("loaded"):
+        dist.all_reduce(torch.ones(3))  # culprit: in order

@@ -30,6 +30,14 @@ def test_functions_in_order(world):
     assert [one["name"] for one in bisection.minimal] == ["load", "evaluate"]
 
 
+def test_the_first_function_of_a_list_with_which_it_fails(world):
+    functions = [parts.prepare, parts.fit, parts.load, parts.fit, parts.report, parts.fit]
+    bisection = ddpnb.bisect(functions, world=world, in_order=True, quiet=True)
+    result = bisection.to_json()
+    assert (result["kind"], result["first_bad"], result["last_good"]) == ("range", "report", "fit #2")
+    assert result["finding"]["where"] and len(bisection.trials) <= 3 + 3  # the ends, the confirmation, log2(6)
+
+
 def test_a_probe_that_kills_a_rank(world):
     before = world.pids()
     bisection = ddpnb.bisect(parts.kills, world=world, quiet=True)
@@ -59,6 +67,8 @@ def test_step_by_step_with_undo(world):
         (time.sleep, {}, "no components"),
         ([time.sleep, time.sleep], {}, "named twice"),
         (parts.train, {"vary": ["amp"]}, "are for scripts"),
+        (parts.train, {"in_order": True}, "list of functions"),
+        ("train.py", {"in_order": True}, "list of functions"),
         ([], {}, "takes a script, a launch command or functions"),
         (3, {}, "takes a script, a launch command or functions"),
     ],
