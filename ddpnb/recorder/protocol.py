@@ -23,6 +23,9 @@ NAMESPACE = "ddpnb namespace"  # in the pickle of a notebook's function: the var
 BACKEND = "DDPNB_BACKEND"  # the backend that a script gets, whichever it asks for
 JOB, FENCE = "DDPNB_JOB", "DDPNB_FENCE"  # of a job of plain processes: its folder, what its fence does
 ARMED = "DDPNB_ARMED"  # the holds and faults with which a plain process begins, as JSON
+LOOKS = (
+    "DDPNB_LOOKS"  # LOW..HIGH: between these numbers of optimizer steps the replica watch looks at all tensors in each
+)
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
 RUN = "DDPNB_RUN"  # the number of the only run of a plain process; 1 if it is not set
 LONGEST_MESSAGE = 64 << 20  # bytes of a request or an answer on a control channel that is a socket

@@ -102,10 +102,11 @@ class Samples:
     def digest(self, watched: Watched, kind: str, tensors: Sequence[Any], names: int, values: bytes) -> None:
         """Write a sample with the digests of these tensors, where they are to be had cheaply."""
         hashes, norms = b"", b""
+        log2 = 0 if watched.pace.closely else watched.log2
         # Off the CPU a digest waits for the device: rarely, then, and never at the start.
-        if watched.on_cpu or (watched.steps and watched.steps % 64 == 0):
-            hashes, norms = watched.digester.digest(tensors, watched.log2, watched.steps)
-        self.write(watched, kind, names, values, watched.log2, hashes, norms)
+        if watched.on_cpu or watched.pace.closely or (watched.steps and watched.steps % 64 == 0):
+            hashes, norms = watched.digester.digest(tensors, log2, watched.steps)
+        self.write(watched, kind, names, values, log2, hashes, norms)
 
     def write(
         self,

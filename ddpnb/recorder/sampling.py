@@ -8,7 +8,10 @@ ones on all ranks, as multiples of a larger power are those of a smaller one too
 from __future__ import annotations
 
 import math
+import os
 import time
+
+from ddpnb.recorder import protocol
 
 SHARE, LEAST = 0.009, 0.002  # of a step's time, for looking and for letting pass; for looking at least
 PASS_S = 80e-6  # cost of a step that is not sampled
@@ -33,6 +36,8 @@ class Pace:
         self.cost = self.spent = 0.0  # of looking at the current step, so far, and in all
         self._usual = self._step_s = 0.0
         self._last: tuple[int, float] | None = None
+        self._each = _steps_named(os.environ.get(protocol.LOOKS, ""))
+        self.closely = 0 in self._each  # all tensors are looked at in the current step, whatever it costs
 
     def looked(self, step: int, now: float, models: int = 1) -> None:
         """The sample of this step is complete; ``models`` are followed."""
@@ -53,7 +58,8 @@ class Pace:
 
     def next_step(self, step: int) -> None:
         """Decide whether the step that begins is sampled."""
-        self.looking = not step & ((1 << self.stride) - 1)
+        self.closely = step in self._each
+        self.looking = self.closely or not step & ((1 << self.stride) - 1)
 
 
 class Meter:
@@ -70,6 +76,13 @@ class Meter:
 
     def __exit__(self, *_: object) -> None:
         self._pace.cost += time.perf_counter() - self._began
+
+
+def _steps_named(text: str) -> range:
+    """``LOW..HIGH`` as a range that contains both; an empty one for anything else."""
+    low, _, high = text.partition("..")
+    numbers = all(one.isascii() and one.isdecimal() and len(one) < 12 for one in (low, high))
+    return range(int(low), int(high) + 1) if numbers else range(0)
 
 
 def _follow(usual: float, value: float) -> float:

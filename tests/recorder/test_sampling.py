@@ -92,3 +92,25 @@ def test_whatever_the_stride_all_slices_have_their_turn(log2, stride, plus):
     for first in (0, 3 << log2, 41 << log2):
         looks = [((first + n) << stride) + (plus if stride else 0) for n in range(1 << log2)]
         assert sorted(first_of(step, log2) for step in looks) == list(range(1 << log2))
+
+
+def test_steps_that_are_named_are_all_looked_at(monkeypatch):
+    monkeypatch.setenv("DDPNB_LOOKS", "100..140")
+    pace = Pace()
+    assert not pace.closely
+    looked, _ = train(pace, 0.001, 0.02, 300)
+    assert set(range(100, 141)) <= set(looked)
+    assert len([step for step in looked if step > 140]) < 5
+    pace.next_step(140)
+    assert pace.looking and pace.closely
+    pace.next_step(141)
+    assert not pace.closely
+
+
+@pytest.mark.parametrize("text", ["", "3", "a..b", "4..", "-1..9", "9..3"])
+def test_anything_else_names_none(monkeypatch, text):
+    monkeypatch.setenv("DDPNB_LOOKS", text)
+    pace = Pace()
+    for step in range(20):
+        pace.next_step(step)
+        assert not pace.closely
