@@ -138,7 +138,7 @@ def _of_command(
     if git is not None:
         repository = Repository(working_directory())
         commits = repository.commits(git)
-    options = declared(command[script_place(command)])
+    options = declared(command[script_place(command, launcher=not job.script)])
     rungs = job.size if ladder else None
     space = CommandSpace(command, vary, env, span, commits, own=job.script, declared=options, ladder=rungs)
     kept = {

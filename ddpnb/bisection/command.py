@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -13,6 +14,7 @@ from ddpnb.source.options import Option
 
 OWN = {"n": "-n", "nproc": "-n", "nproc-per-node": "-n", "backend": "--backend"}
 _PROCESSES = ("nproc-per-node", "num-processes", "nproc", "n", "np")  # as launchers name the number of ranks
+_NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf|-nan", re.IGNORECASE)
 _OVERRIDE = re.compile(r"[+~]?[A-Za-z_][\w./@]*=")  # as Hydra takes them
 _RUNGS = (  # what the options of a rung are called; the first that fits
     ("data", r"data|dataset|shard|split"),
@@ -23,6 +25,7 @@ _RUNGS = (  # what the options of a rung are called; the first that fits
         r"eval|valid|log|wandb|tensorboard|callback|checkpoint|ckpt|save|resume|metric",
     ),
 )
+_MODULES_THAT_LAUNCH = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 _WORKERS = re.compile(r"workers?$")
 _HINT = "Write --vary NAME for an option that is there or not, or --vary 'NAME=HARMLESS|FAILING'."
 
@@ -46,13 +49,15 @@ class Trying:
 class Varied:
     """Something of a command that takes one of two values; None: it is not there.
 
-    ``kind``: ``option`` of the command, ``variable`` of the environment, or ``own`` for an option of ddpnb.
+    ``kind``: ``given`` for an option that stays as the command has it, or is left out; ``option`` for one whose value is
+    replaced; ``variable`` of the environment; ``own`` for an option of ddpnb. ``words``: that its value takes at most.
     """
 
     kind: str
     name: str
     failing: str | None
     harmless: str | None
+    words: int = 1
 
     @property
     def component(self) -> Component:
@@ -135,7 +140,7 @@ class CommandSpace:
         Raises:
             UsageError: it has none.
         """
-        given = self.command[script_place(self.command) + 1 :]
+        given = self.command[script_place(self.command, launcher=not self._own) + 1 :]
         names = [token.partition("=")[0] for token in given if _is_option(token) or _OVERRIDE.match(token)]
         if not names:
             raise UsageError(
@@ -190,19 +195,26 @@ class CommandSpace:
                 environment[one.name] = value or None
             elif one.kind == "own":
                 own[one.name] = value or ""
-            elif value is not None or one.failing is not None:
+            elif one.kind == "given":
+                command = command if one.name in on else replaced(command, one.name, None, one.words)
+            elif value != value_of(command, one.name):
                 command = replaced(command, one.name, value)
-            elif one.name not in on:
-                command = replaced(command, one.name, None, flag=True)
         return Trying(tuple(command), environment, own)
 
     def _ranks(self, size: int) -> list[Varied]:
         """The number of ranks, as something to vary; none if the command does not say it."""
         if self._own:
             return [Varied("own", "-n", str(size), "1")] if size > 1 else []
-        found = next((one for name in _PROCESSES if (one := find(self.command, name)) is not None), None)
+        found = self._processes()
         value = value_of(self.command, found) if found is not None else None
         return [Varied("option", found, value, "1")] if found is not None and value not in (None, "1") else []
+
+    def _processes(self) -> str | None:
+        """The option with which the launcher gets the number of ranks."""
+        given = {
+            _plain(token.partition("=")[0]): token.partition("=")[0] for token in self.command if _is_option(token)
+        }
+        return next((given[name] for name in _PROCESSES if name in given), None)
 
     def _option(self, text: str) -> Varied:
         name, equals, given = text.partition("=")
@@ -211,9 +223,23 @@ class CommandSpace:
         values = given.split("|")
         if len(values) != 2 or not name.strip("-") or values[0] == values[1]:
             raise UsageError(f"--vary {text!r} needs a harmless and a failing value.", _HINT)
-        if self._own and (own := OWN.get(name.lstrip("-").replace("_", "-"))):
+        own = OWN.get(_plain(name))
+        if self._own and own is not None:
             return Varied("own", own, values[1], values[0])
-        return Varied("option", find(self.command, name) or _dashed(name), values[1], values[0])
+        found = find(self.command, name)
+        if found is None and own == "-n":
+            found = self._processes()
+            if found is None:
+                raise UsageError(
+                    "the command does not say how many ranks it starts.", "Add its option, such as --nproc-per-node 4."
+                )
+        return Varied("option", found or self._spelt(name), values[1] or None, values[0] or None)
+
+    def _spelt(self, name: str) -> str:
+        """An option that the command does not have, as it would be typed."""
+        given = self.command[script_place(self.command, launcher=not self._own) + 1 :]
+        overrides = any(map(_OVERRIDE.match, given)) and not any(map(_is_option, given))
+        return name if _OVERRIDE.match(f"{name}=") and (overrides or "." in name) else _dashed(name)
 
     def _there_or_not(self, name: str) -> Varied:
         found = find(self.command, name)
@@ -222,9 +248,13 @@ class CommandSpace:
                 f"the command has no option {_dashed(name)}, so that it cannot be left out.",
                 "Give the failing command as it is, or two values: --vary 'NAME=HARMLESS|FAILING'.",
             )
-        option = self._declared.get(found)
-        value = None if option is not None and option.flag else value_of(self.command, found)
-        return Varied("option", found, value, None)
+        option, value = self._declared.get(found), value_of(self.command, found)
+        if value is None or (option is not None and option.flag):
+            return Varied("given", found, None, None, 0)
+        if option is None or not option.several:
+            return Varied("given", found, value, None)
+        words = _words_after(self.command, _places(self.command, found)[-1])
+        return Varied("given", found, " ".join(words), None, len(words))
 
     def _span(self, text: str) -> tuple[Varied, range]:
         name, _, given = text.partition("=")
@@ -254,9 +284,18 @@ def _are_workers(option: Option) -> bool:
     return any(_WORKERS.search(_plain(name)) for name in option.names)
 
 
-def script_place(command: Sequence[str]) -> int:
-    """Where in a command the script is: the first word that ends with ``.py``, else the first one."""
-    return next((n for n, token in enumerate(command) if token.endswith(".py")), 0)
+def script_place(command: Sequence[str], *, launcher: bool = True) -> int:
+    """Where in a command the script is: what ends with ``.py``, or the module after ``-m``; else the first word.
+
+    Example:
+        >>> script_place(["python", "-m", "torch.distributed.run", "-m", "pkg.train", "--amp"])
+        4
+    """
+    if not launcher:
+        return 0
+    modules = (n + 1 for n, word in enumerate(command[:-1]) if word == "-m")
+    module = next((n for n in modules if command[n] not in _MODULES_THAT_LAUNCH), None)
+    return next((n for n, token in enumerate(command) if token.endswith(".py") or n == module), 0)
 
 
 def sorted_into_rungs(ranks: Sequence[str], names: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -282,6 +321,9 @@ def sorted_into_rungs(ranks: Sequence[str], names: Sequence[str]) -> list[tuple[
 def find(command: Sequence[str], name: str) -> str | None:
     """An option as the command spells it: with or without dashes, ``_`` or ``-``, or the only one that ends so.
 
+    Raises:
+        UsageError: several end so.
+
     Example:
         >>> find(["train.py", "--num_workers", "4"], "workers")
         '--num_workers'
@@ -289,42 +331,51 @@ def find(command: Sequence[str], name: str) -> str | None:
     wanted = _plain(name)
     given = [token.partition("=")[0] for token in command[1:] if _is_option(token) or "=" in token]
     exact = [one for one in given if _plain(one) == wanted]
-    ending = [one for one in dict.fromkeys(given) if _plain(one).endswith(f"-{wanted}")]
-    return exact[0] if exact else ending[0] if len(ending) == 1 else None
+    ending = [one for one in dict.fromkeys(given) if _plain(one).endswith((f"-{wanted}", f".{wanted}"))]
+    if not exact and len(ending) > 1:
+        raise UsageError(f"{name} may be {' or '.join(ending)}.", "Write the whole name.")
+    return (exact or ending or [None])[0]
 
 
 def value_of(command: Sequence[str], option: str) -> str | None:
-    """The value of an option that is there; None: it has none."""
-    place = _place(command, option)
-    if place is None:
+    """The value of an option that is there, the last one if it stands twice; None: it has none."""
+    places = _places(command, option)
+    if not places:
         return None
-    _, equals, value = command[place].partition("=")
+    _, equals, value = command[places[-1]].partition("=")
     if equals:
         return value
-    following = command[place + 1 : place + 2]
-    return following[0] if following and not _is_option(following[0]) else None
+    return next(iter(_words_after(command, places[-1])), None)
 
 
-def replaced(command: Sequence[str], option: str, value: str | None, *, flag: bool = False) -> list[str]:
-    """The command with another value of an option; None: without the option.
+def replaced(command: Sequence[str], option: str, value: str | None, words: int = 1) -> list[str]:
+    """The command with another value of an option, once; None: without the option.
 
     Args:
         command: program and arguments.
         option: as the command spells it; one that is not there is added at the end.
         value: to give it.
-        flag: what follows it is not its value.
+        words: after it that are its value, at most; 0: it has none.
     """
-    place = _place(command, option)
-    if place is None:
-        return [*command] if value is None else [*command, option, value]
-    joined = "=" in command[place]
-    length = 1 if joined or flag or value_of(command, option) is None else 2
-    new = [] if value is None else [f"{option}={value}"] if joined else [option, value]
-    return [*command[:place], *new, *command[place + length :]]
+    places = _places(command, option)
+    if not places:
+        added = [] if value is None else [f"{option}={value}"] if _OVERRIDE.match(f"{option}=") else [option, value]
+        return [*command, *added]
+    new = list(command)
+    for place in reversed(places):
+        joined = "=" in new[place]
+        length = 1 if joined else 1 + len(_words_after(new, place)[:words])
+        given = [] if value is None else [f"{option}={value}"] if joined else [option, value]
+        new[place : place + length] = given if place == places[-1] else []
+    return new
 
 
-def _place(command: Sequence[str], option: str) -> int | None:
-    return next((n for n, token in enumerate(command) if n and token.partition("=")[0] == option), None)
+def _words_after(command: Sequence[str], place: int) -> list[str]:
+    return list(itertools.takewhile(lambda word: not _is_option(word), command[place + 1 :]))
+
+
+def _places(command: Sequence[str], option: str) -> list[int]:
+    return [n for n, token in enumerate(command) if n and token.partition("=")[0] == option]
 
 
 def _variable(text: str) -> Varied:
@@ -339,7 +390,7 @@ def _variable(text: str) -> Varied:
 
 
 def _is_option(token: str) -> bool:
-    return token.startswith("-") and token.strip("-") != "" and not _is_number(token)
+    return token.startswith("-") and token.strip("-") != "" and not _NEGATIVE.fullmatch(token)
 
 
 def _is_number(text: str) -> bool:
@@ -351,4 +402,4 @@ def _plain(name: str) -> str:
 
 
 def _dashed(name: str) -> str:
-    return name if name.startswith("-") or "." in name else f"--{name}"
+    return name if name.startswith("-") else f"-{name}" if len(name) == 1 else f"--{name}"

@@ -177,7 +177,7 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
         arguments.range,
         commits,
         own=not launcher,
-        declared=() if arguments.module else declared(command[script_place(command)]),
+        declared=() if arguments.module else declared(command[script_place(command, launcher=launcher)]),
         ladder=ladder,
     )
     job = Job(

@@ -20,7 +20,7 @@ _UNKNOWN = object()
 class Option:
     """An option as a script declares it.
 
-    ``names``: as they can be typed. ``flag``: it takes no value. ``several``: it takes more than one. ``default``: the
+    ``names``: as they can be typed. ``flag``: it takes no value. ``several``: it takes more than one at once. ``default``: the
     value without it, as it would be typed; None: there is none, or it cannot be read. ``required``: it cannot be left out.
     ``choices``: the values that it takes, where they are listed. ``line``: where it is declared.
     """
@@ -85,7 +85,7 @@ def _option(names: tuple[str, ...], call: ast.Call, file: str) -> Option:
     return Option(
         names,
         flag=flag,
-        several=nargs in ("+", "*") or (isinstance(nargs, int) and nargs > 1) or constants.get("multiple") is True,
+        several=nargs in ("+", "*") or (isinstance(nargs, int) and nargs > 1),
         default=str(default) if isinstance(default, (str, int, float)) else None,
         required=constants.get("required") is True,
         choices=_choices(given.get("choices") or given.get("type")),

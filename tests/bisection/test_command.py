@@ -33,7 +33,8 @@ def test_an_option_is_found_however_it_is_written(name, spelt):
 
 
 def test_an_ending_that_two_options_have_names_neither():
-    assert find(["train.py", "--train-workers", "1", "--eval-workers", "2"], "workers") is None
+    with pytest.raises(UsageError, match="workers may be --train-workers or --eval-workers"):
+        find(["train.py", "--train-workers", "1", "--eval-workers", "2"], "workers")
 
 
 @pytest.mark.parametrize(("option", "value"), [("--amp", None), ("--num-workers", "4"), ("--lr", "0.1"), ("-v", None)])
@@ -41,8 +42,9 @@ def test_the_value_of_an_option(option, value):
     assert value_of(COMMAND, option) == value
 
 
-def test_a_negative_number_is_a_value():
-    assert value_of(["train.py", "--seed", "-1", "--amp"], "--seed") == "-1"
+@pytest.mark.parametrize("number", ["-1", "-0.5", "-.5", "-1e-5", "-inf"])
+def test_a_negative_number_is_a_value(number):
+    assert value_of(["train.py", "--shift", number, "--amp"], "--shift") == number
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,61 @@ def test_a_value_is_replaced_or_left_out(option, value, changed):
 
 def test_an_option_that_is_not_there_is_added_at_the_end():
     assert replaced(["train.py", "--amp"], "--steps", "3") == ["train.py", "--amp", "--steps", "3"]
+    assert replaced(["train.py"], "trainer.steps", "3") == ["train.py", "trainer.steps=3"]
+
+
+@pytest.mark.parametrize(
+    ("command", "vary", "last"),
+    [
+        (["train.py", "--amp"], "b=1|64", ["-b", "1"]),
+        (["train.py", "--amp"], "batch=1|64", ["--batch", "1"]),
+        (["train.py", "model=big"], "batch=1|64", ["batch=1"]),
+        (["train.py", "--amp"], "data.batch=1|64", ["data.batch=1"]),
+        (["train.py", "--amp"], "batch=|64", ["--amp"]),
+    ],
+)
+def test_an_option_that_is_added_is_spelt_as_the_others(command, vary, last):
+    assert list(CommandSpace(command, vary=[vary]).trying(Probe()).command[-len(last) :]) == last
+
+
+def test_an_option_that_stands_twice_is_left_out_twice():
+    command = ["train.py", "--tag", "a", "--amp", "--tag=b", "data/"]
+    space = CommandSpace(command, vary=["tag", "amp"])
+    assert space.trying(space.space.start).command == tuple(command)
+    assert space.trying(Probe(("--amp",))).command == ("train.py", "--amp", "data/")
+    assert replaced(command, "--tag", "c") == ["train.py", "--amp", "--tag=c", "data/"]
+
+
+def test_an_option_with_several_values_is_left_out_with_all_of_them():
+    command = ["train.py", "--schedule", "1", "2", "-5", "--amp"]
+    declared = tuple(options_of(ast.parse('p.add_argument("--schedule", nargs="+", type=int)')))
+    space = CommandSpace(command, declared=declared)
+    assert space.trying(Probe(("--amp",))).command == ("train.py", "--amp")
+    assert space.minimal(["--schedule"]) == [{"name": "--schedule", "value": "1 2 -5"}]
+
+
+@pytest.mark.parametrize(
+    ("command", "varied"),
+    [
+        (["python", "-m", "pkg.train", "--amp"], ["--amp"]),
+        (["torchrun", "--nproc-per-node", "2", "-m", "pkg.train", "--amp", "-m", "x"], ["--amp", "-m"]),
+        (["python", "-m", "torch.distributed.run", "--nproc-per-node=2", "train.py", "--amp"], ["--amp"]),
+        (["python", "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "train", "--amp"], ["--amp"]),
+    ],
+)
+def test_the_options_of_a_launcher_are_not_varied_unless_named(command, varied):
+    assert [one.name for one in CommandSpace(command, own=False).varied] == varied
+
+
+def test_a_script_without_an_ending_has_the_options_before_a_file_that_has_one():
+    assert [one.name for one in CommandSpace(["train", "--amp", "base.py", "--ema"]).varied] == ["--amp", "--ema"]
+
+
+def test_the_number_of_ranks_of_a_launcher_is_its_own_option():
+    command = ["torchrun", "--nproc_per_node=4", "train.py", "--top-n", "3"]
+    assert CommandSpace(command, vary=["nproc=1|4"], own=False).trying(Probe()).command[1] == "--nproc_per_node=1"
+    with pytest.raises(UsageError, match="how many ranks"):
+        CommandSpace(["python", "spawn.py", "--top-n", "3"], vary=["nproc=1|4"], own=False)
 
 
 def test_flags_and_values():
