@@ -142,7 +142,7 @@ def _of_command(
     rungs = job.size if ladder else None
     space = CommandSpace(command, vary, env, span, commits, own=job.script, declared=options, ladder=rungs)
     kept = {
-        "nproc": job.size, "backend": job.backend, "patience": job.patience, "fork": job.fork, "module": False,
+        "nproc": job.size if job.script else None, "backend": job.backend, "patience": job.patience, "fork": job.fork, "module": False,
         "vary": list(vary), "env": list(env), "range": span, "git": git, "ladder": ladder, "confidence": confidence,
         "repeat": "auto" if repeat is None else str(repeat), "command": command, "launcher": not job.script,
     }  # fmt: skip

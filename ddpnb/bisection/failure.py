@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpnb.bisection.algorithms import Answer
+from ddpnb.diagnosis.causes.usage_errors import REFUSED
 from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis, Finding
 
@@ -22,6 +23,22 @@ class Failure:
     code: str | None
     places: frozenset[tuple[str, int, str]] = frozenset()
     summary: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the script refused its arguments."""
+        return self.summary.startswith(REFUSED)
+
+    def same(self, other: Failure, *, moved: bool = False) -> bool:
+        """Whether this is the same failure: the same finding with a place in common.
+
+        Args:
+            other: the other one.
+            moved: the program's text differs, so that lines do: functions are compared.
+        """
+        if self.code is None or self.code != other.code or self.refused != other.refused:
+            return self.code == other.code and self.summary == other.summary
+        return not self.places or not other.places or bool(_compared(self, moved) & _compared(other, moved))
 
     def to_json(self) -> dict[str, Any]:
         return {"code": self.code, "places": sorted(map(list, self.places)), "summary": self.summary}
@@ -50,7 +67,8 @@ def failures(diagnosis: Diagnosis, status: int, folder: str) -> list[Failure]:
     """
     found = [_failure(finding, folder) for finding in diagnosis.errors]
     if not found and (status or diagnosis.outcome != "ok"):
-        return [Failure(None, summary=f"it ended with exit status {status}")]
+        hung = "all its processes are idle, and none has made a process group"
+        return [Failure(None, summary=hung if diagnosis.outcome == "hang" else f"it ended with exit status {status}")]
     return found
 
 
@@ -68,13 +86,7 @@ def judge(original: Failure, found: list[Failure], *, moved: bool = False) -> An
     """
     if not found:
         return "good"
-    return "bad" if any(_same(original, failure, moved) for failure in found) else "other"
-
-
-def _same(one: Failure, other: Failure, moved: bool) -> bool:
-    if one.code is None or one.code != other.code:
-        return one.code == other.code and one.summary == other.summary
-    return not one.places or not other.places or bool(_compared(one, moved) & _compared(other, moved))
+    return "bad" if any(original.same(failure, moved=moved) for failure in found) else "other"
 
 
 def _compared(failure: Failure, moved: bool) -> set[tuple[str, int | str]]:

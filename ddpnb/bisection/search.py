@@ -17,7 +17,9 @@ from ddpnb.errors import UsageError
 
 SCHEMA = 1
 MEASURED = 4  # failures that are waited for where it is to be learnt how often it fails
-_UNSEEN = 30  # probes of the start without one, after which nothing fails
+_UNSEEN = (
+    30  # probes of the start without one, after which nothing fails; for each failure, after which it is too seldom
+)
 _MOST_CAUSES = 8
 
 
@@ -47,7 +49,8 @@ class SearchResult:
 
     ``outcome``: ``found``; ``nothing fails``: the start does not; ``always fails``: the harmless configuration fails too;
     ``undecided``: probes that matter could not be judged. ``causes``: smallest failing sets, each on its own.
-    ``first_bad``, ``last_good``: of values in order. ``candidates``: what is left where it is undecided.
+    ``first_bad``, ``last_good``: of values in order. ``candidates``: what is left where it is undecided. ``seldom``: it is
+    undecided because the start has failed, but hardly ever does.
     """
 
     outcome: Literal["found", "nothing fails", "always fails", "undecided"]
@@ -55,6 +58,7 @@ class SearchResult:
     first_bad: Value | None = None
     last_good: Value | None = None
     candidates: tuple[Value, ...] = ()
+    seldom: bool = False
 
     @property
     def minimal(self) -> tuple[str, ...]:
@@ -264,6 +268,7 @@ class _Replay:
         }
         self._repeats = self._repeats_needed()
         self._good: dict[Probe, int] = {}  # the configurations that were taken for good
+        self._seldom, self._harmless_works = False, True
 
     @property
     def confidence(self) -> float:
@@ -282,7 +287,15 @@ class _Replay:
         size = len(space.values) if isinstance(space, RangeSpace) else len(space.names)
         concluded = sum(1 for bad, good in self._counts.values() if good and not bad)
         risk = (1 - search.confidence) / max(concluded, 2 + size.bit_length())
-        return search.rate.probes_needed(risk)
+        rate = search.rate if search.rate.bad >= MEASURED else Rate(MEASURED, MEASURED)  # a first estimate
+        return rate.probes_needed(risk)
+
+    def _probes(self, configurations: int, good: int = 0) -> int:
+        """How many probes it takes to judge that many configurations, of which the first has been good some times."""
+        if self._repeats == 1:
+            return configurations
+        to_see_one = min(1 / self._search.rate.mean, self._repeats)  # where it can fail
+        return self._repeats - good + round((configurations - 1) * (self._repeats + to_see_one) / 2)
 
     def ask(self, probe: Probe, expected: int, candidates: Sequence[Value]) -> Answer:
         """What is known of a configuration.
@@ -300,7 +313,7 @@ class _Replay:
             return self._others[probe]
         if probe in self._assumed:
             return self._assumed[probe]
-        raise _Unanswered(Step(None, probe, expected, tuple(candidates)))
+        raise _Unanswered(Step(None, probe, self._probes(expected, good), tuple(candidates)))
 
     def _start(self, expected: int, candidates: Sequence[Value]) -> bool:
         """Whether the start fails; where the failure does not always happen, it is first learnt how often."""
@@ -308,8 +321,10 @@ class _Replay:
         bad, good = self._counts.get(start, (0, 0))
         if search.sometimes and start not in self._assumed and start not in self._others:
             enough = search.repeat if search.repeat is not None and search.repeat > 1 else _UNSEEN
-            if (not bad and good < enough) or (bad and search.repeat in (None, 1) and bad < MEASURED):
-                raise _Unanswered(Step(None, start, expected, tuple(candidates)))
+            measures = search.repeat in (None, 1) and bad < MEASURED
+            if good < enough if not bad else measures and good < _UNSEEN * bad:
+                raise _Unanswered(Step(None, start, self._probes(expected), tuple(candidates)))
+            self._seldom = measures and bad > 0
             return bad > 0
         return self.ask(start, expected, candidates) == "bad"
 
@@ -318,9 +333,12 @@ class _Replay:
             return None
         if not self._start(expected + 2, candidates):
             return SearchResult("nothing fails")
+        if self._seldom:
+            return SearchResult("undecided", candidates=tuple(candidates), seldom=True)
         harmless = self.ask(self._search.space.harmless, expected + 1, candidates)
         if harmless == "bad":
             return SearchResult("always fails")
+        self._harmless_works = harmless == "good"
         return None
 
     def _confirm(self, probe: Probe) -> None:
@@ -347,9 +365,12 @@ class _Replay:
             count - 1,
         )
         self._confirm(space.probe(places.stop - 1))
+        last_good = space.values[places.start - 1]
+        if places.start == 1 and not self._harmless_works:
+            return SearchResult("undecided", candidates=space.values[: places.stop])
         if len(places) > 1:
-            return SearchResult("undecided", candidates=space.values[places.start : places.stop])
-        return SearchResult("found", first_bad=space.values[places.start], last_good=space.values[places.start - 1])
+            return SearchResult("undecided", last_good=last_good, candidates=space.values[places.start : places.stop])
+        return SearchResult("found", first_bad=space.values[places.start], last_good=last_good)
 
     def of_set(self, space: SetSpace) -> SearchResult:
         ended = self._ends((len(space.names) - 1).bit_length() + 3, space.names)

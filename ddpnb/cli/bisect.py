@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ddpnb import interrupts
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     if log is not None:
         bisection.resume(log)
         say(f"continues after {_probes(bisection)}")
-    path = _log_path(arguments)
+    path = arguments.log
     try:
         bisection.save()
         result = _search(bisection)
@@ -104,25 +105,37 @@ def run(arguments: argparse.Namespace) -> int:
         _write(bisection, arguments)
         if bisection.trials:
             say(f"the log is kept; continue with: ddpnb bisect --resume {shlex.quote(path)}")
+        elif not arguments.keeps_log:
+            _remove(path)
         raise
     status = _report(bisection, result, arguments)
-    if arguments.log is None and arguments.resume is None and result.outcome != "undecided":
-        os.unlink(path)
+    if not arguments.keeps_log and result.outcome != "undecided":
+        _remove(path)
     return status
 
 
-def _log_path(arguments: argparse.Namespace) -> str:
-    return arguments.log or arguments.resume or LOG
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _log_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Read the log that is to be resumed, and take over the options it was begun with."""
-    from ddpnb.control.bisecting import read_log
+    from ddpnb.control.bisecting import read_log, searching
 
     log = read_log(arguments.resume)
     options = log["options"]
     if arguments.script is not None or arguments.command_line is not None:
         raise UsageError("--resume knows the command from the log.", "Leave the command out.")
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    if given := [name for name in _KEPT if getattr(arguments, name) != parser.get_default(name)]:
+        raise UsageError(
+            f"--resume knows {', '.join(given)} from the log.",
+            "Leave the options of the search out, or begin a new one.",
+        )
+    if (process := searching(arguments.resume)) is not None:
+        raise UsageError(f"the search of this log still runs, in process {process}.", "Wait for it, or end it first.")
     try:
         for name in _KEPT:
             setattr(arguments, name, options[name])
@@ -190,15 +203,29 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
     )
     options = {name: getattr(arguments, name) for name in _KEPT} | {"command": command, "launcher": launcher}
     search = Search(space.space, _repeat(arguments.repeat), arguments.confidence)
+    arguments.keeps_log = arguments.log is not None or arguments.resume is not None
     if arguments.resume is None:
-        _set_aside(_log_path(arguments))
-    return Bisection(space, search, Prober(job, repository), _log_path(arguments), options)
+        arguments.log = arguments.log or LOG
+        _set_aside(arguments)
+    arguments.log = arguments.log or arguments.resume
+    return Bisection(space, search, Prober(job, repository), arguments.log, options)
 
 
-def _set_aside(path: str) -> None:
-    """Check that a log can be written, and keep an earlier one: it may be of an interrupted search."""
+def _set_aside(arguments: argparse.Namespace) -> None:
+    """Check that a log can be written, and keep an earlier one: it may be of an interrupted search.
+
+    Raises:
+        UsageError: another search writes this log.
+    """
+    from ddpnb.control.bisecting import searching
     from ddpnb.files import check_writable
 
+    if (process := searching(arguments.log)) is not None:
+        if arguments.keeps_log:
+            raise UsageError(f"process {process} writes {arguments.log}.", "Give this search a log of its own.")
+        arguments.log = f"ddpnb-bisect-{os.getpid()}.json"
+        say(f"another search runs here: the log of this one is {arguments.log}")
+    path: str = arguments.log
     check_writable(path)
     if os.path.isfile(path) and os.path.getsize(path):
         os.replace(path, f"{path}.1")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
+
+import psutil
 
 from ddpnb.bisection.algorithms import Answer
 from ddpnb.bisection.command import CommandSpace, Trying
@@ -60,6 +63,7 @@ class Bisection:
         self.space, self.search, self._prober, self._path = space, search, prober, path
         self._options = options or {}
         self._again: Probe | None = None  # to be tried a second time
+        self._others: list[Failure] = []  # that came twice, or cannot be by chance: they need no second try
         self.original: Failure | None = None
         self._findings: list[dict[str, Any] | None] = []  # of each trial
         self.expected = Search(space.space, search.repeat, search.confidence, search.ends_known).step.expected
@@ -100,9 +104,12 @@ class Bisection:
         answer = self._judge(probe, ran)
         code = next((failure.code for failure in ran.failures[:1]), None)
         # A crash that has nothing to do with it, such as one of the backend at its end, should not decide.
-        twice = self._again is None and answer == "other" and ran.ran
-        self._again = probe if twice else None
-        self._answer(probe, answer, code, ran.seconds, "" if answer == "good" else ran.reason, ran.finding)
+        other = ran.failures[0] if answer == "other" and ran.failures else None
+        known = other is not None and (other.refused or any(one.same(other) for one in self._others))
+        if other is not None and self._again is not None and not known:
+            self._others.append(other)
+        self._again = probe if other is not None and self._again is None and not known else None
+        self._answer(probe, answer, code, ran.seconds, ran.reason, ran.finding)
         return self.search.trials[-1]
 
     def run(self, tell: Callable[[Trial], None] | None = None) -> SearchResult:
@@ -165,6 +172,8 @@ class Bisection:
     def _judge(self, probe: Probe, ran: Ran) -> Answer:
         if self.original is None:  # the first failure is the one that is searched for
             if probe == self.search.space.start and ran.failures:
+                if ran.failures[0].refused:
+                    raise UsageError(ran.reason, "Give the command that fails as it is, and values that it takes.")
                 self.original = ran.failures[0]
             elif probe == self.search.space.start and not ran.ran:
                 raise UsageError(f"the failing configuration cannot run: {ran.reason}", "Run it with ddpnb run first.")
@@ -212,6 +221,7 @@ class Bisection:
         if self._path is not None:
             log = {
                 "schema": SCHEMA,
+                "process": [os.getpid(), psutil.Process().create_time()],
                 "options": self._options,
                 "original": None if self.original is None else self.original.to_json(),
                 "findings": self._findings,
@@ -242,6 +252,16 @@ class Bisection:
         self.search = resumed
         self.original = None if original is None else Failure.from_json(original)
         self._findings = [one if isinstance(one, dict) else None for one in findings]
+
+
+def searching(path: str) -> int | None:
+    """The process that still writes this log; None: there is none."""
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError, psutil.Error):
+        with open(path, encoding="utf-8") as file:
+            pid, began = json.load(file)["process"]
+        if psutil.Process(pid).create_time() == began and pid != os.getpid():
+            return pid
+    return None
 
 
 def read_log(path: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ _TICK_S = 0.05
 _MORE_S = 60.0  # that processes which a command has left may take to become ranks
 _LEFT_S = 0.2  # between two looks at what an ended command has left
 _LOOK_S = 1.0  # between two looks at processes that are no ranks
+_GIVEN_UP = 6  # times the patience without a process group, all idle, after which a command that runs apart hangs
 _OUTPUT_S = 5.0  # for the last output after the end of a command
 _WORST = ("ok", "released", "crash", "divergence", "hang")
 
@@ -71,7 +72,7 @@ class CommandRun:
         fence, patience: as for ``launch()``.
         backend: that scripts get, whichever they ask for; None: the one they ask for.
         log_dir: folder for a copy of the output; None: there is none.
-        shown: print the output here too, if there is a copy.
+        apart: its output is only copied, it reads nothing, and what it has left running in the end is ended too.
         environment: to begin with; None: that of this process.
         directory: where the command runs; None: where this process does.
 
@@ -88,30 +89,32 @@ class CommandRun:
         patience: float,
         backend: str | None,
         log_dir: str | None,
-        shown: bool = True,
+        apart: bool = False,
         environment: Mapping[str, str] | None = None,
         directory: str | None = None,
     ) -> None:
         self.status: int | None = None  # of the command
-        self._patience = patience
+        self._patience, self._apart = patience, apart
         self._groups: dict[str, GroupWatch] = {}
         self._ended: float | None = None  # when the command had ended
         self._said: set[int] = set()  # processes that are not recorded
         self._idle, self._next_look = ActivityTracker(), time.monotonic() + _LOOK_S
         self._idle_said = False
+        self._hangs = False  # before any process group was made
         with ExitStack() as undo:
             self._folders = Folders(0)
             undo.callback(self._folders.remove)
             given = os.environ if environment is None else environment
             recorded = injected(given, self._folders.memory, fence, backend)
             output = subprocess.PIPE if log_dir is not None else None
+            given_input = subprocess.DEVNULL if apart else None
             self._copying: threading.Thread | None = None
             if log_dir is not None:
                 prepare_logs(log_dir, ())
-            self._command = Command(command, self._folders.memory, recorded, output, directory)
+            self._command = Command(command, self._folders.memory, recorded, output, directory, given_input)
             undo.callback(self._end_command)
             if log_dir is not None and self._command.output is not None:
-                self._copying = _copy(self._command.output, os.path.join(log_dir, "output.log"), shown)
+                self._copying = _copy(self._command.output, os.path.join(log_dir, "output.log"), not apart)
             self._end = undo.pop_all()
 
     def __enter__(self) -> CommandRun:
@@ -140,6 +143,9 @@ class CommandRun:
                 return
             if status is None:
                 self._look_at_others()
+            if self._apart and self._idle.idle_s > _GIVEN_UP * self._patience and not self._monitors:
+                self._hangs = True
+                return
             time.sleep(_TICK_S)
 
     @property
@@ -189,7 +195,7 @@ class CommandRun:
             time.sleep(_TICK_S)
 
     def _end_command(self) -> None:
-        if self.status is None:  # else what it has left running is meant to
+        if self.status is None or self._apart:  # else what it has left running is meant to
             self._command.end()
 
     def close(self) -> None:
@@ -223,7 +229,7 @@ class CommandRun:
     def diagnosis(self) -> Diagnosis:
         """The findings; a command that failed otherwise has crashed."""
         run = self.run
-        diagnosis = run.diagnosis if run is not None else Diagnosis()
+        diagnosis = run.diagnosis if run is not None else Diagnosis("hang" if self._hangs else "ok")
         return replace(diagnosis, outcome="crash") if self.status and diagnosis.outcome == "ok" else diagnosis
 
     @property

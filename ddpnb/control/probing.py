@@ -74,12 +74,16 @@ class Prober:
     def options(self, trying: Trying) -> list[str]:
         """The options of ``ddpnb run`` that make a probe's ranks."""
         job = self.job
-        if not job.script:
-            return []
         backend = trying.own.get("--backend", job.backend)
+        common = [
+            *(["--backend", backend] if backend else []),
+            *(["--patience", f"{job.patience:g}"] if job.patience != Job.patience else []),
+        ]
+        if not job.script:
+            return common
         return [
             *("-n", trying.own.get("-n", str(job.size))),
-            *(["--backend", backend] if backend else []),
+            *common,
             *(["--fork"] if job.fork else []),
             *(["-m"] if job.module else []),
         ]
@@ -97,7 +101,8 @@ class Prober:
             return Ran(reason=error.what, seconds=time.monotonic() - began, ran=False)
         found = tuple(failures(diagnosis, status, directory))
         finding = finding_of(diagnosis, directory)
-        reason = found[0].summary if found and found[0].code else last if found else ""
+        # What a program without a finding printed last is why it failed.
+        reason = found[0].summary if found and (found[0].code or diagnosis.outcome == "hang") else last
         return Ran(found, finding, reason, time.monotonic() - began)
 
     def _run(self, trying: Trying, directory: str, stack: ExitStack) -> tuple[Diagnosis, int, str]:
@@ -130,7 +135,9 @@ class Prober:
             directory=directory,
         ) as started:
             run = started.run.wait()
-            return run.diagnosis, run.exit_status, _last_line(os.path.join(logs, "rank0.log"))
+            diagnosis = run.diagnosis
+            failed = diagnosis.outcome != "ok" or run.exit_status
+            return diagnosis, run.exit_status, _last_line(os.path.join(logs, "rank0.log")) if failed else ""
 
     def _command(
         self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str
@@ -141,12 +148,15 @@ class Prober:
             patience=self.job.patience,
             backend=self.job.backend,
             log_dir=logs,
-            shown=False,
+            apart=True,
             environment=environment,
             directory=directory,
         ) as started:
             started.wait()
-            return started.diagnosis, started.exit_status, _last_line(os.path.join(logs, "output.log"))
+            last = _last_line(os.path.join(logs, "output.log")) if started.status else ""
+            if not started.status and started.run is None:
+                last = "no process group was made: nothing was checked"
+            return started.diagnosis, started.exit_status, last
 
 
 def finding_of(diagnosis: Diagnosis, directory: str) -> dict[str, Any] | None:

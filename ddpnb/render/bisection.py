@@ -72,13 +72,11 @@ def conclusion(result: SearchResult, search: Search) -> str:
         what = f"{space.name} {space.values[0]}" if isinstance(space, RangeSpace) else "none of them"
         return f"It fails with {what} too: the cause lies elsewhere. Vary something else."
     if result.outcome == "undecided":
-        shown = ", ".join(str(one)[:10] for one in result.candidates[:_SHOWN])
-        more = ", ..." if len(result.candidates) > _SHOWN else ""
-        return f"Undecided: the first that fails is one of {shown}{more}; those between could not be judged."
+        return _undecided(result, search)
     sure = ""
     if search.sometimes:
         sure = (
-            f" It fails in about {search.rate.mean:.0%} of the probes where it can;"
+            f" It has failed in {search.rate.bad} of the {search.rate.bad + search.rate.good} probes where it can;"
             f" confidence {search.stated_confidence:.3f}."
         )
     if isinstance(space, RangeSpace):
@@ -103,6 +101,20 @@ def conclusion(result: SearchResult, search: Search) -> str:
         n = len({one.probe for one in unsure})
         lines.append(f"{n} configuration{'s' * (n > 1)} could not be judged: there may be a smaller set.")
     return "\n".join(lines)
+
+
+def _undecided(result: SearchResult, search: Search) -> str:
+    if result.seldom:
+        bad, tried = search.rate.bad, search.rate.bad + search.rate.good
+        return (
+            f"Undecided: of the probes that may fail, {bad} of {tried} did: too few to search. If the first one failed, it "
+            "may have left something behind that prevents it, such as a checkpoint."
+        )
+    short = 10 if isinstance(search.space, RangeSpace) and search.space.kind == "git" else None
+    *between, last = [str(one)[:short] for one in result.candidates]
+    shown = ", ".join(between[:_SHOWN]) + ", ..." * (len(between) > _SHOWN)
+    works = f"{str(result.last_good)[:short]} works and " if result.last_good is not None else ""
+    return f"Undecided: {works}{last} fails; those between could not be judged: {shown}."
 
 
 def _together(names: Sequence[str]) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ddpnb.bisection.search import MEASURED, Search
+from ddpnb.bisection.search import MEASURED, Search, SearchResult
 from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
 from ddpnb.errors import UsageError
+from ddpnb.render.bisection import conclusion
 
 
 def letters(names: str) -> SetSpace:
@@ -92,6 +93,24 @@ def test_a_range_whose_border_cannot_be_judged():
         search.answer(probe, "skip" if probe.at in "de" else "bad" if str(probe.at) >= "f" else "good")
     assert search.result is not None
     assert (search.result.outcome, search.result.candidates) == ("undecided", ("d", "e", "f"))
+
+
+def test_a_range_whose_border_cannot_be_judged_says_what_works():
+    search = Search(RangeSpace("--bs", range(4, 10)))
+    while (probe := search.next_probe()) is not None:
+        search.answer(probe, "bad" if probe.at >= 8 else "other" if probe.at in (6, 7) else "good")
+    assert search.result == SearchResult("undecided", last_good=5, candidates=(6, 7, 8))
+    assert conclusion(search.result, search) == (
+        "Undecided: 5 works and 8 fails; those between could not be judged: 6, 7."
+    )
+
+
+def test_a_harmless_value_that_cannot_be_judged_is_not_said_to_work():
+    search = Search(RangeSpace("commit", list("abc"), "git"))
+    while (probe := search.next_probe()) is not None:
+        search.answer(probe, "other" if probe.at == "a" else "bad")
+    assert search.result == SearchResult("undecided", candidates=("a", "b"))
+    assert conclusion(search.result, search) == "Undecided: b fails; those between could not be judged: a."
 
 
 def test_requirements_are_kept():
@@ -201,6 +220,28 @@ def test_a_failure_that_does_not_come_again_is_measured():
     start = [trial for trial in search.trials if trial.probe == Probe(tuple("abcd"))]
     assert sum(trial.answer == "bad" for trial in start) >= MEASURED
     assert 0.99 <= search.stated_confidence < 1
+
+
+@pytest.mark.parametrize("repeat", [1, None])
+def test_a_failure_that_came_once_and_never_again_ends_undecided(repeat):
+    search = Search(letters("abcd"), repeat)
+    finish(search, lambda _: not search.trials)
+    assert search.result is not None
+    assert (search.result.outcome, search.result.seldom) == ("undecided", True)
+    assert len(search.trials) < 50
+    assert "1 of 31 did" in conclusion(search.result, search)
+
+
+def test_the_expected_number_of_probes_counts_repeats():
+    chance = random.Random(5)
+    search = Search(letters("abcd"), repeat=None)
+    assert search.step.expected > 50
+    expected = []
+    while (probe := search.next_probe()) is not None:
+        search.answer(probe, "bad" if {"a", "c"} <= set(probe.on) and chance.random() < 0.3 else "good")
+        expected.append(len(search.trials) + search.step.expected)
+    middle = expected[len(expected) // 2]
+    assert middle / 2 < len(search.trials) < middle * 2
 
 
 @pytest.mark.parametrize("kind", ["range", "set"])

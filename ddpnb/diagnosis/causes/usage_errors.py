@@ -12,6 +12,7 @@ from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.texts import shortened
 
 _STATUS = 2
+REFUSED = "The script refused its arguments"  # how the summary begins
 _USAGE = re.compile(r"^usage: .{1,1000}", re.IGNORECASE | re.MULTILINE)
 # "train.py: error: ..." (argparse), "Error: ..." (click); typer draws a box.
 _ERROR = re.compile(
@@ -29,7 +30,7 @@ def refused_arguments(recording: Recording, _: dict[int, Standing], finding: Fin
     messages: dict[str, list[int]] = {}
     for rank, message in told.items():
         messages.setdefault(message, []).append(rank)
-    summary = f"The script refused its arguments on {phrases.ranks(finding.culprits)}: " + (
+    summary = f"{REFUSED} on {phrases.ranks(finding.culprits)}: " + (
         next(iter(messages))
         if len(messages) == 1
         else phrases.by_side(list(messages.values()), lambda rank: told[rank].rstrip("."))

@@ -46,6 +46,7 @@ class Command:
         environment: from ``injection.injected``.
         output: ``subprocess.PIPE`` to read its standard output and error; None: they are those of this process.
         directory: in which it runs; None: that of this process.
+        given_input: ``subprocess.DEVNULL``: it has no standard input; None: that of this process.
 
     Raises:
         UsageError: there is no such program, or it cannot be executed.
@@ -59,11 +60,14 @@ class Command:
         environment: Mapping[str, str],
         output: int | None,
         directory: str | None = None,
+        given_input: int | None = None,
     ) -> None:
         self.folder = folder
         try:
             stderr = subprocess.STDOUT if output is not None else None
-            self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=stderr, cwd=directory)
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=given_input, stdout=output, stderr=stderr, cwd=directory
+            )
         except (FileNotFoundError, PermissionError, NotADirectoryError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or error
             raise UsageError(
