@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ddpnb.bisection.command import CommandSpace, Trying, script_place
-from ddpnb.bisection.failure import failures
+from ddpnb.bisection.command import CommandSpace, script_place
 from ddpnb.bisection.functions import FunctionSpace, PrefixSpace, numbered
 from ddpnb.bisection.search import Search, Trial
 from ddpnb.bisection.space import Component as Named
 from ddpnb.control.bisecting import Bisection
-from ddpnb.control.probing import Job, Prober, Ran, finding_of
+from ddpnb.control.locating import LOCATORS, Loaded, RecordedBisection
+from ddpnb.control.probing import Job, Prober
 from ddpnb.control.run_requests import check_script, check_terms
 from ddpnb.control.worktrees import Repository
-from ddpnb.errors import UsageError, WorldError
+from ddpnb.errors import UsageError
+from ddpnb.model.recording import Recording
 from ddpnb.processes import devices
 from ddpnb.processes.environment import working_directory
-from ddpnb.processes.process_samples import GONE, kernel_status
-from ddpnb.recorder.components import Component, Selected, called_components, component
+from ddpnb.recorder.components import Component, called_components, component
 from ddpnb.render.bisection import trial as line
 from ddpnb.source.options import declared
 from ddpnb.world import World
+from ddpnb.world_probes import WorldProber
 
 Parts = Callable[..., Any] | Sequence[Callable[..., Any]]
 
 
 def bisect(
-    target: str | os.PathLike[str] | Parts | Sequence[str],
+    target: str | os.PathLike[str] | Parts | Sequence[str] | Recording,
     *args: Any,
     world: World | None = None,
     n: int | None = None,
@@ -39,6 +39,7 @@ def bisect(
     git: str | None = None,
     ladder: bool = False,
     in_order: bool = False,
+    by: str | None = None,
     repeat: int | None = 1,
     confidence: float = 0.99,
     backend: str | None = None,
@@ -67,6 +68,8 @@ def bisect(
         git: ``"GOOD..BAD"``: the first commit that fails, each in a checkout of its own.
         ladder: begin with a single process without options, then all ranks, data, data workers, precision, evaluation and
             logging, everything; the first of these that fails is narrowed down.
+        by: ``"steps"``: the first optimizer step at which the replicas differ, read from the recording of one run, and of
+            a second one that looks at each step where the first did not; ``target`` may also be a recording.
         in_order: of a list of functions, find the first one whose addition to those before it makes it fail.
         repeat: how many times a configuration has to work to count as good; None: as often as ``confidence`` needs.
         confidence: wanted for a failure that does not always happen.
@@ -90,23 +93,26 @@ def bisect(
         [{'name': '--num-workers', 'value': '4'}]
     """
     check_terms("raise", patience)
-    parts = _parts(target)
-    if parts is not None:
-        bisection = _of_functions(parts, args, world, (vary, env, span, git, ladder), repeat, confidence, in_order)
+    size = n if n is not None else devices.count_gpus() or 2
+    job = Job(isinstance(target, (str, os.PathLike)), False, size, backend, patience, fork)
+    varied = (vary, env, span, git, ladder)
+    if by is not None:
+        if any(varied) or in_order or repeat != 1:
+            raise UsageError(f"by={by!r} goes with no other search.", "Search one of them, then the next.")
+        bisection = _of_recording(by, target, args, job, world)
+    elif (parts := _parts(target)) is not None:
+        bisection = _of_functions(parts, args, world, varied, repeat, confidence, in_order)
     else:
         if in_order:
             raise UsageError("in_order is for a list of functions.", "Of a command, options are varied.")
-        size = n if n is not None else devices.count_gpus() or 2
-        job = Job(isinstance(target, (str, os.PathLike)), False, size, backend, patience, fork)
-        bisection = _of_command(target, args, job, (vary, env, span, git, ladder), repeat, confidence, log)
+        bisection = _of_command(target, args, job, varied, repeat, confidence, log)
     if run:
         bisection.run(None if quiet else lambda one: print(_line(one, bisection), flush=True))
     return bisection
 
 
 def _line(one: Trial, bisection: Bisection) -> str:
-    search = bisection.search
-    return line(one, len(search.trials), search.step.expected, search)
+    return line(one, len(bisection.trials), bisection.left, bisection.search)
 
 
 def _parts(target: Any) -> tuple[Callable[..., Any] | None, list[Component]] | None:
@@ -126,14 +132,40 @@ def _parts(target: Any) -> tuple[Callable[..., Any] | None, list[Component]] | N
     )
 
 
-def _of_command(
-    target: Any, args: tuple[Any, ...], job: Job, varied: Any, repeat: int | None, confidence: float, log: Any
-) -> Bisection:
-    vary, env, span, git, ladder = varied
+def _of_recording(by: str, target: Any, args: tuple[Any, ...], job: Job, world: World | None) -> Bisection:
+    if by not in LOCATORS:
+        raise UsageError(f"there is no search by={by!r}.", f"Write one of {', '.join(LOCATORS)}.")
+    if isinstance(target, Recording):
+        return RecordedBisection(by, Loaded(target), once=True)
+    parts = _parts(target)
+    if parts is None:
+        return RecordedBisection(by, Prober(job), _command_of(target, args, job), job.script)
+    function, components = parts
+    if world is None:
+        raise UsageError("functions run on the ranks of a World.", "Write ddpnb.bisect(train, world=world).")
+    prober = WorldProber(world, function, components, args, in_order=function is None)
+    return RecordedBisection(by, prober, [one.name for one in components])
+
+
+def _command_of(target: Any, args: tuple[Any, ...], job: Job) -> list[str]:
+    """The script or launch command with its arguments.
+
+    Raises:
+        ScriptNotFound: the script does not exist.
+        DeviceError: there are not as many devices.
+    """
     command = [*([os.fsdecode(target)] if job.script else map(os.fsdecode, target)), *map(str, args)]
     if job.script:
         check_script(command[0])
         devices.plan(job.size, job.backend)
+    return command
+
+
+def _of_command(
+    target: Any, args: tuple[Any, ...], job: Job, varied: Any, repeat: int | None, confidence: float, log: Any
+) -> Bisection:
+    vary, env, span, git, ladder = varied
+    command = _command_of(target, args, job)
     repository, commits = None, list[str]()
     if git is not None:
         repository = Repository(working_directory())
@@ -174,64 +206,11 @@ def _of_functions(
             for one, name in zip(components, numbered([one.name for one in components]), strict=True)
         ]
         first = PrefixSpace([one.name for one in components])
-        return Bisection(
-            first, Search(first.space, repeat, confidence), _WorldProber(world, None, components, (), True)
-        )
+        return Bisection(first, Search(first.space, repeat, confidence), WorldProber(world, None, components, (), True))
     if not components:
         raise UsageError(
             "the function has no components.",
             "Mark what can be left out with @ddpnb.component, or give a list of functions.",
         )
     space = FunctionSpace([Named(one.name, requires=one.requires) for one in components])
-    return Bisection(space, Search(space.space, repeat, confidence), _WorldProber(world, target, components, args))
-
-
-class _WorldProber:
-    """Runs probes of functions on the ranks of a World, each with a new process group.
-
-    ``in_order``: only the functions that a probe names are known in it; otherwise those that it does not name return None.
-    """
-
-    repository: Repository | None = None
-
-    def __init__(
-        self,
-        world: World,
-        target: Callable[..., Any] | None,
-        components: Sequence[Component],
-        args: tuple[Any, ...],
-        in_order: bool = False,
-    ) -> None:
-        self._world, self._target, self._components, self._args = world, target, components, args
-        self._in_order = in_order
-
-    def options(self, _trying: Trying, /) -> list[str]:
-        return []
-
-    def run(self, trying: Trying) -> Ran:
-        began = time.monotonic()
-        world = self._world
-        if world.closed:
-            raise WorldError("the World is closed.", "Launch another one, and bisect with it.")
-        self._prepare()
-        parts = [one for one in self._components if not self._in_order or one.name in trying.command]
-        probe = Selected(self._target, parts, trying.command, self._args, fresh=True)
-        started = world.run(probe, stream=None)
-        diagnosis, folder = started.wait().diagnosis, working_directory()
-        found = tuple(failures(diagnosis, started.exit_status, folder))
-        finding = finding_of(diagnosis, folder)
-        if started.outcome == "hang":
-            world.release()
-        return Ran(found, finding, found[0].summary if found else "", time.monotonic() - began)
-
-    def _prepare(self) -> None:
-        """A new process group on living ranks."""
-        world = self._world
-        dead = [rank for rank, pid in enumerate(world.pids()) if kernel_status(pid) == GONE]
-        if dead:
-            world.restart(dead)
-        try:
-            world.rebuild()
-        except WorldError:  # ranks are still in the run before
-            world.release()
-            world.rebuild()
+    return Bisection(space, Search(space.space, repeat, confidence), WorldProber(world, target, components, args))

@@ -10,6 +10,7 @@ from ddpnb.errors import UsageError
 
 Value = int | str
 Kind = Literal["set", "range", "git"]
+AS_GIVEN = "as given"  # a place that is not known yet
 _MOST = 1_000_000
 
 

@@ -61,6 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--git", metavar="GOOD..BAD", help="find the first commit that fails, each in a checkout of its own"
     )
     parser.add_argument(
+        "--by", choices=("steps",),
+        help="read the answer from the recording of a run instead: steps, the first optimizer step at which the replicas "
+        "differ",
+    )  # fmt: skip
+    parser.add_argument(
         "--ladder", action="store_true",
         help="begin with a single process without options, add ranks, data, workers, precision, evaluation and logging, "
         "then everything; the first of these that fails is narrowed down",
@@ -96,14 +101,14 @@ def run(arguments: argparse.Namespace) -> int:
     if log is not None:
         bisection.resume(log)
         say(f"continues after {_probes(bisection)}")
-    path = arguments.log
+    path = bisection.path or ""
     try:
         bisection.save()
-        result = _search(bisection)
+        result = _search(bisection, arguments.by)
     except BaseException:
         interrupts.notice()
         _write(bisection, arguments)
-        if bisection.trials:
+        if bisection.trials and path:
             say(f"the log is kept; continue with: ddpnb bisect --resume {shlex.quote(path)}")
         elif not arguments.keeps_log:
             _remove(path)
@@ -182,6 +187,8 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
     if repository is not None and (changed := repository.uncommitted()):
         say(f"changes that are not committed are in no probe: {', '.join(changed[:4])}{', ...' * (len(changed) > 4)}")
     size = 2 if launcher else ranks(arguments)
+    if arguments.by is not None:
+        return _of_recording(arguments, command, launcher, size)
     ladder = size if arguments.ladder else None
     space = CommandSpace(
         command,
@@ -209,6 +216,18 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
         _set_aside(arguments)
     arguments.log = arguments.log or arguments.resume
     return Bisection(space, search, Prober(job, repository), arguments.log, options)
+
+
+def _of_recording(arguments: argparse.Namespace, command: list[str], launcher: bool, size: int) -> Bisection:
+    from ddpnb.control.locating import RecordedBisection
+    from ddpnb.control.probing import Job, Prober
+
+    given = ("vary", "env", "range", "git", "ladder", "log", "resume")
+    if any(getattr(arguments, name) for name in given) or arguments.repeat != "1":
+        raise UsageError(f"--by {arguments.by} goes with no other search.", "Search one of them, then the next.")
+    job = Job(not launcher, arguments.module, size, arguments.backend, arguments.patience, arguments.fork)
+    arguments.keeps_log = True  # there is none
+    return RecordedBisection(arguments.by, Prober(job), command, not launcher)
 
 
 def _set_aside(arguments: argparse.Namespace) -> None:
@@ -240,26 +259,27 @@ def _repeat(text: str) -> int | None:
     return int(text)
 
 
-def _search(bisection: Bisection) -> SearchResult:
+def _search(bisection: Bisection, by: str | None) -> SearchResult:
     from ddpnb.render import bisection as render
 
     varied = [str(one.component) for one in bisection.space.varied]
-    if varied:
+    if by is not None:
+        say("runs it, and once more if its recording leaves several places")
+    elif varied:
         say(f"varies {', '.join(varied)}: about {bisection.expected} probes")
     else:
         say(f"searches {len(bisection.search.step.candidates)} values: about {bisection.expected} probes")
     return bisection.run(
-        lambda trial: say(render.trial(trial, len(bisection.trials), bisection.search.step.expected, bisection.search))
+        lambda trial: say(render.trial(trial, len(bisection.trials), bisection.left, bisection.search))
     )
 
 
 def _report(bisection: Bisection, result: SearchResult, arguments: argparse.Namespace) -> int:
-    from ddpnb.render import bisection as render
     from ddpnb.render.text import printable
 
     _write(bisection, arguments)
     seconds = sum(trial.seconds for trial in bisection.trials)
-    show(f"{render.conclusion(result, bisection.search)}\n{_probes(bisection)}, {seconds:.0f} s")
+    show(f"{printable(bisection.conclusion())}\n{_probes(bisection)}, {seconds:.0f} s")
     if result.outcome == "found":
         typed = bisection.typed() or bisection.commit()
         show(f"  {printable(typed)}")

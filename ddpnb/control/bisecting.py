@@ -14,6 +14,7 @@ from ddpnb.bisection.algorithms import Answer
 from ddpnb.bisection.command import CommandSpace, Trying
 from ddpnb.bisection.failure import Failure, judge
 from ddpnb.bisection.functions import FunctionSpace, PrefixSpace
+from ddpnb.bisection.recorded import RunSpace
 from ddpnb.bisection.search import Search, SearchResult, Trial
 from ddpnb.bisection.space import Probe
 from ddpnb.control.probing import Ran
@@ -54,13 +55,13 @@ class Bisection:
 
     def __init__(
         self,
-        space: CommandSpace | FunctionSpace | PrefixSpace,
+        space: CommandSpace | FunctionSpace | PrefixSpace | RunSpace,
         search: Search,
         prober: Runs,
         path: str | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
-        self.space, self.search, self._prober, self._path = space, search, prober, path
+        self.space, self.search, self._prober, self.path = space, search, prober, path
         self._options = options or {}
         self._again: Probe | None = None  # to be tried a second time
         self._others: list[Failure] = []  # that came twice, or cannot be by chance: they need no second try
@@ -94,6 +95,20 @@ class Bisection:
     def result(self) -> SearchResult | None:
         """What was found; None: there is more to probe."""
         return self.search.result
+
+    @property
+    def left(self) -> int:
+        """How many more probes are expected."""
+        return self.search.step.expected
+
+    @property
+    def pair(self) -> list[int] | None:
+        """Two ranks that hold different tensors, where that is the finding."""
+        finding = self.finding or {}
+        if len(sides := finding.get("sides", ())) > 1:
+            return [sides[0][0], sides[1][0]]
+        culprits, others = finding.get("culprits"), finding.get("waiting")
+        return [others[0], culprits[0]] if finding.get("tensors") and culprits and others else None
 
     def step(self) -> Trial | None:
         """Run the next probe; None: there is a result. One that fails in another way is tried a second time."""
@@ -187,10 +202,18 @@ class Bisection:
 
     # -- results and the log
 
+    def conclusion(self) -> str:
+        """What was found, in one or a few sentences; empty if there is more to probe."""
+        result = self.result
+        if result is None:
+            return ""
+        more = f"\nRanks {self.pair[0]} and {self.pair[1]} disagree." if self.pair is not None else ""
+        return render.conclusion(result, self.search) + more
+
     def __repr__(self) -> str:
         step = self.search.step
         if step.result is not None:
-            return f"{render.conclusion(step.result, self.search)}\n{self.typed() or self.commit()}".rstrip()
+            return f"{self.conclusion()}\n{self.typed() or self.commit()}".rstrip()
         assert step.probe is not None
         return f"{len(self.trials)} probes done, about {step.expected} to go; next: {render.named(step.probe, self.search)}"
 
@@ -207,6 +230,7 @@ class Bisection:
             "last_good": result.last_good if result is not None else None,
             "candidates": list(result.candidates if result is not None else self.search.step.candidates),
             "finding": self.finding,
+            "pair": self.pair,
             "probes": [trial.to_json() for trial in self.search.trials],
             "expected_probes": self.expected,
             "confidence": round(self.search.stated_confidence, 4),
@@ -218,7 +242,7 @@ class Bisection:
         Raises:
             CannotWrite: it cannot be written.
         """
-        if self._path is not None:
+        if self.path is not None:
             log = {
                 "schema": SCHEMA,
                 "process": [os.getpid(), psutil.Process().create_time()],
@@ -227,7 +251,7 @@ class Bisection:
                 "findings": self._findings,
                 "search": self.search.to_json(),
             }
-            write_whole(self._path, json.dumps(log, indent=1) + "\n")
+            write_whole(self.path, json.dumps(log, indent=1) + "\n")
 
     def resume(self, log: Any) -> None:
         """Continue a log.

@@ -19,12 +19,14 @@ from ddpnb.control.run_requests import check_script
 from ddpnb.control.worktrees import Repository
 from ddpnb.errors import DdpnbError
 from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
 from ddpnb.processes import devices
 from ddpnb.processes.environment import working_directory
 from ddpnb.processes.jobs.spawned import Program
 
 _TAIL = 4096  # bytes of output in which the last line is looked for
 _LINE = 200
+_Ended = tuple[Diagnosis, int, str, Recording | None]  # with the exit status and the last line of output
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Ran:
     """How a probe went. ``finding``: the first error as in the diagnosis's JSON; None: there was none.
 
     ``failures``: all errors, the root cause first. ``reason``: for people, where it failed or could not run. ``ran``:
-    whether it could.
+    whether it could. ``recording``: of the run that failed, or of the last; None: no rank made a process group.
     """
 
     failures: tuple[Failure, ...] = ()
@@ -56,6 +58,7 @@ class Ran:
     reason: str = ""
     seconds: float = 0.0
     ran: bool = True
+    recording: Recording | None = None
 
 
 @dataclass
@@ -96,16 +99,16 @@ class Prober:
                 directory = self.directory
                 if trying.commit is not None and self.repository is not None:
                     directory = stack.enter_context(self.repository.checked_out(trying.commit))
-                diagnosis, status, last = self._run(trying, directory, stack)
+                diagnosis, status, last, recording = self._run(trying, directory, stack)
         except DdpnbError as error:
             return Ran(reason=error.what, seconds=time.monotonic() - began, ran=False)
         found = tuple(failures(diagnosis, status, directory))
         finding = finding_of(diagnosis, directory)
         # What a program without a finding printed last is why it failed.
         reason = found[0].summary if found and (found[0].code or diagnosis.outcome == "hang") else last
-        return Ran(found, finding, reason, time.monotonic() - began)
+        return Ran(found, finding, reason, time.monotonic() - began, recording=recording)
 
-    def _run(self, trying: Trying, directory: str, stack: ExitStack) -> tuple[Diagnosis, int, str]:
+    def _run(self, trying: Trying, directory: str, stack: ExitStack) -> _Ended:
         environment = {**os.environ, **{name: value for name, value in trying.environment.items() if value is not None}}
         for name, value in trying.environment.items():
             if value is None:
@@ -115,9 +118,7 @@ class Prober:
             return self._script(trying, directory, environment, logs)
         return self._command(trying, directory, environment, logs)
 
-    def _script(
-        self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str
-    ) -> tuple[Diagnosis, int, str]:
+    def _script(self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str) -> _Ended:
         script, *arguments = trying.command
         if not self.job.module:
             check_script(os.path.join(directory, script))
@@ -137,11 +138,10 @@ class Prober:
             run = started.run.wait()
             diagnosis = run.diagnosis
             failed = diagnosis.outcome != "ok" or run.exit_status
-            return diagnosis, run.exit_status, _last_line(os.path.join(logs, "rank0.log")) if failed else ""
+            last = _last_line(os.path.join(logs, "rank0.log")) if failed else ""
+            return diagnosis, run.exit_status, last, run.recording
 
-    def _command(
-        self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str
-    ) -> tuple[Diagnosis, int, str]:
+    def _command(self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str) -> _Ended:
         with CommandRun(
             trying.command,
             fence="raise",
@@ -156,7 +156,8 @@ class Prober:
             last = _last_line(os.path.join(logs, "output.log")) if started.status else ""
             if not started.status and started.run is None:
                 last = "no process group was made: nothing was checked"
-            return started.diagnosis, started.exit_status, last
+            recording = started.run.recording if started.run is not None else None
+            return started.diagnosis, started.exit_status, last, recording
 
 
 def finding_of(diagnosis: Diagnosis, directory: str) -> dict[str, Any] | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, TypeVar, overload
 
@@ -109,6 +110,7 @@ class Selected:
         on: names of those that are not left out.
         args: for the target.
         fresh: the next run begins with the user's modules imported again.
+        environment: variables to set in the meantime.
     """
 
     def __init__(
@@ -119,14 +121,16 @@ class Selected:
         args: tuple[Any, ...] = (),
         *,
         fresh: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._fresh = fresh
+        self._fresh, self._environment = fresh, dict(environment or {})
         self.__name__ = getattr(target, "__name__", "components")
         self._target, self._components, self._on, self._args = target, tuple(components), frozenset(on), args
 
     def __call__(self) -> Any:
         _off.clear()
         _off.update(one.name for one in self._components if one.name not in self._on)
+        os.environ.update(self._environment)
         try:
             if self._target is not None:
                 return self._target(*self._args)
@@ -134,6 +138,8 @@ class Selected:
                 one()
         finally:
             _off.clear()
+            for name in self._environment:
+                os.environ.pop(name, None)
             if self._fresh:
                 forget_loaded()
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ddpnb.bisection.functions import FUNCTION, NONE
 from ddpnb.bisection.search import Search, SearchResult, Trial
-from ddpnb.bisection.space import Probe, RangeSpace
+from ddpnb.bisection.space import AS_GIVEN, Probe, RangeSpace
 from ddpnb.render.text import printable, relative
 from ddpnb.timing.quantities import span
 
@@ -24,6 +24,8 @@ def named(probe: Probe, search: Search) -> str:
     """
     space = search.space
     if isinstance(space, RangeSpace):
+        if probe.at == AS_GIVEN:
+            return AS_GIVEN
         if space.name == FUNCTION and probe == space.start:
             return "all functions"
         if space.name == FUNCTION:

@@ -13,6 +13,7 @@ import time
 import psutil
 import pytest
 
+APART = os.path.join(os.path.dirname(__file__), "..", "victims", "apart.py")
 DDPNB = [sys.executable, "-m", "ddpnb"]
 FORK = ["-n", "2", "--fork"]
 SCRIPT = """
@@ -156,6 +157,20 @@ def test_a_ladder(tmp_path):
     assert "rung 3, data workers: works" in done.stderr
 
 
+def test_the_first_step_at_which_replicas_differ(tmp_path):
+    given = (APART, 4, 6)
+    done = bisect(*FORK, "--by", "steps", "--json", "r.json", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "differ first at optimizer step 4, after its update" in done.stdout
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert (result["kind"], result["first_bad"], result["last_good"], result["pair"]) == ("range", 4, 3, [0, 1])
+    assert os.listdir(tmp_path) == ["r.json"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *given]
+    done = bisect("--by", "steps", "--", *torchrun, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "optimizer step 4, after its update" in done.stdout and "ddpnb run -- " in done.stdout
+
+
 def test_a_command_that_works(tmp_path):
     write(tmp_path)
     done = bisect(*FORK, "train.py", "--amp", cwd=tmp_path)
@@ -190,6 +205,10 @@ def test_a_cause_that_is_not_varied(tmp_path):
         (["-n", "2", "--", "python", "train.py", "--amp"], "go with a script"),
         (["--json", "no/such/folder.json", "train.py", "--amp"], "cannot write"),
         (["--", "no-such-program", "--amp"], "cannot run"),
+        (["--by", "steps", "--", "no-such-program"], "cannot run"),
+        (["--by", "days", "train.py"], "invalid choice"),
+        (["--by", "steps", "--vary", "amp", "train.py", "--amp"], "no other search"),
+        (["--by", "steps", "--log", "l.json", "train.py"], "no other search"),
     ],
 )
 def test_bad_input_is_refused_before_anything_starts(tmp_path, args, said):

@@ -1,0 +1,70 @@
+"""Probes of functions, on the ranks of a World."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ddpnb.bisection.command import Trying
+from ddpnb.bisection.failure import failures
+from ddpnb.control.probing import Ran, finding_of
+from ddpnb.control.worktrees import Repository
+from ddpnb.errors import WorldError
+from ddpnb.processes.environment import working_directory
+from ddpnb.processes.process_samples import GONE, kernel_status
+from ddpnb.recorder.components import Component, Selected
+from ddpnb.world import World
+
+
+class WorldProber:
+    """Runs probes of functions on the ranks of a World, each with a new process group.
+
+    ``in_order``: only the functions that a probe names are known in it; otherwise those that it does not name return None.
+    """
+
+    repository: Repository | None = None
+
+    def __init__(
+        self,
+        world: World,
+        target: Callable[..., Any] | None,
+        components: Sequence[Component],
+        args: tuple[Any, ...],
+        in_order: bool = False,
+    ) -> None:
+        self._world, self._target, self._components, self._args = world, target, components, args
+        self._in_order = in_order
+
+    def options(self, _trying: Trying, /) -> list[str]:
+        return []
+
+    def run(self, trying: Trying) -> Ran:
+        began = time.monotonic()
+        world = self._world
+        if world.closed:
+            raise WorldError("the World is closed.", "Launch another one, and bisect with it.")
+        self._prepare()
+        parts = [one for one in self._components if not self._in_order or one.name in trying.command]
+        looks = {name: value for name, value in trying.environment.items() if value is not None}
+        probe = Selected(self._target, parts, trying.command, self._args, fresh=True, environment=looks)
+        started = world.run(probe, stream=None)
+        diagnosis, folder = started.wait().diagnosis, working_directory()
+        found = tuple(failures(diagnosis, started.exit_status, folder))
+        finding = finding_of(diagnosis, folder)
+        if started.outcome == "hang":
+            world.release()
+        reason = found[0].summary if found else ""
+        return Ran(found, finding, reason, time.monotonic() - began, recording=started.recording)
+
+    def _prepare(self) -> None:
+        """A new process group on living ranks."""
+        world = self._world
+        dead = [rank for rank, pid in enumerate(world.pids()) if kernel_status(pid) == GONE]
+        if dead:
+            world.restart(dead)
+        try:
+            world.rebuild()
+        except WorldError:  # ranks are still in the run before
+            world.release()
+            world.rebuild()
