@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ddpnb.bisection.command import CommandSpace, script_place
-from ddpnb.bisection.functions import FunctionSpace, PrefixSpace, numbered
+from ddpnb.bisection.command import CommandSpace, number_of_ranks, script_place
+from ddpnb.bisection.functions import FunctionSpace, PrefixSpace, RanksSpace, numbered, ranks_to_search
 from ddpnb.bisection.search import Search, Trial
 from ddpnb.bisection.space import Component as Named
 from ddpnb.control.bisecting import Bisection
@@ -23,8 +23,9 @@ from ddpnb.recorder.components import Component, called_components, component
 from ddpnb.render.bisection import trial as line
 from ddpnb.source.options import declared
 from ddpnb.world import World
-from ddpnb.world_probes import WorldProber
+from ddpnb.world_probes import RanksProber, WorldProber
 
+RANKS = "ranks"  # a search by probes; the others by are read from a recording
 Parts = Callable[..., Any] | Sequence[Callable[..., Any]]
 
 
@@ -70,6 +71,7 @@ def bisect(
             logging, everything; the first of these that fails is narrowed down.
         by: ``"steps"``: the first optimizer step at which the replicas differ, read from the recording of one run, and of
             a second one that looks at each step where the first did not; ``target`` may also be a recording.
+            ``"ranks"``: the smallest number of ranks that fails; functions run in Worlds of so many ranks.
         in_order: of a list of functions, find the first one whose addition to those before it makes it fail.
         repeat: how many times a configuration has to work to count as good; None: as often as ``confidence`` needs.
         confidence: wanted for a failure that does not always happen.
@@ -99,7 +101,7 @@ def bisect(
     if by is not None:
         if any(varied) or in_order or repeat != 1:
             raise UsageError(f"by={by!r} goes with no other search.", "Search one of them, then the next.")
-        bisection = _of_recording(by, target, args, job, world)
+        bisection = _by(by, target, args, job, world, confidence, log)
     elif (parts := _parts(target)) is not None:
         bisection = _of_functions(parts, args, world, varied, repeat, confidence, in_order)
     else:
@@ -132,19 +134,34 @@ def _parts(target: Any) -> tuple[Callable[..., Any] | None, list[Component]] | N
     )
 
 
-def _of_recording(by: str, target: Any, args: tuple[Any, ...], job: Job, world: World | None) -> Bisection:
-    if by not in LOCATORS:
-        raise UsageError(f"there is no search by={by!r}.", f"Write one of {', '.join(LOCATORS)}.")
+def _by(
+    by: str, target: Any, args: tuple[Any, ...], job: Job, world: World | None, confidence: float, log: Any
+) -> Bisection:
+    if by not in LOCATORS and by != RANKS:
+        raise UsageError(f"there is no search by={by!r}.", f"Write one of {', '.join((*LOCATORS, RANKS))}.")
     if isinstance(target, Recording):
+        if by == RANKS:
+            raise UsageError("a recording is of one world.", "Search by ranks with the program itself.")
         return RecordedBisection(by, Loaded(target), once=True)
     parts = _parts(target)
     if parts is None:
+        if by == RANKS:
+            size = job.size if job.script else number_of_ranks(list(map(os.fsdecode, target)))
+            span = f"nproc=1..{ranks_to_search(size)[-1]}"
+            return _of_command(target, args, job, ((), (), span, None, False), 1, confidence, log)
         return RecordedBisection(by, Prober(job), _command_of(target, args, job), job.script)
     function, components = parts
     if world is None:
         raise UsageError("functions run on the ranks of a World.", "Write ddpnb.bisect(train, world=world).")
-    prober = WorldProber(world, function, components, args, in_order=function is None)
-    return RecordedBisection(by, prober, [one.name for one in components])
+
+    def prober(on: World) -> WorldProber:
+        return WorldProber(on, function, components, args, in_order=function is None)
+
+    names = [one.name for one in components]
+    if by == RANKS:
+        space = RanksSpace(names, world.size)
+        return Bisection(space, Search(space.space, 1, confidence), RanksProber(world, prober))
+    return RecordedBisection(by, prober(world), names)
 
 
 def _command_of(target: Any, args: tuple[Any, ...], job: Job) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ddpnb.bisection.command import Trying
@@ -14,7 +15,7 @@ from ddpnb.errors import WorldError
 from ddpnb.processes.environment import working_directory
 from ddpnb.processes.process_samples import GONE, kernel_status
 from ddpnb.recorder.components import Component, Selected
-from ddpnb.world import World
+from ddpnb.world import World, launch
 
 
 class WorldProber:
@@ -68,3 +69,28 @@ class WorldProber:
         except WorldError:  # ranks are still in the run before
             world.release()
             world.rebuild()
+
+
+class RanksProber:
+    """Runs probes of functions on fewer ranks than a World has, each in a World of its own; with all ranks, in that World.
+
+    Variables of cells are in none of the smaller ones.
+    """
+
+    repository: Repository | None = None
+
+    def __init__(self, world: World, make: Callable[[World], WorldProber]) -> None:
+        self._world, self._make = world, make
+
+    def options(self, _trying: Trying, /) -> list[str]:
+        return []
+
+    def run(self, trying: Trying) -> Ran:
+        world, size, began = self._world, int(trying.own["-n"]), time.monotonic()
+        if size == world.size:
+            return self._make(world).run(trying)
+        plan = world._own.plan
+        backend = plan.backend if plan.chosen else None
+        with launch(size, backend=backend, fence=world.fence, patience=world.patience, quiet=True) as smaller:
+            ran = self._make(smaller).run(trying)
+        return replace(ran, seconds=time.monotonic() - began)

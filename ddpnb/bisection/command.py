@@ -205,16 +205,9 @@ class CommandSpace:
         """The number of ranks, as something to vary; none if the command does not say it."""
         if self._own:
             return [Varied("own", "-n", str(size), "1")] if size > 1 else []
-        found = self._processes()
+        found = _processes(self.command)
         value = value_of(self.command, found) if found is not None else None
         return [Varied("option", found, value, "1")] if found is not None and value not in (None, "1") else []
-
-    def _processes(self) -> str | None:
-        """The option with which the launcher gets the number of ranks."""
-        given = {
-            _plain(token.partition("=")[0]): token.partition("=")[0] for token in self.command if _is_option(token)
-        }
-        return next((given[name] for name in _PROCESSES if name in given), None)
 
     def _option(self, text: str) -> Varied:
         name, equals, given = text.partition("=")
@@ -228,7 +221,7 @@ class CommandSpace:
             return Varied("own", own, values[1], values[0])
         found = find(self.command, name)
         if found is None and own == "-n":
-            found = self._processes()
+            found = _processes(self.command)
             if found is None:
                 raise UsageError(
                     "the command does not say how many ranks it starts.", "Add its option, such as --nproc-per-node 4."
@@ -335,6 +328,24 @@ def find(command: Sequence[str], name: str) -> str | None:
     if not exact and len(ending) > 1:
         raise UsageError(f"{name} may be {' or '.join(ending)}.", "Write the whole name.")
     return (exact or ending or [None])[0]
+
+
+def number_of_ranks(command: Sequence[str]) -> int | None:
+    """How many ranks a launch command starts, as its options say; None: they do not.
+
+    Example:
+        >>> number_of_ranks(["torchrun", "--nproc-per-node=4", "train.py"])
+        4
+    """
+    option = _processes(command)
+    value = value_of(command, option) if option is not None else None
+    return int(value) if value is not None and value.isascii() and value.isdigit() and len(value) < 6 else None
+
+
+def _processes(command: Sequence[str]) -> str | None:
+    """The option with which a launcher gets the number of ranks."""
+    given = {_plain(token.partition("=")[0]): token.partition("=")[0] for token in command if _is_option(token)}
+    return next((given[name] for name in _PROCESSES if name in given), None)
 
 
 def value_of(command: Sequence[str], option: str) -> str | None:

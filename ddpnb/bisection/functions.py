@@ -81,6 +81,54 @@ class PrefixSpace:
         return ""
 
 
+class RanksSpace:
+    """How many ranks run functions: one, two, and so on to all.
+
+    Args:
+        names: of the functions.
+        size: number of ranks, with which it fails.
+
+    Raises:
+        UsageError: there is only one.
+
+    Example:
+        >>> RanksSpace(["train"], 4).trying(Probe(at=3)).own
+        {'-n': '3'}
+    """
+
+    kind: Kind = "range"
+    varied: tuple[Varied, ...] = ()
+
+    def __init__(self, names: Sequence[str], size: int) -> None:
+        self._names = tuple(names)
+        self.space = RangeSpace("-n", ranks_to_search(size))
+
+    def trying(self, probe: Probe) -> Trying:
+        """What a probe runs: the functions, on so many ranks."""
+        return Trying(self._names, own={"-n": str(probe.at)})
+
+    def minimal(self, _causes: Sequence[str]) -> list[dict[str, str]]:
+        """Empty: a value is searched."""
+        return []
+
+    def typed(self, _trying: Trying, _options: Sequence[str] = ()) -> str:
+        """Empty: no command line runs functions of a notebook."""
+        return ""
+
+
+def ranks_to_search(size: int | None) -> range:
+    """From one to so many.
+
+    Raises:
+        UsageError: that is not known, or there is only one.
+    """
+    if size is None:
+        raise UsageError("the command does not say how many ranks it starts.", "Write --range 'NAME=1..N'.")
+    if size < 2:
+        raise UsageError("there is no smaller world than one rank.", "Start from a number of ranks that fails.")
+    return range(1, size + 1)
+
+
 def numbered(names: Sequence[str]) -> list[str]:
     """Names that tell apart what is called several times.
 

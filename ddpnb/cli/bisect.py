@@ -61,9 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--git", metavar="GOOD..BAD", help="find the first commit that fails, each in a checkout of its own"
     )
     parser.add_argument(
-        "--by", choices=("steps",),
-        help="read the answer from the recording of a run instead: steps, the first optimizer step at which the replicas "
-        "differ",
+        "--by", choices=("steps", "ranks"),
+        help="steps: the first optimizer step at which the replicas differ, read from the recording of a run; ranks: the "
+        "smallest number of ranks that fails",
     )  # fmt: skip
     parser.add_argument(
         "--ladder", action="store_true",
@@ -160,7 +160,8 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
     Raises:
         UsageError: they do not.
     """
-    from ddpnb.bisection.command import CommandSpace, script_place
+    from ddpnb.bisection.command import CommandSpace, number_of_ranks, script_place
+    from ddpnb.bisection.functions import ranks_to_search
     from ddpnb.bisection.search import Search
     from ddpnb.control.bisecting import Bisection
     from ddpnb.control.probing import Job, Prober
@@ -187,7 +188,11 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
     if repository is not None and (changed := repository.uncommitted()):
         say(f"changes that are not committed are in no probe: {', '.join(changed[:4])}{', ...' * (len(changed) > 4)}")
     size = 2 if launcher else ranks(arguments)
-    if arguments.by is not None:
+    if arguments.by == "ranks":
+        if any((arguments.vary, arguments.env, arguments.range, arguments.git, arguments.ladder)):
+            raise UsageError("--by ranks goes with no other search.", "Search one of them, then the next.")
+        arguments.range = f"nproc=1..{ranks_to_search(number_of_ranks(command) if launcher else size)[-1]}"
+    elif arguments.by is not None:
         return _of_recording(arguments, command, launcher, size)
     ladder = size if arguments.ladder else None
     space = CommandSpace(
@@ -263,7 +268,7 @@ def _search(bisection: Bisection, by: str | None) -> SearchResult:
     from ddpnb.render import bisection as render
 
     varied = [str(one.component) for one in bisection.space.varied]
-    if by is not None:
+    if by not in (None, "ranks"):
         say("runs it, and once more if its recording leaves several places")
     elif varied:
         say(f"varies {', '.join(varied)}: about {bisection.expected} probes")

@@ -13,7 +13,7 @@ import psutil
 from ddpnb.bisection.algorithms import Answer
 from ddpnb.bisection.command import CommandSpace, Trying
 from ddpnb.bisection.failure import Failure, judge
-from ddpnb.bisection.functions import FunctionSpace, PrefixSpace
+from ddpnb.bisection.functions import FunctionSpace, PrefixSpace, RanksSpace
 from ddpnb.bisection.recorded import RunSpace
 from ddpnb.bisection.search import Search, SearchResult, Trial
 from ddpnb.bisection.space import Probe
@@ -55,7 +55,7 @@ class Bisection:
 
     def __init__(
         self,
-        space: CommandSpace | FunctionSpace | PrefixSpace | RunSpace,
+        space: CommandSpace | FunctionSpace | PrefixSpace | RanksSpace | RunSpace,
         search: Search,
         prober: Runs,
         path: str | None = None,

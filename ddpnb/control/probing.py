@@ -80,7 +80,7 @@ class Prober:
         backend = trying.own.get("--backend", job.backend)
         common = [
             *(["--backend", backend] if backend else []),
-            *(["--patience", f"{job.patience:g}"] if job.patience != Job.patience else []),
+            *(["--patience", f"{job.patience:g}"] if job.patience != Job().patience else []),
         ]
         if not job.script:
             return common

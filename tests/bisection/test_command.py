@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from ddpnb.bisection.command import CommandSpace, Trying, find, replaced, value_of
+from ddpnb.bisection.command import CommandSpace, Trying, find, number_of_ranks, replaced, value_of
 from ddpnb.bisection.space import Probe, SetSpace
 from ddpnb.errors import UsageError
 from ddpnb.source.options import Option, options_of
@@ -265,3 +265,17 @@ def test_workers_that_the_script_has_by_default_are_suggested():
     space = CommandSpace(["train.py", "--amp"], declared=declares(text))
     assert [str(one.component) for one in space.suggested()] == ["--workers=8"]
     assert CommandSpace(["train.py", "--amp", "-j", "2"], declared=declares(text)).suggested() == []
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("torchrun --nproc-per-node 4 train.py", 4),
+        ("torchrun --nproc_per_node=8 train.py", 8),
+        ("mpirun -np 3 python train.py", 3),
+        ("torchrun --nproc-per-node gpu train.py", None),
+        ("python train.py", None),
+    ],
+)
+def test_how_many_ranks_a_launch_command_starts(command, said):
+    assert number_of_ranks(command.split()) == said

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ddpnb.bisection.functions import PrefixSpace, numbered
+from ddpnb.bisection.functions import PrefixSpace, RanksSpace, numbered, ranks_to_search
 from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Probe
 from ddpnb.errors import UsageError
@@ -37,6 +37,23 @@ def test_a_probe_calls_a_beginning():
 
 def test_a_function_that_comes_twice_has_a_number():
     assert numbered(["load", "step", "step", "load"]) == ["load", "step", "step #2", "load #2"]
+
+
+def test_how_many_ranks():
+    space = RanksSpace(["train"], 4)
+    assert space.space.values == (1, 2, 3, 4)
+    assert [space.trying(Probe(at=n)).own for n in (1, 4)] == [{"-n": "1"}, {"-n": "4"}]
+    assert (space.trying(Probe(at=2)).command, space.minimal([]), space.typed(space.trying(Probe(at=2)))) == (
+        ("train",),
+        [],
+        "",
+    )
+
+
+@pytest.mark.parametrize(("size", "said"), [(None, "does not say"), (1, "no smaller world"), (0, "no smaller world")])
+def test_too_few_ranks(size, said):
+    with pytest.raises(UsageError, match=said):
+        ranks_to_search(size)
 
 
 def test_no_function():

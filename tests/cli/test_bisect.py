@@ -171,6 +171,18 @@ def test_the_first_step_at_which_replicas_differ(tmp_path):
     assert "optimizer step 4, after its update" in done.stdout and "ddpnb run -- " in done.stdout
 
 
+def test_the_smallest_number_of_ranks(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
+        "if dist.get_rank() != 1:\n    dist.all_reduce(torch.ones(2))\n"
+    )
+    done = bisect("-n", 3, "--fork", "--by", "ranks", "--json", "r.json", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert (result["kind"], result["first_bad"], result["last_good"]) == ("range", 2, 1)
+    assert "It fails from -n 2 on; 1 works." in done.stdout and "ddpnb run -n 2 " in done.stdout
+
+
 def test_a_command_that_works(tmp_path):
     write(tmp_path)
     done = bisect(*FORK, "train.py", "--amp", cwd=tmp_path)
@@ -207,6 +219,9 @@ def test_a_cause_that_is_not_varied(tmp_path):
         (["--", "no-such-program", "--amp"], "cannot run"),
         (["--by", "steps", "--", "no-such-program"], "cannot run"),
         (["--by", "days", "train.py"], "invalid choice"),
+        (["-n", "1", "--by", "ranks", "train.py"], "no smaller world"),
+        (["--by", "ranks", "--range", "n=1..4", "train.py"], "no other search"),
+        (["--by", "ranks", "--", "python", "train.py"], "does not say how many ranks"),
         (["--by", "steps", "--vary", "amp", "train.py", "--amp"], "no other search"),
         (["--by", "steps", "--log", "l.json", "train.py"], "no other search"),
     ],

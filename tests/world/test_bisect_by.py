@@ -6,6 +6,7 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import UsageError
+from ddpnb.model.recording import Recording
 from tests.conftest import VICTIMS, marked_lines
 from tests.victims import apart
 
@@ -43,7 +44,7 @@ def test_a_script_and_its_recording(tmp_path):
     run = {"n": 2, "fork": True, "quiet": True}
     bisection = ddpnb.bisect(SCRIPT, 4, 6, by="steps", **run)
     assert bisection.result.first_bad == 4, str(bisection)
-    assert bisection.typed().startswith("ddpnb run -n 2 --fork ")
+    assert bisection.typed().startswith("ddpnb run -n 2 ")
     assert ddpnb.bisect(SCRIPT, 99, 6, by="steps", **run).result.outcome == "nothing fails"
 
 
@@ -54,11 +55,22 @@ def test_a_recording(world, tmp_path):
     assert (bisection.result.first_bad, bisection.result.last_good) == (5, 4)
 
 
+def test_the_smallest_world_that_fails(world):
+    bisection = ddpnb.bisect(apart.with_three, world=world, by="ranks", quiet=True)
+    result = bisection.to_json()
+    assert (result["kind"], result["first_bad"], result["last_good"]) == ("range", 3, 2), str(bisection)
+    assert [trial.probe.at for trial in bisection.trials] == [4, 1, 2, 3, 3]
+    assert not world.closed and world.size == 4
+
+
 @pytest.mark.parametrize(
     ("target", "more", "said"),
     [
         (apart.train, {"by": "days"}, "no search by='days'"),
         (apart.train, {"by": "steps", "repeat": 3}, "no other search"),
+        (Recording(2, {}), {"by": "ranks"}, "of one world"),
+        (SCRIPT, {"by": "ranks", "n": 1}, "no smaller world"),
+        (["python", "train.py"], {"by": "ranks"}, "does not say how many ranks"),
         (SCRIPT, {"by": "steps", "vary": ["amp"]}, "no other search"),
     ],
 )
