@@ -10,7 +10,7 @@ from ddpnb.bisection.space import AS_GIVEN, Probe, RangeSpace
 from ddpnb.render.text import printable, relative
 from ddpnb.timing.quantities import span
 
-_WORDS = {"bad": "fails", "good": "works", "other": "fails otherwise", "skip": "skipped"}
+WORDS = {"bad": "fails", "good": "works", "other": "fails otherwise", "skip": "skipped"}
 _SHOWN = 8  # candidates
 _LONGEST = 200
 
@@ -59,7 +59,7 @@ def trial(one: Trial, number: int, expected: int, search: Search) -> str:
     code = f" with {one.code}" if one.code and one.answer == "other" else ""
     why = f" ({relative(one.reason)})" if one.reason and (one.answer != "bad" or number == 1) else ""
     text = (
-        f"probe {number}{left}: {named(one.probe, search)}{again}: {_WORDS[one.answer]}{code}, {span(one.seconds)}{why}"
+        f"probe {number}{left}: {named(one.probe, search)}{again}: {WORDS[one.answer]}{code}, {span(one.seconds)}{why}"
     )
     return printable(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...")
 

@@ -1,0 +1,268 @@
+"""A bisection as a page: the forms that begin it, the next probe, what is still possible, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddpnb.bisection.command import Varied
+from ddpnb.bisection.search import Search, Trial
+from ddpnb.bisection.space import RangeSpace, SetSpace
+from ddpnb.model.findings import Finding
+from ddpnb.render import bisection as words
+from ddpnb.render import card, markup
+
+_ANSWERS = {"bad": ("stop", "error"), "good": ("done", "ok"), "other": ("warning", "warning"), "skip": ("idle", "faint")}
+_COLUMNS = 12  # components that have one each
+_REASON = 160
+_HELP = "find what makes a program fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A bisection as it stands.
+
+    ``title``: the command, or the function. ``typed``: the next probe as a command line, empty if there is none.
+    ``running``: a probe, since so many seconds; None: none. ``pausing``: it is the last one for now. ``smallest``: the smallest failing command or the
+    commit. ``written``: a script with it can be written. ``said``: the result of the last action.
+    """
+
+    title: str
+    search: Search
+    typed: str = ""
+    running: float | None = None
+    pausing: bool = False
+    smallest: str = ""
+    written: bool = False
+    finding: Finding | None = None
+    said: str = ""
+    bad: bool = False
+
+
+# -- the forms
+
+
+def ask(
+    command: str, most: int, ranks: int, scripts: Sequence[str], *, log: str = "", said: str = "", busy: bool = False
+) -> str:
+    """The first form: what fails.
+
+    Args:
+        command: in the field.
+        most, ranks: the largest number of ranks to choose, and the one that is chosen.
+        scripts: files to choose from.
+        log: describes a search that can be continued, empty if there is none.
+        said: why it cannot begin.
+        busy: it is about to.
+    """
+    listed = "".join(f"<option{markup.attributes({'value': path})}></option>" for path in scripts)
+    given = markup.attributes({"value": command, "size": 60, "placeholder": "train.py --amp --num-workers 4"})
+    form = (
+        '<form class="row" data-action="propose">'
+        '<label>What fails? A script with its arguments, or a launch command<input aria-label="failing command" '
+        f'name="command" list="ddpnb-bisect-scripts"{given}></label>'
+        f'<datalist id="ddpnb-bisect-scripts">{listed}</datalist>'
+        + markup.choice("ranks", "n", [(str(n), str(n)) for n in range(1, most + 1)], str(ranks))
+        + markup.button("next", "propose", image="go", enabled=not busy)
+        + "</form>"
+    )
+    kept = (
+        f'<div class="row" style="margin-top:10px">{markup.text(log, 300)} {markup.button("continue it", "continue", image="go")}</div>'
+        if log
+        else ""
+    )
+    return f"{_head(_HELP)}<div style='margin-top:10px'>{form}</div>{kept}{_said(said, bad=True)}"
+
+
+def choose(
+    command: str, proposed: Sequence[Varied], suggested: Sequence[Varied], *, said: str = "", bad: bool = False
+) -> str:
+    """The second form: what is varied.
+
+    Args:
+        command: that fails.
+        proposed: options of the command.
+        suggested: what is not on the command line, but may be the cause.
+        said: the result of the last action, or a note.
+        bad: it is an error.
+    """
+    rows = [_row(number, one, ticked=True) for number, one in enumerate(proposed)]
+    rows += [_row(number, one, ticked=False) for number, one in enumerate(suggested, len(proposed))]
+    table = (
+        markup.table("what to vary", ("vary", "option", "fails with", "harmless value", ""), rows, kind="")
+        if rows
+        else '<p class="faint">The command has no options to vary: choose something below.</p>'
+    )
+    more = (
+        '<details style="margin-top:8px"><summary>Something else: environment variables, a number, commits</summary><div class="row">'
+        + markup.field("environment variables", "env", hint="NCCL_P2P_DISABLE=1|", size=28)
+        + markup.field("the first failing number of an option", "span", hint="batch-size=1..64", size=22)
+        + markup.field("the first failing commit", "git", hint="v1.2..HEAD", size=16)
+        + "</div></details>"
+    )
+    how = (
+        '<div class="row" style="margin-top:10px">'
+        + markup.choice("order", "order", [("", "by halves"), ("ladder", "ladder: a single process first")])
+        + markup.choice("it fails", "repeat", [("1", "always"), ("auto", "sometimes")])
+        + markup.choice("start the ranks", "fork", [("", "as usual"), ("fork", "faster, by fork")])
+        + markup.button("begin", "begin", image="go")
+        + markup.button("back", "back")
+        + "</div>"
+    )
+    asked = f'<p>What may be the cause? Each is tried with its harmless value, in fresh processes.</p>{table}'
+    return f'{_head(command, code=True)}<form data-action="begin">{asked}{more}{how}</form>{_said(said, bad=bad)}'
+
+
+def _row(number: int, one: Varied, *, ticked: bool) -> str:
+    box = markup.attributes({"type": "checkbox", "name": f"on:{number}", "value": "1", "checked": ticked})
+    label = markup.attributes({"aria-label": f"vary {one.name}"})
+    name = markup.attributes({"aria-label": f"harmless value of {one.name}"})
+    value = markup.attributes({"name": f"harmless:{number}", "value": one.harmless or "", "size": 10})
+    harmless = f'<input{name}{value} placeholder="left out">' if one.failing is not None else "left out"
+    note = "" if ticked else "not on the command line: its default"
+    failing = markup.text(one.failing, 60) if one.failing is not None else "there"
+    return (
+        f"<tr><td><input{box}{label}></td><td><code>{markup.text(one.name, 80)}</code></td><td>{failing}</td>"
+        f'<td>{harmless}</td><td class="faint">{note}</td></tr>'
+    )
+
+
+# -- the search
+
+
+def head(shown: Shown) -> str:
+    """What is searched, how far it is, and the buttons."""
+    search, done = shown.search, len(shown.search.trials)
+    idle, result = shown.running is None, search.result
+    if result is not None:
+        image, role = {"found": ("done", "ok")}.get(result.outcome, ("why", "note"))
+        state = f"{result.outcome}, {_count(done, 'probe')}"
+    else:
+        image, role = ("idle", "note") if idle else ("compute", "note")
+        state = f"{_count(done, 'probe')} done, about {search.step.expected} to go"
+    status = (
+        f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {markup.text(state)}</span>'
+    )
+    run = markup.button(
+        "run to the end", "run", image="go", enabled=idle and result is None, title="make all probes that are needed"
+    )
+    pause = markup.button(
+        "pause", "pause", image="hold", enabled=not shown.pausing, title="stop after the probe that runs"
+    )
+    undo = markup.button(
+        "undo", "undo", image="restart", enabled=idle and bool(done), title="take the last answer back"
+    )
+    over = markup.button("start over", "over", enabled=idle)
+    buttons = (run if idle else pause) + undo + over
+    return f"{_head(shown.title, status, buttons, code=True)}{_said(shown.said, bad=shown.bad)}"
+
+
+def upcoming(shown: Shown) -> str:
+    """The next probe, or the one that runs, with the buttons to run or to judge it; empty if there is a result."""
+    probe = shown.search.step.probe
+    if probe is None:
+        return ""
+    name = markup.text(words.named(probe, shown.search), 400)
+    number = len(shown.search.trials) + 1
+    typed = f"<pre>{markup.text(shown.typed, 1000)}</pre>" if shown.typed else ""
+    if shown.running is not None:
+        return (
+            f'<p><b>Probe {number}: {name}</b> <span class="faint">runs for {markup.age(shown.running)}</span></p>'
+            f'{typed}<progress aria-label="probing"></progress>'
+        )
+    judge = (
+        markup.button("run this probe", "step", image="step")
+        + '<span class="faint">or run it elsewhere, and say how it went:</span>'
+        + markup.button("good", "judge", image="done", answer="good", title="it works")
+        + markup.button("bad", "judge", image="stop", answer="bad", title="it fails as the original does")
+        + markup.button("skip", "judge", answer="skip", title="it cannot be judged")
+    )
+    return f'<p><b>Probe {number}: {name}</b></p>{typed}<div class="row">{judge}</div>'
+
+
+def remaining(search: Search) -> str:
+    """What may still be the cause, and what is ruled out."""
+    space, step = search.space, search.step
+    if isinstance(space, RangeSpace):
+        left = step.candidates
+        if not left:
+            return ""
+        first, last = (str(one)[:12] for one in (left[0], left[-1]))
+        count = _count(len(left), "value")
+        return f'<p>The first that fails is {"among " if len(left) > 1 else ""}{markup.text(space.name)} {markup.text(first)}{f" to {markup.text(last)}" if len(left) > 1 else ""} <span class="faint">({count})</span></p>'
+    causes = {name for cause in step.result.causes for name in cause} if step.result is not None else set[str]()
+    possible = set(step.candidates) if step.result is None else set[object]()
+    return f'<ul class="chips" aria-label="what may be the cause">{"".join(_chip(str(one), one.name in causes, one.name in possible) for one in space.components)}</ul>'
+
+
+def _chip(name: str, cause: bool, possible: bool) -> str:
+    kind, word = ("bad", "cause") if cause else ("", "possible") if possible else ("out", "ruled out")
+    image = markup.icon("stop" if cause else "why" if possible else "done")
+    return f'<li class="who {kind}">{image} <code>{markup.text(name, 80)}</code> <span class="faint">{word}</span></li>'
+
+
+def probes(search: Search) -> str:
+    """The probes that were made, as a table; empty if there are none."""
+    if not search.trials:
+        return ""
+    space = search.space
+    columns: tuple[str, ...] = (space.name,) if isinstance(space, RangeSpace) else ("on",)
+    if isinstance(space, SetSpace) and len(space.names) <= _COLUMNS:
+        columns = space.names
+    rows = [_probe(number, one, search) for number, one in enumerate(search.trials, 1)]
+    return markup.table("probes", ("probe", *columns, "answer", "seconds", ""), rows, kind="")
+
+
+def _probe(number: int, one: Trial, search: Search) -> str:
+    space = search.space
+    if isinstance(space, RangeSpace):
+        cells = [str(one.probe.at)[:12]]
+    elif len(space.names) <= _COLUMNS:
+        cells = ["on" if name in one.probe.on else "–" for name in space.names]
+    else:
+        cells = [words.named(one.probe, search)]
+    image, role = _ANSWERS[one.answer]
+    code = f" {one.code}" if one.code else ""
+    answer = f'<span class="{role}">{markup.icon(image)}</span> {markup.text(words.WORDS[one.answer] + code)}'
+    shown = "".join(f"<td>{markup.text(cell, 200)}</td>" for cell in cells)
+    why = markup.text(one.reason, _REASON) if one.answer != "bad" or number == 1 else ""
+    seconds = f"{one.seconds:.1f}" if one.seconds else ""
+    return f'<tr><td>{number}</td>{shown}<td class="wide">{answer}</td><td>{seconds}</td><td class="faint">{why}</td></tr>'
+
+
+def result(shown: Shown) -> str:
+    """What was found: in words, the smallest failing command, and its finding; empty if there is no result."""
+    outcome = shown.search.result
+    if outcome is None:
+        return ""
+    sentences = "".join(f"<p>{markup.text(line)}</p>" for line in words.conclusion(outcome, shown.search).splitlines())
+    first, _, rest = sentences.partition("</p>")
+    smallest = f"<pre>{markup.text(shown.smallest, 2000)}</pre>" if shown.smallest else ""
+    write = markup.button("write repro.sh", "write", image="go") if shown.written else ""
+    found = card.finding_html(shown.finding) if shown.finding is not None and outcome.outcome == "found" else ""
+    return f'<div class="summary">{first}</p></div>{rest}{smallest}<div class="row">{write}</div>{found}'
+
+
+def still(shown: Shown) -> str:
+    """A bisection without its controls, as ``Bisection`` shows itself."""
+    search = shown.search
+    found = result(shown) or f"<p>{_count(len(search.trials), 'probe')} done, about {search.step.expected} to go</p>"
+    return f"{_head(shown.title, code=True)}{found}{remaining(search)}{probes(search)}"
+
+
+def _head(title: str, status: str = "", buttons: str = "", *, code: bool = False) -> str:
+    kind = "mono" if code else "faint"
+    return (
+        f'<div class="row head"><b>Bisection</b><span class="{kind}">{markup.text(title, 300)}</span>{status}'
+        f'<span class="space"></span>{buttons}</div>'
+    )
+
+
+def _said(text: str, *, bad: bool) -> str:
+    if not text:
+        return ""
+    return f'<div class="said{" bad" * bad}" role="{"alert" if bad else "status"}">{markup.text(text, 2000)}</div>'
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
