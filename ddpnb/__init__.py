@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ddpnb.model.recording import Ending, Recording
     from ddpnb.model.recording_file import load
     from ddpnb.model.startup import StartupState, StepState
-    from ddpnb.panels import show
+    from ddpnb.panels import guide, show
     from ddpnb.panels.panel import Panel
     from ddpnb.processes.checks import Check
     from ddpnb.processes.jobs.search import FoundJob
@@ -77,7 +77,7 @@ _NAMES = {
     "ddpnb.model.recording": "Ending Recording",
     "ddpnb.model.recording_file": "load",
     "ddpnb.model.startup": "StartupState StepState",
-    "ddpnb.panels": "show",
+    "ddpnb.panels": "guide show",
     "ddpnb.panels.panel": "Panel",
     "ddpnb.processes.checks": "Check",
     "ddpnb.processes.jobs.search": "FoundJob",
@@ -142,6 +142,7 @@ __all__ = [
     "diagnose",
     "doctor",
     "explain",
+    "guide",
     "jobs",
     "launch",
     "load",

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ddpnb.bisection.command import CommandSpace, number_of_ranks, script_place
+from ddpnb.bisection.command import CommandSpace, Varied, number_of_ranks, script_place
 from ddpnb.bisection.functions import FunctionSpace, PrefixSpace, RanksSpace, numbered, ranks_to_search
 from ddpnb.bisection.search import Search, Trial
 from ddpnb.bisection.space import Component as Named
-from ddpnb.control.bisecting import Bisection
+from ddpnb.control.bisecting import Bisection, read_log
 from ddpnb.control.locating import LOCATORS, Loaded, RecordedBisection
 from ddpnb.control.probing import Job, Prober
 from ddpnb.control.run_requests import check_script, check_terms
@@ -231,3 +231,49 @@ def _of_functions(
         )
     space = FunctionSpace([Named(one.name, requires=one.requires) for one in components])
     return Bisection(space, Search(space.space, repeat, confidence), WorldProber(world, target, components, args))
+
+
+def is_script(command: Sequence[str]) -> bool:
+    """Whether a command line begins with a script, which ddpnb starts; else it is a launch command."""
+    return command[0].endswith(".py")
+
+
+def proposals(command: Sequence[str]) -> tuple[list[Varied], list[Varied]]:
+    """What may be varied of a command: options that are on it, and what is not on it but may be the cause.
+
+    Raises:
+        ScriptNotFound: the script does not exist.
+    """
+    if is_script(command):
+        check_script(command[0])
+    options = declared(command[script_place(command, launcher=not is_script(command))])
+    try:
+        space = CommandSpace(command, own=is_script(command), declared=options)
+    except UsageError:
+        return [], []
+    return list(space.varied), space.suggested()
+
+
+def continued(path: str) -> Bisection:
+    """A search that a log continues.
+
+    Raises:
+        UsageError: it is not such a log, or of another version.
+    """
+    log = read_log(path)
+    options = log["options"]
+    try:
+        command = [str(one) for one in options["command"]]
+        script, repeat = not options["launcher"], options["repeat"]
+        bisection = bisect(
+            command[0] if script else command,
+            *(command[1:] if script else ()),
+            n=options["nproc"], backend=options["backend"], patience=options["patience"], fork=bool(options["fork"]),
+            vary=options["vary"], env=options["env"], span=options["range"], git=options["git"],
+            ladder=bool(options["ladder"]), repeat=None if repeat == "auto" else int(repeat),
+            confidence=options["confidence"], log=path, run=False,
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from error
+    bisection.resume(log)
+    return bisection

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
-LONGEST_S = 90
+LONGEST_S = 150
 notebooks = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def test_all_are_there():
-    assert {path.stem for path in NOTEBOOKS} == {"tour", "startup", "pitfalls", "ranks"}
+    assert {path.stem for path in NOTEBOOKS} == {"tour", "startup", "pitfalls", "ranks", "bisection"}
 
 
 @pytest.mark.world

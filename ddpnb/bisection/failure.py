@@ -11,17 +11,22 @@ from ddpnb.diagnosis.causes.usage_errors import REFUSED
 from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis, Finding
 
+Place = tuple[str, int, str]
+_NO_PLACES: frozenset[Place] = frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure by its finding and the places of the culprits (of all ranks where it is not proven which they are).
+    """A failure by its finding, and the places that it names: those of the culprits, and those of the other ranks.
 
-    ``code``: of the first error; None: the program failed without a finding. ``places``: file, line, function; files below
-    the folder in which the program ran are named from there.
+    ``code``: of the first error; None: the program failed without a finding. A place is file, line and function; files
+    below the folder in which the program ran are named from there. ``culprits``: their places, none where it is not proven
+    which they are: that is inferred from what came before, which differs between probes. ``others``: all other places.
     """
 
     code: str | None
-    places: frozenset[tuple[str, int, str]] = frozenset()
+    culprits: frozenset[Place] = _NO_PLACES
+    others: frozenset[Place] = _NO_PLACES
     summary: str = ""
 
     @property
@@ -38,10 +43,19 @@ class Failure:
         """
         if self.code is None or self.code != other.code or self.refused != other.refused:
             return self.code == other.code and self.summary == other.summary
-        return not self.places or not other.places or bool(_compared(self, moved) & _compared(other, moved))
+        proven = self.culprits and other.culprits
+        places = [
+            {
+                (file, function if moved else line)
+                for file, line, function in one.culprits | (_NO_PLACES if proven else one.others)
+            }
+            for one in (self, other)
+        ]
+        return not all(places) or not places[0].isdisjoint(places[1])
 
     def to_json(self) -> dict[str, Any]:
-        return {"code": self.code, "places": sorted(map(list, self.places)), "summary": self.summary}
+        places = {"culprits": sorted(map(list, self.culprits)), "others": sorted(map(list, self.others))}
+        return {"code": self.code, **places, "summary": self.summary}
 
     @classmethod
     def from_json(cls, data: Any) -> Failure:
@@ -51,8 +65,11 @@ class Failure:
             UsageError: it is not one.
         """
         try:
-            places = frozenset((str(file), int(line), str(function)) for file, line, function in data["places"])
-            return cls(None if data["code"] is None else str(data["code"]), places, str(data["summary"]))
+            culprits, others = (
+                frozenset((str(file), int(line), str(function)) for file, line, function in data[which])
+                for which in ("culprits", "others")
+            )
+            return cls(None if data["code"] is None else str(data["code"]), culprits, others, str(data["summary"]))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from error
 
@@ -89,16 +106,15 @@ def judge(original: Failure, found: list[Failure], *, moved: bool = False) -> An
     return "bad" if any(original.same(failure, moved=moved) for failure in found) else "other"
 
 
-def _compared(failure: Failure, moved: bool) -> set[tuple[str, int | str]]:
-    return {(file, function if moved else line) for file, line, function in failure.places}
-
-
 def _failure(finding: Finding, folder: str) -> Failure:
-    # Which of two ranks that wait for each other is at fault may be inferred from what came before, which a probe changes.
     known = finding.culprits if finding.certainty == "proven" else ()
-    places = [site for rank, site in finding.where if rank in known] or [site for _, site in finding.where]
-    named = frozenset((_below(site.file, folder), site.line, site.function) for site in places)
-    return Failure(finding.code, named, finding.summary.replace(os.path.join(folder, ""), ""))
+    places = [(rank, (_below(site.file, folder), site.line, site.function)) for rank, site in finding.where]
+    return Failure(
+        finding.code,
+        frozenset(place for rank, place in places if rank in known),
+        frozenset(place for rank, place in places if rank not in known),
+        finding.summary.replace(os.path.join(folder, ""), ""),
+    )
 
 
 def _below(file: str, folder: str) -> str:

@@ -403,4 +403,7 @@ class _Replay:
             self._confirm(Probe(cause))
             causes.append(cause)
             left = [name for name in left if not set(space.probe([name]).on) & set(cause)]
+        works = good or self._search.ends_known or self.ask(space.harmless, 1, space.names) == "good"
+        if set(causes[0]) == set(space.names) and not works:
+            return SearchResult("undecided", candidates=space.names)
         return SearchResult("found", tuple(causes))

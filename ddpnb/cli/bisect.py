@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 COMMAND = "COMMAND"  # stands for the script where a command is given
 HELP = "find which options, values or commit make a program hang, crash or diverge"
-LOG = "ddpnb-bisect.json"
 UNDECIDED = 5
 _KEPT = (
     "nproc",
@@ -84,7 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--fork", action="store_true", help="start faster, as for ddpnb run")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON")
-    parser.add_argument("--log", metavar="FILE", help=f"where to keep the log (default: {LOG}, until a cause is found)")
+    parser.add_argument(
+        "--log", metavar="FILE", help="where to keep the log (default: ddpnb-bisect.json, until a cause is found)"
+    )
     parser.add_argument("--resume", metavar="LOG", help="continue a search from its log")
     parser.add_argument("--repro", metavar="FILE", help="write the smallest failing command as a shell script")
     parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is the name of a module, as for python -m")
@@ -163,7 +164,7 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
     from ddpnb.bisection.command import CommandSpace, number_of_ranks, script_place
     from ddpnb.bisection.functions import ranks_to_search
     from ddpnb.bisection.search import Search
-    from ddpnb.control.bisecting import Bisection
+    from ddpnb.control.bisecting import Bisection, take_log
     from ddpnb.control.probing import Job, Prober
     from ddpnb.control.run_requests import check_script, check_terms
     from ddpnb.control.worktrees import Repository
@@ -217,8 +218,9 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
     search = Search(space.space, _repeat(arguments.repeat), arguments.confidence)
     arguments.keeps_log = arguments.log is not None or arguments.resume is not None
     if arguments.resume is None:
-        arguments.log = arguments.log or LOG
-        _set_aside(arguments)
+        arguments.log, said = take_log(arguments.log)
+        if said:
+            say(said)
     arguments.log = arguments.log or arguments.resume
     return Bisection(space, search, Prober(job, repository), arguments.log, options)
 
@@ -233,27 +235,6 @@ def _of_recording(arguments: argparse.Namespace, command: list[str], launcher: b
     job = Job(not launcher, arguments.module, size, arguments.backend, arguments.patience, arguments.fork)
     arguments.keeps_log = True  # there is none
     return RecordedBisection(arguments.by, Prober(job), command, not launcher)
-
-
-def _set_aside(arguments: argparse.Namespace) -> None:
-    """Check that a log can be written, and keep an earlier one: it may be of an interrupted search.
-
-    Raises:
-        UsageError: another search writes this log.
-    """
-    from ddpnb.control.bisecting import searching
-    from ddpnb.files import check_writable
-
-    if (process := searching(arguments.log)) is not None:
-        if arguments.keeps_log:
-            raise UsageError(f"process {process} writes {arguments.log}.", "Give this search a log of its own.")
-        arguments.log = f"ddpnb-bisect-{os.getpid()}.json"
-        say(f"another search runs here: the log of this one is {arguments.log}")
-    path: str = arguments.log
-    check_writable(path)
-    if os.path.isfile(path) and os.path.getsize(path):
-        os.replace(path, f"{path}.1")
-        say(f"an earlier log is now {path}.1")
 
 
 def _repeat(text: str) -> int | None:
@@ -292,20 +273,13 @@ def _report(bisection: Bisection, result: SearchResult, arguments: argparse.Name
             code, name, summary = (bisection.finding[key] for key in ("code", "name", "summary"))
             show(printable(f"{code} {name}: {summary}"))
         if arguments.repro is not None:
-            _write_repro(arguments.repro, typed, bisection)
+            bisection.write_repro(arguments.repro)
     return {"found": 0, "nothing fails": 1}.get(result.outcome, UNDECIDED)
 
 
 def _probes(bisection: Bisection) -> str:
     number = len(bisection.trials)
     return f"{number} probe{'s' * (number != 1)}"
-
-
-def _write_repro(path: str, typed: str, bisection: Bisection) -> None:
-    from ddpnb.files import write_whole
-
-    summary = (bisection.finding or {}).get("summary", "")
-    write_whole(path, "#!/bin/sh\n" + "".join(f"# {line}\n" for line in summary.splitlines()) + typed + "\n")
 
 
 def _write(bisection: Bisection, arguments: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -20,10 +21,13 @@ from ddpnb.bisection.space import Probe
 from ddpnb.control.probing import Ran
 from ddpnb.control.worktrees import Repository
 from ddpnb.errors import UsageError
-from ddpnb.files import write_whole
+from ddpnb.files import check_writable, write_whole
+from ddpnb.model.findings import Finding
 from ddpnb.render import bisection as render
+from ddpnb.render import guide, markup
 
 SCHEMA = 1
+LOG = "ddpnb-bisect.json"  # where a command or a guide keeps it
 
 
 class Runs(Protocol):
@@ -92,6 +96,12 @@ class Bisection:
         return smallest[1] if smallest is not None else None
 
     @property
+    def card(self) -> Finding | None:
+        """The same as a Finding."""
+        finding = self.finding
+        return None if finding is None else Finding.from_json(finding)
+
+    @property
     def result(self) -> SearchResult | None:
         """What was found; None: there is more to probe."""
         return self.search.result
@@ -155,14 +165,43 @@ class Bisection:
         self.save()
         return trial
 
-    def typed(self) -> str:
-        """The smallest failing command, as it can be typed; empty if none was found, or it is the commit that fails."""
+    @property
+    def title(self) -> str:
+        """What is searched: the command, or that functions are."""
+        return shlex.join(getattr(self.space, "command", ())) or "functions of a World"
+
+    def typed(self, probe: Probe | None = None) -> str:
+        """A configuration as a command line that can be typed; empty where there is none.
+
+        Args:
+            probe: the configuration; None: the smallest failing one, if one was found, and it is not a commit that fails.
+        """
         result = self.result
-        if result is None or result.outcome != "found" or self.space.kind == "git":
-            return ""
-        probe = Probe(result.minimal) if self.space.kind == "set" else Probe(at=result.first_bad)
+        if probe is None:
+            if result is None or result.outcome != "found" or self.space.kind == "git":
+                return ""
+            probe = Probe(result.minimal) if self.space.kind == "set" else Probe(at=result.first_bad)
         trying = self.space.trying(probe)
         return self.space.typed(trying, self._prober.options(trying))
+
+    def write_repro(self, path: str | os.PathLike[str]) -> None:
+        """Write the smallest failing command, or the commit, as a shell script.
+
+        Raises:
+            UsageError: none was found.
+            CannotWrite: it cannot be written.
+        """
+        lines = self.typed() or self.commit()
+        if not lines:
+            raise UsageError("there is no smallest failing command to write.", "Search until a cause is found.")
+        summary = (self.finding or {}).get("summary", "")
+        write_whole(path, "#!/bin/sh\n" + "".join(f"# {line}\n" for line in str(summary).splitlines()) + lines + "\n")
+
+    def remove_log(self) -> None:
+        """Remove the log: the search is over."""
+        if self.path is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
 
     def commit(self) -> str:
         """The first commit that fails, in one line; empty if no commit was found."""
@@ -209,6 +248,19 @@ class Bisection:
             return ""
         more = f"\nRanks {self.pair[0]} and {self.pair[1]} disagree." if self.pair is not None else ""
         return render.conclusion(result, self.search) + more
+
+    def _repr_html_(self) -> str:
+        done = self.result is not None
+        smallest = self.typed() or self.commit()
+        shown = guide.Shown(
+            self.title,
+            self.search,
+            self.result,
+            self.conclusion(),
+            smallest=smallest,
+            finding=self.card if done else None,
+        )
+        return markup.standalone(guide.still(shown), "bisection")
 
     def __repr__(self) -> str:
         step = self.search.step
@@ -263,19 +315,48 @@ class Bisection:
             UsageError: it is of another version, or of another search.
         """
         try:
-            search, original, findings = log["search"], log["original"], list(log["findings"])
-        except (KeyError, TypeError):
+            resumed, original, findings = Search.from_json(log["search"]), log["original"], list(log["findings"])
+            if len(findings) != len(resumed.trials):
+                raise ValueError("a finding for each trial")
+            for finding in findings:
+                if finding is not None:
+                    Finding.from_json(finding)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, UsageError):
+                raise
             raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from None
-        resumed = Search.from_json(search)
         if resumed.space.to_json() != self.search.space.to_json():
             raise UsageError(
                 "the log is of another search: it varies something else.", "Resume with the options it was begun with."
             )
-        if len(findings) != len(resumed.trials):
-            raise UsageError("this is not the log of a search.", "Give the file that a search has written.")
         self.search = resumed
         self.original = None if original is None else Failure.from_json(original)
-        self._findings = [one if isinstance(one, dict) else None for one in findings]
+        self._findings = findings
+
+
+def take_log(path: str | None = None) -> tuple[str, str]:
+    """A file for the log of a new search; an earlier log, which may be of an interrupted search, is kept.
+
+    Args:
+        path: of the log; None: the usual one, or another one where a search of another process writes that.
+
+    Returns:
+        The path, and what is to be said about it; empty: nothing.
+
+    Raises:
+        UsageError: another search writes this log.
+        CannotWrite: no log can be written there.
+    """
+    log = path or LOG
+    if (process := searching(log)) is not None:
+        if path is not None:
+            raise UsageError(f"process {process} writes {path}.", "Give this search a log of its own.")
+        log = f"ddpnb-bisect-{os.getpid()}.json"
+    check_writable(log)
+    if os.path.isfile(log) and os.path.getsize(log):
+        os.replace(log, f"{log}.1")
+        return log, f"an earlier log is now {log}.1"
+    return log, "" if log in (path, LOG) else f"another search runs here: the log of this one is {log}"
 
 
 def searching(path: str) -> int | None:

@@ -11,7 +11,7 @@ from ddpnb.bisection.command import Trying
 from ddpnb.bisection.failure import failures
 from ddpnb.bisection.recorded import Located, RunSpace
 from ddpnb.bisection.search import Search, SearchResult, Trial
-from ddpnb.bisection.space import RangeSpace
+from ddpnb.bisection.space import Probe, RangeSpace
 from ddpnb.bisection.steps import STEP, steps
 from ddpnb.control.bisecting import Bisection, Runs
 from ddpnb.control.probing import Ran, finding_of
@@ -113,7 +113,7 @@ class RecordedBisection(Bisection):
         space = RangeSpace(self._what, places or self.space.space.values)
         self.search = Search(space, ends_known=bool(places), trials=self.search.trials)
 
-    def typed(self) -> str:
+    def typed(self, probe: Probe | None = None) -> str:  # noqa: ARG002
         """The program as a command line; empty for functions."""
         trying = Trying(self.space.trying(self.search.space.start).command)
         return self.space.typed(trying, self._prober.options(trying))

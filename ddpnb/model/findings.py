@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ddpnb.files import write_whole
 from ddpnb.model.calls import Call, Site
@@ -140,6 +141,38 @@ class Finding:
             "evidence": list(self.evidence),
             "remedy": self.remedy,
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Finding:
+        """What ``to_json()`` has described, without the collective.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not a finding.
+        """
+        hint = data["hint"]
+        return cls(
+            FindingType(str(data["code"]), str(data["name"])),
+            str(data["summary"]),
+            culprits=tuple(map(int, data["culprits"])),
+            waiting=tuple(map(int, data["waiting"])),
+            where=tuple(
+                (int(one["rank"]), Site(str(one["file"]), int(one["line"]), str(one["function"])))
+                for one in data["where"]
+            ),
+            evidence=tuple(map(str, data["evidence"])),
+            remedy=str(data["remedy"]),
+            severity=_word(data["severity"], Severity),
+            tensors=tuple(map(str, data["tensors"])),
+            sides=tuple(tuple(map(int, side)) for side in data["sides"]),
+            certainty=_word(data["certainty"], Certainty),
+            hint=None if hint is None else Hint(str(hint["file"]), int(hint["line"]), str(hint["reason"])),
+        )
+
+
+def _word(value: Any, words: Any) -> Any:
+    if value not in get_args(words):
+        raise ValueError(f"{value!r:.40} is not one of {', '.join(get_args(words))}")
+    return value
 
 
 @dataclass(frozen=True, slots=True, repr=False)

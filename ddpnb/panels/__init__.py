@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ddpnb.control.bisecting import Bisection
 from ddpnb.control.run import Run
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
     from ddpnb.panels.panel import Panel
 
 
-def show(what: World | Job | Run | Recording | None = None) -> Panel:
+def show(what: World | Job | Run | Recording | Bisection | None = None) -> Panel:
     """Show a dashboard in the notebook.
 
     Args:
         what: a World or a Job: its live ranks, with buttons to control them. A Run or a Recording: its state at that
-            time. None: a form that launches a World or attaches to a
-            job that runs, and then its dashboard.
+            time. A Bisection: its guide. None: a form that launches a World or attaches to a job that runs, and then its
+            dashboard.
 
     Returns:
         A panel, which the notebook displays; ``text`` is its content as plain text.
@@ -32,6 +33,7 @@ def show(what: World | Job | Run | Recording | None = None) -> Panel:
     Example:
         >>> ddpnb.show(world)
     """
+    from ddpnb.panels.bisection_guide import Guide
     from ddpnb.panels.dashboard import Dashboard
     from ddpnb.panels.launcher import Launcher
     from ddpnb.panels.still import Still
@@ -44,7 +46,29 @@ def show(what: World | Job | Run | Recording | None = None) -> Panel:
         return Still(what.recording or what._monitor.observer.record(), what.diagnosis)
     if isinstance(what, Recording):
         return Still(what, diagnose(what))
-    raise UsageError(f"show() takes a World, a Job, a Run or a Recording, not {_kind(what)}.")
+    if isinstance(what, Bisection):
+        return Guide(what)
+    raise UsageError(f"show() takes a World, a Job, a Run, a Recording or a Bisection, not {_kind(what)}.")
+
+
+def guide(command: str = "", n: int | None = None) -> Panel:
+    """Show the guide of a bisection: what fails, and what may be the cause? It then finds out which.
+
+    It makes the probes, or takes your own judgement of what you ran elsewhere. ``ddpnb.bisect()`` does the same from code.
+
+    Args:
+        command: that fails, as the form shows it at first: a script with its arguments, or a launch command.
+        n: number of ranks of a script (default: one per GPU, else 2).
+
+    Returns:
+        A panel, which the notebook displays; ``text`` is its content as plain text.
+
+    Example:
+        >>> ddpnb.guide("train.py --amp --num-workers 4")
+    """
+    from ddpnb.panels.bisection_guide import Guide
+
+    return Guide(command=command, ranks=n)
 
 
 def _kind(what: Any) -> str:

@@ -54,14 +54,18 @@ def trial(one: Trial, number: int, expected: int, search: Search) -> str:
         expected: how many more are expected.
         search: that has asked for it.
     """
-    again = " again" if sum(1 for trial in search.trials if trial.probe == one.probe) > 1 else ""
+    again = " again" if any(earlier.probe == one.probe for earlier in search.trials[: number - 1]) else ""
     left = f" of about {number + expected}" if expected else ""
     code = f" with {one.code}" if one.code and one.answer == "other" else ""
     why = f" ({relative(one.reason)})" if one.reason and (one.answer != "bad" or number == 1) else ""
-    text = (
-        f"probe {number}{left}: {named(one.probe, search)}{again}: {WORDS[one.answer]}{code}, {span(one.seconds)}{why}"
-    )
+    took = f", {span(one.seconds)}" if one.seconds else ""
+    text = f"probe {number}{left}: {named(one.probe, search)}{again}: {WORDS[one.answer]}{code}{took}{why}"
     return printable(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...")
+
+
+def log(search: Search) -> str:
+    """The probes that were answered, a line each."""
+    return "\n".join(trial(one, number, 0, search) for number, one in enumerate(search.trials, 1))
 
 
 def conclusion(result: SearchResult, search: Search) -> str:
@@ -112,6 +116,8 @@ def _undecided(result: SearchResult, search: Search) -> str:
             f"Undecided: of the probes that may fail, {bad} of {tried} did: too few to search. If the first one failed, it "
             "may have left something behind that prevents it, such as a checkpoint."
         )
+    if not isinstance(search.space, RangeSpace):
+        return "Undecided: no configuration besides the command as given could be judged."
     short = 10 if isinstance(search.space, RangeSpace) and search.space.kind == "git" else None
     *between, last = [str(one)[:short] for one in result.candidates]
     shown = ", ".join(between[:_SHOWN]) + ", ..." * (len(between) > _SHOWN)

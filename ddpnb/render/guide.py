@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddpnb.bisection.command import Varied
-from ddpnb.bisection.search import Search, Trial
+from ddpnb.bisection.search import Search, SearchResult, Trial
 from ddpnb.bisection.space import RangeSpace, SetSpace
 from ddpnb.model.findings import Finding
 from ddpnb.render import bisection as words
 from ddpnb.render import card, markup
 
-_ANSWERS = {"bad": ("stop", "error"), "good": ("done", "ok"), "other": ("warning", "warning"), "skip": ("idle", "faint")}
+_ANSWERS = {
+    "bad": ("stop", "error"),
+    "good": ("done", "ok"),
+    "other": ("warning", "warning"),
+    "skip": ("idle", "faint"),
+}
 _COLUMNS = 12  # components that have one each
 _REASON = 160
 _HELP = "find what makes a program fail"
@@ -22,13 +27,16 @@ _HELP = "find what makes a program fail"
 class Shown:
     """A bisection as it stands.
 
-    ``title``: the command, or the function. ``typed``: the next probe as a command line, empty if there is none.
+    ``title``: the command, or that functions are searched. ``result``, ``conclusion``: what was found, None and empty if there is more to
+    probe. ``typed``: the next probe as a command line, empty if there is none.
     ``running``: a probe, since so many seconds; None: none. ``pausing``: it is the last one for now. ``smallest``: the smallest failing command or the
     commit. ``written``: a script with it can be written. ``said``: the result of the last action.
     """
 
     title: str
     search: Search
+    result: SearchResult | None = None
+    conclusion: str = ""
     typed: str = ""
     running: float | None = None
     pausing: bool = False
@@ -89,7 +97,7 @@ def choose(
     rows = [_row(number, one, ticked=True) for number, one in enumerate(proposed)]
     rows += [_row(number, one, ticked=False) for number, one in enumerate(suggested, len(proposed))]
     table = (
-        markup.table("what to vary", ("vary", "option", "fails with", "harmless value", ""), rows, kind="")
+        markup.table("what to vary", ("vary", "option", "fails with", "harmless value", "note"), rows, kind="")
         if rows
         else '<p class="faint">The command has no options to vary: choose something below.</p>'
     )
@@ -109,7 +117,7 @@ def choose(
         + markup.button("back", "back")
         + "</div>"
     )
-    asked = f'<p>What may be the cause? Each is tried with its harmless value, in fresh processes.</p>{table}'
+    asked = f"<p>What may be the cause? Each is tried with its harmless value, in fresh processes.</p>{table}"
     return f'{_head(command, code=True)}<form data-action="begin">{asked}{more}{how}</form>{_said(said, bad=bad)}'
 
 
@@ -133,7 +141,7 @@ def _row(number: int, one: Varied, *, ticked: bool) -> str:
 def head(shown: Shown) -> str:
     """What is searched, how far it is, and the buttons."""
     search, done = shown.search, len(shown.search.trials)
-    idle, result = shown.running is None, search.result
+    idle, result = shown.running is None, shown.result
     if result is not None:
         image, role = {"found": ("done", "ok")}.get(result.outcome, ("why", "note"))
         state = f"{result.outcome}, {_count(done, 'probe')}"
@@ -154,7 +162,8 @@ def head(shown: Shown) -> str:
     )
     over = markup.button("start over", "over", enabled=idle)
     buttons = (run if idle else pause) + undo + over
-    return f"{_head(shown.title, status, buttons, code=True)}{_said(shown.said, bad=shown.bad)}"
+    row = f'<div class="row" style="margin-top:8px">{status}<span class="space"></span>{buttons}</div>'
+    return f"{_head(shown.title, code=True)}{row}{_said(shown.said, bad=shown.bad)}"
 
 
 def upcoming(shown: Shown) -> str:
@@ -198,7 +207,7 @@ def remaining(search: Search) -> str:
 def _chip(name: str, cause: bool, possible: bool) -> str:
     kind, word = ("bad", "cause") if cause else ("", "possible") if possible else ("out", "ruled out")
     image = markup.icon("stop" if cause else "why" if possible else "done")
-    return f'<li class="who {kind}">{image} <code>{markup.text(name, 80)}</code> <span class="faint">{word}</span></li>'
+    return f'<li class="{kind}">{image} <code>{markup.text(name, 80)}</code> <span class="faint">{word}</span></li>'
 
 
 def probes(search: Search) -> str:
@@ -210,7 +219,7 @@ def probes(search: Search) -> str:
     if isinstance(space, SetSpace) and len(space.names) <= _COLUMNS:
         columns = space.names
     rows = [_probe(number, one, search) for number, one in enumerate(search.trials, 1)]
-    return markup.table("probes", ("probe", *columns, "answer", "seconds", ""), rows, kind="")
+    return markup.table("probes", ("probe", *columns, "answer", "seconds", "reason"), rows, kind="")
 
 
 def _probe(number: int, one: Trial, search: Search) -> str:
@@ -218,7 +227,7 @@ def _probe(number: int, one: Trial, search: Search) -> str:
     if isinstance(space, RangeSpace):
         cells = [str(one.probe.at)[:12]]
     elif len(space.names) <= _COLUMNS:
-        cells = ["on" if name in one.probe.on else "–" for name in space.names]
+        cells = ["on" if name in one.probe.on else "-" for name in space.names]
     else:
         cells = [words.named(one.probe, search)]
     image, role = _ANSWERS[one.answer]
@@ -227,20 +236,23 @@ def _probe(number: int, one: Trial, search: Search) -> str:
     shown = "".join(f"<td>{markup.text(cell, 200)}</td>" for cell in cells)
     why = markup.text(one.reason, _REASON) if one.answer != "bad" or number == 1 else ""
     seconds = f"{one.seconds:.1f}" if one.seconds else ""
-    return f'<tr><td>{number}</td>{shown}<td class="wide">{answer}</td><td>{seconds}</td><td class="faint">{why}</td></tr>'
+    return (
+        f'<tr><td>{number}</td>{shown}<td class="wide">{answer}</td><td>{seconds}</td><td class="faint">{why}</td></tr>'
+    )
 
 
 def result(shown: Shown) -> str:
     """What was found: in words, the smallest failing command, and its finding; empty if there is no result."""
-    outcome = shown.search.result
-    if outcome is None:
+    if shown.result is None:
         return ""
-    sentences = "".join(f"<p>{markup.text(line)}</p>" for line in words.conclusion(outcome, shown.search).splitlines())
-    first, _, rest = sentences.partition("</p>")
+    first, *rest = shown.conclusion.splitlines() or [shown.result.outcome]
+    more = "".join(f"<p>{markup.text(line)}</p>" for line in rest)
     smallest = f"<pre>{markup.text(shown.smallest, 2000)}</pre>" if shown.smallest else ""
-    write = markup.button("write repro.sh", "write", image="go") if shown.written else ""
-    found = card.finding_html(shown.finding) if shown.finding is not None and outcome.outcome == "found" else ""
-    return f'<div class="summary">{first}</p></div>{rest}{smallest}<div class="row">{write}</div>{found}'
+    write = markup.button("write repro.sh", "write") if shown.written else ""
+    found = card.finding_html(shown.finding) if shown.finding is not None and shown.result.outcome == "found" else ""
+    return (
+        f'<div class="summary"><p>{markup.text(first)}</p></div>{more}{smallest}<div class="row">{write}</div>{found}'
+    )
 
 
 def still(shown: Shown) -> str:
@@ -250,12 +262,9 @@ def still(shown: Shown) -> str:
     return f"{_head(shown.title, code=True)}{found}{remaining(search)}{probes(search)}"
 
 
-def _head(title: str, status: str = "", buttons: str = "", *, code: bool = False) -> str:
+def _head(title: str, *, code: bool = False) -> str:
     kind = "mono" if code else "faint"
-    return (
-        f'<div class="row head"><b>Bisection</b><span class="{kind}">{markup.text(title, 300)}</span>{status}'
-        f'<span class="space"></span>{buttons}</div>'
-    )
+    return f'<div class="row head"><b>Bisection</b> <span class="{kind}">{markup.text(title, 300)}</span></div>'
 
 
 def _said(text: str, *, bad: bool) -> str:

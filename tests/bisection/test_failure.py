@@ -16,21 +16,26 @@ SLOW = FindingType("DDP501", "straggler", severity="warning")
 
 
 def hang(
-    line: int = 7, file: str = "/w/train.py", function: str = "main", culprits: tuple[int, ...] = (1,)
+    line: int = 7,
+    file: str = "/w/train.py",
+    function: str = "main",
+    culprits: tuple[int, ...] = (1,),
+    waiting: int = 20,
 ) -> Diagnosis:
-    where = ((0, Site("/w/train.py", 20, "main")), (1, Site(file, line, function)))
+    where = ((0, Site("/w/train.py", waiting, "main")), (1, Site(file, line, function)))
     return Diagnosis("hang", (Finding(MISSING, "rank 1 is missing", culprits, (0,), where=where),))
 
 
 def test_a_failure_is_its_code_and_the_places_of_the_culprits():
     (failure,) = failures(hang(), 3, "/w")
-    assert failure == Failure("DDP301", frozenset({("train.py", 7, "main")}), "rank 1 is missing")
+    places = frozenset({("train.py", 7, "main")}), frozenset({("train.py", 20, "main")})
+    assert failure == Failure("DDP301", *places, "rank 1 is missing")
     assert Failure.from_json(failure.to_json()) == failure
 
 
 def test_without_culprits_all_places_count():
     (failure,) = failures(hang(culprits=()), 3, "/w")
-    assert {line for _, line, _ in failure.places} == {7, 20}
+    assert {line for _, line, _ in failure.others} == {7, 20} and not failure.culprits
 
 
 def test_where_the_culprit_is_inferred_all_places_count():
@@ -38,9 +43,9 @@ def test_where_the_culprit_is_inferred_all_places_count():
     one, other = hang(line=7), hang(line=8)
     likely = [Diagnosis("hang", (replace(told.findings[0], certainty="likely"),)) for told in (one, other)]
     (original,) = failures(likely[0], 3, "/w")
-    assert {line for _, line, _ in original.places} == {7, 20}
     assert judge(original, failures(likely[1], 3, "/w")) == "bad"
-    assert judge(original, failures(other, 3, "/w")) == "other"
+    assert judge(original, failures(other, 3, "/w")) == "bad"
+    assert judge(original, failures(hang(line=8, waiting=21), 3, "/w")) == "other"
 
 
 @pytest.mark.parametrize(

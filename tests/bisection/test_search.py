@@ -74,6 +74,21 @@ def test_another_failure_is_not_the_one_searched_for():
     assert search.result.minimal == ("b", "d")
 
 
+def test_where_nothing_but_the_start_can_be_judged_it_is_undecided():
+    search = Search(SetSpace([Component("a"), Component("b")]))
+    while probe := search.next_probe():
+        search.answer(probe, "bad" if len(probe.on) == 2 else "other")
+    assert search.result is not None and search.result.outcome == "undecided"
+    assert search.result.candidates == ("a", "b")
+
+
+def test_a_single_component_is_found():
+    search = Search(SetSpace([Component("a")]))
+    while probe := search.next_probe():
+        search.answer(probe, "bad" if probe.on else "good")
+    assert search.result is not None and search.result.causes == (("a",),)
+
+
 def test_a_second_try_decides_over_another_failure():
     search = Search(letters("ab"))
     for probe, answers in (

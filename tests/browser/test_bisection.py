@@ -1,0 +1,90 @@
+"""The bisection notebook by mouse: the guide finds the pair of options that hangs, light and dark."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import picture
+from tests.browser.test_dashboard import check_access, of
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+SEARCH_MS = 150_000
+COMMAND = "recipe.py --num-workers 1 --amp --evaluate --checkpoint best.pt --log --teams"
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_the_pair_is_found_by_mouse(theme, lab, page):
+    lab.open(page, lab.write("guide.ipynb", f"import ddpnb\nddpnb.guide({COMMAND!r}, n=2)"), theme)
+    lab.run_all(page)
+    form = of(page, "bisection")
+    expect(form.get_by_label("failing command")).to_have_value(COMMAND)
+    check_access(page)
+    picture(page, f"bisection-asks-{theme}")
+    form.get_by_role("button", name="next").click()
+    rows = form.get_by_role("table", name="what to vary").get_by_role("row")
+    expect(rows).to_have_count(7)
+    expect(rows.filter(has_text="--checkpoint")).to_contain_text("best.pt")
+    form.get_by_label("vary --teams").uncheck()
+    form.get_by_label("start the ranks").select_option("fork")
+    check_access(page)
+    picture(page, f"bisection-proposes-{theme}")
+    form.get_by_role("button", name="begin").click()
+
+    probe, table = of(page, "next probe"), page.get_by_role("table", name="probes")
+    expect(probe.get_by_text("as given")).to_be_visible()
+    form.get_by_role("button", name="pause").click()
+    expect(table.get_by_role("row").nth(1)).to_contain_text("fails DDP301")
+    expect(probe.get_by_role("button", name="run this probe")).to_be_visible()
+    probe.get_by_role("button", name="good").click()  # with none of them it works, as everybody knows
+    expect(table.get_by_role("row")).to_have_count(3)
+    form.get_by_role("button", name="undo").click()
+    expect(table.get_by_role("row")).to_have_count(2)
+    probe.get_by_role("button", name="run this probe").click()
+    expect(table.get_by_role("row")).to_have_count(3)
+    expect(form.get_by_role("button", name="run to the end")).to_be_visible()
+    check_access(page)
+    picture(page, f"bisection-paused-{theme}")
+    form.get_by_role("button", name="run to the end").click()
+
+    found = of(page, "what was found")
+    expect(found).to_contain_text("It fails with --evaluate and --checkpoint=best.pt together.", timeout=SEARCH_MS)
+    expect(found.get_by_role("article", name="DDP301")).to_contain_text("recipe.py:")
+    causes = page.get_by_role("list", name="what may be the cause").get_by_role("listitem").filter(has_text="cause")
+    expect(causes).to_have_count(2)
+    assert table.get_by_role("row").count() - 1 < 10
+    found.get_by_role("button", name="write repro.sh").click()
+    expect(form).to_contain_text("Written: repro.sh")
+    assert "recipe.py --evaluate --checkpoint best.pt --teams" in (lab.work / "repro.sh").read_text()
+    check_access(page)
+    picture(page, f"bisection-found-{theme}")
+
+
+def test_what_cannot_begin_is_said_and_a_search_continues_after_a_restart(lab, page):
+    lab.open(page, lab.write("again.ipynb", "import ddpnb\nddpnb.guide()"))
+    lab.run_all(page)
+    form = of(page, "bisection")
+    form.get_by_label("failing command").fill("missing.py --amp")
+    form.get_by_role("button", name="next").click()
+    expect(form.get_by_role("alert")).to_contain_text("missing.py")
+    form.get_by_label("failing command").fill("recipe.py --evaluate --checkpoint best.pt")
+    form.get_by_role("button", name="next").click()
+    form.get_by_label("vary --evaluate").uncheck()
+    form.get_by_label("vary --checkpoint").uncheck()
+    form.get_by_role("button", name="begin").click()
+    expect(form.get_by_role("alert")).to_contain_text("nothing is chosen")
+    form.get_by_label("vary --evaluate").check()
+    form.get_by_role("button", name="begin").click()
+    form.get_by_role("button", name="pause").click()
+    table = page.get_by_role("table", name="probes")
+    expect(table.get_by_role("row")).to_have_count(2)
+    expect(form.get_by_role("button", name="run to the end")).to_be_visible()
+
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.get_by_text("Restart Kernel and Run All Cells…", exact=True).click()
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    expect(form).to_contain_text("was interrupted after 1 probe")
+    form.get_by_role("button", name="continue it").click()
+    form.get_by_role("button", name="run to the end").click()
+    expect(of(page, "what was found")).to_contain_text("It fails with --evaluate alone.", timeout=SEARCH_MS)
+    assert not (lab.work / "ddpnb-bisect.json").exists()

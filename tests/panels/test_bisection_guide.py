@@ -1,0 +1,125 @@
+"""The guide of a bisection, without a browser: its buttons, on a script that needs no torch."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+
+import pytest
+
+import ddpnb
+from ddpnb.panels.bisection_guide import Guide
+
+LONG_S = 60.0
+SCRIPT = """
+    import argparse, time
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--amp", action="store_true")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--log")
+    parser.add_argument("--slow", type=float, default=0)
+    args = parser.parse_args()
+    time.sleep(args.slow)
+    if args.amp and args.log:
+        raise SystemExit("cannot log halves")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def until(guide: Guide, text: str) -> None:
+    deadline = time.monotonic() + LONG_S
+    while text not in guide.text:
+        assert time.monotonic() < deadline, guide.text
+        time.sleep(0.05)
+
+
+def begun(command: str, **values: str) -> Guide:
+    guide = Guide(ranks=1)
+    guide.act("propose", {"command": command, "n": "1"})
+    guide.act("begin", values)
+    return guide
+
+
+def test_the_pair_is_found_and_written(folder):
+    guide = Guide(ranks=1)
+    assert guide.text == "what fails?"
+    guide.act("propose", {"command": "train.py --amp --log x", "n": "1"})
+    assert "--workers" in guide.form.html  # it is not on the command line, but has workers by default
+    guide.act("begin", {"on:0": "1", "on:1": "1", "on:2": "1", "harmless:2": "0"})
+    until(guide, "It fails with --amp and --log=x together.")
+    guide.act("write", {})
+    assert (folder / "repro.sh").read_text().splitlines()[-1].startswith("ddpnb run -n 1 train.py --amp --log x")
+    assert not (folder / "ddpnb-bisect.json").exists()
+    guide.act("over", {})
+    assert guide.text == "what fails?" and "train.py --amp --log x" in guide.form.html
+
+
+def test_a_person_judges_undoes_and_continues_later(folder):
+    guide = begun("train.py --amp --log x --slow 0.5", **{"on:0": "1", "on:1": "1"})
+    guide.act("pause", {})
+    until(guide, "probe 1: as given: fails")
+    until(guide, "with none of them")
+    guide.act("judge", {"answer": "good"})
+    until(guide, "judged by hand")
+    guide.act("undo", {})
+    until(guide, "Taken back: with none of them.")
+    guide.act("judge", {"answer": "wonderful"})
+    until(guide, "there is no answer 'wonderful'")
+
+    later = Guide(ranks=1)
+    assert "interrupted after 1 probe" in later.form.html
+    later.act("continue", {})
+    later.act("step", {})
+    until(later, "probe 2: with none of them: works")
+    assert later.bisection is not None and later.bisection.result is None
+    later.act("run", {})
+    until(later, "It fails with --amp and --log=x together.")
+
+
+@pytest.mark.parametrize(
+    ("command", "values", "said"),
+    [
+        ("", {}, "no command given"),
+        ("train.py 'open", {}, "No closing quotation"),
+        ("missing.py --amp", {}, "missing.py"),
+        ("train.py --amp", {}, "nothing is chosen"),
+        ("train.py --amp", {"env": "A=1|2", "span": "slow=1..2"}, "different searches"),
+        ("train.py", {"env": "NAME"}, "harmless and a failing value"),
+        ("train.py", {"span": "slow"}, "two whole numbers"),
+        ("train.py --amp", {"on:0": "1", "env": "'"}, "No closing quotation"),
+    ],
+)
+def test_what_cannot_begin_is_said_and_keeps_the_form(folder, command, values, said):
+    guide = begun(command, **values)
+    assert said in guide.form.html.replace("&#x27;", "'") and guide.bisection is None
+    assert not (folder / "ddpnb-bisect.json").exists()
+
+
+def test_a_probe_that_cannot_run_is_said(folder):
+    guide = begun("train.py --amp --log x", **{"on:0": "1", "on:1": "1"})
+    guide.act("pause", {})
+    until(guide, "with none of them")
+    (folder / "train.py").unlink()
+    guide.act("run", {})
+    until(guide, "the script 'train.py' does not exist")
+    until(guide, "Undecided")
+
+
+def test_a_bisection_from_code_is_shown(folder):
+    bisection = ddpnb.bisect("train.py", "--amp", "--log", "x", n=1, vary=["amp", "log"], run=False)
+    panel = ddpnb.show(bisection)
+    assert isinstance(panel, Guide) and "as given" in panel.text
+    panel.act("run", {})
+    until(panel, "together")
+    assert "It fails with --amp and --log=x together." in bisection._repr_html_()
+
+
+def test_the_name_of_the_guide_stays_a_function():
+    assert callable(ddpnb.guide) and callable(ddpnb.guide)
+    assert ddpnb.guide("train.py", n=3).text == "what fails?"
