@@ -46,6 +46,7 @@ def bisect(
     backend: str | None = None,
     patience: float = 10.0,
     fork: bool = False,
+    jobs: int = 1,
     log: str | os.PathLike[str] | None = None,
     run: bool = True,
     quiet: bool = False,
@@ -77,6 +78,7 @@ def bisect(
         confidence: wanted for a failure that does not always happen.
         backend, patience: as for ``launch()``.
         fork: start the ranks of a script sooner, as ``ddpnb run --fork``.
+        jobs: how many probes of a script or a command run at the same time.
         log: file to keep the answers in, with which ``ddpnb bisect --resume`` continues; None: none.
         run: False: only prepare it, for ``step()``, ``answer()`` and ``undo()``.
         quiet: print nothing.
@@ -96,13 +98,17 @@ def bisect(
     """
     check_terms("raise", patience)
     size = n if n is not None else devices.count_gpus() or 2
-    job = Job(isinstance(target, (str, os.PathLike)), False, size, backend, patience, fork)
+    job = Job(isinstance(target, (str, os.PathLike)), False, size, backend, patience, fork, jobs)
     varied = (vary, env, span, git, ladder)
     if by is not None:
         if any(varied) or in_order or repeat != 1:
             raise UsageError(f"by={by!r} goes with no other search.", "Search one of them, then the next.")
         bisection = _by(by, target, args, job, world, confidence, log)
     elif (parts := _parts(target)) is not None:
+        if jobs != 1:
+            raise UsageError(
+                "jobs is for a script or a command.", "The ranks of a World run one probe after the other."
+            )
         bisection = _of_functions(parts, args, world, varied, repeat, confidence, in_order)
     else:
         if in_order:
@@ -191,8 +197,9 @@ def _of_command(
     rungs = job.size if ladder else None
     space = CommandSpace(command, vary, env, span, commits, own=job.script, declared=options, ladder=rungs)
     kept = {
-        "nproc": job.size if job.script else None, "backend": job.backend, "patience": job.patience, "fork": job.fork, "module": False,
-        "vary": list(vary), "env": list(env), "range": span, "git": git, "ladder": ladder, "confidence": confidence,
+        "nproc": job.size if job.script else None, "backend": job.backend, "patience": job.patience, "fork": job.fork,
+        "module": False, "vary": list(vary), "env": list(env), "range": span, "git": git, "ladder": ladder,
+        "confidence": confidence,
         "repeat": "auto" if repeat is None else str(repeat), "command": command, "launcher": not job.script,
     }  # fmt: skip
     search = Search(space.space, repeat, confidence)

@@ -28,7 +28,8 @@ class Trial:
     """One probe that was answered.
 
     ``answer``: ``bad`` is the failure that is searched for, ``other`` another failure, ``skip`` cannot be judged.
-    ``code``: of the finding. ``seconds``: that it took. ``reason``: for people.
+    ``code``: of the finding. ``seconds``: that it took. ``reason``: for people. ``asked``: the search asked for it; else
+    it ran beside others, and was not needed.
     """
 
     probe: Probe
@@ -36,11 +37,12 @@ class Trial:
     code: str | None = None
     seconds: float = 0.0
     reason: str = ""
+    asked: bool = True
 
     def to_json(self) -> dict[str, Any]:
         on, at = list(self.probe.on), self.probe.at
         common = {"answer": self.answer, "code": self.code, "seconds": round(self.seconds, 3)}
-        return {"on": on, "at": at, **common, "reason": self.reason}
+        return {"on": on, "at": at, **common, "reason": self.reason} | ({} if self.asked else {"asked": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,12 @@ class Search:
         return self.step.probe
 
     def next_probes(self, limit: int) -> tuple[Probe, ...]:
-        """Up to ``limit`` configurations worth trying at the same time: the next one, and those that may follow."""
+        """Up to ``limit`` configurations worth trying at the same time: the next one, and those that may follow.
+
+        Where the failure does not always happen, the next one that many times.
+        """
+        if self.sometimes and self.step.probe is not None:
+            return (self.step.probe,) * limit
         found: list[Probe] = []
         assumed: list[Mapping[Probe, Answer]] = [{}]
         for assumptions in assumed:
@@ -140,7 +147,13 @@ class Search:
         return tuple(found)
 
     def answer(
-        self, probe: Probe, answer: Answer, code: str | None = None, seconds: float = 0.0, reason: str = ""
+        self,
+        probe: Probe,
+        answer: Answer,
+        code: str | None = None,
+        seconds: float = 0.0,
+        reason: str = "",
+        asked: bool = True,
     ) -> None:
         """Add an answer. It may be about any configuration of the space.
 
@@ -153,7 +166,7 @@ class Search:
             )
         if answer not in get_args(Answer):
             raise UsageError(f"there is no answer {answer!r}.", "Answer bad, good, other or skip.")
-        self.trials.append(Trial(probe, answer, code, seconds, reason))
+        self.trials.append(Trial(probe, answer, code, seconds, reason, asked))
         self._forget()
 
     def undo(self) -> Trial:
@@ -232,7 +245,8 @@ class Search:
             )
             for one in data["trials"]:
                 probe = Probe(tuple(map(str, one["on"])), one["at"])
-                search.answer(probe, one["answer"], one["code"], float(one["seconds"]), str(one["reason"]))
+                said = one["code"], float(one["seconds"]), str(one["reason"]), bool(one.get("asked", True))
+                search.answer(probe, one["answer"], *said)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, UsageError):
                 raise

@@ -48,6 +48,14 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_patience(parser: argparse.ArgumentParser) -> None:
+    """The option of a command that decides what hangs."""
+    parser.add_argument(
+        "--patience", type=float, default=10.0, metavar="S",
+        help="seconds a rank may be blocked outside any collective before it counts as hung (default: 10)",
+    )  # fmt: skip
+
+
 def ranks(arguments: argparse.Namespace) -> int:
     """The number of ranks to start.
 

@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ddpnb import interrupts
-from ddpnb.cli import add_ranks, claim, ranks, say, show
+from ddpnb.cli import add_patience, add_ranks, claim, ranks, say, show
 from ddpnb.errors import UsageError
 
 if TYPE_CHECKING:
-    from ddpnb.bisection.search import SearchResult
+    from ddpnb.bisection.search import SearchResult, Trial
     from ddpnb.control.bisecting import Bisection
 
 COMMAND = "COMMAND"  # stands for the script where a command is given
@@ -78,9 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--confidence", type=float, default=0.99, metavar="C", help="wanted with --repeat auto (default: 0.99)"
     )
     parser.add_argument(
-        "--patience", type=float, default=10.0, metavar="S",
-        help="seconds a rank may be blocked outside any collective before it counts as hung (default: 10)",
+        "--jobs", type=int, default=1, metavar="N",
+        help="run up to N probes at the same time, where the machine has room for that many (default: 1)",
     )  # fmt: skip
+    add_patience(parser)
     parser.add_argument("--fork", action="store_true", help="start faster, as for ddpnb run")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON")
     parser.add_argument(
@@ -213,6 +214,7 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
         arguments.backend,
         arguments.patience,
         arguments.fork,
+        arguments.jobs,
     )
     options = {name: getattr(arguments, name) for name in _KEPT} | {"command": command, "launcher": launcher}
     search = Search(space.space, _repeat(arguments.repeat), arguments.confidence)
@@ -255,17 +257,25 @@ def _search(bisection: Bisection, by: str | None) -> SearchResult:
         say(f"varies {', '.join(varied)}: about {bisection.expected} probes")
     else:
         say(f"searches {len(bisection.search.step.candidates)} values: about {bisection.expected} probes")
-    return bisection.run(
-        lambda trial: say(render.trial(trial, len(bisection.trials), bisection.left, bisection.search))
-    )
+    search, always = bisection.search, not bisection.search.sometimes
+
+    def tell(trial: Trial) -> None:
+        nonlocal always
+        say(render.trial(trial, len(bisection.trials), bisection.left, search))
+        if always and search.sometimes:
+            always = False
+            say("it does not always fail: measures how often, and repeats what works")
+
+    return bisection.run(tell)
 
 
 def _report(bisection: Bisection, result: SearchResult, arguments: argparse.Namespace) -> int:
     from ddpnb.render.text import printable
 
     _write(bisection, arguments)
-    seconds = sum(trial.seconds for trial in bisection.trials)
-    show(f"{printable(bisection.conclusion())}\n{_probes(bisection)}, {seconds:.0f} s")
+    more = sum(not trial.asked for trial in bisection.trials)
+    besides = f", {more} more beside them that were not needed" if more else ""
+    show(f"{printable(bisection.conclusion())}\n{_probes(bisection)}{besides}, {bisection.seconds:.0f} s")
     if result.outcome == "found":
         typed = bisection.typed() or bisection.commit()
         show(f"  {printable(typed)}")
@@ -278,7 +288,7 @@ def _report(bisection: Bisection, result: SearchResult, arguments: argparse.Name
 
 
 def _probes(bisection: Bisection) -> str:
-    number = len(bisection.trials)
+    number = sum(trial.asked for trial in bisection.trials)
     return f"{number} probe{'s' * (number != 1)}"
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ddpnb import interrupts
-from ddpnb.cli import add_ranks, claim, complain, ranks, say, scaling
+from ddpnb.cli import add_patience, add_ranks, claim, complain, ranks, say, scaling
 from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.files import check_folder
 
@@ -34,10 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "128+n terminated by signal n (130 Ctrl-C, 143 SIGTERM, 129 terminal closed)"
     )
     add_ranks(parser)
-    parser.add_argument(
-        "--patience", type=float, default=10.0, metavar="S",
-        help="seconds a rank may be blocked outside any collective before it counts as hung (default: 10)",
-    )  # fmt: skip
+    add_patience(parser)
     parser.add_argument(
         "--fence",
         choices=("raise", "warn", "off"),

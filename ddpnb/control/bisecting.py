@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, Protocol
 
 import psutil
 
+from ddpnb import interrupts
 from ddpnb.bisection.algorithms import Answer
 from ddpnb.bisection.command import CommandSpace, Trying
 from ddpnb.bisection.failure import Failure, judge
@@ -18,7 +21,8 @@ from ddpnb.bisection.functions import FunctionSpace, PrefixSpace, RanksSpace
 from ddpnb.bisection.recorded import RunSpace
 from ddpnb.bisection.search import Search, SearchResult, Trial
 from ddpnb.bisection.space import Probe
-from ddpnb.control.probing import Ran
+from ddpnb.control.ahead import Ahead
+from ddpnb.control.probing import Prober, Ran
 from ddpnb.control.worktrees import Repository
 from ddpnb.errors import UsageError
 from ddpnb.files import check_writable, write_whole
@@ -67,6 +71,7 @@ class Bisection:
     ) -> None:
         self.space, self.search, self._prober, self.path = space, search, prober, path
         self._options = options or {}
+        self.seconds = 0.0  # that the search has taken
         self._again: Probe | None = None  # to be tried a second time
         self._others: list[Failure] = []  # that came twice, or cannot be by chance: they need no second try
         self.original: Failure | None = None
@@ -122,10 +127,13 @@ class Bisection:
 
     def step(self) -> Trial | None:
         """Run the next probe; None: there is a result. One that fails in another way is tried a second time."""
+        return self._step(lambda probe: self._prober.run(self.space.trying(probe)))
+
+    def _step(self, run: Callable[[Probe], Ran]) -> Trial | None:
         probe = self._again or self.search.next_probe()
         if probe is None:
             return None
-        ran = self._prober.run(self.space.trying(probe))
+        ran = run(probe)
         answer = self._judge(probe, ran)
         code = next((failure.code for failure in ran.failures[:1]), None)
         # A crash that has nothing to do with it, such as one of the backend at its end, should not decide.
@@ -143,12 +151,38 @@ class Bisection:
         Args:
             tell: called after each probe.
         """
-        while (trial := self.step()) is not None:
-            if tell is not None:
-                tell(trial)
+        began, before = time.monotonic(), self.seconds
+        with ExitStack() as stack:
+            step = self.step
+            if isinstance(self._prober, Prober) and self._prober.job.jobs > 1:
+                ahead = stack.enter_context(Ahead(self._prober, self.space.trying))
+                stack.callback(self._keep, ahead)
+                step = partial(self._step, lambda _: ahead.run(self._wanted))
+            while (trial := step()) is not None:
+                self.seconds = before + time.monotonic() - began
+                if tell is not None:
+                    tell(trial)
         result = self.result
         assert result is not None
         return result
+
+    def _wanted(self, limit: int) -> Sequence[Probe]:
+        """What may run at the same time; a second try runs alone, since probes may have disturbed each other."""
+        return [self._again] if self._again is not None else self.search.next_probes(limit)
+
+    def _keep(self, ahead: Ahead) -> None:
+        """Keep answers that were not asked for; another failure would have been tried a second time."""
+        with interrupts.put_off():
+            self._keep_all(ahead)
+
+    def _keep_all(self, ahead: Ahead) -> None:
+        for probe, ran in ahead.done if self.original is not None else ():
+            answer = self._judge(probe, ran)
+            if answer in ("bad", "good"):
+                code = next((failure.code for failure in ran.failures[:1]), None)
+                self.search.answer(probe, answer, code, ran.seconds, ran.reason, asked=False)
+                self._findings.append(ran.finding)
+        self.save()
 
     def answer(
         self, probe: Probe, answer: Answer, code: str | None = None, seconds: float = 0.0, reason: str = ""
@@ -301,6 +335,7 @@ class Bisection:
                 "options": self._options,
                 "original": None if self.original is None else self.original.to_json(),
                 "findings": self._findings,
+                "seconds": round(self.seconds, 3),
                 "search": self.search.to_json(),
             }
             write_whole(self.path, json.dumps(log, indent=1) + "\n")
@@ -316,6 +351,7 @@ class Bisection:
         """
         try:
             resumed, original, findings = Search.from_json(log["search"]), log["original"], list(log["findings"])
+            seconds = float(log["seconds"])
             if len(findings) != len(resumed.trials):
                 raise ValueError("a finding for each trial")
             for finding in findings:
@@ -329,7 +365,7 @@ class Bisection:
             raise UsageError(
                 "the log is of another search: it varies something else.", "Resume with the options it was begun with."
             )
-        self.search = resumed
+        self.search, self.seconds = resumed, seconds
         self.original = None if original is None else Failure.from_json(original)
         self._findings = findings
 

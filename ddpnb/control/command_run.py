@@ -129,24 +129,26 @@ class CommandRun:
 
     def wait(self) -> None:
         """Wait until the command has ended with all its ranks, or ranks can never continue."""
-        while True:
-            status = self._command.status
-            for folder in self._command.starts():
-                self._groups.setdefault(folder, GroupWatch(folder, self._patience)).look()
-            monitors = self._monitors
-            if any(monitor.known.is_set() and monitor.outcome == "hang" for monitor in monitors):
-                return
-            if status is not None and all(monitor.known.is_set() for monitor in monitors) and not self._more_may_come():
-                self.status = status
-                if self._copying is not None:
-                    self._copying.join(_OUTPUT_S)
-                return
-            if status is None:
-                self._look_at_others()
-            if self._apart and self._idle.idle_s > _GIVEN_UP * self._patience and not self._monitors:
-                self._hangs = True
-                return
+        while not self.poll():
             time.sleep(_TICK_S)
+
+    def poll(self) -> bool:
+        """Whether the command has ended with all its ranks, or ranks can never continue."""
+        status = self._command.status
+        for folder in self._command.starts():
+            self._groups.setdefault(folder, GroupWatch(folder, self._patience)).look()
+        monitors = self._monitors
+        if any(monitor.known.is_set() and monitor.outcome == "hang" for monitor in monitors):
+            return True
+        if status is not None and all(monitor.known.is_set() for monitor in monitors) and not self._more_may_come():
+            self.status = status
+            if self._copying is not None:
+                self._copying.join(_OUTPUT_S)
+            return True
+        if status is None:
+            self._look_at_others()
+            self._hangs = self._apart and self._idle.idle_s > _GIVEN_UP * self._patience and not monitors
+        return self._hangs
 
     @property
     def _monitors(self) -> list[RunMonitor]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ddpnb.bisection.command import Trying
 from ddpnb.bisection.failure import Failure, failures
@@ -17,16 +17,19 @@ from ddpnb.control.command_run import CommandRun
 from ddpnb.control.plain_run import PlainRun
 from ddpnb.control.run_requests import check_script
 from ddpnb.control.worktrees import Repository
-from ddpnb.errors import DdpnbError
+from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.processes import devices
-from ddpnb.processes.environment import working_directory
+from ddpnb.processes.environment import ReservedPort, working_directory
 from ddpnb.processes.jobs.spawned import Program
 
 _TAIL = 4096  # bytes of output in which the last line is looked for
 _LINE = 200
 _Ended = tuple[Diagnosis, int, str, Recording | None]  # with the exit status and the last line of output
+_TICK_S = 0.02
+_MOST_JOBS = 64
+_PORTS = ("MASTER_PORT", "PET_MASTER_PORT")  # the second is that of torchrun
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,11 @@ class Job:
     """What is the same for all probes.
 
     ``script``: the command is a script with arguments, and not a launch command. ``module``: it is a module. ``size``:
-    number of ranks of a script. ``backend``, ``patience``, ``fork``: as for ``ddpnb run``.
+    number of ranks of a script. ``backend``, ``patience``, ``fork``: as for ``ddpnb run``. ``jobs``: how many probes run at
+    the same time.
+
+    Raises:
+        UsageError: jobs is no number of probes.
     """
 
     script: bool = True
@@ -43,6 +50,11 @@ class Job:
     backend: str | None = None
     patience: float = 10.0
     fork: bool = False
+    jobs: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.jobs <= _MOST_JOBS:
+            raise UsageError(f"jobs is {self.jobs}.", f"Give a number of probes from 1 to {_MOST_JOBS}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,39 +105,41 @@ class Prober:
 
     def run(self, trying: Trying) -> Ran:
         """Run a configuration to its end, or until it is known that it never ends."""
-        began = time.monotonic()
-        try:
-            with ExitStack() as stack:
-                directory = self.directory
-                if trying.commit is not None and self.repository is not None:
-                    directory = stack.enter_context(self.repository.checked_out(trying.commit))
-                diagnosis, status, last, recording = self._run(trying, directory, stack)
-        except DdpnbError as error:
-            return Ran(reason=error.what, seconds=time.monotonic() - began, ran=False)
-        found = tuple(failures(diagnosis, status, directory))
-        finding = finding_of(diagnosis, directory)
-        # What a program without a finding printed last is why it failed.
-        reason = found[0].summary if found and (found[0].code or diagnosis.outcome == "hang") else last
-        return Ran(found, finding, reason, time.monotonic() - began, recording=recording)
+        with self.start(trying) as probing:
+            return probing.wait()
 
-    def _run(self, trying: Trying, directory: str, stack: ExitStack) -> _Ended:
+    def start(self, trying: Trying) -> Probing:
+        """Begin to run a configuration."""
+        return Probing(self, trying)
+
+    def started(self, trying: Trying, directory: str, stack: ExitStack) -> _Run:
+        """The processes of a probe; what must be ended with them is put on the stack.
+
+        Raises:
+            DdpnbError: they cannot be started.
+        """
         environment = {**os.environ, **{name: value for name, value in trying.environment.items() if value is not None}}
         for name, value in trying.environment.items():
             if value is None:
                 environment.pop(name, None)
         logs = stack.enter_context(tempfile.TemporaryDirectory(prefix="ddpnb-bisect-", ignore_cleanup_errors=True))
         if self.job.script:
-            return self._script(trying, directory, environment, logs)
-        return self._command(trying, directory, environment, logs)
+            return _Script(self._script(trying, directory, environment, logs, stack), logs)
+        if self.job.jobs > 1:  # a launcher without a given port takes the same one each time
+            reserved = ReservedPort()
+            stack.callback(reserved.release)
+            environment |= dict.fromkeys(_PORTS, str(reserved.port))
+        return _Command(self._command(trying, directory, environment, logs, stack), logs)
 
-    def _script(self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str) -> _Ended:
+    def _script(
+        self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str, stack: ExitStack
+    ) -> PlainRun:
         script, *arguments = trying.command
         if not self.job.module:
             check_script(os.path.join(directory, script))
         size = int(trying.own.get("-n", self.job.size))
-        plan = devices.plan(size, trying.own.get("--backend", self.job.backend))
-        with PlainRun(
-            plan,
+        run = PlainRun(
+            devices.plan(size, trying.own.get("--backend", self.job.backend)),
             Program(script, tuple(arguments), self.job.module),
             fork=self.job.fork,
             fence="raise",
@@ -134,15 +148,13 @@ class Prober:
             stream=None,
             environment=environment,
             directory=directory,
-        ) as started:
-            run = started.run.wait()
-            diagnosis = run.diagnosis
-            failed = diagnosis.outcome != "ok" or run.exit_status
-            last = _last_line(os.path.join(logs, "rank0.log")) if failed else ""
-            return diagnosis, run.exit_status, last, run.recording
+        )
+        return stack.enter_context(run)
 
-    def _command(self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str) -> _Ended:
-        with CommandRun(
+    def _command(
+        self, trying: Trying, directory: str, environment: Mapping[str, str], logs: str, stack: ExitStack
+    ) -> CommandRun:
+        run = CommandRun(
             trying.command,
             fence="raise",
             patience=self.job.patience,
@@ -151,13 +163,104 @@ class Prober:
             apart=True,
             environment=environment,
             directory=directory,
-        ) as started:
-            started.wait()
-            last = _last_line(os.path.join(logs, "output.log")) if started.status else ""
-            if not started.status and started.run is None:
-                last = "no process group was made: nothing was checked"
-            recording = started.run.recording if started.run is not None else None
-            return started.diagnosis, started.exit_status, last, recording
+        )
+        return stack.enter_context(run)
+
+
+class _Run(Protocol):
+    """The processes of a probe."""
+
+    def poll(self) -> bool: ...
+    def ended(self) -> _Ended: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Script:
+    run: PlainRun
+    logs: str
+
+    def poll(self) -> bool:
+        return self.run.run.done
+
+    def ended(self) -> _Ended:
+        run = self.run.run.wait()
+        failed = run.diagnosis.outcome != "ok" or run.exit_status
+        last = _last_line(os.path.join(self.logs, "rank0.log")) if failed else ""
+        return run.diagnosis, run.exit_status, last, run.recording
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    run: CommandRun
+    logs: str
+
+    def poll(self) -> bool:
+        return self.run.poll()
+
+    def ended(self) -> _Ended:
+        last = _last_line(os.path.join(self.logs, "output.log")) if self.run.status else ""
+        if not self.run.status and self.run.run is None:
+            last = "no process group was made: nothing was checked"
+        recording = self.run.run.recording if self.run.run is not None else None
+        return self.run.diagnosis, self.run.exit_status, last, recording
+
+
+class Probing:
+    """One probe that runs. Use it as a context manager: the end of it ends the processes.
+
+    Args:
+        prober: that has begun it.
+        trying: the configuration.
+    """
+
+    def __init__(self, prober: Prober, trying: Trying) -> None:
+        self._began = time.monotonic()
+        self._run: _Run | None = None
+        self._failed = ""  # why it could not be started
+        self._directory = prober.directory
+        with ExitStack() as stack:
+            try:
+                if trying.commit is not None and prober.repository is not None:
+                    self._directory = stack.enter_context(prober.repository.checked_out(trying.commit))
+                self._run = prober.started(trying, self._directory, stack)
+            except DdpnbError as error:
+                self._failed = error.what
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Probing:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def poll(self) -> bool:
+        """Whether it has ended, or is known never to end."""
+        return self._run is None or self._run.poll()
+
+    def wait(self) -> Ran:
+        """How it went, once that is known. Its processes are ended."""
+        while not self.poll():
+            time.sleep(_TICK_S)
+        try:
+            if self._run is None:
+                return Ran(reason=self._failed, seconds=self._seconds, ran=False)
+            diagnosis, status, last, recording = self._run.ended()
+        except DdpnbError as error:
+            return Ran(reason=error.what, seconds=self._seconds, ran=False)
+        finally:
+            self.close()
+        found = tuple(failures(diagnosis, status, self._directory))
+        # What a program without a finding printed last is why it failed.
+        reason = found[0].summary if found and (found[0].code or diagnosis.outcome == "hang") else last
+        return Ran(found, finding_of(diagnosis, self._directory), reason, self._seconds, recording=recording)
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def close(self) -> None:
+        """End its processes."""
+        self._stack.close()
 
 
 def finding_of(diagnosis: Diagnosis, directory: str) -> dict[str, Any] | None:

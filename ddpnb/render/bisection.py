@@ -102,10 +102,11 @@ def conclusion(result: SearchResult, search: Search) -> str:
     others = [name for name in space.names if all(name not in cause for cause in result.causes)]
     if others:
         lines.append(f"It works with the others: {', '.join(others)}.")
-    unsure = [one for one in search.trials if one.answer in ("other", "skip")]
-    if unsure:
-        n = len({one.probe for one in unsure})
-        lines.append(f"{n} configuration{'s' * (n > 1)} could not be judged: there may be a smaller set.")
+    judged = {one.probe for one in search.trials if one.answer in ("bad", "good")}
+    n = len({one.probe for one in search.trials} - judged)
+    if n:
+        what = "a smaller set" if len(result.minimal) > 1 else "further causes"
+        lines.append(f"{n} configuration{'s' * (n > 1)} could not be judged: there may be {what}.")
     return "\n".join(lines)
 
 
@@ -113,8 +114,8 @@ def _undecided(result: SearchResult, search: Search) -> str:
     if result.seldom:
         bad, tried = search.rate.bad, search.rate.bad + search.rate.good
         return (
-            f"Undecided: of the probes that may fail, {bad} of {tried} did: too few to search. If the first one failed, it "
-            "may have left something behind that prevents it, such as a checkpoint."
+            f"Undecided: the same command failed in {bad} of {tried} probes, which is too seldom to search. If it was the "
+            "first of them, that one may have left something behind which prevents it, such as a checkpoint."
         )
     if not isinstance(search.space, RangeSpace):
         return "Undecided: no configuration besides the command as given could be judged."

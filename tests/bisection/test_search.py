@@ -244,7 +244,7 @@ def test_a_failure_that_came_once_and_never_again_ends_undecided(repeat):
     assert search.result is not None
     assert (search.result.outcome, search.result.seldom) == ("undecided", True)
     assert len(search.trials) < 50
-    assert "1 of 31 did" in conclusion(search.result, search)
+    assert "1 of 31 probes" in conclusion(search.result, search)
 
 
 def test_the_expected_number_of_probes_counts_repeats():
