@@ -29,7 +29,7 @@ from ddpnb.render.text import printable
 _TICK_S = 0.05
 _MORE_S = 60.0  # that processes which a command has left may take to become ranks
 _LEFT_S = 0.2  # between two looks at what an ended command has left
-_LOOK_S = 1.0  # between two looks at processes that are no ranks
+_LOOK_S = 0.5  # between two looks at processes that are no ranks; longer ones would not show that they are idle
 _GIVEN_UP = 6  # times the patience without a process group, all idle, after which a command that runs apart hangs
 _OUTPUT_S = 5.0  # for the last output after the end of a command
 _WORST = ("ok", "released", "crash", "divergence", "hang")
@@ -254,7 +254,7 @@ def _copy(source: IO[bytes], path: str, shown: bool) -> threading.Thread:
     """Copy what a command writes to a file and, if it is to be shown, to this process's standard output."""
 
     def copy() -> None:
-        with open(path, "wb") as file:
+        with source, open(path, "wb") as file:
             while block := source.read1(1 << 16):  # type: ignore[attr-defined]
                 file.write(block)
                 if shown:

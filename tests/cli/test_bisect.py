@@ -41,6 +41,11 @@ def write(folder, condition=PAIR):
     (folder / "train.py").write_text(SCRIPT.replace("{condition}", condition))
 
 
+def left(folder):
+    """The processes that work in a folder."""
+    return [one for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(folder)]
+
+
 def bisect(*args, cwd, timeout=110, **more):
     return subprocess.run(
         [*DDPNB, "bisect", *map(str, args)],
@@ -76,12 +81,15 @@ def test_the_flags_of_a_script_are_narrowed_down(tmp_path):
 
 def test_a_launch_command_with_variables(tmp_path):
     write(tmp_path, "__import__('os').environ.get('SHARDS') == '3'")
+    with open(tmp_path / "train.py", "a") as file:  # a service that it leaves running
+        file.write("import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)\n")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py", "--amp"]
     done = bisect("--json", "r.json", "--vary", "amp", "--env", "SHARDS=1|3", "--", *torchrun, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "r.json").read_text())
     assert result["minimal"] == [{"name": "SHARDS", "value": "3"}]
     assert "SHARDS=3 ddpnb run -- " in done.stdout
+    assert not left(tmp_path)
 
 
 def test_a_range_with_a_value_that_the_script_refuses(tmp_path):
@@ -121,9 +129,10 @@ def test_commits(tmp_path):
     assert {where["file"] for where in result["finding"]["where"]} == {"train.py"}
 
 
-def test_an_interrupted_search_continues(tmp_path):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupted_search_continues(tmp_path, jobs):
     write(tmp_path)
-    given = [*FORK, "train.py", "--amp", "--num-workers", "4", "--evaluate"]
+    given = [*FORK, "--jobs", str(jobs), "train.py", "--amp", "--num-workers", "4", "--evaluate"]
     with subprocess.Popen(
         [*DDPNB, "bisect", *given], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
@@ -138,11 +147,12 @@ def test_an_interrupted_search_continues(tmp_path):
         finally:
             process.kill()
     assert "continue with: ddpnb bisect --resume ddpnb-bisect.json" in rest
-    assert not [one for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(tmp_path)]
-    done = bisect("--resume", "ddpnb-bisect.json", cwd=tmp_path)
+    assert not left(tmp_path)
+    done = bisect("--resume", "ddpnb-bisect.json", "--jobs", jobs, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "continues after" in done.stderr
     assert "--num-workers=4 and --evaluate together" in done.stdout
+    assert not left(tmp_path)
 
 
 def test_a_ladder(tmp_path):
@@ -214,6 +224,7 @@ def test_a_cause_that_is_not_varied(tmp_path):
         (["--confidence", "2", "train.py", "--amp"], "confidence"),
         (["--resume", "train.py"], "not the log of a search"),
         (["--resume", "nowhere.json"], "cannot read"),
+        (["--jobs", "0", "train.py", "--amp"], "jobs is 0"),
         (["-n", "2", "--", "python", "train.py", "--amp"], "go with a script"),
         (["--json", "no/such/folder.json", "train.py", "--amp"], "cannot write"),
         (["--", "no-such-program", "--amp"], "cannot run"),
