@@ -101,7 +101,7 @@ def bisect(
     job = Job(isinstance(target, (str, os.PathLike)), False, size, backend, patience, fork, jobs)
     varied = (vary, env, span, git, ladder)
     if by is not None:
-        if any(varied) or in_order or repeat != 1:
+        if any(varied) or in_order or repeat != 1 or jobs != 1:
             raise UsageError(f"by={by!r} goes with no other search.", "Search one of them, then the next.")
         bisection = _by(by, target, args, job, world, confidence, log)
     elif (parts := _parts(target)) is not None:

@@ -42,7 +42,7 @@ class Ahead:
         """The answer of the first probe that is wanted.
 
         Args:
-            wanted: up to that many probes, the needed one first; one may stand in it several times. A probe that runs
+            wanted: up to that many probes, the needed one first; one may be listed several times. A probe that runs
                 and is not among as many as are known and can run is ended.
         """
         needed = wanted(1)[0]

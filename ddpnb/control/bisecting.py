@@ -6,9 +6,8 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import psutil
@@ -72,6 +71,7 @@ class Bisection:
         self.space, self.search, self._prober, self.path = space, search, prober, path
         self._options = options or {}
         self.seconds = 0.0  # that the search has taken
+        self._ahead: Ahead | None = None  # while several probes run at the same time
         self._again: Probe | None = None  # to be tried a second time
         self._others: list[Failure] = []  # that came twice, or cannot be by chance: they need no second try
         self.original: Failure | None = None
@@ -127,13 +127,10 @@ class Bisection:
 
     def step(self) -> Trial | None:
         """Run the next probe; None: there is a result. One that fails in another way is tried a second time."""
-        return self._step(lambda probe: self._prober.run(self.space.trying(probe)))
-
-    def _step(self, run: Callable[[Probe], Ran]) -> Trial | None:
         probe = self._again or self.search.next_probe()
         if probe is None:
             return None
-        ran = run(probe)
+        ran = self._ahead.run(self._wanted) if self._ahead is not None else self._prober.run(self.space.trying(probe))
         answer = self._judge(probe, ran)
         code = next((failure.code for failure in ran.failures[:1]), None)
         # A crash that has nothing to do with it, such as one of the backend at its end, should not decide.
@@ -152,13 +149,8 @@ class Bisection:
             tell: called after each probe.
         """
         began, before = time.monotonic(), self.seconds
-        with ExitStack() as stack:
-            step = self.step
-            if isinstance(self._prober, Prober) and self._prober.job.jobs > 1:
-                ahead = stack.enter_context(Ahead(self._prober, self.space.trying))
-                stack.callback(self._keep, ahead)
-                step = partial(self._step, lambda _: ahead.run(self._wanted))
-            while (trial := step()) is not None:
+        with self._several():
+            while (trial := self.step()) is not None:
                 self.seconds = before + time.monotonic() - began
                 if tell is not None:
                     tell(trial)
@@ -170,12 +162,22 @@ class Bisection:
         """What may run at the same time; a second try runs alone, since probes may have disturbed each other."""
         return [self._again] if self._again is not None else self.search.next_probes(limit)
 
+    @contextmanager
+    def _several(self) -> Iterator[None]:
+        """Inside, several probes run at the same time, if the job says so."""
+        if not isinstance(self._prober, Prober) or self._prober.job.jobs == 1:
+            yield
+            return
+        with Ahead(self._prober, self.space.trying) as self._ahead:
+            try:
+                yield
+            finally:
+                with interrupts.put_off():
+                    self._keep(self._ahead)
+                self._ahead = None
+
     def _keep(self, ahead: Ahead) -> None:
         """Keep answers that were not asked for; another failure would have been tried a second time."""
-        with interrupts.put_off():
-            self._keep_all(ahead)
-
-    def _keep_all(self, ahead: Ahead) -> None:
         for probe, ran in ahead.done if self.original is not None else ():
             answer = self._judge(probe, ran)
             if answer in ("bad", "good"):
