@@ -71,7 +71,8 @@ def bisect(
         ladder: begin with a single process without options, then all ranks, data, data workers, precision, evaluation and
             logging, everything; the first of these that fails is narrowed down.
         by: ``"steps"``: the first optimizer step at which the replicas differ, read from the recording of one run, and of
-            a second one that looks at each step where the first did not; ``target`` may also be a recording.
+            a second one that looks at each step where the first did not. ``"checkpoints"``: the numbered checkpoints
+            between which it fails, read alike. For both, ``target`` may also be a recording.
             ``"ranks"``: the smallest number of ranks that fails; functions run in Worlds of so many ranks.
         in_order: of a list of functions, find the first one whose addition to those before it makes it fail.
         repeat: how many times a configuration has to work to count as good; None: as often as ``confidence`` needs.

@@ -87,7 +87,7 @@ def steps(recording: Recording) -> Located:
     first: tuple[int | str, ...] = (START,) if agreed is None else ()
     between = range(0 if agreed is None else agreed, bound.step)
     places = (START, bound.step) if bound.complete else (*first, *between, bound.step)
-    return Located(STEP, places, tuple(_lines(bound)), looks=bound.looks, facts=facts_of(found))
+    return Located(STEP, places, tuple(lines_of(bound)), looks=bound.looks, facts=facts_of(found))
 
 
 def facts_of(found: Difference) -> dict[str, object]:
@@ -173,7 +173,8 @@ def _steps(samples: Mapping[int, Sample]) -> int:
     return min(sample.step for sample in samples.values())
 
 
-def _lines(bound: Bound) -> Iterator[str]:
+def lines_of(bound: Bound) -> Iterator[str]:
+    """A difference in sentences."""
     found, agreed = bound.found, bound.agreed_step
     tensors = ", ".join(found.tensors[:_TENSORS]) + (" and others" if len(found.tensors) > _TENSORS else "")
     name = bound.model.module or "the model"

@@ -60,9 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--git", metavar="GOOD..BAD", help="find the first commit that fails, each in a checkout of its own"
     )
     parser.add_argument(
-        "--by", choices=("steps", "ranks"),
-        help="steps: the first optimizer step at which the replicas differ, read from the recording of a run; ranks: the "
-        "smallest number of ranks that fails",
+        "--by", choices=("steps", "checkpoints", "ranks"),
+        help="read from the recording of a run: steps, the first optimizer step at which the replicas differ; checkpoints, "
+        "the numbered checkpoints between which it fails. By probes: ranks, the smallest number of ranks that fails",
     )  # fmt: skip
     parser.add_argument(
         "--ladder", action="store_true",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ddpnb.bisection.algorithms import Answer
+from ddpnb.bisection.checkpoints import CHECKPOINT, checkpoints
 from ddpnb.bisection.command import Trying
 from ddpnb.bisection.failure import failures
 from ddpnb.bisection.recorded import Located, RunSpace
@@ -23,7 +24,10 @@ from ddpnb.processes.environment import working_directory
 from ddpnb.render.text import printable, relative
 
 # what is searched, and how it is read
-LOCATORS: dict[str, tuple[str, Callable[[Recording], Located]]] = {"steps": (STEP, steps)}
+LOCATORS: dict[str, tuple[str, Callable[[Recording], Located]]] = {
+    "steps": (STEP, steps),
+    "checkpoints": (CHECKPOINT, checkpoints),
+}
 
 
 class RecordedBisection(Bisection):
@@ -127,7 +131,7 @@ class RecordedBisection(Bisection):
         if result.outcome == "nothing fails" and not self._otherwise:
             lines.insert(0, "Nothing fails.")
         elif not located.places and self._otherwise:
-            lines.append(f"It fails otherwise: {self._otherwise}")
+            lines.append(f"The run fails: {self._otherwise}")
         elif len(located.places) > 2:
             lines.append(f"Undecided: it is one of the {located.what}s {located.places[1]} to {located.places[-1]}.")
             if self._once and located.looks is not None:

@@ -78,7 +78,7 @@ def test_another_failure_is_said():
     hung = record(Rank(0, 2).wraps().trains(2).waits("all_reduce"), Rank(1, 2).wraps().trains(2).finishes())
     bisection = RecordedBisection("steps", Runs(hung))
     assert bisection.run().outcome == "nothing fails"
-    assert "Nothing fails." not in str(bisection) and "It fails otherwise: " in str(bisection)
+    assert "Nothing fails." not in str(bisection) and "The run fails: " in str(bisection)
 
 
 def test_what_was_not_recorded_is_said():

@@ -55,6 +55,20 @@ def test_a_recording(world, tmp_path):
     assert (bisection.result.first_bad, bisection.result.last_good) == (5, 4)
 
 
+def test_the_checkpoints_between_which_it_hangs(world):
+    bisection = ddpnb.bisect(apart.leaves_early, world=world, by="checkpoints", quiet=True)
+    result = bisection.to_json()
+    assert (result["kind"], result["first_bad"], result["last_good"]) == ("range", "end", "reduced"), str(bisection)
+    assert result["recorded"]["last_passed"] == dict.fromkeys("0123", "reduced")
+    assert "passed checkpoint 2 (reduced) last" in str(bisection)
+
+
+def test_the_checkpoints_between_which_replicas_part(world):
+    bisection = ddpnb.bisect(apart.train, 5, 9, world=world, by="checkpoints", quiet=True)
+    assert (bisection.result.last_good, bisection.result.first_bad) == ("two more #3", "two more #4"), str(bisection)
+    assert len(bisection.trials) == 1 and bisection.pair == [0, 1]
+
+
 def test_the_smallest_world_that_fails(world):
     bisection = ddpnb.bisect(apart.with_three, world=world, by="ranks", quiet=True)
     result = bisection.to_json()
