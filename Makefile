@@ -71,9 +71,10 @@ $(MATRIX)/.tested: pyproject.toml tests/constraints.txt tests/matrix/constraints
 	$(MATRIX)/bin/python tests/matrix/fit_torchvision.py
 	touch $@
 
-# The screenshots of the README, taken from the tour in JupyterLab.
+# The pictures of the README and of the docs, taken in JupyterLab.
 pictures: $(VENV)/.tested browser
-	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_tour.py
+	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_tour.py \
+	  tests/browser/test_bisection.py::test_pause_judge_undo_and_write_by_mouse
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

@@ -282,7 +282,9 @@ class Bisection:
         result = self.result
         if result is None:
             return ""
-        more = f"\nRanks {self.pair[0]} and {self.pair[1]} disagree." if self.pair is not None else ""
+        named = {rank for side in (self.finding or {}).get("sides", ()) for rank in side}
+        pair = self.pair if len(named) > 2 else None  # of two ranks the finding says it
+        more = f"\nRanks {pair[0]} and {pair[1]} disagree." if pair is not None else ""
         return render.conclusion(result, self.search) + more
 
     def _repr_html_(self) -> str:

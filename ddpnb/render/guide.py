@@ -174,9 +174,11 @@ def upcoming(shown: Shown) -> str:
     name = markup.text(words.named(probe, shown.search), 400)
     number = len(shown.search.trials) + 1
     typed = f"<pre>{markup.text(shown.typed, 1000)}</pre>" if shown.typed else ""
+    failed = next((one.reason for one in shown.search.trials if one.answer == "bad" and one.reason), "")
+    before = f'<p class="faint">It fails: {markup.text(failed, 400)}</p>' if failed else ""
     if shown.running is not None:
         return (
-            f'<p><b>Probe {number}: {name}</b> <span class="faint">runs for {markup.age(shown.running)}</span></p>'
+            f'{before}<p><b>Probe {number}: {name}</b> <span class="faint">runs for {markup.age(shown.running)}</span></p>'
             f'{typed}<progress aria-label="probing"></progress>'
         )
     judge = (
@@ -186,7 +188,7 @@ def upcoming(shown: Shown) -> str:
         + markup.button("bad", "judge", image="stop", answer="bad", title="it fails as the original does")
         + markup.button("skip", "judge", answer="skip", title="it cannot be judged")
     )
-    return f'<p><b>Probe {number}: {name}</b></p>{typed}<div class="row">{judge}</div>'
+    return f'{before}<p><b>Probe {number}: {name}</b></p>{typed}<div class="row">{judge}</div>'
 
 
 def remaining(search: Search) -> str:
@@ -234,7 +236,7 @@ def _probe(number: int, one: Trial, search: Search) -> str:
     code = f" {one.code}" if one.code else ""
     answer = f'<span class="{role}">{markup.icon(image)}</span> {markup.text(words.WORDS[one.answer] + code)}'
     shown = "".join(f"<td>{markup.text(cell, 200)}</td>" for cell in cells)
-    why = markup.text(one.reason, _REASON) if one.answer != "bad" or number == 1 else ""
+    why = markup.text(one.reason, _REASON) if one.answer != "bad" else ""
     seconds = f"{one.seconds:.1f}" if one.seconds else ""
     return (
         f'<tr><td>{number}</td>{shown}<td class="wide">{answer}</td><td>{seconds}</td><td class="faint">{why}</td></tr>'

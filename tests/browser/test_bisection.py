@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import picture
+from tests.browser.conftest import kept, picture
 from tests.browser.test_dashboard import check_access, of
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -13,18 +13,40 @@ SEARCH_MS = 150_000
 COMMAND = "recipe.py --num-workers 1 --amp --evaluate --checkpoint best.pt --log --teams"
 
 
-@pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_the_pair_is_found_by_mouse(theme, lab, page):
-    lab.open(page, lab.write("guide.ipynb", f"import ddpnb\nddpnb.guide({COMMAND!r}, n=2)"), theme)
-    lab.run_all(page)
-    form = of(page, "bisection")
+def run_cells(page, count):
+    """Run the first cells of the notebook, by mouse."""
+    page.locator(".jp-Cell").first.click()
+    for _ in range(count):
+        page.get_by_role("button", name="Run this cell and advance").click()
+
+
+def test_the_notebook_finds_the_pair_by_mouse(lab, page):
+    lab.open(page, "bisection.ipynb")
+    run_cells(page, 4)
+    form, found = of(page, "bisection"), of(page, "what was found")
     expect(form.get_by_label("failing command")).to_have_value(COMMAND)
-    check_access(page)
-    picture(page, f"bisection-asks-{theme}")
     form.get_by_role("button", name="next").click()
     rows = form.get_by_role("table", name="what to vary").get_by_role("row")
     expect(rows).to_have_count(7)
     expect(rows.filter(has_text="--checkpoint")).to_contain_text("best.pt")
+    form.get_by_label("start the ranks").select_option("fork")
+    form.get_by_role("button", name="begin").click()
+    expect(found).to_contain_text("It fails with --evaluate and --checkpoint=best.pt together.", timeout=SEARCH_MS)
+    expect(found.get_by_role("article", name="DDP301")).to_contain_text("recipe.py:")
+    assert page.get_by_role("table", name="probes").get_by_role("row").count() - 1 < 10
+    check_access(page)
+    picture(page, "bisection-notebook")
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_pause_judge_undo_and_write_by_mouse(theme, lab, page):
+    lab.open(page, lab.write("guide.ipynb", "import ddpnb\nddpnb.guide()"), theme)
+    lab.run_all(page)
+    form = of(page, "bisection")
+    form.get_by_label("failing command").fill("recipe.py --evaluate --checkpoint best.pt --log --teams")
+    check_access(page)
+    picture(page, f"bisection-asks-{theme}")
+    form.get_by_role("button", name="next").click()
     form.get_by_label("vary --teams").uncheck()
     form.get_by_label("start the ranks").select_option("fork")
     check_access(page)
@@ -52,12 +74,12 @@ def test_the_pair_is_found_by_mouse(theme, lab, page):
     expect(found.get_by_role("article", name="DDP301")).to_contain_text("recipe.py:")
     causes = page.get_by_role("list", name="what may be the cause").get_by_role("listitem").filter(has_text="cause")
     expect(causes).to_have_count(2)
-    assert table.get_by_role("row").count() - 1 < 10
     found.get_by_role("button", name="write repro.sh").click()
     expect(form).to_contain_text("Written: repro.sh")
     assert "recipe.py --evaluate --checkpoint best.pt --teams" in (lab.work / "repro.sh").read_text()
     check_access(page)
     picture(page, f"bisection-found-{theme}")
+    page.locator(".jp-OutputArea-output").screenshot(path=kept(f"bisection-{theme.lower()}"))
 
 
 def test_what_cannot_begin_is_said_and_a_search_continues_after_a_restart(lab, page):
