@@ -14,7 +14,7 @@ from ddpnb.bisection.search import Search
 from ddpnb.control.bisecting import Bisection
 from ddpnb.control.probing import Job, Prober, Ran
 
-HANG = Failure("DDP301", frozenset({("train.py", 7, "main")}), "rank 1 is missing")
+HANG = Failure("DDP301", frozenset({("train.py", 7, "main")}), summary="rank 1 is missing")
 LETTERS = "abcdefgh"
 
 

@@ -17,9 +17,11 @@ from ddpnb.control.bisecting import Bisection, searching
 from ddpnb.control.probing import Ran
 from ddpnb.errors import UsageError
 
-HANG = Failure("DDP301", frozenset({("train.py", 7, "main")}), "rank 1 is missing")
-CRASH = Failure("DDP312", frozenset({("train.py", 3, "main")}), "Rank 0 raised ValueError: not a multiple of 4.")
-REFUSED = Failure("DDP312", frozenset(), "The script refused its arguments on ranks 0 and 1: --lr is required.")
+HANG = Failure("DDP301", frozenset({("train.py", 7, "main")}), summary="rank 1 is missing")
+CRASH = Failure(
+    "DDP312", frozenset({("train.py", 3, "main")}), summary="Rank 0 raised ValueError: not a multiple of 4."
+)
+REFUSED = Failure("DDP312", frozenset(), summary="The script refused its arguments on ranks 0 and 1: --lr is required.")
 
 
 class Probes:
