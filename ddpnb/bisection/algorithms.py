@@ -12,7 +12,7 @@ _AT_LEAST = 0.15  # of the candidates fall away where a split follows an earlier
 
 
 def minimal_set(
-    fails: Callable[[Sequence[str], int, Sequence[str]], bool], candidates: Sequence[str]
+    fails: Callable[[Sequence[str], int, Sequence[str]], bool], candidates: Sequence[str], *, one_way: bool = False
 ) -> tuple[str, ...]:
     """A smallest set that fails: without any one of them it does not, as far as more components never repair a failure.
 
@@ -25,6 +25,8 @@ def minimal_set(
         fails: whether it fails with these on; also gets how many tests are expected from here on, this one included,
             and the candidates that are left. It is not asked about all candidates, nor about none.
         candidates: that fail together. A component comes after those that it requires.
+        one_way: only beginnings are tried, never ends: an end has all on that its components require, so that it would
+            say nothing about these.
 
     Example:
         >>> minimal_set(lambda on, *_: {"b", "e"} <= set(on), "abcdefgh")
@@ -50,7 +52,7 @@ def minimal_set(
                 high = middle
         needed.append(left[low])
         left = left[low + 1 :] if from_the_end else left[:low]
-        splits, from_the_end = path, not from_the_end
+        splits, from_the_end = path, not (from_the_end or one_way)
     return tuple(needed)
 
 

@@ -27,7 +27,10 @@ _RUNGS = (  # what the options of a rung are called; the first that fits
 )
 _MODULES_THAT_LAUNCH = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 _WORKERS = re.compile(r"workers?$")
-_HINT = "Write --vary NAME for an option that is there or not, or --vary 'NAME=HARMLESS|FAILING'."
+_HINT = (
+    "Write --vary NAME for an option that is there or not, or --vary 'NAME=HARMLESS|FAILING'; further values may stand "
+    "between these two."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,11 @@ class Trying:
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """Something of a command that takes one of two values; None: it is not there.
+    """Something of a command that takes one of two values, or of several in order; None: it is not there.
 
     ``kind``: ``given`` for an option that stays as the command has it, or is left out; ``option`` for one whose value is
     replaced; ``variable`` of the environment; ``own`` for an option of ddpnb. ``words``: that its value takes at most.
+    ``between``: values between the harmless and the failing one.
     """
 
     kind: str
@@ -58,11 +62,33 @@ class Varied:
     failing: str | None
     harmless: str | None
     words: int = 1
+    between: tuple[str, ...] = ()
 
     @property
-    def component(self) -> Component:
-        """As a component: on is the failing value."""
-        return Component(self.name, self.failing or "")
+    def components(self) -> tuple[Component, ...]:
+        """As components: on is the failing value; of several values, each requires those before it."""
+        if not self.between:
+            return (Component(self.name, self.failing or ""),)
+        names = [f"{self.name}={value}" for value in (*self.between, self.failing or "")]
+        first, *more = names
+        return (
+            Component(first),
+            *(
+                Component(name, requires=(before,), instead_of=before)
+                for before, name in zip(names, more, strict=False)
+            ),
+        )
+
+    def value(self, on: Collection[str]) -> str | None:
+        """Its value with these components on."""
+        values = (*self.between, self.failing)
+        reached = [value for value, component in zip(values, self.components, strict=True) if component.name in on]
+        return reached[-1] if reached else self.harmless
+
+    def __str__(self) -> str:
+        return "|".join(
+            (str(self.components[0]), *(value for value in (*self.between[1:], self.failing or "") if self.between))
+        )
 
 
 class CommandSpace:
@@ -125,7 +151,10 @@ class CommandSpace:
                 rungs = sorted_into_rungs([one.name for one in ranks], [one.name for one in self.varied])
                 by_name = {one.name: one for one in self.varied}
                 self.varied = tuple(by_name[name] for _, added in rungs for name in added)
-            self.space = SetSpace([one.component for one in self.varied], rungs)
+                rungs = [
+                    (title, [two.name for one in added for two in by_name[one].components]) for title, added in rungs
+                ]
+            self.space = SetSpace([two for one in self.varied for two in one.components], rungs)
 
     @property
     def kind(self) -> Kind:
@@ -179,12 +208,12 @@ class CommandSpace:
         if self.kind == "range":
             return self._with([(self._spanned, str(probe.at))])
         on = set(probe.on)
-        return self._with([(one, one.failing if one.name in on else one.harmless) for one in self.varied], on)
+        return self._with([(one, one.value(on)) for one in self.varied], on)
 
     def minimal(self, causes: Sequence[str]) -> list[dict[str, str]]:
         """A failing set as JSON: names and values."""
-        by_name = {one.name: one for one in self.varied}
-        return [{"name": name, "value": by_name[name].failing or ""} for name in causes]
+        found = [one for one in self.varied if any(component.name in causes for component in one.components)]
+        return [{"name": one.name, "value": one.value(causes) or ""} for one in found]
 
     def _with(self, values: Sequence[tuple[Varied, str | None]], on: Collection[str] = ()) -> Trying:
         command = list(self.command)
@@ -213,12 +242,12 @@ class CommandSpace:
         name, equals, given = text.partition("=")
         if not equals:
             return self._there_or_not(name)
-        values = given.split("|")
-        if len(values) != 2 or not name.strip("-") or values[0] == values[1]:
+        harmless, *between, failing = _values(given) or ("", "")
+        if harmless == failing or not name.strip("-"):
             raise UsageError(f"--vary {text!r} needs a harmless and a failing value.", _HINT)
         own = OWN.get(_plain(name))
         if self._own and own is not None:
-            return Varied("own", own, values[1], values[0])
+            return Varied("own", own, failing, harmless, between=tuple(between))
         found = find(self.command, name)
         if found is None and own == "-n":
             found = _processes(self.command)
@@ -226,7 +255,7 @@ class CommandSpace:
                 raise UsageError(
                     "the command does not say how many ranks it starts.", "Add its option, such as --nproc-per-node 4."
                 )
-        return Varied("option", found or self._spelt(name), values[1] or None, values[0] or None)
+        return Varied("option", found or self._spelt(name), failing or None, harmless or None, between=tuple(between))
 
     def _spelt(self, name: str) -> str:
         """An option that the command does not have, as it would be typed."""
@@ -391,13 +420,19 @@ def _places(command: Sequence[str], option: str) -> list[int]:
 
 def _variable(text: str) -> Varied:
     name, equals, given = text.partition("=")
-    values = given.split("|")
-    if not equals or not name or len(values) != 2 or values[0] == values[1]:
+    harmless, *between, failing = _values(given) or ("", "")
+    if not equals or not name or harmless == failing:
         raise UsageError(
             f"--env {text!r} needs a harmless and a failing value.",
             "Write --env 'NAME=HARMLESS|FAILING'; an empty value means that it is not set.",
         )
-    return Varied("variable", name, values[1], values[0])
+    return Varied("variable", name, failing, harmless, between=tuple(between))
+
+
+def _values(text: str) -> list[str]:
+    """Two or more values, each once, those in the middle not empty; else none."""
+    values = text.split("|")
+    return values if len(values) == len(set(values)) > 1 and all(values[1:-1]) else []
 
 
 def _is_option(token: str) -> bool:

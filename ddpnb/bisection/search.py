@@ -413,7 +413,7 @@ class _Replay:
         while left and len(causes) < _MOST_CAUSES:
             if causes and not fails(left, 1 - after, left):
                 break
-            cause = space.probe(minimal_set(fails, left if causes else failing)).on
+            cause = space.probe(minimal_set(fails, left if causes else failing, one_way=space.dependent)).on
             self._confirm(Probe(cause))
             causes.append(cause)
             left = [name for name in left if not set(space.probe([name]).on) & set(cause)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,14 +22,17 @@ class Component:
         name: as the user knows it, such as ``--num-workers``.
         value: what it is when on, where there is something to say.
         requires: names of components that must be on for this one to run.
+        instead_of: name of one that it requires and takes the place of: a smaller value of the same option.
     """
 
     name: str
     value: str = ""
     requires: tuple[str, ...] = ()
+    instead_of: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "value": self.value, "requires": list(self.requires)}
+        instead = {"instead_of": self.instead_of} if self.instead_of else {}
+        return {"name": self.name, "value": self.value, "requires": list(self.requires), **instead}
 
     def __str__(self) -> str:
         return f"{self.name}={self.value}" if self.value else self.name
@@ -90,6 +93,12 @@ class SetSpace:
                 left += self._needs[name]
         return Probe(tuple(name for name in self.names if name in on))
 
+    def shown(self, names: Collection[str]) -> list[Component]:
+        """These components for people: of several values of an option the last one."""
+        given = [component for component in self.components if component.name in names]
+        replaced = {component.instead_of for component in given}
+        return [component for component in given if component.name not in replaced]
+
     def cumulative(self) -> list[tuple[str, Probe]]:
         """Each rung with everything below it on; the last one is the start."""
         on: list[str] = []
@@ -98,6 +107,11 @@ class SetSpace:
             on += added
             found.append((title, self.probe(on)))
         return found
+
+    @property
+    def dependent(self) -> bool:
+        """Whether a component requires another."""
+        return any(component.requires for component in self.components)
 
     @property
     def start(self) -> Probe:
@@ -190,7 +204,12 @@ def space_from_json(data: Any) -> Space:
     """
     if data["kind"] == "set":
         components = [
-            Component(str(one["name"]), str(one["value"]), tuple(map(str, one["requires"])))
+            Component(
+                str(one["name"]),
+                str(one["value"]),
+                tuple(map(str, one["requires"])),
+                str(one.get("instead_of", "")),
+            )
             for one in data["components"]
         ]
         return SetSpace(components, [(str(title), tuple(map(str, added))) for title, added in data.get("rungs", ())])

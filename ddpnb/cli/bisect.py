@@ -250,7 +250,7 @@ def _repeat(text: str) -> int | None:
 def _search(bisection: Bisection, by: str | None) -> SearchResult:
     from ddpnb.render import bisection as render
 
-    varied = [str(one.component) for one in bisection.space.varied]
+    varied = [str(one) for one in bisection.space.varied]
     if by not in (None, "ranks"):
         say("runs it, and once more if its recording leaves several places")
     elif varied:

@@ -42,7 +42,9 @@ def named(probe: Probe, search: Search) -> str:
     if not probe.on:
         return "with none of them" if len(space.names) > 1 else f"without {space.components[0].name}"
     off = [name for name in space.names if name not in probe.on]
-    return f"without {', '.join(off)}" if len(off) < len(probe.on) else f"with {', '.join(probe.on)} alone"
+    if len(off) < len(probe.on) and not any(component.instead_of for component in space.components):
+        return f"without {', '.join(off)}"
+    return f"with {', '.join(component.name for component in space.shown(probe.on))} alone"
 
 
 def trial(one: Trial, number: int, expected: int, search: Search) -> str:
@@ -93,19 +95,19 @@ def conclusion(result: SearchResult, search: Search) -> str:
             before = "no function at all" if last == NONE else f"the functions up to {last}"
             return f"It fails as soon as {first} is added; with {before} it works.{sure}"
         return f"It fails from {space.name} {first} on; {last} works.{sure}"
-    by_name = {component.name: component for component in space.components}
-    lines = [f"It fails with {_together([str(by_name[name]) for name in result.minimal])}.{sure}"]
+    lines = [f"It fails with {_together([str(one) for one in space.shown(result.minimal)])}.{sure}"]
     lines += [
-        f"Independently of that, it fails with {_together([str(by_name[name]) for name in cause])}."
+        f"Independently of that, it fails with {_together([str(one) for one in space.shown(cause)])}."
         for cause in result.causes[1:]
     ]
-    others = [name for name in space.names if all(name not in cause for cause in result.causes)]
-    if others:
-        lines.append(f"It works with the others: {', '.join(others)}.")
+    found = {name for cause in result.causes for name in cause}
+    others = [name for name in space.names if not found & set(space.probe([name]).on)]
+    if others and any(one.answer == "good" and set(others) <= set(one.probe.on) for one in search.trials):
+        lines.append(f"It works with the others: {', '.join(one.name for one in space.shown(others))}.")
     judged = {one.probe for one in search.trials if one.answer in ("bad", "good")}
     n = len({one.probe for one in search.trials} - judged)
     if n:
-        what = "a smaller set" if len(result.minimal) > 1 else "further causes"
+        what = "a smaller set" if len(space.shown(result.minimal)) > 1 else "further causes"
         lines.append(f"{n} configuration{'s' * (n > 1)} could not be judged: there may be {what}.")
     return "\n".join(lines)
 

@@ -7,8 +7,10 @@ import ast
 import pytest
 
 from ddpnb.bisection.command import CommandSpace, Trying, find, number_of_ranks, replaced, value_of
+from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Probe, SetSpace
 from ddpnb.errors import UsageError
+from ddpnb.render.bisection import conclusion
 from ddpnb.source.options import Option, options_of
 
 COMMAND = ["train.py", "--amp", "--num-workers", "4", "--lr=0.1", "model.depth=8", "-v"]
@@ -141,6 +143,48 @@ def test_all_options_of_the_script_are_varied_where_none_is_named():
     assert space.trying(Probe(("--amp",))).command == ("torchrun", "--nproc-per-node", "2", "train.py", "--amp")
 
 
+def test_several_values_are_tried_in_their_order():
+    space = CommandSpace(COMMAND, vary=["amp", "workers=0|2|4"], env=["X=|1|2"])
+    assert [str(one) for one in space.varied] == ["--amp", "--num-workers=2|4", "X=1|2"]
+    assert space.trying(space.space.start).command == tuple(COMMAND)
+    assert space.trying(space.space.start).environment == {"X": "2"}
+    two = space.trying(space.space.probe(["--num-workers=2"]))
+    assert two.command[1:3] == ("--num-workers", "2")
+    assert two.environment == {"X": None}
+    four = space.space.probe(["--num-workers=4"])
+    assert space.trying(four).command[1:3] == ("--num-workers", "4")
+    assert space.minimal(four.on) == [{"name": "--num-workers", "value": "4"}]
+    assert space.minimal(["--num-workers=2"]) == [{"name": "--num-workers", "value": "2"}]
+
+
+def test_several_values_of_what_a_ladder_adds():
+    space = CommandSpace(COMMAND, vary=["amp", "workers=0|2|4", "nproc=1|2|4"], ladder=4)
+    assert isinstance(space.space, SetSpace)
+    assert space.space.rungs[1] == ("data workers", ("--num-workers=2", "--num-workers=4"))
+
+
+@pytest.mark.parametrize("least", [1, 2, 4, 8])
+def test_of_several_values_the_first_that_fails_is_found(least):
+    space = CommandSpace(["train.py", "--w", "8", "--amp", "--ema"], vary=["w=0|1|2|4|8", "amp", "ema"])
+    search = Search(space.space)
+    while (probe := search.next_probe()) is not None:
+        command = space.trying(probe).command
+        search.answer(
+            probe, "bad" if int(command[command.index("--w") + 1]) >= least and "--amp" in command else "good"
+        )
+    assert search.result is not None
+    assert space.minimal(search.result.minimal) == [
+        {"name": "--w", "value": str(least)},
+        {"name": "--amp", "value": ""},
+    ]
+    assert (
+        conclusion(search.result, search)
+        == f"It fails with --w={least} and --amp together.\nIt works with the others: --ema."
+    )
+    assert len(search.trials) <= 13
+    assert Search.from_json(search.to_json()).result == search.result
+
+
 def test_variables_and_own_options():
     space = CommandSpace(["train.py"], vary=["nproc=1|2", "backend=gloo|nccl"], env=["NCCL_P2P_DISABLE=|1"])
     assert space.trying(Probe(("-n",))) == Trying(
@@ -207,7 +251,9 @@ def test_overrides_of_hydra_are_options_too():
         ({"vary": ["momentum"]}, "no option --momentum"),
         ({"vary": ["lr=1"]}, "harmless and a failing value"),
         ({"vary": ["lr=1|1"]}, "harmless and a failing value"),
-        ({"vary": ["lr=1|2|3"]}, "harmless and a failing value"),
+        ({"vary": ["lr=1|2|1"]}, "harmless and a failing value"),
+        ({"vary": ["lr=1||3"]}, "harmless and a failing value"),
+        ({"env": ["X=1||3"]}, "harmless and a failing value"),
         ({"vary": ["amp", "--amp"]}, "named twice"),
         ({"env": ["X"]}, "harmless and a failing value"),
         ({"span": "lr=1"}, "two whole numbers"),
@@ -263,7 +309,7 @@ def test_the_harmless_number_of_data_workers(default, harmless):
 def test_workers_that_the_script_has_by_default_are_suggested():
     text = 'p.add_argument("-j", "--workers", default=8); p.add_argument("--amp", action="store_true")'
     space = CommandSpace(["train.py", "--amp"], declared=declares(text))
-    assert [str(one.component) for one in space.suggested()] == ["--workers=8"]
+    assert [str(one) for one in space.suggested()] == ["--workers=8"]
     assert CommandSpace(["train.py", "--amp", "-j", "2"], declared=declares(text)).suggested() == []
 
 

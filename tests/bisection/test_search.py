@@ -128,6 +128,17 @@ def test_a_harmless_value_that_cannot_be_judged_is_not_said_to_work():
     assert conclusion(search.result, search) == "Undecided: b fails; those between could not be judged: a."
 
 
+@pytest.mark.parametrize("culprit", ["a", "b", "c", "d"])
+@pytest.mark.parametrize("other", ["x", "y"])
+def test_what_requires_a_cause_is_not_taken_for_it(culprit, other):
+    chain = [Component("a"), Component("b", "", ("a",)), Component("c", "", ("b",)), Component("d", "", ("c",))]
+    for components in ([Component("x"), *chain, Component("y")], [*chain, Component("y"), Component("x")]):
+        space = SetSpace(components)
+        search = finish(Search(space), lambda probe: {culprit, other} <= set(probe.on))
+        assert search.result is not None
+        assert [set(cause) for cause in search.result.causes] == [{*"abcd"[: "abcd".index(culprit) + 1], other}]
+
+
 def test_requirements_are_kept():
     space = SetSpace([Component("workers"), Component("x"), Component("pinned", requires=("workers",))])
     search = finish(Search(space), lambda probe: "pinned" in probe.on)
