@@ -74,12 +74,15 @@ def test_pause_judge_undo_and_write_by_mouse(theme, lab, page):
     expect(found.get_by_role("article", name="DDP301")).to_contain_text("recipe.py:")
     causes = page.get_by_role("list", name="what may be the cause").get_by_role("listitem").filter(has_text="cause")
     expect(causes).to_have_count(2)
+    box = page.locator(".jp-OutputArea-output").bounding_box()
+    assert box is not None
+    clip = {"x": box["x"] - 8, "y": box["y"] - 8, "width": box["width"] + 16, "height": box["height"] + 16}
+    page.screenshot(path=kept(f"bisection-{theme.lower()}"), clip=clip)
     found.get_by_role("button", name="write repro.sh").click()
     expect(form).to_contain_text("Written: repro.sh")
     assert "recipe.py --evaluate --checkpoint best.pt --teams" in (lab.work / "repro.sh").read_text()
     check_access(page)
     picture(page, f"bisection-found-{theme}")
-    page.locator(".jp-OutputArea-output").screenshot(path=kept(f"bisection-{theme.lower()}"))
 
 
 def test_what_cannot_begin_is_said_and_a_search_continues_after_a_restart(lab, page):
