@@ -44,6 +44,10 @@ class WorldError(DdpnbError, RuntimeError):
     """The World is not in a state that permits this (closed, busy, or a rank is dead)."""
 
 
+class ProbeEnded(DdpnbError, RuntimeError):
+    """A probe of a bisection was ended before its outcome was known: it has no answer, and can be made again."""
+
+
 class CannotWrite(DdpnbError, OSError):
     """A file with results could not be written: the disk is full, or its folder does not exist."""
 

@@ -11,7 +11,7 @@ from ddpnb.bisection.command import Trying
 from ddpnb.bisection.failure import failures
 from ddpnb.control.probing import Ran, finding_of
 from ddpnb.control.worktrees import Repository
-from ddpnb.errors import WorldError
+from ddpnb.errors import ProbeEnded, WorldError
 from ddpnb.processes.environment import working_directory
 from ddpnb.processes.process_samples import GONE, kernel_status
 from ddpnb.recorder.components import Component, Selected
@@ -51,12 +51,18 @@ class WorldProber:
         probe = Selected(self._target, parts, trying.command, self._args, fresh=True, environment=looks)
         started = world.run(probe, stream=None)
         diagnosis, folder = started.wait().diagnosis, working_directory()
+        if started.outcome == "released":
+            raise ProbeEnded("the probe was ended.", "It has no answer: run it again, or judge it yourself.")
         found = tuple(failures(diagnosis, started.exit_status, folder))
         finding = finding_of(diagnosis, folder)
         if started.outcome == "hang":
             world.release()
         reason = found[0].summary if found else ""
         return Ran(found, finding, reason, time.monotonic() - began, recording=started.recording)
+
+    def stop(self) -> None:
+        """End the probe that runs in another thread."""
+        self._world.release()
 
     def _prepare(self) -> None:
         """A new process group on living ranks."""
@@ -81,6 +87,7 @@ class RanksProber:
 
     def __init__(self, world: World, make: Callable[[World], WorldProber]) -> None:
         self._world, self._make = world, make
+        self._running: WorldProber | None = None
 
     def options(self, _trying: Trying, /) -> list[str]:
         return []
@@ -88,9 +95,16 @@ class RanksProber:
     def run(self, trying: Trying) -> Ran:
         world, size, began = self._world, int(trying.own["-n"]), time.monotonic()
         if size == world.size:
-            return self._make(world).run(trying)
+            self._running = self._make(world)
+            return self._running.run(trying)
         plan = world._own.plan
         backend = plan.backend if plan.chosen else None
         with launch(size, backend=backend, fence=world.fence, patience=world.patience, quiet=True) as smaller:
-            ran = self._make(smaller).run(trying)
+            self._running = self._make(smaller)
+            ran = self._running.run(trying)
         return replace(ran, seconds=time.monotonic() - began)
+
+    def stop(self) -> None:
+        """End the probe that runs in another thread."""
+        if self._running is not None:
+            self._running.stop()

@@ -39,6 +39,7 @@ class Runs(Protocol):
     repository: Repository | None
 
     def run(self, trying: Trying) -> Ran: ...
+    def stop(self) -> None: ...
     def options(self, trying: Trying, /) -> list[str]: ...
 
 
@@ -126,7 +127,11 @@ class Bisection:
         return [others[0], culprits[0]] if finding.get("tensors") and culprits and others else None
 
     def step(self) -> Trial | None:
-        """Run the next probe; None: there is a result. One that fails in another way is tried a second time."""
+        """Run the next probe; None: there is a result. One that fails in another way is tried a second time.
+
+        Raises:
+            ProbeEnded: ``stop()`` was called meanwhile.
+        """
         probe = self._again or self.search.next_probe()
         if probe is None:
             return None
@@ -157,6 +162,10 @@ class Bisection:
         result = self.result
         assert result is not None
         return result
+
+    def stop(self) -> None:
+        """End the probe that ``step()`` runs in another thread: it has no answer."""
+        self._prober.stop()
 
     def _wanted(self, limit: int) -> Sequence[Probe]:
         """What may run at the same time; a second try runs alone, since probes may have disturbed each other."""

@@ -166,6 +166,9 @@ class Loaded:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
 
+    def stop(self) -> None:
+        """Nothing runs."""
+
     def options(self, _trying: Trying, /) -> list[str]:
         return []
 

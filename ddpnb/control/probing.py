@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -17,7 +18,7 @@ from ddpnb.control.command_run import CommandRun
 from ddpnb.control.plain_run import PlainRun
 from ddpnb.control.run_requests import check_script
 from ddpnb.control.worktrees import Repository
-from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.errors import DdpnbError, ProbeEnded, UsageError
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.processes import devices
@@ -85,6 +86,7 @@ class Prober:
     job: Job
     repository: Repository | None = None
     directory: str = field(default_factory=working_directory)
+    _stopping: threading.Event = field(default_factory=threading.Event)
 
     def options(self, trying: Trying) -> list[str]:
         """The options of ``ddpnb run`` that make a probe's ranks."""
@@ -104,9 +106,25 @@ class Prober:
         ]
 
     def run(self, trying: Trying) -> Ran:
-        """Run a configuration to its end, or until it is known that it never ends."""
-        with self.start(trying) as probing:
-            return probing.wait()
+        """Run a configuration to its end, or until it is known that it never ends.
+
+        Raises:
+            ProbeEnded: ``stop()`` was called.
+        """
+        try:
+            with self.start(trying) as probing:
+                while not probing.poll():
+                    if self._stopping.wait(_TICK_S):
+                        raise ProbeEnded(
+                            "the probe was ended.", "It has no answer: run it again, or judge it yourself."
+                        )
+                return probing.wait()
+        finally:
+            self._stopping.clear()
+
+    def stop(self) -> None:
+        """End the probe that runs in another thread."""
+        self._stopping.set()
 
     def start(self, trying: Trying) -> Probing:
         """Begin to run a configuration."""

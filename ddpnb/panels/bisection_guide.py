@@ -111,8 +111,10 @@ class Guide(Panel):
         bisection = self.bisection
         if bisection is None:
             self._prepare(action, values)
-        elif action == "pause":
+        elif action in ("pause", "stop"):
             self._pausing = True
+            if action == "stop":
+                bisection.stop()
             self._show()
         elif action in ("run", "step"):
             self._tasks.start("probing", lambda: self._probe(bisection, once=action == "step"))

@@ -161,7 +161,8 @@ def head(shown: Shown) -> str:
         "undo", "undo", image="restart", enabled=idle and bool(done), title="take the last answer back"
     )
     over = markup.button("start over", "over", enabled=idle)
-    buttons = (run if idle else pause) + undo + over
+    stop = markup.button("end this probe", "stop", image="gone", title="end its processes; it has no answer")
+    buttons = (run if idle else pause + stop) + undo + over
     row = f'<div class="row" style="margin-top:8px">{status}<span class="space"></span>{buttons}</div>'
     return f"{_head(shown.title, code=True)}{row}{_said(shown.said, bad=shown.bad)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 
+import psutil
 import pytest
 
 import ddpnb
@@ -80,6 +81,16 @@ def test_a_person_judges_undoes_and_continues_later(folder):
     assert later.bisection is not None and later.bisection.result is None
     later.act("run", {})
     until(later, "It fails with --amp and --log=x together.")
+
+
+def test_a_probe_is_ended_and_has_no_answer(folder):
+    guide = begun("train.py --amp --log x --slow 60", **{"on:0": "1", "on:1": "1"})
+    until(guide, "as given")
+    guide.act("stop", {})
+    until(guide, "the probe was ended")
+    assert guide.bisection is not None and not guide.bisection.trials
+    assert "run this probe" in guide.probe.html
+    assert not [one for one in psutil.Process().children(recursive=True) if "train.py" in " ".join(one.cmdline())]
 
 
 @pytest.mark.parametrize(
