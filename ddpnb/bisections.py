@@ -11,7 +11,7 @@ from ddpnb.bisection.functions import FunctionSpace, PrefixSpace, RanksSpace, nu
 from ddpnb.bisection.search import Search, Trial
 from ddpnb.bisection.space import Component as Named
 from ddpnb.control.bisecting import Bisection, read_log
-from ddpnb.control.locating import LOCATORS, Loaded, RecordedBisection
+from ddpnb.control.locating import LOCATORS, Loaded, ModulesBisection, RecordedBisection
 from ddpnb.control.probing import Job, Prober
 from ddpnb.control.run_requests import check_script, check_terms
 from ddpnb.control.worktrees import Repository
@@ -73,6 +73,8 @@ def bisect(
         by: ``"steps"``: the first optimizer step at which the replicas differ, read from the recording of one run, and of
             a second one that looks at each step where the first did not. ``"checkpoints"``: the numbered checkpoints
             between which it fails, read alike. For both, ``target`` may also be a recording.
+            ``"modules"``: the first module whose output differs in the first forward, else the first gradient in the first
+            backward, between ranks that had the same batch and from a run with one rank.
             ``"ranks"``: the smallest number of ranks that fails; functions run in Worlds of so many ranks.
         in_order: of a list of functions, find the first one whose addition to those before it makes it fail.
         repeat: how many times a configuration has to work to count as good; None: as often as ``confidence`` needs.
@@ -156,7 +158,10 @@ def _by(
             size = job.size if job.script else number_of_ranks(list(map(os.fsdecode, target)))
             span = f"nproc=1..{ranks_to_search(size)[-1]}"
             return _of_command(target, args, job, ((), (), span, None, False), 1, confidence, log)
-        return RecordedBisection(by, Prober(job), _command_of(target, args, job), job.script)
+        command = _command_of(target, args, job)
+        if by == "modules":
+            return ModulesBisection(Prober(job), command, job.script, reference=job.script and job.size > 1)
+        return RecordedBisection(by, Prober(job), command, job.script)
     function, components = parts
     if world is None:
         raise UsageError("functions run on the ranks of a World.", "Write ddpnb.bisect(train, world=world).")
@@ -168,6 +173,8 @@ def _by(
     if by == RANKS:
         space = RanksSpace(names, world.size)
         return Bisection(space, Search(space.space, 1, confidence), RanksProber(world, prober))
+    if by == "modules":
+        return ModulesBisection(RanksProber(world, prober), names, reference=world.size > 1)
     return RecordedBisection(by, prober(world), names)
 
 

@@ -93,7 +93,8 @@ class RanksProber:
         return []
 
     def run(self, trying: Trying) -> Ran:
-        world, size, began = self._world, int(trying.own["-n"]), time.monotonic()
+        world, began = self._world, time.monotonic()
+        size = int(trying.own.get("-n", world.size))
         if size == world.size:
             self._running = self._make(world)
             return self._running.run(trying)

@@ -60,9 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--git", metavar="GOOD..BAD", help="find the first commit that fails, each in a checkout of its own"
     )
     parser.add_argument(
-        "--by", choices=("steps", "checkpoints", "ranks"),
+        "--by", choices=("steps", "checkpoints", "modules", "ranks"),
         help="read from the recording of a run: steps, the first optimizer step at which the replicas differ; checkpoints, "
-        "the numbered checkpoints between which it fails. By probes: ranks, the smallest number of ranks that fails",
+        "the numbered checkpoints between which it fails; modules, the first whose output differs. By probes: ranks, the smallest number of ranks that fails",
     )  # fmt: skip
     parser.add_argument(
         "--ladder", action="store_true",
@@ -228,7 +228,7 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
 
 
 def _of_recording(arguments: argparse.Namespace, command: list[str], launcher: bool, size: int) -> Bisection:
-    from ddpnb.control.locating import RecordedBisection
+    from ddpnb.control.locating import ModulesBisection, RecordedBisection
     from ddpnb.control.probing import Job, Prober
 
     given = ("vary", "env", "range", "git", "ladder", "log", "resume")
@@ -236,6 +236,8 @@ def _of_recording(arguments: argparse.Namespace, command: list[str], launcher: b
         raise UsageError(f"--by {arguments.by} goes with no other search.", "Search one of them, then the next.")
     job = Job(not launcher, arguments.module, size, arguments.backend, arguments.patience, arguments.fork)
     arguments.keeps_log = True  # there is none
+    if arguments.by == "modules":
+        return ModulesBisection(Prober(job), command, not launcher, reference=not launcher and size > 1)
     return RecordedBisection(arguments.by, Prober(job), command, not launcher)
 
 
@@ -252,7 +254,8 @@ def _search(bisection: Bisection, by: str | None) -> SearchResult:
 
     varied = [str(one) for one in bisection.space.varied]
     if by not in (None, "ranks"):
-        say("runs it, and once more if its recording leaves several places")
+        again = "with one rank" if by == "modules" else "if its recording leaves several places"
+        say(f"runs it, and once more {again}")
     elif varied:
         say(f"varies {', '.join(varied)}: about {bisection.expected} probes")
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from ddpnb.bisection.algorithms import Answer
 from ddpnb.bisection.checkpoints import CHECKPOINT, checkpoints
 from ddpnb.bisection.command import Trying
 from ddpnb.bisection.failure import failures
+from ddpnb.bisection.modules import MODULE, modules
 from ddpnb.bisection.recorded import Located, RunSpace
 from ddpnb.bisection.search import Search, SearchResult, Trial
 from ddpnb.bisection.space import Probe, RangeSpace
@@ -21,12 +23,14 @@ from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.model.recording import Recording
 from ddpnb.processes.environment import working_directory
+from ddpnb.recorder import protocol
 from ddpnb.render.text import printable, relative
 
 # what is searched, and how it is read
 LOCATORS: dict[str, tuple[str, Callable[[Recording], Located]]] = {
     "steps": (STEP, steps),
     "checkpoints": (CHECKPOINT, checkpoints),
+    "modules": (MODULE, modules),
 }
 
 
@@ -79,12 +83,11 @@ class RecordedBisection(Bisection):
         """Run the program; the second time, look closer where the first recording leaves several places."""
         if not self.left:
             return None
-        self.space.looks = self._located[0].looks if self._located else None
-        ran = self._prober.run(self.space.trying(self.search.space.start))
+        ran = self._prober.run(self._trying())
         if not ran.ran or ran.recording is None:
             why = ran.reason or "no rank has made a process group"
             raise UsageError(f"there is no recording: {why}", "Run it with ddpnb run first.")
-        located = self._locate(ran.recording)
+        located = self._read(ran.recording)
         if not located.places:
             self._otherwise = ran.failures[0].summary if ran.failures else ""
         self._located.append(located)
@@ -94,6 +97,14 @@ class RecordedBisection(Bisection):
         self._arrange()
         self._answer(self.search.space.start, answer, code, ran.seconds, reason, ran.finding)
         return self.search.trials[-1]
+
+    def _trying(self) -> Trying:
+        """What the next run is."""
+        self.space.looks = self._located[0].looks if self._located else None
+        return self.space.trying(self.search.space.start)
+
+    def _read(self, recording: Recording) -> Located:
+        return self._locate(recording)
 
     def answer(self, *_args: Any, **_more: Any) -> None:
         """A recording answers, not a person.
@@ -136,7 +147,7 @@ class RecordedBisection(Bisection):
             lines.append(f"Undecided: it is one of the {located.what}s {located.places[1]} to {located.places[-1]}.")
             if self._once and located.looks is not None:
                 lines.append("A run that looks at each of them would say it: bisect the program, not its recording.")
-        if any(not one.places for one in self._located[1:]):
+        if located.places and any(not one.places for one in self._located[1:]):
             lines.append("In the second run, which looked closer, nothing differed: it does not always fail.")
         return printable("\n".join(relative(line) for line in lines))
 
@@ -156,6 +167,47 @@ class RecordedBisection(Bisection):
         for place in facts.get("where", ()):
             place["file"] = relative(place["file"])
         return super().to_json() | {"recorded": facts, "said": self.conclusion().splitlines()}
+
+
+class ModulesBisection(RecordedBisection):
+    """A search for the first module whose output differs: the second run is one of the same program with one rank.
+
+    Args:
+        prober, command, own: as for ``RecordedBisection``; the prober makes one rank of ``-n 1``.
+        reference: whether there is a second run.
+    """
+
+    def __init__(
+        self, prober: Runs, command: Sequence[str] = (), own: bool | None = None, *, reference: bool = True
+    ) -> None:
+        super().__init__("modules", prober, command, own)
+        self._runs = 1 + reference
+        self._first: Recording | None = None
+
+    @property
+    def located(self) -> Located | None:
+        """What is known; None: it has not run."""
+        return self._located[-1] if self._located else None
+
+    @property
+    def left(self) -> int:
+        """How many more runs there are."""
+        return self._runs - len(self._located)
+
+    def _trying(self) -> Trying:
+        traced = {protocol.MODULES: "1"}
+        if not self._located:
+            return Trying(self.space.trying(self.search.space.start).command, traced)
+        # With as many threads as each of the ranks: sums of others are rounded otherwise.
+        threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+        return Trying(self.space.trying(self.search.space.start).command, traced | threads, {"-n": "1"})
+
+    def _read(self, recording: Recording) -> Located:
+        if not self._located:
+            self._first = recording
+            return modules(recording)
+        assert self._first is not None
+        return modules(self._first, recording)
 
 
 class Loaded:

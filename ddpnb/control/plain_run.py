@@ -73,8 +73,10 @@ class PlainRun:
             undo.callback(processes.stop)
             given = debug_environment(plan.backend) if debug else {}
             recorded = injected(os.environ if environment is None else environment, folders.memory, fence)
+            threads = (environment or {}).get("OMP_NUM_THREADS")
+            chosen = {"OMP_NUM_THREADS": threads} if threads else {}
             processes.start(
-                {rank: {**recorded, **rank_environment(plan, rank, reserved.port, given)} for rank in ranks}
+                {rank: {**recorded, **rank_environment(plan, rank, reserved.port, given), **chosen} for rank in ranks}
             )
             # While the ranks import torch: the diagnosis takes a while to import too.
             from ddpnb.control.job_ranks import monitor_job

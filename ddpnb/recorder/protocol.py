@@ -26,6 +26,7 @@ ARMED = "DDPNB_ARMED"  # the holds and faults with which a plain process begins,
 LOOKS = (
     "DDPNB_LOOKS"  # LOW..HIGH: between these numbers of optimizer steps the replica watch looks at all tensors in each
 )
+MODULES = "DDPNB_MODULES"  # 1: the first forward and backward of each model are recorded module by module
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
 RUN = "DDPNB_RUN"  # the number of the only run of a plain process; 1 if it is not set
 LONGEST_MESSAGE = 64 << 20  # bytes of a request or an answer on a control channel that is a socket

@@ -27,6 +27,7 @@ from ddpnb.model.events.models import BuffersSynced, ParametersFrozen, Parameter
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.door import Door
+from ddpnb.recorder.first_pass import FirstPass
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.recorder.losses import loss_facts, sound, unused
@@ -57,6 +58,7 @@ class Replicas(Hooks):
         self._samples = Samples(self._file, box)
         self._bypass = Bypass(box, self.models, self._samples, self.fail)
         self.tracing = Tracing(box)
+        self.first_pass = FirstPass(box, self._samples)
 
     # -- life
 
@@ -73,11 +75,13 @@ class Replicas(Hooks):
         self.after(torch.amp.GradScaler, "update", self._scaled)
         self.on_removal(self._bypass.end)
         self.on_removal(self.tracing.remove)
+        self.on_removal(self.first_pass.remove)
 
     def new_run(self) -> None:
         super().new_run()
         self._bypass.end()
         self.tracing.new_run()
+        self.first_pass.new_run()
         self.models.new_run()
 
     def begin(self, run: int) -> None:
@@ -157,6 +161,8 @@ class Replicas(Hooks):
         watched.inputs = []
         if watched.forwards > _UNSTEPPED:  # no optimizer steps with it, or hardly ever
             watched.pace.looking, watched.pace.cost = not turn % _UNSTEPPED, 0.0
+        if watched.first_pass and turn < 3:
+            self.first_pass.forward(watched, ddp.module) if turn == 1 else self.first_pass.backward_is_over(watched)
         if self.tracing.wanted:
             self.tracing.begin(watched.number, turn, ddp.module, watched.exact)
 
@@ -247,6 +253,8 @@ class Replicas(Hooks):
             if watched.backwards and not watched.forwards and not watched.bypass_site:
                 self._bypass.begin()  # it was trained without its wrapper: where, the next time?
             watched.turns["gradients"] += 1
+            if watched.first_pass:
+                self.first_pass.backward_is_over(watched)
             if watched.forwards > _UNSTEPPED:
                 watched.pace.next_step(watched.steps)  # many were accumulated: it is this step that counts
             if watched.pace.looking:

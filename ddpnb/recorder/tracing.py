@@ -60,7 +60,7 @@ class Tracing(Hooks):
             if name is None:
                 return
             if len(modules) < _MODULES:
-                modules.append([name, type(part).__name__, _digest(output)])
+                modules.append([name, type(part).__name__, digest_of(output)])
             if part is module:
                 row["done"] = True
                 self.remove()
@@ -68,12 +68,12 @@ class Tracing(Hooks):
         self.on_removal(nn_module.register_module_forward_hook(self.guarded(look)).remove)
 
 
-def _digest(value: Any) -> int:
+def digest_of(value: Any) -> int:
     """One digest of all tensors in an output."""
     if isinstance(value, torch.Tensor):
         return exact(value.detach())
     total = 7
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     for part in list(parts)[:32]:
-        total = (total * 31 + _digest(part)) & 0xFFFFFFFFFFFFFFFF
+        total = (total * 31 + digest_of(part)) & 0xFFFFFFFFFFFFFFFF
     return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterable
 from types import ModuleType
@@ -11,6 +12,8 @@ from typing import Any
 import torch
 
 from ddpnb.model.replicas import TensorSpec
+from ddpnb.model.samples import KINDS
+from ddpnb.recorder import protocol
 from ddpnb.recorder.digests import HASH, Digester, exact
 from ddpnb.recorder.sampling import Pace, slices_of
 from ddpnb.recorder.user_frames import calling_frame, is_user_file
@@ -33,7 +36,7 @@ class Watched:
         self.digester = Digester(specs(parameters, buffers))
         self.log2 = slices_of(sum(t.numel() * t.element_size() for t in (*self.parameters, *self.buffers)))
         self.pace = Pace()
-        self.turns: dict[str, int] = dict.fromkeys(("forward", "gradients", "updated", "backward", "clip", "scale"), 0)
+        self.turns: dict[str, int] = dict.fromkeys(KINDS, 0)
         self.steps = 0
         self.forwards = self.synced = self.backwards = 0  # since the last optimizer step
         self.bypass_site = 0
@@ -41,6 +44,7 @@ class Watched:
         self.arrived_finite = 1.0  # the gradients at the outputs since the last optimizer step
         self.inputs: list[Any] = []
         self.may_skip = False  # find_unused_parameters=True: nothing complains when ranks use different ones
+        self.first_pass = os.environ.get(protocol.MODULES) == "1"  # it is recorded module by module
         self.search_s = 0.0  # duration of the last search for unused parameters
 
     def exact(self) -> dict[str, Any]:

@@ -92,6 +92,13 @@ def test_a_launch_command_with_variables(tmp_path):
     assert not left(tmp_path)
 
 
+def test_the_number_of_threads(tmp_path):
+    write(tmp_path, "__import__('os').environ['OMP_NUM_THREADS'] == '3'")
+    done = bisect(*FORK, "--env", "OMP_NUM_THREADS=1|3", "--json", "r.json", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((tmp_path / "r.json").read_text())["minimal"] == [{"name": "OMP_NUM_THREADS", "value": "3"}]
+
+
 def test_a_range_with_a_value_that_the_script_refuses(tmp_path):
     write(tmp_path, "given.num_workers > 2")
     text = (tmp_path / "train.py").read_text()

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from ddpnb.control.locating import Loaded, RecordedBisection
+from ddpnb.control.locating import Loaded, ModulesBisection, RecordedBisection
 from ddpnb.control.probing import Ran
 from ddpnb.errors import UsageError
+from tests.bisection.test_modules import of, rank
 from tests.bisection.test_steps import drifting, thinned
 from tests.diagnosis.recordings import Rank, record
 
@@ -90,6 +91,27 @@ def test_what_was_not_recorded_is_said():
 def test_a_program_that_cannot_run():
     with pytest.raises(UsageError, match="no such device"):
         RecordedBisection("steps", Runs(None)).step()
+
+
+def test_modules_need_a_run_with_one_rank():
+    runs = Runs(of(rank(0, 5.0, o2=99.0), rank(1, 6.0)), of(rank(0, 5.0, world=1)))
+    bisection = ModulesBisection(runs, ["train.py"], True)
+    assert bisection.step().answer == "skip" and (bisection.left, bisection.result) == (1, None)
+    assert bisection.run().first_bad == "2 (Linear)"
+    assert [one["DDPNB_MODULES"] for one in runs.asked] == ["1", "1"] and runs.asked[1]["OMP_NUM_THREADS"]
+    bisection.undo()
+    assert bisection.left == 1
+
+
+def test_a_command_has_no_run_with_one_rank():
+    runs = Runs(of(rank(0, 5.0), rank(1, 6.0)))
+    bisection = ModulesBisection(runs, ["torchrun", "train.py"], False, reference=False)
+    assert bisection.run().outcome == "undecided" and "that is no cause" in str(bisection)
+
+
+def test_equal_modules():
+    bisection = ModulesBisection(Runs(of(rank(0), rank(1)), of(rank(0, world=1))))
+    assert bisection.run().outcome == "nothing fails" and "second run" not in str(bisection)
 
 
 def test_a_person_does_not_answer():

@@ -125,7 +125,7 @@ def test_a_failing_look_takes_only_the_tracing_away(tracing, watched, monkeypatc
     def fail(_value):
         raise KeyError("of ours")
 
-    monkeypatch.setattr("ddpnb.recorder.tracing._digest", fail)
+    monkeypatch.setattr("ddpnb.recorder.tracing.digest_of", fail)
     tracing.arm(0, 1, modules=True)
     train(model, 2)
     assert no_hook_left()

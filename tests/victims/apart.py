@@ -49,5 +49,37 @@ def with_three():
         dist.all_reduce(torch.ones(2))
 
 
+class Scaled(nn.Module):
+    """Knows of the world, and must not."""
+
+    def forward(self, x):
+        return x / dist.get_world_size()
+
+
+def scaled(middle=Scaled, same_batch=False):
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    model = DDP(nn.Sequential(nn.Linear(8, 8), middle(), nn.ReLU(), nn.Linear(8, 2)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(0 if same_batch else rank)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+
+
+class Noisy(nn.Module):
+    def forward(self, x):
+        return x + 0.1 * dist.get_rank()
+
+
+def noisy():
+    scaled(Noisy, same_batch=True)
+
+
+def sound():
+    scaled(nn.Identity)
+
+
 if __name__ == "__main__":
     train(*map(int, sys.argv[1:]))

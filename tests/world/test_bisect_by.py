@@ -69,6 +69,22 @@ def test_the_checkpoints_between_which_replicas_part(world):
     assert len(bisection.trials) == 1 and bisection.pair == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("function", "module", "before", "sides"),
+    [
+        (apart.scaled, "1 (Scaled)", "0 (Linear)", [["rank 0"], ["one rank alone"]]),
+        (apart.noisy, "1 (Noisy)", "0 (Linear)", [["rank 0", "one rank alone"], ["rank 1"], ["rank 2"], ["rank 3"]]),
+        (apart.sound, None, None, None),
+    ],
+)
+def test_the_first_module_whose_output_differs(world, function, module, before, sides):
+    bisection = ddpnb.bisect(function, world=world, by="modules", quiet=True)
+    result = bisection.to_json()
+    assert (result["first_bad"], result["last_good"]) == (module, before), str(bisection)
+    assert result["recorded"].get("sides") == sides and len(result["probes"]) == 2
+    assert result["outcome"] == ("found" if module else "nothing fails")
+
+
 def test_the_smallest_world_that_fails(world):
     bisection = ddpnb.bisect(apart.with_three, world=world, by="ranks", quiet=True)
     result = bisection.to_json()
