@@ -65,3 +65,21 @@ def test_broken(program, command):
     assert program.remedy in finding["remedy"], shown
     assert run.status == STATUS.get(verdict["outcome"], 1), shown
     assert run.left() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "vary", "minimal"),
+    [
+        ("hydra", (), [{"name": "trainer.stop_below", "value": "100"}]),
+        ("transformers_trainer", ("--vary", "nproc=1|2"), [{"name": "--nproc_per_node", "value": "2"}]),
+    ],
+)
+def test_bisect(name, vary, minimal, command):
+    (program,) = [program for program in programs("broken") if program.name == name]
+    prefix = (sys.executable, "-m", "ddpnb", "bisect", "--json", "result.json", *vary, "--")
+    run = command(program, *prefix, deadline=400)
+    assert run.status == 0, run.output[-4000:]
+    result = json.loads((run.folder / "result.json").read_text())
+    assert result["minimal"] == minimal
+    assert result["finding"]["code"] == program.expect
+    assert run.left() == []
