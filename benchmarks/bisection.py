@@ -3,7 +3,8 @@
 ``python -m benchmarks.bisection`` counts, over random cases, against the bound d * ceil(log2(n / d)) + 3d and against
 ddmin (Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002) with a cache of answers; then
 simulates a failure that happens in 3 of 10 probes. ``python -m benchmarks.bisection probes`` times probes that hang
-against a plain start of the same script by torchrun.
+against a plain start of the same script by torchrun, and against functions on the ranks of a World that live on.
+``python -m benchmarks.bisection jobs`` times whole searches of 8 options with one and two probes at the same time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Callable, Sequence
 from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
 
-CASES, LARGEST, ROUNDS = 1000, 64, 5
+CASES, LARGEST, ROUNDS, WARM_ROUNDS, JOBS_ROUNDS = 1000, 64, 5, 7, 3
 SCRIPT = """
 import sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -32,6 +33,20 @@ if "--extra" in sys.argv and dist.get_rank() == 0:
     dist.all_reduce(x)
 if "--extra" not in sys.argv:
     dist.destroy_process_group()
+"""
+
+
+LETTERS = "abcdefgh"
+SEARCHED = """
+import sys, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(4)
+dist.all_reduce(x)
+time.sleep(float(sys.argv[1]))
+dist.all_reduce(x)
+if {"--c", "--f"} <= set(sys.argv) and dist.get_rank() == 0:
+    dist.all_reduce(x)
+dist.destroy_process_group()
 """
 
 
@@ -148,14 +163,69 @@ def probes() -> None:
             if number:
                 for values, one in zip(times.values(), seconds, strict=True):
                     values.append(one)
-    print(f"2 ranks, medians of {ROUNDS} rounds")
+    times["functions in a World, hangs"] = warm()
+    print(f"2 ranks, medians of {ROUNDS} rounds, in a World of {WARM_ROUNDS}")
     for name, values in times.items():
-        print(f"  {name:<26} {statistics.median(values):.2f} s   ({min(values):.2f} - {max(values):.2f})")
+        print(f"  {name:<28} {statistics.median(values):.2f} s   ({min(values):.2f} - {max(values):.2f})")
+
+
+def reduce_once() -> None:
+    import torch
+    import torch.distributed as dist
+
+    dist.all_reduce(torch.ones(4))
+
+
+def reduce_on_rank_0() -> None:
+    import torch
+    import torch.distributed as dist
+
+    if dist.get_rank() == 0:
+        dist.all_reduce(torch.ones(4))
+
+
+def warm() -> list[float]:
+    """Seconds of a probe that hangs on ranks that live on: a new process group, the run, its diagnosis and release."""
+    import ddpnb
+
+    seconds: list[float] = []
+    with ddpnb.launch(2) as world:
+        for _ in range(WARM_ROUNDS + 1):
+            trial = ddpnb.bisect([reduce_once, reduce_on_rank_0], world=world, run=False).step()
+            assert trial is not None and trial.answer == "bad"
+            seconds.append(trial.seconds)
+    return seconds[1:]
+
+
+def jobs() -> None:
+    """Seconds of a search over 8 options, two of which hang together, with one and two probes at the same time."""
+    import ddpnb
+
+    print(f"a search over 8 options, 2 ranks, medians of {JOBS_ROUNDS}, {os.cpu_count()} cores")
+    options = [f"--{letter}" for letter in LETTERS]
+    with tempfile.TemporaryDirectory() as folder:
+        script = os.path.join(folder, "searched.py")
+        with open(script, "w") as file:
+            file.write(SEARCHED)
+        for fork, wait in ((False, 0), (True, 0), (True, 5)):
+            took: dict[int, list[float]] = {1: [], 2: []}
+            for _ in range(JOBS_ROUNDS):
+                for number, values in took.items():
+                    found = ddpnb.bisect(
+                        script, str(wait), *options, n=2, vary=options, fork=fork, jobs=number, quiet=True
+                    )
+                    assert [one["name"] for one in found.minimal] == ["--c", "--f"]
+                    values.append(found.seconds)
+            one, two = (statistics.median(values) for values in took.values())
+            name = f"{'--fork' if fork else 'fresh'}, each waits {wait} s"
+            print(f"  {name:<24} --jobs 1 {one:.1f} s, --jobs 2 {two:.1f} s (x{one / two:.2f})", flush=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["probes"]:
         probes()
+    elif sys.argv[1:] == ["jobs"]:
+        jobs()
     else:
         counts()
         sometimes()
