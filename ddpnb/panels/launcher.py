@@ -1,4 +1,4 @@
-"""A form that launches a World or attaches to a job, and is then replaced by its dashboard."""
+"""A form that launches a World, attaches to a job or begins a bisection, and is then replaced by what shows that."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ddpnb.errors import DdpnbError
 from ddpnb.job import attach, jobs
 from ddpnb.live import LiveRanks
 from ddpnb.panels import asked
+from ddpnb.panels.bisection_guide import Guide
 from ddpnb.panels.dashboard import Dashboard
 from ddpnb.panels.panel import Panel
 from ddpnb.render import controls
@@ -33,6 +34,7 @@ class Launcher(Panel):
     def __init__(self, name: str = "world") -> None:
         self.world: LiveRanks | None = None
         self.dashboard: Dashboard | None = None
+        self.guide: Guide | None = None
         self._name = name
         self._going: threading.Thread | None = None
         self._cancelled = False
@@ -54,6 +56,9 @@ class Launcher(Panel):
             self._show("cancelling as soon as the ranks have started")
         elif action == "jobs" and not going:
             self._show()
+        elif action == "guide" and not going:
+            self.guide = Guide()
+            self.box.children = self.guide.box.children
         elif action in ("launch", "attach") and not going:
             self._cancelled = False
             work = self._launch if action == "launch" else self._attach

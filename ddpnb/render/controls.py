@@ -119,7 +119,15 @@ def launcher(
     )
     failed = f'<div class="said bad" role="alert">{markup.text(said, 2000)}</div>' if said else ""
     head = '<div class="row head"><b>ddpnb</b><span class="faint">no ranks yet</span></div>'
-    return f'{head}<div style="margin-top:10px">{form}</div>{_jobs(jobs) if not busy else ""}{going}{failed}'
+    bisect = markup.button(
+        "bisect", "guide", image="go", title="find which options, value or commit make a script fail"
+    )
+    others = (
+        ""
+        if busy
+        else f'{_jobs(jobs)}<div class="row" style="margin-top:10px">A script fails, and you look for the cause: {bisect}</div>'
+    )
+    return f'{head}<div style="margin-top:10px">{form}</div>{others}{going}{failed}'
 
 
 def _jobs(jobs: Sequence[tuple[str, str]]) -> str:

@@ -40,8 +40,9 @@ def test_the_notebook_finds_the_pair_by_mouse(lab, page):
 
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
 def test_pause_judge_undo_and_write_by_mouse(theme, lab, page):
-    lab.open(page, lab.write("guide.ipynb", "import ddpnb\nddpnb.guide()"), theme)
+    lab.open(page, lab.write("guide.ipynb", "import ddpnb\nddpnb.show()"), theme)
     lab.run_all(page)
+    of(page, "launch").get_by_role("button", name="bisect").click()
     form = of(page, "bisection")
     form.get_by_label("failing command").fill("recipe.py --evaluate --checkpoint best.pt --log --teams")
     check_access(page)

@@ -94,7 +94,7 @@ def test_the_launcher_asks_for_ranks_backend_and_fence():
     page = Reading(controls.launcher(8, ("gloo", "nccl")))
     assert page.fields == {"n", "backend", "fence"}
     assert chosen(page) == ["4", ""]
-    assert page.all("form")[0]["data-action"] == "launch" and usable(page) == ["launch", "jobs"]
+    assert page.all("form")[0]["data-action"] == "launch" and usable(page) == ["launch", "jobs", "guide"]
 
 
 def test_a_machine_for_two_ranks_offers_two():
