@@ -53,12 +53,14 @@ def modules(recording: Recording, reference: Recording | None = None) -> Located
         return Located(MODULE, missing=f"No outputs of modules were recorded: {why}.")
     batches = [one.batch for one in passes if one.batch]
     batch = max(batches, key=lambda value: (batches.count(value), value == passes[0].batch), default=0.0)
-    alike = [one for one in passes if one.batch == batch]
+    alike = [one for one in passes if batch and one.batch == batch]
+    if not batch:
+        return Located(MODULE, missing="The first batches were not compared: they are not all tensors.")
     if len(alike) < 2:
         return Located(
             MODULE,
             missing=f"The first batches differ on {_names([one.who for one in passes])}, so every output does: that is no "
-            "cause. Give them the same one: on all ranks, or on rank 0 and in a run with one rank (the same seed and order).",
+            "cause. Give them the same one: on all ranks, or on rank 0 and in a run with one rank.",
         )
     left_out = [one.who for one in passes if one not in alike]
     notes = [f"Not compared, because of another first batch: {_names(left_out)}."] if left_out else []
@@ -104,7 +106,6 @@ def _compared(alike: Sequence[Pass]) -> Located:
 def _pass(who: str, record: RankRecord, number: int) -> Pass:
     samples = [sample for sample in record.samples if sample.model == number]
     first = next((one for one in samples if (one.kind, one.turn) == ("forward", 1)), None)
-    batch = first.number("inputs_hash") if first is not None else None
     outputs, gradients = (
         {
             name: float(value)
@@ -114,7 +115,7 @@ def _pass(who: str, record: RankRecord, number: int) -> Pass:
         }
         for kind in ("outputs", "local")
     )
-    return Pass(who, batch or 0.0, first, outputs, gradients)
+    return Pass(who, outputs.pop("inputs", 0.0), first, outputs, gradients)
 
 
 def _names(who: Sequence[str]) -> str:

@@ -93,6 +93,7 @@ class RunSpace:
 
     def __init__(self, what: str, command: Sequence[str] = (), own: bool | None = None) -> None:
         self._command, self._own = tuple(command), own
+        self.command = self._command if own is not None else ()  # as a title
         self.space = RangeSpace(what, (START, AS_GIVEN))
         self.looks: tuple[int, int] | None = None  # between these numbers of steps a run looks at each
 

@@ -128,6 +128,11 @@ class RecordedBisection(Bisection):
         space = RangeSpace(self._what, places or self.space.space.values)
         self.search = Search(space, ends_known=bool(places), trials=self.search.trials)
 
+    @property
+    def title(self) -> str:
+        """What is searched: the command, functions, or a recording."""
+        return "a recording" if self._once else super().title
+
     def typed(self, probe: Probe | None = None) -> str:  # noqa: ARG002
         """The program as a command line; empty for functions."""
         trying = Trying(self.space.trying(self.search.space.start).command)

@@ -15,6 +15,7 @@ from torch.nn.modules import module as nn_module
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.digests import exact
 from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.inputs import whole
 from ddpnb.recorder.samples import Samples
 from ddpnb.recorder.tracing import digest_of
 from ddpnb.recorder.tracked_model import Watched
@@ -86,7 +87,13 @@ class FirstPass(Hooks):
                 handle.remove()
                 self._write(watched, "outputs", found)
 
+        def look_at_inputs(_module: Any, inputs: Any, kwargs: Any) -> None:
+            before.remove()
+            found.append(("inputs", whole(inputs, kwargs)))
+
+        before = module.register_forward_pre_hook(self.guarded(look_at_inputs), with_kwargs=True)
         handle = nn_module.register_module_forward_hook(self.guarded(look))
+        self.on_removal(before.remove)
         self.on_removal(handle.remove)
 
     def _write(self, watched: Watched, kind: str, found: list[tuple[str, float]]) -> None:

@@ -18,8 +18,10 @@ def rank(number, batch=5.0, world=2, drift=None, **own):
     one = Rank(number, world).wraps()
     if drift:
         one.drifts(drift)
-    one.forward(inputs_hash=batch)
-    outputs = {name: own.get(f"o{place}", value) for place, (name, value) in enumerate(OUTPUTS.items())}
+    one.forward()
+    outputs = {"inputs": batch} | {
+        name: own.get(f"o{place}", value) for place, (name, value) in enumerate(OUTPUTS.items())
+    }
     gradients = {name: own.get(f"g{place}", value) for place, (name, value) in enumerate(GRADIENTS.items())}
     extra = (Sample(0, "outputs", 1, facts=outputs), Sample(0, "local", 1, facts=gradients))
     recording = record(one.finishes())
@@ -79,6 +81,10 @@ def test_a_gradient_that_one_lacks():
 
 def test_what_has_no_digest_is_not_compared():
     assert modules(of(rank(0, o1=0.0), rank(1))).result.outcome == "nothing fails"
+
+
+def test_batches_that_cannot_be_compared():
+    assert "not all tensors" in modules(of(rank(0, 0.0), rank(1, 0.0, o1=9.0))).missing
 
 
 def test_nothing_recorded():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 import pytest
@@ -118,3 +119,24 @@ def test_a_person_does_not_answer():
     bisection = RecordedBisection("steps", Runs())
     with pytest.raises(UsageError, match="recording of a run answers"):
         bisection.answer(bisection.search.next_probe(), "good")
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [COARSE, FINE],
+        [COARSE, EQUAL],
+        [EQUAL],
+        [record(Rank(0, 2), Rank(1, 2))],
+        [record(Rank(0, 2).wraps().trains(2).waits("all_reduce"), Rank(1, 2).wraps().trains(2).finishes())],
+    ],
+)
+def test_it_is_shown_at_each_moment(runs):
+    bisection = RecordedBisection("steps", Runs(*runs), ["train.py", "--lr", "1"], True)
+    assert bisection.title == "train.py --lr 1"
+    for _ in range(3):
+        assert "<" in bisection._repr_html_() and repr(bisection) and bisection.to_json()["schema"] == 1
+        bisection.step()
+    assert bisection.result is not None
+    assert bisection.conclusion().splitlines()[0] in html.unescape(bisection._repr_html_())
+    assert RecordedBisection("steps", Loaded(FINE), once=True).title == "a recording"
