@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ddpnb.bisection.search import Search, SearchResult, Step, Trial
+    from ddpnb.bisection.results import SearchResult, Step, Trial
+    from ddpnb.bisection.search import Search
     from ddpnb.bisection.space import Probe
     from ddpnb.bisections import bisect
     from ddpnb.control.bisecting import Bisection
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "ddpnb.bisection.search": "Search SearchResult Step Trial",
+    "ddpnb.bisection.results": "SearchResult Step Trial",
+    "ddpnb.bisection.search": "Search",
     "ddpnb.bisection.space": "Probe",
     "ddpnb.bisections": "bisect",
     "ddpnb.control.bisecting": "Bisection",

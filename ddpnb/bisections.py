@@ -6,10 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ddpnb.bisection.command import CommandSpace, Varied, number_of_ranks, script_place
+from ddpnb.bisection.command import CommandSpace
+from ddpnb.bisection.command_line import number_of_ranks, script_place
 from ddpnb.bisection.functions import FunctionSpace, PrefixSpace, RanksSpace, numbered, ranks_to_search
-from ddpnb.bisection.search import Search, Trial
+from ddpnb.bisection.proposals import by_name, proposed, suggested
+from ddpnb.bisection.results import Trial
+from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Component as Named
+from ddpnb.bisection.varied import Varied
 from ddpnb.control.bisecting import Bisection, read_log
 from ddpnb.control.locating import LOCATORS, Loaded, ModulesBisection, RecordedBisection
 from ddpnb.control.probing import Job, Prober
@@ -259,14 +263,11 @@ def proposals(command: Sequence[str]) -> tuple[list[Varied], list[Varied]]:
     Raises:
         ScriptNotFound: the script does not exist.
     """
-    if is_script(command):
+    script = is_script(command)
+    if script:
         check_script(command[0])
-    options = declared(command[script_place(command, launcher=not is_script(command))])
-    try:
-        space = CommandSpace(command, own=is_script(command), declared=options)
-    except UsageError:
-        return [], []
-    return list(space.varied), space.suggested()
+    options = by_name(declared(command[script_place(command, launcher=not script)]))
+    return proposed(command, options, own=script), suggested(command, options)
 
 
 def continued(path: str) -> Bisection:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ddpnb.bisection.command import Trying
 from ddpnb.bisection.failure import failures
+from ddpnb.bisection.varied import Trying
 from ddpnb.control.probing import Ran, finding_of
 from ddpnb.control.worktrees import Repository
 from ddpnb.errors import ProbeEnded, WorldError

@@ -2,93 +2,32 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 
-from ddpnb.bisection.space import Component, Kind, Probe, RangeSpace, SetSpace, Space
+from ddpnb.bisection.command_line import (
+    OVERRIDE,
+    dashed,
+    find,
+    is_number,
+    is_option,
+    plain,
+    ranks_option,
+    replaced,
+    script_place,
+    value_of,
+)
+from ddpnb.bisection.proposals import by_name, options_on, proposed, sorted_into_rungs, there_or_not
+from ddpnb.bisection.space import Kind, Probe, RangeSpace, SetSpace, Space
+from ddpnb.bisection.varied import Trying, Varied
 from ddpnb.errors import UsageError
 from ddpnb.source.options import Option
 
 OWN = {"n": "-n", "nproc": "-n", "nproc-per-node": "-n", "backend": "--backend"}
-_PROCESSES = ("nproc-per-node", "num-processes", "nproc", "n", "np")  # as launchers name the number of ranks
-_NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf|-nan", re.IGNORECASE)
-_OVERRIDE = re.compile(r"[+~]?[A-Za-z_][\w./@]*=")  # as Hydra takes them
-_RUNGS = (  # what the options of a rung are called; the first that fits
-    ("data", r"data|dataset|shard|split"),
-    ("data workers", r"worker|prefetch|pin|persistent"),
-    ("precision and compilation", r"amp|fp16|bf16|precision|compile|scaler|autocast"),
-    (
-        "evaluation, logging, checkpoints",
-        r"eval|valid|log|wandb|tensorboard|callback|checkpoint|ckpt|save|resume|metric",
-    ),
-)
-_MODULES_THAT_LAUNCH = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
-_WORKERS = re.compile(r"workers?$")
 _HINT = (
     "Write --vary NAME for an option that is there or not, or --vary 'NAME=HARMLESS|FAILING'; further values may stand "
     "between these two."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Trying:
-    """What one probe runs.
-
-    ``command``: the script with its arguments, or a launch command. ``environment``: variables to set, None to remove.
-    ``own``: values of ddpnb's own options ``-n`` and ``--backend``. ``commit``: to check out, None for the files as they
-    are.
-    """
-
-    command: tuple[str, ...]
-    environment: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
-    own: Mapping[str, str] = field(default_factory=dict[str, str])
-    commit: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Varied:
-    """Something of a command that takes one of two values, or of several in order; None: it is not there.
-
-    ``kind``: ``given`` for an option that stays as the command has it, or is left out; ``option`` for one whose value is
-    replaced; ``variable`` of the environment; ``own`` for an option of ddpnb. ``words``: that its value takes at most.
-    ``between``: values between the harmless and the failing one.
-    """
-
-    kind: str
-    name: str
-    failing: str | None
-    harmless: str | None
-    words: int = 1
-    between: tuple[str, ...] = ()
-
-    @property
-    def components(self) -> tuple[Component, ...]:
-        """As components: on is the failing value; of several values, each requires those before it."""
-        if not self.between:
-            return (Component(self.name, self.failing or ""),)
-        names = [f"{self.name}={value}" for value in (*self.between, self.failing or "")]
-        first, *more = names
-        return (
-            Component(first),
-            *(
-                Component(name, requires=(before,), instead_of=before)
-                for before, name in zip(names, more, strict=False)
-            ),
-        )
-
-    def value(self, on: Collection[str]) -> str | None:
-        """Its value with these components on."""
-        values = (*self.between, self.failing)
-        reached = [value for value, component in zip(values, self.components, strict=True) if component.name in on]
-        return reached[-1] if reached else self.harmless
-
-    def __str__(self) -> str:
-        return "|".join(
-            (str(self.components[0]), *(value for value in (*self.between[1:], self.failing or "") if self.between))
-        )
 
 
 class CommandSpace:
@@ -128,7 +67,7 @@ class CommandSpace:
         ladder: int | None = None,
     ) -> None:
         self.command = tuple(command)
-        self._declared = {name: option for option in declared for name in option.names}
+        self._declared = by_name(declared)
         self._own = own
         self.varied: tuple[Varied, ...] = ()
         if (span is not None) + bool(commits) + bool(vary or env) > 1:
@@ -143,16 +82,16 @@ class CommandSpace:
             self.space = RangeSpace(self._spanned.name, values)
         else:
             chosen = [self._option(text) for text in vary] + [_variable(text) for text in env]
-            self.varied = tuple(chosen or self.proposed())
+            self.varied = tuple(chosen or self._proposed())
             rungs: list[tuple[str, list[str]]] = []
             if ladder is not None:
                 ranks = self._ranks(ladder)
                 self.varied = (*ranks, *(one for one in self.varied if one.name not in [two.name for two in ranks]))
                 rungs = sorted_into_rungs([one.name for one in ranks], [one.name for one in self.varied])
-                by_name = {one.name: one for one in self.varied}
-                self.varied = tuple(by_name[name] for _, added in rungs for name in added)
+                named = {one.name: one for one in self.varied}
+                self.varied = tuple(named[name] for _, added in rungs for name in added)
                 rungs = [
-                    (title, [two.name for one in added for two in by_name[one].components]) for title, added in rungs
+                    (title, [two.name for one in added for two in named[one].components]) for title, added in rungs
                 ]
             self.space = SetSpace([two for one in self.varied for two in one.components], rungs)
 
@@ -161,45 +100,18 @@ class CommandSpace:
         """What is searched."""
         return self.space.kind
 
-    def proposed(self) -> list[Varied]:
-        """The options of the command that can be left out, or have a harmless value.
-
-        An option that the script requires stays, and so does one that is given its default value.
-
-        Raises:
-            UsageError: it has none.
-        """
-        given = self.command[script_place(self.command, launcher=not self._own) + 1 :]
-        names = [token.partition("=")[0] for token in given if _is_option(token) or _OVERRIDE.match(token)]
-        if not names:
+    def _proposed(self) -> list[Varied]:
+        if not options_on(self.command, own=self._own):
             raise UsageError(
                 "the command has no options to vary.", "Name what to vary: --vary, --env, --range or --git; see --help."
             )
-        varied = [self._proposed(name) for name in dict.fromkeys(names)]
-        if not any(varied):
+        varied = proposed(self.command, self._declared, own=self._own)
+        if not varied:
             raise UsageError(
                 "the script requires all options of the command, or they are given their default values.",
                 "Name what to vary: --vary 'NAME=HARMLESS|FAILING', --env, --range or --git; see --help.",
             )
-        return [one for one in varied if one is not None]
-
-    def _proposed(self, name: str) -> Varied | None:
-        one = self._there_or_not(name)
-        option = self._declared.get(name)
-        if option is None or option.flag or one.failing is None:
-            return one
-        if _are_workers(option) and one.failing != "0" and option.default != "0":
-            return Varied("option", one.name, one.failing, "0")
-        return None if option.required or option.default == one.failing else one
-
-    def suggested(self) -> list[Varied]:
-        """What is not on the command line but may be the cause: data workers that the script has by default."""
-        options = {option.names[-1]: option for option in self._declared.values() if _are_workers(option)}
-        return [
-            Varied("option", name, option.default, "0")
-            for name, option in options.items()
-            if option.default not in (None, "0") and all(find(self.command, one) is None for one in option.names)
-        ]
+        return varied
 
     def trying(self, probe: Probe) -> Trying:
         """What a probe runs."""
@@ -234,23 +146,23 @@ class CommandSpace:
         """The number of ranks, as something to vary; none if the command does not say it."""
         if self._own:
             return [Varied("own", "-n", str(size), "1")] if size > 1 else []
-        found = _processes(self.command)
+        found = ranks_option(self.command)
         value = value_of(self.command, found) if found is not None else None
         return [Varied("option", found, value, "1")] if found is not None and value not in (None, "1") else []
 
     def _option(self, text: str) -> Varied:
         name, equals, given = text.partition("=")
         if not equals:
-            return self._there_or_not(name)
+            return there_or_not(self.command, name, self._declared)
         harmless, *between, failing = _values(given) or ("", "")
         if harmless == failing or not name.strip("-"):
             raise UsageError(f"--vary {text!r} needs a harmless and a failing value.", _HINT)
-        own = OWN.get(_plain(name))
+        own = OWN.get(plain(name))
         if self._own and own is not None:
             return Varied("own", own, failing, harmless, between=tuple(between))
         found = find(self.command, name)
         if found is None and own == "-n":
-            found = _processes(self.command)
+            found = ranks_option(self.command)
             if found is None:
                 raise UsageError(
                     "the command does not say how many ranks it starts.", "Add its option, such as --nproc-per-node 4."
@@ -260,28 +172,13 @@ class CommandSpace:
     def _spelt(self, name: str) -> str:
         """An option that the command does not have, as it would be typed."""
         given = self.command[script_place(self.command, launcher=not self._own) + 1 :]
-        overrides = any(map(_OVERRIDE.match, given)) and not any(map(_is_option, given))
-        return name if _OVERRIDE.match(f"{name}=") and (overrides or "." in name) else _dashed(name)
-
-    def _there_or_not(self, name: str) -> Varied:
-        found = find(self.command, name)
-        if found is None:
-            raise UsageError(
-                f"the command has no option {_dashed(name)}, so that it cannot be left out.",
-                "Give the failing command as it is, or two values: --vary 'NAME=HARMLESS|FAILING'.",
-            )
-        option, value = self._declared.get(found), value_of(self.command, found)
-        if value is None or (option is not None and option.flag):
-            return Varied("given", found, None, None, 0)
-        if option is None or not option.several:
-            return Varied("given", found, value, None)
-        words = _words_after(self.command, _places(self.command, found)[-1])
-        return Varied("given", found, " ".join(words), None, len(words))
+        overrides = any(map(OVERRIDE.match, given)) and not any(map(is_option, given))
+        return name if OVERRIDE.match(f"{name}=") and (overrides or "." in name) else dashed(name)
 
     def _span(self, text: str) -> tuple[Varied, range]:
         name, _, given = text.partition("=")
         low, dots, high = given.partition("..")
-        if not dots or not name.strip("-") or not _is_number(low) or not _is_number(high) or int(low) >= int(high):
+        if not dots or not name.strip("-") or not is_number(low) or not is_number(high) or int(low) >= int(high):
             raise UsageError(
                 f"--range {text!r} needs two whole numbers, the first that works and a larger one that fails.",
                 "Write --range 'NAME=LOW..HIGH'.",
@@ -302,122 +199,6 @@ class CommandSpace:
         return " ".join([*before, "ddpnb", "run", shlex.join(command)])
 
 
-def _are_workers(option: Option) -> bool:
-    return any(_WORKERS.search(_plain(name)) for name in option.names)
-
-
-def script_place(command: Sequence[str], *, launcher: bool = True) -> int:
-    """Where in a command the script is: what ends with ``.py``, or the module after ``-m``; else the first word.
-
-    Example:
-        >>> script_place(["python", "-m", "torch.distributed.run", "-m", "pkg.train", "--amp"])
-        4
-    """
-    if not launcher:
-        return 0
-    modules = (n + 1 for n, word in enumerate(command[:-1]) if word == "-m")
-    module = next((n for n in modules if command[n] not in _MODULES_THAT_LAUNCH), None)
-    return next((n for n, token in enumerate(command) if token.endswith(".py") or n == module), 0)
-
-
-def sorted_into_rungs(ranks: Sequence[str], names: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The ladder: all ranks, data, data workers, precision, evaluation and the like, everything. Each is named by its title.
-
-    Args:
-        ranks: the option for the number of ranks, if there is one.
-        names: of all options; what they are for is read from their names.
-
-    Example:
-        >>> sorted_into_rungs(["-n"], ["-n", "--num-workers", "--seed"])
-        [('all ranks', ['-n']), ('data workers', ['--num-workers']), ('everything', ['--seed'])]
-    """
-    rungs: dict[str, list[str]] = {"all ranks": [*ranks], **{title: [] for title, _ in _RUNGS}, "everything": []}
-    order = (_RUNGS[1], _RUNGS[2], _RUNGS[3], _RUNGS[0])  # --data-workers are workers, --log-data logs
-    for name in names:
-        if name not in ranks:
-            words = name.lower().replace("_", "-")
-            rungs[next((title for title, pattern in order if re.search(pattern, words)), "everything")].append(name)
-    return [(title, added) for title, added in rungs.items() if added]
-
-
-def find(command: Sequence[str], name: str) -> str | None:
-    """An option as the command spells it: with or without dashes, ``_`` or ``-``, or the only one that ends so.
-
-    Raises:
-        UsageError: several end so.
-
-    Example:
-        >>> find(["train.py", "--num_workers", "4"], "workers")
-        '--num_workers'
-    """
-    wanted = _plain(name)
-    given = [token.partition("=")[0] for token in command[1:] if _is_option(token) or "=" in token]
-    exact = [one for one in given if _plain(one) == wanted]
-    ending = [one for one in dict.fromkeys(given) if _plain(one).endswith((f"-{wanted}", f".{wanted}"))]
-    if not exact and len(ending) > 1:
-        raise UsageError(f"{name} may be {' or '.join(ending)}.", "Write the whole name.")
-    return (exact or ending or [None])[0]
-
-
-def number_of_ranks(command: Sequence[str]) -> int | None:
-    """How many ranks a launch command starts, as its options say; None: they do not.
-
-    Example:
-        >>> number_of_ranks(["torchrun", "--nproc-per-node=4", "train.py"])
-        4
-    """
-    option = _processes(command)
-    value = value_of(command, option) if option is not None else None
-    return int(value) if value is not None and value.isascii() and value.isdigit() and len(value) < 6 else None
-
-
-def _processes(command: Sequence[str]) -> str | None:
-    """The option with which a launcher gets the number of ranks."""
-    given = {_plain(token.partition("=")[0]): token.partition("=")[0] for token in command if _is_option(token)}
-    return next((given[name] for name in _PROCESSES if name in given), None)
-
-
-def value_of(command: Sequence[str], option: str) -> str | None:
-    """The value of an option that is there, the last one if it stands twice; None: it has none."""
-    places = _places(command, option)
-    if not places:
-        return None
-    _, equals, value = command[places[-1]].partition("=")
-    if equals:
-        return value
-    return next(iter(_words_after(command, places[-1])), None)
-
-
-def replaced(command: Sequence[str], option: str, value: str | None, words: int = 1) -> list[str]:
-    """The command with another value of an option, once; None: without the option.
-
-    Args:
-        command: program and arguments.
-        option: as the command spells it; one that is not there is added at the end.
-        value: to give it.
-        words: after it that are its value, at most; 0: it has none.
-    """
-    places = _places(command, option)
-    if not places:
-        added = [] if value is None else [f"{option}={value}"] if _OVERRIDE.match(f"{option}=") else [option, value]
-        return [*command, *added]
-    new = list(command)
-    for place in reversed(places):
-        joined = "=" in new[place]
-        length = 1 if joined else 1 + len(_words_after(new, place)[:words])
-        given = [] if value is None else [f"{option}={value}"] if joined else [option, value]
-        new[place : place + length] = given if place == places[-1] else []
-    return new
-
-
-def _words_after(command: Sequence[str], place: int) -> list[str]:
-    return list(itertools.takewhile(lambda word: not _is_option(word), command[place + 1 :]))
-
-
-def _places(command: Sequence[str], option: str) -> list[int]:
-    return [n for n, token in enumerate(command) if n and token.partition("=")[0] == option]
-
-
 def _variable(text: str) -> Varied:
     name, equals, given = text.partition("=")
     harmless, *between, failing = _values(given) or ("", "")
@@ -433,19 +214,3 @@ def _values(text: str) -> list[str]:
     """Two or more values, each once, those in the middle not empty; else none."""
     values = text.split("|")
     return values if len(values) == len(set(values)) > 1 and all(values[1:-1]) else []
-
-
-def _is_option(token: str) -> bool:
-    return token.startswith("-") and token.strip("-") != "" and not _NEGATIVE.fullmatch(token)
-
-
-def _is_number(text: str) -> bool:
-    return text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 19
-
-
-def _plain(name: str) -> str:
-    return name.lstrip("-").replace("_", "-")
-
-
-def _dashed(name: str) -> str:
-    return name if name.startswith("-") else f"-{name}" if len(name) == 1 else f"--{name}"

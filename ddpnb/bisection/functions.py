@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddpnb.bisection.command import Trying, Varied
 from ddpnb.bisection.space import Component, Kind, Probe, RangeSpace, SetSpace
+from ddpnb.bisection.varied import Trying, Varied
 from ddpnb.errors import UsageError
 
 FUNCTION = "function"  # what a space of the beginnings of a list varies

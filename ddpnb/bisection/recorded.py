@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddpnb.bisection.command import Trying, Varied
-from ddpnb.bisection.search import SearchResult
+from ddpnb.bisection.results import SearchResult
 from ddpnb.bisection.space import AS_GIVEN, Kind, Probe, RangeSpace, Value
+from ddpnb.bisection.varied import Trying, Varied
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.recorder import protocol

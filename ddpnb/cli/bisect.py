@@ -14,7 +14,7 @@ from ddpnb.cli import add_patience, add_ranks, claim, ranks, say, show
 from ddpnb.errors import UsageError
 
 if TYPE_CHECKING:
-    from ddpnb.bisection.search import SearchResult, Trial
+    from ddpnb.bisection.results import SearchResult, Trial
     from ddpnb.control.bisecting import Bisection
 
 COMMAND = "COMMAND"  # stands for the script where a command is given
@@ -162,7 +162,8 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
     Raises:
         UsageError: they do not.
     """
-    from ddpnb.bisection.command import CommandSpace, number_of_ranks, script_place
+    from ddpnb.bisection.command import CommandSpace
+    from ddpnb.bisection.command_line import number_of_ranks, script_place
     from ddpnb.bisection.functions import ranks_to_search
     from ddpnb.bisection.search import Search
     from ddpnb.control.bisecting import Bisection, take_log

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from ddpnb import interrupts
-from ddpnb.bisection.command import Trying
 from ddpnb.bisection.space import Probe
+from ddpnb.bisection.varied import Trying
 from ddpnb.control.probing import Prober, Probing, Ran
 
 _TICK_S = 0.02

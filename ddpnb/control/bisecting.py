@@ -14,12 +14,14 @@ import psutil
 
 from ddpnb import interrupts
 from ddpnb.bisection.algorithms import Answer
-from ddpnb.bisection.command import CommandSpace, Trying
+from ddpnb.bisection.command import CommandSpace
 from ddpnb.bisection.failure import Failure, judge
 from ddpnb.bisection.functions import FunctionSpace, PrefixSpace, RanksSpace
 from ddpnb.bisection.recorded import RunSpace
-from ddpnb.bisection.search import Search, SearchResult, Trial
+from ddpnb.bisection.results import SearchResult, Trial
+from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Probe
+from ddpnb.bisection.varied import Trying
 from ddpnb.control.ahead import Ahead
 from ddpnb.control.probing import Prober, Ran
 from ddpnb.control.worktrees import Repository

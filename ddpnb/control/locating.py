@@ -9,13 +9,14 @@ from typing import Any
 
 from ddpnb.bisection.algorithms import Answer
 from ddpnb.bisection.checkpoints import CHECKPOINT, checkpoints
-from ddpnb.bisection.command import Trying
 from ddpnb.bisection.failure import failures
 from ddpnb.bisection.modules import MODULE, modules
 from ddpnb.bisection.recorded import Located, RunSpace
-from ddpnb.bisection.search import Search, SearchResult, Trial
+from ddpnb.bisection.results import SearchResult, Trial
+from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Probe, RangeSpace
 from ddpnb.bisection.steps import STEP, steps
+from ddpnb.bisection.varied import Trying
 from ddpnb.control.bisecting import Bisection, Runs
 from ddpnb.control.probing import Ran, finding_of
 from ddpnb.control.worktrees import Repository

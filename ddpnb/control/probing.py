@@ -12,8 +12,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ddpnb.bisection.command import Trying
 from ddpnb.bisection.failure import Failure, failures
+from ddpnb.bisection.varied import Trying
 from ddpnb.control.command_run import CommandRun
 from ddpnb.control.plain_run import PlainRun
 from ddpnb.control.run_requests import check_script

@@ -13,7 +13,7 @@ from typing import cast
 
 from ddpnb import bisections
 from ddpnb.bisection.algorithms import Answer
-from ddpnb.bisection.command import Varied
+from ddpnb.bisection.varied import Varied
 from ddpnb.control.bisecting import LOG, Bisection, read_log, searching, take_log
 from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.panels import asked

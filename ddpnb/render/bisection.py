@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddpnb.bisection.functions import FUNCTION, NONE
-from ddpnb.bisection.search import Search, SearchResult, Trial
+from ddpnb.bisection.results import SearchResult, Trial
+from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import AS_GIVEN, Probe, RangeSpace
 from ddpnb.render.text import printable, relative
 from ddpnb.timing.quantities import span

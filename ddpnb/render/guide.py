@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddpnb.bisection.command import Varied
-from ddpnb.bisection.search import Search, SearchResult, Trial
+from ddpnb.bisection.results import SearchResult, Trial
+from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import RangeSpace, SetSpace
+from ddpnb.bisection.varied import Varied
 from ddpnb.model.findings import Finding
 from ddpnb.render import bisection as words
 from ddpnb.render import card, markup

@@ -6,67 +6,16 @@ import ast
 
 import pytest
 
-from ddpnb.bisection.command import CommandSpace, Trying, find, number_of_ranks, replaced, value_of
+from ddpnb.bisection.command import CommandSpace
+from ddpnb.bisection.command_line import replaced
 from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Probe, SetSpace
+from ddpnb.bisection.varied import Trying
 from ddpnb.errors import UsageError
 from ddpnb.render.bisection import conclusion
-from ddpnb.source.options import Option, options_of
+from ddpnb.source.options import options_of
 
 COMMAND = ["train.py", "--amp", "--num-workers", "4", "--lr=0.1", "model.depth=8", "-v"]
-
-
-@pytest.mark.parametrize(
-    ("name", "spelt"),
-    [
-        ("amp", "--amp"),
-        ("--amp", "--amp"),
-        ("num_workers", "--num-workers"),
-        ("workers", "--num-workers"),
-        ("lr", "--lr"),
-        ("model.depth", "model.depth"),
-        ("v", "-v"),
-        ("train.py", None),
-        ("momentum", None),
-    ],
-)
-def test_an_option_is_found_however_it_is_written(name, spelt):
-    assert find(COMMAND, name) == spelt
-
-
-def test_an_ending_that_two_options_have_names_neither():
-    with pytest.raises(UsageError, match="workers may be --train-workers or --eval-workers"):
-        find(["train.py", "--train-workers", "1", "--eval-workers", "2"], "workers")
-
-
-@pytest.mark.parametrize(("option", "value"), [("--amp", None), ("--num-workers", "4"), ("--lr", "0.1"), ("-v", None)])
-def test_the_value_of_an_option(option, value):
-    assert value_of(COMMAND, option) == value
-
-
-@pytest.mark.parametrize("number", ["-1", "-0.5", "-.5", "-1e-5", "-inf"])
-def test_a_negative_number_is_a_value(number):
-    assert value_of(["train.py", "--shift", number, "--amp"], "--shift") == number
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "changed"),
-    [
-        ("--num-workers", "0", ["--num-workers", "0"]),
-        ("--lr", "0.2", ["--lr=0.2"]),
-        ("--num-workers", None, []),
-        ("--lr", None, []),
-    ],
-)
-def test_a_value_is_replaced_or_left_out(option, value, changed):
-    new = replaced(COMMAND, option, value)
-    assert [token for token in new if token not in COMMAND] == [token for token in changed if token not in COMMAND]
-    assert (value_of(new, option), option in " ".join(new)) == (value, value is not None)
-
-
-def test_an_option_that_is_not_there_is_added_at_the_end():
-    assert replaced(["train.py", "--amp"], "--steps", "3") == ["train.py", "--amp", "--steps", "3"]
-    assert replaced(["train.py"], "trainer.steps", "3") == ["train.py", "trainer.steps=3"]
 
 
 @pytest.mark.parametrize(
@@ -272,56 +221,3 @@ def test_what_makes_no_sense_is_refused(arguments, said):
 def test_a_command_without_options_is_refused():
     with pytest.raises(UsageError, match="no options to vary"):
         CommandSpace(["train.py", "data/"])
-
-
-# -- what the script declares
-
-
-def declares(text: str) -> list[Option]:
-    return list(options_of(ast.parse(text)))
-
-
-def proposed(command: list[str], text: str) -> list[tuple[str, str | None, str | None]]:
-    return [(one.name, one.failing, one.harmless) for one in CommandSpace(command, declared=declares(text)).varied]
-
-
-def test_a_flag_before_a_positional_argument_takes_no_value():
-    command = ["train.py", "--amp", "data.csv"]
-    assert proposed(command, "") == [("--amp", "data.csv", None)]
-    assert proposed(command, 'p.add_argument("--amp", action="store_true")') == [("--amp", None, None)]
-    space = CommandSpace(command, declared=declares('p.add_argument("--amp", action="store_true")'))
-    assert space.trying(Probe()).command == ("train.py", "data.csv")
-
-
-def test_what_cannot_be_left_out_and_what_would_change_nothing_is_not_proposed():
-    text = 'a.add_argument("--data", required=True); a.add_argument("--lr", default=0.1); a.add_argument("--amp")'
-    assert proposed(["train.py", "--data", "d", "--lr", "0.1", "--amp", "yes"], text) == [("--amp", "yes", None)]
-    with pytest.raises(UsageError, match="requires all options"):
-        CommandSpace(["train.py", "--data", "d"], declared=declares(text))
-
-
-@pytest.mark.parametrize(("default", "harmless"), [("default=8", "0"), ("default=0", None), ("type=int", "0")])
-def test_the_harmless_number_of_data_workers(default, harmless):
-    text = f'p.add_argument("-j", "--workers", {default})'
-    assert proposed(["train.py", "-j", "4"], text) == [("-j", "4", harmless)]
-
-
-def test_workers_that_the_script_has_by_default_are_suggested():
-    text = 'p.add_argument("-j", "--workers", default=8); p.add_argument("--amp", action="store_true")'
-    space = CommandSpace(["train.py", "--amp"], declared=declares(text))
-    assert [str(one) for one in space.suggested()] == ["--workers=8"]
-    assert CommandSpace(["train.py", "--amp", "-j", "2"], declared=declares(text)).suggested() == []
-
-
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("torchrun --nproc-per-node 4 train.py", 4),
-        ("torchrun --nproc_per_node=8 train.py", 8),
-        ("mpirun -np 3 python train.py", 3),
-        ("torchrun --nproc-per-node gpu train.py", None),
-        ("python train.py", None),
-    ],
-)
-def test_how_many_ranks_a_launch_command_starts(command, said):
-    assert number_of_ranks(command.split()) == said

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ddpnb.bisection.search import MEASURED, Search, SearchResult
+from ddpnb.bisection.replay import MEASURED
+from ddpnb.bisection.results import SearchResult
+from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
 from ddpnb.errors import UsageError
 from ddpnb.render.bisection import conclusion

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from ddpnb.bisection.command import CommandSpace, Trying
+from ddpnb.bisection.command import CommandSpace
 from ddpnb.bisection.failure import Failure
 from ddpnb.bisection.search import Search
+from ddpnb.bisection.varied import Trying
 from ddpnb.control.bisecting import Bisection
 from ddpnb.control.probing import Job, Prober, Ran
 

@@ -10,9 +10,10 @@ import sys
 import psutil
 import pytest
 
-from ddpnb.bisection.command import CommandSpace, Trying
+from ddpnb.bisection.command import CommandSpace
 from ddpnb.bisection.failure import Failure
 from ddpnb.bisection.search import Search
+from ddpnb.bisection.varied import Trying
 from ddpnb.control.bisecting import Bisection, searching
 from ddpnb.control.probing import Ran
 from ddpnb.errors import UsageError

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ddpnb.bisection.command import Trying
+from ddpnb.bisection.varied import Trying
 from ddpnb.control.probing import Job, Prober
 from ddpnb.errors import UsageError
 
@@ -39,7 +39,7 @@ def test_a_program_that_is_idle_without_a_process_group_hangs():
 def test_a_probe_has_no_standard_input():
     text = (
         "import sys\n"
-        "from ddpnb.bisection.command import Trying\n"
+        "from ddpnb.bisection.varied import Trying\n"
         "from ddpnb.control.probing import Job, Prober\n"
         "program = 'import sys; sys.exit(7 if sys.stdin.read() else 0)'\n"
         "print(Prober(Job(script=False)).run(Trying((sys.executable, '-S', '-c', program))).failures)\n"

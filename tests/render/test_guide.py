@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.bisection.command import Varied
-from ddpnb.bisection.search import Search, SearchResult
+from ddpnb.bisection.results import SearchResult
+from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
+from ddpnb.bisection.varied import Varied
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.render import guide
 from tests.render.reading import HOSTILE, Reading, harmless
