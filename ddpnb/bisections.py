@@ -67,7 +67,8 @@ def bisect(
         world: whose ranks run the functions, each probe with a new process group and with the user's modules imported
             again; variables of cells stay. A script needs none.
         n: number of ranks of a script (default: one per GPU, else 2).
-        vary: options of the script: ``"amp"`` is there or not; ``"workers=0|4"`` has a harmless and a failing value.
+        vary: options of the script: ``"amp"`` is there or not; ``"workers=0|4"`` has a harmless and a failing value,
+            and may have others in order between them.
             By default all of its options.
         env: environment variables, ``"NAME=HARMLESS|FAILING"``; an empty value means not set.
         span: ``"NAME=LOW..HIGH"``: the first value of an option that fails.

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vary", action="append", default=[], metavar="NAME[=A|B]",
         help="an option of the script that is there or not (--vary amp), or has a harmless and a failing value "
-        "(--vary 'num-workers=0|4'); nproc and backend are those of ddpnb; may be repeated",
+        "(--vary 'num-workers=0|4'), with others in order between them if wanted (0|2|4); nproc and backend are those of ddpnb; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=A|B",
