@@ -63,6 +63,8 @@ class Bisection:
         [{'name': '--compile', 'value': ''}]
     """
 
+    by_hand = True  # a person may answer
+
     def __init__(
         self,
         space: CommandSpace | FunctionSpace | PrefixSpace | RanksSpace | RunSpace,

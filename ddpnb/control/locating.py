@@ -46,6 +46,7 @@ class RecordedBisection(Bisection):
     """
 
     space: RunSpace
+    by_hand = False
 
     def __init__(
         self, by: str, prober: Runs, command: Sequence[str] = (), own: bool | None = None, *, once: bool = False

@@ -83,6 +83,7 @@ class Guide(Panel):
             bisection.result,
             bisection.conclusion(),
             typed=bisection.typed(probe) if probe is not None else "",
+            by_hand=bisection.by_hand,
             running=None if running is None else time.monotonic() - running,
             pausing=self._pausing,
             smallest=bisection.typed() or bisection.commit(),

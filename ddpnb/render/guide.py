@@ -30,7 +30,7 @@ class Shown:
 
     ``title``: the command, or that functions are searched. ``result``, ``conclusion``: what was found, None and empty if there is more to
     probe. ``typed``: the next probe as a command line, empty if there is none.
-    ``running``: a probe, since so many seconds; None: none. ``pausing``: it is the last one for now. ``smallest``: the smallest failing command or the
+    ``by_hand``: a person may judge it. ``running``: a probe, since so many seconds; None: none. ``pausing``: it is the last one for now. ``smallest``: the smallest failing command or the
     commit. ``written``: a script with it can be written. ``said``: the result of the last action.
     """
 
@@ -39,6 +39,7 @@ class Shown:
     result: SearchResult | None = None
     conclusion: str = ""
     typed: str = ""
+    by_hand: bool = True
     running: float | None = None
     pausing: bool = False
     smallest: str = ""
@@ -183,14 +184,14 @@ def upcoming(shown: Shown) -> str:
             f'{before}<p><b>Probe {number}: {name}</b> <span class="faint">runs for {markup.age(shown.running)}</span></p>'
             f'{typed}<progress aria-label="probing"></progress>'
         )
+    run = markup.button("run this probe", "step", image="step")
     judge = (
-        markup.button("run this probe", "step", image="step")
-        + '<span class="faint">or run it elsewhere, and say how it went:</span>'
+        '<span class="faint">or run it elsewhere, and say how it went:</span>'
         + markup.button("good", "judge", image="done", answer="good", title="it works")
         + markup.button("bad", "judge", image="stop", answer="bad", title="it fails as the original does")
         + markup.button("skip", "judge", answer="skip", title="it cannot be judged")
     )
-    return f'{before}<p><b>Probe {number}: {name}</b></p>{typed}<div class="row">{judge}</div>'
+    return f'{before}<p><b>Probe {number}: {name}</b></p>{typed}<div class="row">{run}{judge if shown.by_hand else ""}</div>'
 
 
 def remaining(search: Search) -> str:

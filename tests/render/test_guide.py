@@ -67,6 +67,11 @@ def test_a_probe_that_runs_cannot_be_judged():
     assert "judge" not in guide.upcoming(shown) and "<progress" in guide.upcoming(shown)
 
 
+def test_what_a_recording_answers_is_not_judged():
+    page = guide.upcoming(guide.Shown("train.py", searched(), by_hand=False))
+    assert "run this probe" in page and "judge" not in page
+
+
 def test_what_was_found():
     search = whole()
     shown = guide.Shown(
@@ -108,7 +113,9 @@ def test_nothing_is_taken_for_html(hostile):
     search = Search(SetSpace([Component(hostile, hostile)]))
     search.answer(search.space.start, "bad", hostile, 1.0, hostile)
     found = SearchResult("found", ((hostile,),))
-    shown = guide.Shown(hostile, search, found, hostile, hostile, 1.0, True, hostile, True, FINDING, hostile, True)
+    shown = guide.Shown(
+        hostile, search, found, hostile, hostile, True, 1.0, True, hostile, True, FINDING, hostile, True
+    )
     harmless(guide.ask(hostile, 4, 2, [hostile], log=hostile, said=hostile))
     harmless(guide.choose(hostile, [Varied("option", hostile, hostile, hostile)], [], said=hostile))
     for part in (guide.head, guide.upcoming, guide.result, guide.still):
