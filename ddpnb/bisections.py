@@ -14,7 +14,8 @@ from ddpnb.bisection.results import Trial
 from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Component as Named
 from ddpnb.bisection.varied import Varied
-from ddpnb.control.bisecting import Bisection, read_log
+from ddpnb.control.bisecting import Bisection
+from ddpnb.control.bisection_log import read_log
 from ddpnb.control.locating import LOCATORS, Loaded, ModulesBisection, RecordedBisection
 from ddpnb.control.probing import Job, Prober
 from ddpnb.control.run_requests import check_script, check_terms

@@ -128,7 +128,7 @@ def _remove(path: str) -> None:
 
 def _log_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Read the log that is to be resumed, and take over the options it was begun with."""
-    from ddpnb.control.bisecting import read_log, searching
+    from ddpnb.control.bisection_log import read_log, searching
 
     log = read_log(arguments.resume)
     options = log["options"]
@@ -166,7 +166,8 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
     from ddpnb.bisection.command_line import number_of_ranks, script_place
     from ddpnb.bisection.functions import ranks_to_search
     from ddpnb.bisection.search import Search
-    from ddpnb.control.bisecting import Bisection, take_log
+    from ddpnb.control.bisecting import Bisection
+    from ddpnb.control.bisection_log import take_log
     from ddpnb.control.probing import Job, Prober
     from ddpnb.control.run_requests import check_script, check_terms
     from ddpnb.control.worktrees import Repository

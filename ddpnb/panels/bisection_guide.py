@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 from ddpnb import bisections
 from ddpnb.bisection.algorithms import Answer
 from ddpnb.bisection.varied import Varied
-from ddpnb.control.bisecting import LOG, Bisection, read_log, searching, take_log
+from ddpnb.control.bisecting import Bisection
+from ddpnb.control.bisection_log import LOG, read_log, searching, take_log
 from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.panels import asked
 from ddpnb.panels.panel import Panel
@@ -83,6 +84,7 @@ class Guide(Panel):
             bisection.result,
             bisection.conclusion(),
             typed=bisection.typed(probe) if probe is not None else "",
+            left=bisection.left,
             by_hand=bisection.by_hand,
             running=None if running is None else time.monotonic() - running,
             pausing=self._pausing,
@@ -178,23 +180,25 @@ class Guide(Panel):
     def _begin(self, values: Mapping[str, str]) -> None:
         command = _split(self._command)
         script = bisections.is_script(command)
-        span, git = (values.get(name, "").strip() or None for name in ("span", "git"))
         target, arguments = (command[0], command[1:]) if script else (command, [])
-        self.bisection = bisection = bisections.bisect(
-            target,
-            *arguments,
-            n=self._ranks,
-            vary=() if span or git else self._chosen(values),
-            env=shlex.split(values.get("env", "")),
-            span=span,
-            git=git,
-            ladder=values.get("order") == "ladder",
-            repeat=None if values.get("repeat") == "auto" else 1,
-            fork=script and values.get("fork") == "fork",
-            log=LOG,
-            run=False,
-        )
-        bisection.path, said = take_log()
+        common: dict[str, Any] = {"n": self._ranks, "fork": script and values.get("fork") == "fork", "run": False}
+        span, git, by = (values.get(name, "").strip() or None for name in ("span", "git", "by"))
+        said = ""
+        if by is not None:
+            self.bisection = bisection = bisections.bisect(target, *arguments, by=by, **common)
+        else:
+            self.bisection = bisection = bisections.bisect(
+                target,
+                *arguments,
+                vary=() if span or git else self._chosen(values),
+                env=_split(values["env"]) if values.get("env", "").strip() else (),
+                span=span,
+                git=git,
+                ladder=values.get("order") == "ladder",
+                repeat=None if values.get("repeat") == "auto" else 1,
+                **common,
+            )
+            bisection.path, said = take_log()
         self._tasks.start("probing", lambda: self._probe(bisection, once=False))
         if said:
             self._tasks.say(said)

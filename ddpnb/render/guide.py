@@ -19,6 +19,13 @@ _ANSWERS = {
     "other": ("warning", "warning"),
     "skip": ("idle", "faint"),
 }
+_BY = (
+    ("", "-"),
+    ("steps", "optimizer step: replicas differ"),
+    ("checkpoints", "numbered checkpoint"),
+    ("modules", "module: outputs differ"),
+    ("ranks", "number of ranks"),
+)
 _COLUMNS = 12  # components that have one each
 _REASON = 160
 _HELP = "find what makes a program fail"
@@ -28,10 +35,11 @@ _HELP = "find what makes a program fail"
 class Shown:
     """A bisection as it stands.
 
-    ``title``: the command, or that functions are searched. ``result``, ``conclusion``: what was found, None and empty if there is more to
-    probe. ``typed``: the next probe as a command line, empty if there is none.
-    ``by_hand``: a person may judge it. ``running``: a probe, since so many seconds; None: none. ``pausing``: it is the last one for now. ``smallest``: the smallest failing command or the
-    commit. ``written``: a script with it can be written. ``said``: the result of the last action.
+    ``title``: the command, or that functions are searched. ``result``, ``conclusion``: what was found, None and empty if
+    there is more to probe. ``typed``: the next probe as a command line, empty if there is none. ``left``: probes to go,
+    about. ``by_hand``: a person may judge it. ``running``: a probe, since so many seconds; None: none. ``pausing``: it is
+    the last one for now. ``smallest``: the smallest failing command or the commit. ``written``: a script with it can be
+    written. ``said``: the result of the last action.
     """
 
     title: str
@@ -39,6 +47,7 @@ class Shown:
     result: SearchResult | None = None
     conclusion: str = ""
     typed: str = ""
+    left: int = 0
     by_hand: bool = True
     running: float | None = None
     pausing: bool = False
@@ -104,10 +113,11 @@ def choose(
         else '<p class="faint">The command has no options to vary: choose something below.</p>'
     )
     more = (
-        '<details style="margin-top:8px"><summary>Something else: environment variables, a number, commits</summary><div class="row">'
+        '<details style="margin-top:8px"><summary>Something else: environment variables, a number, commits, steps, modules, ranks</summary><div class="row">'
         + markup.field("environment variables", "env", hint="NCCL_P2P_DISABLE=1|", size=28)
         + markup.field("the first failing number of an option", "span", hint="batch-size=1..64", size=22)
         + markup.field("the first failing commit", "git", hint="v1.2..HEAD", size=16)
+        + markup.choice("the first failing", "by", _BY)
         + "</div></details>"
     )
     how = (
@@ -142,14 +152,14 @@ def _row(number: int, one: Varied, *, ticked: bool) -> str:
 
 def head(shown: Shown) -> str:
     """What is searched, how far it is, and the buttons."""
-    search, done = shown.search, len(shown.search.trials)
+    done = len(shown.search.trials)
     idle, result = shown.running is None, shown.result
     if result is not None:
         image, role = {"found": ("done", "ok")}.get(result.outcome, ("why", "note"))
         state = f"{result.outcome}, {_count(done, 'probe')}"
     else:
         image, role = ("idle", "note") if idle else ("compute", "note")
-        state = f"{_count(done, 'probe')} done, about {search.step.expected} to go"
+        state = f"{_count(done, 'probe')} done, about {shown.left} to go"
     status = (
         f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {markup.text(state)}</span>'
     )
@@ -263,7 +273,7 @@ def result(shown: Shown) -> str:
 def still(shown: Shown) -> str:
     """A bisection without its controls, as ``Bisection`` shows itself."""
     search = shown.search
-    found = result(shown) or f"<p>{_count(len(search.trials), 'probe')} done, about {search.step.expected} to go</p>"
+    found = result(shown) or f"<p>{_count(len(search.trials), 'probe')} done, about {shown.left} to go</p>"
     return f"{_head(shown.title, code=True)}{found}{remaining(search)}{probes(search)}"
 
 

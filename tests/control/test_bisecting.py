@@ -14,7 +14,8 @@ from ddpnb.bisection.command import CommandSpace
 from ddpnb.bisection.failure import Failure
 from ddpnb.bisection.search import Search
 from ddpnb.bisection.varied import Trying
-from ddpnb.control.bisecting import Bisection, searching
+from ddpnb.control.bisecting import Bisection
+from ddpnb.control.bisection_log import searching
 from ddpnb.control.probing import Ran
 from ddpnb.errors import UsageError
 

@@ -104,6 +104,7 @@ def test_a_probe_is_ended_and_has_no_answer(folder):
         ("train.py", {"env": "NAME"}, "harmless and a failing value"),
         ("train.py", {"span": "slow"}, "two whole numbers"),
         ("train.py --amp", {"on:0": "1", "env": "'"}, "No closing quotation"),
+        ("train.py --amp", {"by": "luck"}, "no search by='luck'"),
     ],
 )
 def test_what_cannot_begin_is_said_and_keeps_the_form(folder, command, values, said):

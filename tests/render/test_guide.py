@@ -52,8 +52,8 @@ def test_a_command_without_options_says_so():
 
 def test_a_search_in_progress():
     search = searched((OPTIONS.names, "bad"), ((), "good"))
-    shown = guide.Shown("train.py", search, typed="ddpnb run train.py --amp")
-    assert "2 probes done, about" in guide.head(shown) and "run to the end" in guide.head(shown)
+    shown = guide.Shown("train.py", search, typed="ddpnb run train.py --amp", left=4)
+    assert "2 probes done, about 4 to go" in guide.head(shown) and "run to the end" in guide.head(shown)
     assert all(word in guide.upcoming(shown) for word in ("Probe 3", "ddpnb run train.py --amp", "good", "bad", "skip"))
     assert guide.remaining(search).count("possible") == 3
     rows = Reading(guide.probes(search)).all("tr")
@@ -113,9 +113,8 @@ def test_nothing_is_taken_for_html(hostile):
     search = Search(SetSpace([Component(hostile, hostile)]))
     search.answer(search.space.start, "bad", hostile, 1.0, hostile)
     found = SearchResult("found", ((hostile,),))
-    shown = guide.Shown(
-        hostile, search, found, hostile, hostile, True, 1.0, True, hostile, True, FINDING, hostile, True
-    )
+    texts = dict.fromkeys(("title", "conclusion", "typed", "smallest", "said"), hostile)
+    shown = guide.Shown(**texts, search=search, result=found, running=1.0, written=True, finding=FINDING, bad=True)
     harmless(guide.ask(hostile, 4, 2, [hostile], log=hostile, said=hostile))
     harmless(guide.choose(hostile, [Varied("option", hostile, hostile, hostile)], [], said=hostile))
     for part in (guide.head, guide.upcoming, guide.result, guide.still):
