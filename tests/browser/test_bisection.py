@@ -77,7 +77,7 @@ def test_pause_judge_undo_and_write_by_mouse(theme, lab, page):
     expect(causes).to_have_count(2)
     box = page.locator(".jp-OutputArea-output").bounding_box()
     assert box is not None
-    clip = {"x": box["x"] - 8, "y": box["y"] - 8, "width": box["width"] + 16, "height": box["height"] + 16}
+    clip = {"x": box["x"] - 8, "y": box["y"] - 2, "width": box["width"] + 16, "height": box["height"] + 10}
     page.screenshot(path=kept(f"bisection-{theme.lower()}"), clip=clip)
     found.get_by_role("button", name="write repro.sh").click()
     expect(form).to_contain_text("Written: repro.sh")
