@@ -142,6 +142,8 @@ class CommandRun:
             return True
         if status is not None and all(monitor.known.is_set() for monitor in monitors) and not self._more_may_come():
             self.status = status
+            if self._apart:  # what it has left running would keep the output open
+                self._command.end()
             if self._copying is not None:
                 self._copying.join(_OUTPUT_S)
             return True

@@ -126,9 +126,9 @@ def test_conditions(world, conditions, seq):
     holding = world.hold(ranks=1, **conditions)
     run = world.run(hands.steps, 6, stream=None)
     holding.wait(60)
-    status = until(world, lambda status: all(status[rank].state == "waiting" for rank in (0, 2, 3)))
+    status = until(world, lambda status: all(status[rank].doing.endswith("for rank 1") for rank in (0, 2, 3)))
     assert status.held == (1,) and status[1].call.seq == seq
-    assert status[0].state == "waiting" and status[0].doing.endswith("for rank 1")
+    assert status[0].state == "waiting"
     holding.remove()
     assert world.status().held == (1,)
     world.resume()

@@ -398,7 +398,7 @@ def test_a_launch_that_cannot_be_is_said_and_one_may_try_again(values, words):
     panel._act("launch", values)
     panel._going.join(LONG)
     assert panel.world is None and words in panel.text
-    assert [action for action, _ in Reading(panel._form.html).actions] == ["launch", "jobs"]
+    assert [action for action, _ in Reading(panel._form.html).actions] == ["launch", "jobs", "guide"]
 
 
 def test_a_launch_that_is_cancelled_leaves_nothing():
