@@ -109,22 +109,22 @@ class Replay:
         self._harmless_works = harmless == "good"
         return None
 
-    def _confirm(self, probe: Probe) -> None:
-        """Where each configuration is tried once, that what was found fails a second time.
+    def _confirm(self, probe: Probe, expected: int = 1) -> None:
+        """Where each configuration is tried once, that one on which the result depends gives its answer a second time.
 
         Raises:
             Unanswered: it has not been tried again.
         """
         again = sum(1 for trial in self._search.trials if trial.probe == probe)
         if again < 2 and not self._search.ends_known and not self._search.sometimes and probe not in self._assumed:
-            raise Unanswered(Step(None, probe, 1, probe.on if probe.at is None else (probe.at,)))
+            raise Unanswered(Step(None, probe, expected, probe.on if probe.at is None else (probe.at,)))
 
     def of_range(self, space: RangeSpace) -> SearchResult:
         count = len(space.values)
         ended = self._ends((count - 2).bit_length() + 1, space.values[1:])
         if ended is not None:
             return ended
-        after = 0 if self._search.ends_known else 1  # it is tried again
+        after = 0 if self._search.ends_known else 2  # both sides of the result are tried again
         places = first_bad(
             lambda place, expected, left: self.ask(
                 space.probe(place), expected + after, space.values[left.start : left.stop]
@@ -132,9 +132,12 @@ class Replay:
             0,
             count - 1,
         )
-        self._confirm(space.probe(places.stop - 1))
         last_good = space.values[places.start - 1]
-        if places.start == 1 and not self._harmless_works:
+        works = places.start > 1 or self._harmless_works
+        self._confirm(space.probe(places.stop - 1), 1 + works)
+        if works:  # where it fails only now and then, the last one that works is what is most likely wrong
+            self._confirm(space.probe(places.start - 1))
+        else:
             return SearchResult("undecided", candidates=space.values[: places.stop])
         if len(places) > 1:
             return SearchResult("undecided", last_good=last_good, candidates=space.values[places.start : places.stop])

@@ -35,7 +35,7 @@ def test_the_first_function_of_a_list_with_which_it_fails(world):
     bisection = ddpnb.bisect(functions, world=world, in_order=True, quiet=True)
     result = bisection.to_json()
     assert (result["kind"], result["first_bad"], result["last_good"]) == ("range", "report", "fit #2")
-    assert result["finding"]["where"] and len(bisection.trials) <= 3 + 3  # the ends, the confirmation, log2(6)
+    assert result["finding"]["where"] and len(bisection.trials) <= 4 + 3  # the ends, two confirmations, log2(6)
 
 
 def test_a_probe_that_kills_a_rank(world):

@@ -89,7 +89,7 @@ def test_the_smallest_world_that_fails(world):
     bisection = ddpnb.bisect(apart.with_three, world=world, by="ranks", quiet=True)
     result = bisection.to_json()
     assert (result["kind"], result["first_bad"], result["last_good"]) == ("range", 3, 2), str(bisection)
-    assert [trial.probe.at for trial in bisection.trials] == [4, 1, 2, 3, 3]
+    assert [trial.probe.at for trial in bisection.trials] == [4, 1, 2, 3, 3, 2]
     assert not world.closed and world.size == 4
 
 
