@@ -283,6 +283,8 @@ def continued(path: str) -> Bisection:
     try:
         command = [str(one) for one in options["command"]]
         script, repeat = not options["launcher"], options["repeat"]
+        if options["module"]:
+            raise UsageError("this search runs a module.", f"Continue it with: ddpnb bisect --resume {path}")
         bisection = bisect(
             command[0] if script else command,
             *(command[1:] if script else ()),
@@ -291,6 +293,8 @@ def continued(path: str) -> Bisection:
             ladder=bool(options["ladder"]), repeat=None if repeat == "auto" else int(repeat),
             confidence=options["confidence"], log=path, run=False,
         )  # fmt: skip
+    except UsageError:
+        raise
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from error
     bisection.resume(log)

@@ -51,7 +51,8 @@ class Failure:
             }
             for one in (self, other)
         ]
-        return not all(places) or not places[0].isdisjoint(places[1])
+        # A failure without a place, such as sys.exit(), is none that names one.
+        return not any(places) or not places[0].isdisjoint(places[1])
 
     def to_json(self) -> dict[str, Any]:
         places = {"culprits": sorted(map(list, self.culprits)), "others": sorted(map(list, self.others))}

@@ -128,13 +128,17 @@ class Bisection:
         culprits, others = finding.get("culprits"), finding.get("waiting")
         return [others[0], culprits[0]] if finding.get("tensors") and culprits and others else None
 
+    def next_probe(self) -> Probe | None:
+        """What ``step()`` runs; None: there is a result."""
+        return self._again or self.search.next_probe()
+
     def step(self) -> Trial | None:
         """Run the next probe; None: there is a result. One that fails in another way is tried a second time.
 
         Raises:
             ProbeEnded: ``stop()`` was called meanwhile.
         """
-        probe = self._again or self.search.next_probe()
+        probe = self.next_probe()
         if probe is None:
             return None
         ran = self._ahead.run(self._wanted) if self._ahead is not None else self._prober.run(self.space.trying(probe))
@@ -201,12 +205,14 @@ class Bisection:
         self, probe: Probe, answer: Answer, code: str | None = None, seconds: float = 0.0, reason: str = ""
     ) -> None:
         """Add an answer, and save the log."""
+        self._again = None
         self._answer(probe, answer, code, seconds, reason, None)
 
     def undo(self) -> Trial:
         """Take the last answer back, and save the log."""
         trial = self.search.undo()
         self._findings.pop()
+        self._again = None
         if not any(one.answer == "bad" for one in self.search.trials):
             self.original = None
         self.save()
@@ -373,7 +379,7 @@ class Bisection:
             for finding in findings:
                 if finding is not None:
                     Finding.from_json(finding)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, UsageError):
                 raise
             raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from None

@@ -77,12 +77,13 @@ class Guide(Panel):
 
     def _show_search(self, bisection: Bisection) -> None:
         search, running = bisection.search, self._began
-        probe = search.step.probe
+        probe = bisection.next_probe() if bisection.result is None else None
         shown = guide.Shown(
             bisection.title,
             search,
             bisection.result,
             bisection.conclusion(),
+            probe=probe,
             typed=bisection.typed(probe) if probe is not None else "",
             left=bisection.left,
             by_hand=bisection.by_hand,
@@ -124,7 +125,7 @@ class Guide(Panel):
         elif self._began is not None:
             self._tasks.say("A probe runs: pause, and wait for its end.")
         elif action == "judge":
-            probe = bisection.search.next_probe()
+            probe = bisection.next_probe()
             if probe is not None:
                 bisection.answer(probe, cast(Answer, values.get("answer", "")), reason="judged by hand")
             self._tasks.say("")
@@ -140,7 +141,7 @@ class Guide(Panel):
 
     def _probe(self, bisection: Bisection, *, once: bool) -> str:
         """Make the next probe, or all that are needed, until somebody pauses."""
-        self._pausing = once
+        self._pausing, self._began = once, time.monotonic()
         threading.Thread(target=self._beat, name="ddpnb beat", daemon=True).start()
         try:
             while bisection.result is None:
@@ -151,7 +152,7 @@ class Guide(Panel):
                     break
         finally:
             self._began, self._pausing = None, False
-        if bisection.result is not None and bisection.result.outcome == "found":
+        if bisection.result is not None and bisection.result.outcome != "undecided":
             bisection.remove_log()
         return ""
 
@@ -185,9 +186,9 @@ class Guide(Panel):
         span, git, by = (values.get(name, "").strip() or None for name in ("span", "git", "by"))
         said = ""
         if by is not None:
-            self.bisection = bisection = bisections.bisect(target, *arguments, by=by, **common)
+            bisection = bisections.bisect(target, *arguments, by=by, **common)
         else:
-            self.bisection = bisection = bisections.bisect(
+            bisection = bisections.bisect(
                 target,
                 *arguments,
                 vary=() if span or git else self._chosen(values),
@@ -199,6 +200,7 @@ class Guide(Panel):
                 **common,
             )
             bisection.path, said = take_log()
+        self.bisection = bisection
         self._tasks.start("probing", lambda: self._probe(bisection, once=False))
         if said:
             self._tasks.say(said)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ddpnb.bisection.results import SearchResult, Trial
 from ddpnb.bisection.search import Search
-from ddpnb.bisection.space import RangeSpace, SetSpace
+from ddpnb.bisection.space import Probe, RangeSpace, SetSpace
 from ddpnb.bisection.varied import Varied
 from ddpnb.model.findings import Finding
 from ddpnb.render import bisection as words
@@ -36,7 +36,7 @@ class Shown:
     """A bisection as it stands.
 
     ``title``: the command, or that functions are searched. ``result``, ``conclusion``: what was found, None and empty if
-    there is more to probe. ``typed``: the next probe as a command line, empty if there is none. ``left``: probes to go,
+    there is more to probe. ``probe``: the next one, or the one that runs. ``typed``: it as a command line, empty if there is none. ``left``: probes to go,
     about. ``by_hand``: a person may judge it. ``running``: a probe, since so many seconds; None: none. ``pausing``: it is
     the last one for now. ``smallest``: the smallest failing command or the commit. ``written``: a script with it can be
     written. ``said``: the result of the last action.
@@ -46,6 +46,7 @@ class Shown:
     search: Search
     result: SearchResult | None = None
     conclusion: str = ""
+    probe: Probe | None = None
     typed: str = ""
     left: int = 0
     by_hand: bool = True
@@ -181,7 +182,7 @@ def head(shown: Shown) -> str:
 
 def upcoming(shown: Shown) -> str:
     """The next probe, or the one that runs, with the buttons to run or to judge it; empty if there is a result."""
-    probe = shown.search.step.probe
+    probe = shown.probe
     if probe is None:
         return ""
     name = markup.text(words.named(probe, shown.search), 400)

@@ -82,3 +82,11 @@ def test_a_failure_without_a_finding_is_its_exit_status():
 def test_json_that_is_no_failure_is_refused(data):
     with pytest.raises(UsageError):
         Failure.from_json(data)
+
+
+def test_a_failure_without_a_place_is_none_that_names_one():
+    """sys.exit() on a rank has no line, an exception has."""
+    nowhere = Diagnosis("crash", (Finding(MISSING, "Rank 0 called sys.exit(1).", (0,)),))
+    (original,) = failures(nowhere, 1, "/w")
+    assert judge(original, failures(nowhere, 1, "/w")) == "bad"
+    assert judge(original, failures(hang(), 3, "/w")) == "other"

@@ -10,6 +10,7 @@ import pytest
 
 import ddpnb
 from ddpnb.panels.bisection_guide import Guide
+from ddpnb.widgets.fragment import Fragment
 
 LONG_S = 60.0
 SCRIPT = """
@@ -91,6 +92,39 @@ def test_a_probe_is_ended_and_has_no_answer(folder):
     assert guide.bisection is not None and not guide.bisection.trials
     assert "run this probe" in guide.probe.html
     assert not [one for one in psutil.Process().children(recursive=True) if "train.py" in " ".join(one.cmdline())]
+
+
+def test_the_second_try_of_another_failure_is_what_is_shown_and_judged(folder):
+    script = folder / "train.py"
+    guide = begun("train.py --amp --log x", **{"on:0": "1", "on:1": "1"})
+    guide.act("pause", {})
+    until(guide, "with none of them")
+    script.write_text(script.read_text() + "\nraise ValueError('not this one')\n")
+    guide.act("step", {})
+    until(guide, "probe 2: with none of them: fails otherwise")
+    assert "Probe 3: with none of them" in guide.probe.html
+    guide.act("judge", {"answer": "good"})
+    until(guide, "probe 3: with none of them again: works (judged by hand)")
+    assert "Probe 4: with --amp alone" in guide.probe.html
+
+
+def test_a_page_hears_of_a_probe_that_takes_long(folder, monkeypatch):
+    beats = []
+    monkeypatch.setattr("ddpnb.panels.bisection_guide._BEAT_S", 0.05)
+    monkeypatch.setattr(Fragment, "beat", lambda _: beats.append(time.monotonic()))
+    guide = begun("train.py --amp --log x --slow 1", **{"on:0": "1", "on:1": "1"})
+    guide.act("pause", {})
+    until(guide, "probe 1: as given")
+    assert len(beats) > 3
+
+
+def test_a_search_in_which_nothing_fails_is_over(folder):
+    guide = begun("train.py --amp", **{"on:0": "1"})
+    until(guide, "Nothing fails")
+    deadline = time.monotonic() + LONG_S
+    while (folder / "ddpnb-bisect.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_a_command_without_options_says_so():
 
 def test_a_search_in_progress():
     search = searched((OPTIONS.names, "bad"), ((), "good"))
-    shown = guide.Shown("train.py", search, typed="ddpnb run train.py --amp", left=4)
+    shown = guide.Shown("train.py", search, probe=search.next_probe(), typed="ddpnb run train.py --amp", left=4)
     assert "2 probes done, about 4 to go" in guide.head(shown) and "run to the end" in guide.head(shown)
     assert all(word in guide.upcoming(shown) for word in ("Probe 3", "ddpnb run train.py --amp", "good", "bad", "skip"))
     assert guide.remaining(search).count("possible") == 3
@@ -62,13 +62,13 @@ def test_a_search_in_progress():
 
 
 def test_a_probe_that_runs_cannot_be_judged():
-    shown = guide.Shown("train.py", searched(), running=3.0)
+    shown = guide.Shown("train.py", searched(), probe=OPTIONS.start, running=3.0)
     assert "pause" in guide.head(shown) and "run to the end" not in guide.head(shown)
     assert "judge" not in guide.upcoming(shown) and "<progress" in guide.upcoming(shown)
 
 
 def test_what_a_recording_answers_is_not_judged():
-    page = guide.upcoming(guide.Shown("train.py", searched(), by_hand=False))
+    page = guide.upcoming(guide.Shown("train.py", searched(), probe=OPTIONS.start, by_hand=False))
     assert "run this probe" in page and "judge" not in page
 
 
@@ -114,7 +114,16 @@ def test_nothing_is_taken_for_html(hostile):
     search.answer(search.space.start, "bad", hostile, 1.0, hostile)
     found = SearchResult("found", ((hostile,),))
     texts = dict.fromkeys(("title", "conclusion", "typed", "smallest", "said"), hostile)
-    shown = guide.Shown(**texts, search=search, result=found, running=1.0, written=True, finding=FINDING, bad=True)
+    shown = guide.Shown(
+        **texts,
+        search=search,
+        probe=search.space.start,
+        result=found,
+        running=1.0,
+        written=True,
+        finding=FINDING,
+        bad=True,
+    )
     harmless(guide.ask(hostile, 4, 2, [hostile], log=hostile, said=hostile))
     harmless(guide.choose(hostile, [Varied("option", hostile, hostile, hostile)], [], said=hostile))
     for part in (guide.head, guide.upcoming, guide.result, guide.still):
