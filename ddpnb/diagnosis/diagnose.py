@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpnb import arguments
-from ddpnb.diagnosis import rules
+from ddpnb.diagnosis import reported, rules
 from ddpnb.diagnosis.causes import frameworks
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data.batches import uneven_shards
@@ -58,6 +58,8 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     exit_codes = {rank: _exit_code(one) for rank, one in sorted(standing.items())}
     if (recording := endings.left_before_the_signal(given)) is not given:
         standing = standings(recording)
+    if recording.report is not None:
+        return _of_report(recording, exit_codes, patience)
     if any(record.unrecorded for record in recording.ranks.values()):
         return _from_stacks(recording, standing, patience)
     found_waits = waits(recording, standing, patience)
@@ -94,6 +96,28 @@ def _from_stacks(recording: Recording, standing: dict[int, Standing], patience: 
         settled=ended or bool(errors),
         world_size=recording.world_size,
         exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
+    )
+
+
+def _of_report(recording: Recording, exit_codes: dict[int, int | None], patience: float) -> Diagnosis:
+    """The diagnosis of logs and dumps: by the same rules, of the moment before time-outs ended the ranks."""
+    waiting = reported.while_waiting(recording)
+    standing = standings(waiting)
+    found_waits = waits(waiting, standing, patience)
+    held = stuck(found_waits, standing, patience)
+    findings = _findings(waiting, standing, found_waits, held, patience)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    findings = [*reported.find(waiting, standing, errors), *findings]
+    if not any(finding.severity == "error" for finding in findings):
+        findings += endings.find(recording, {}, consequences=True)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    outcome = _outcome(waiting, errors)
+    return Diagnosis(
+        outcome=outcome,
+        findings=tuple(_with_checkpoints(recording, findings, outcome)),
+        settled=bool(errors) or (bool(exit_codes) and None not in exit_codes.values()),
+        world_size=recording.world_size,
+        exit_codes=exit_codes,
     )
 
 

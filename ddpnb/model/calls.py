@@ -97,8 +97,15 @@ class Signature:
             counts.append(count)
         return tuple(counts)
 
+    @property
+    def tensors(self) -> str:
+        """``float32 [4, 2], int64 [1]``; without the dtypes where they are not known."""
+        shapes = [str(list(shape)) for shape in self.shapes]
+        named = [f"{dtype} {shape}" for shape, dtype in zip(shapes, self.dtypes, strict=False)]
+        return ", ".join(named if self.dtypes else shapes)
+
     def __str__(self) -> str:
-        tensors = ", ".join(f"{dtype} {list(shape)}" for shape, dtype in zip(self.shapes, self.dtypes, strict=False))
+        tensors = self.tensors
         more = [text for text in (tensors, self.layout) if text]
         if self.reduce_op:
             more.append(self.reduce_op)

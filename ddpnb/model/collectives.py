@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 
-from ddpnb.model.calls import Call, CallState, Group, Site
+from ddpnb.model.calls import NO_SITE, UNNAMED, Call, CallState, Group, Site
 from ddpnb.model.recording import RankRecord, Recording
 
 
@@ -110,6 +110,8 @@ class Collective:
             stopped = record.process.activity == "stopped" and call.state.in_flight
             # torch ends a call on meta tensors before the backend: nothing is sent.
             return call.state.seen_by_peers and call.signature.device != "meta" and not stopped
+        if record.reached.get(self.group.key, 0) >= self.collective_seq_id:
+            return True
         last = next((c.seq for c in reversed(record.calls) if c.seq and c.group.key == self.group.key), None)
         # Later ones are recorded, or it may be older than all that are: assume that it was called.
         return last > self.collective_seq_id if last is not None else record.forgotten > 0
@@ -121,7 +123,8 @@ class Collective:
         Of sides of one size that with the lowest rank comes first: an order of display, no verdict.
         """
         alike: dict[str, list[int]] = defaultdict(list)
-        for rank in sorted(self.calls):
+        named = [rank for rank in sorted(self.calls) if self.calls[rank].op != UNNAMED]
+        for rank in named or sorted(self.calls):
             alike[self.calls[rank].signature.agreed].append(rank)
         sides = sorted(alike.values(), key=lambda ranks: (-len(ranks), ranks[0]))
         if len(self._odd) == len(self.calls):
@@ -157,8 +160,9 @@ class Collective:
         return MatchState.ARGUMENT_MISMATCH if one.dtypes == other.dtypes else MatchState.COLLECTIVE_DTYPE_MISMATCH
 
     def sites(self, ranks: Iterable[int]) -> tuple[tuple[int, Site], ...]:
-        """The lines of these ranks that called it, in this order."""
-        return tuple((rank, self.calls[rank].site) for rank in ranks if rank in self.calls)
+        """The lines of these ranks that called it, in this order, of those whose line is known."""
+        made = ((rank, self.calls[rank].site) for rank in ranks if rank in self.calls)
+        return tuple((rank, site) for rank, site in made if site != NO_SITE)
 
     @property
     def began_ns(self) -> int:

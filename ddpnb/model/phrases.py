@@ -86,13 +86,11 @@ def observed(finding: Finding) -> tuple[str, ...]:
 
 
 def tensors(call: Call) -> str:
-    text = ", ".join(
-        f"{dtype} {list(shape)}" for shape, dtype in zip(call.signature.shapes, call.signature.dtypes, strict=False)
-    )
+    text = call.signature.tensors
     return f" ({text})" if text else ""
 
 
 def in_call(call: Call) -> str:
     """``all_reduce #57 of default_pg (float32 [1024])``"""
-    told = "" if call.op != UNNAMED else " (its name was not recorded: the rank's table of names is full)"
+    told = "" if call.op != UNNAMED else " (its name was not recorded)"
     return f"{call.title} of {call.group}{tensors(call)}{told}"

@@ -19,6 +19,7 @@ from ddpnb.model.events.runs import DoorDetached, FunctionNotFound
 from ddpnb.model.marks import Mark
 from ddpnb.model.names import given_name
 from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.report import Report
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.model.startup import StartupState
 
@@ -132,6 +133,8 @@ class RankRecord:
     unnamed: int = 0  # names and facts of calls and events that did not fit into the box
     marks: tuple[Mark, ...] = ()  # the last ones; the account of the Recording has seen all
     unrecorded: bool = False  # no recorder runs in it: its calls and events are not known, only its stacks
+    # Of a report: by group, the number of the last collective that it called, where that call itself is not in the report.
+    reached: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def events(self, *kinds: type[E], state: EventState | None = None) -> list[E]:
         """Its events of these kinds, in the order in which they began; ``state``: only those in this state."""
@@ -168,6 +171,11 @@ class RankRecord:
         return tuple(found)
 
     @property
+    def mentioned(self) -> bool:
+        """Whether anything is known of it: a report need not say something of every rank."""
+        return bool(self.pid or self.calls or self.history or self.stacks or self.ending or self.reached or self.output)
+
+    @property
     def main_stack(self) -> Stack | None:
         return next((stack for stack in self.stacks if stack.main), None)
 
@@ -193,6 +201,7 @@ class Recording:
         None  # of the whole run, also of calls and marks that are no longer kept; None: not computed
     )
     startup: StartupState | None = None  # of the last start-up in steps; None: there was none
+    report: Report | None = None  # of logs and dumps that it was read from; None: ddpnb recorded it
     # Not part of it: a cache of the analysis.
     known: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, compare=False, repr=False)
 

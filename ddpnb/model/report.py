@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file: its path, its format in words, and how many facts were read from it."""
+    """One file: its path, what it is in words, and how many facts were read from it."""
 
     path: str
     format: str
@@ -16,15 +16,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where a Recording comes from that nobody took live.
+    """Where a Recording comes from that ddpnb did not record.
 
     Args:
         sources: the files.
-        waited_s: for how long, at least, the ranks have waited in their calls: the time-out that ended the wait. 0: not
-            known.
-        complete: the ranks all of whose last calls are known (from a dump), so that a call which is not there was not made.
-        reached: of ranks known from a log, by group key, the number of the last collective that it enqueued.
-        messages: errors of a rank that is not known.
+        waited_s: for how long, at least, ranks waited in their calls when the files were written: the time-out that ended
+            the wait. 0: not known.
+        world_size_known: whether a file says how many ranks the job has; else it is at least the highest rank that occurs.
+        messages: errors of ranks that are not known.
         unknown: what cannot be known from these files, with what to collect next.
     """
 

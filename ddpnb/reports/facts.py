@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ddpnb.model.calls import NO_SITE, UNNAMED, CallState, Signature, Site
+from ddpnb.model.calls import NO_SITE, UNNAMED, Call, CallState, Signature, Site
 from ddpnb.model.recording import Ending
 from ddpnb.model.stacks import Stack
 
@@ -100,6 +100,21 @@ class CallSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Calls:
+    """The last calls of a rank, whole: those of a dump.
+
+    Args:
+        speaker: who made them.
+        calls: in the order in which they began; of each group that occurs, ``group.ranks`` are its members.
+        forgotten: how many earlier ones the dump does not hold.
+    """
+
+    speaker: Speaker
+    calls: tuple[Call, ...]
+    forgotten: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a rank is in a group: the numbers of the last collectives; -1: not said."""
 
@@ -175,6 +190,7 @@ Fact = (
     | Identity
     | Members
     | CallSeen
+    | Calls
     | Progress
     | Ended
     | StacksSeen

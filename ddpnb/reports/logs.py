@@ -23,11 +23,11 @@ _PREFIX = re.compile(
 
 @dataclass(frozen=True)
 class Log:
-    """The text of a log, cleaned.
+    r"""The text of a log, cleaned.
 
     Args:
         path: the file's name, for messages.
-        text: all lines, without colours and prefixes, joined with ``\\n``.
+        text: all lines, without colours and prefixes, joined with ``\n``.
         starts: the offset in ``text`` at which each line begins.
         speakers: who wrote each line.
     """

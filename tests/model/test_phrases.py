@@ -16,7 +16,7 @@ def test_a_tie_is_told_with_its_sides():
 def test_a_call_whose_names_had_no_room_in_the_box():
     unnamed = Call(6, Group.from_json({}), 7, Signature.from_json({}), Site.from_json({}), CallState.WAITING)
     text = phrases.in_call(unnamed)
-    assert text.startswith("unnamed call #7 of an unknown group") and "table of names is full" in text
+    assert text.startswith("unnamed call #7 of an unknown group") and "its name was not recorded" in text
     for shown in (text, str(unnamed.signature), str(unnamed.site), phrases.at(unnamed.site)):
         assert "?" not in shown
 

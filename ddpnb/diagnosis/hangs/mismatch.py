@@ -8,7 +8,7 @@ from ddpnb.diagnosis.divergence.digests import Split
 from ddpnb.diagnosis.hangs import skipped_call
 from ddpnb.diagnosis.hangs.call_order import in_turn, out_of_turn, path_of
 from ddpnb.model import phrases
-from ddpnb.model.calls import Call
+from ddpnb.model.calls import NO_SITE, Call
 from ddpnb.model.collectives import Collective, MatchState, collectives
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
@@ -76,8 +76,9 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
     waiting = () if sides else rest
     evidence: list[str] = []
     for side in all_sides[:_SIDES]:
-        sites = sorted({str(calls[rank].site) for rank in side})
-        evidence.append(f"{phrases.ranks(side, True)} called {calls[side[0]].signature} at {', '.join(sites[:3])}.")
+        sites = sorted({str(calls[rank].site) for rank in side if calls[rank].site != NO_SITE})
+        at = f" at {', '.join(sites[:3])}" if sites else ""
+        evidence.append(f"{phrases.ranks(side, True)} called {calls[side[0]].signature}{at}.")
     if len(all_sides) > _SIDES:
         others = [rank for side in all_sides[_SIDES:] for rank in side]
         evidence.append(f"{phrases.ranks(others, True)} called it in {len(all_sides) - _SIDES} other ways.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddpnb.diagnosis.hangs.stack_calls import call_in
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
@@ -29,6 +29,7 @@ class Standing:
     site: Site = NO_SITE
     held: Call | None = None
     function: str = ""
+    reported: bool = False  # all that is known of it was read from a report
 
     @property
     def shown(self) -> RankState:
@@ -50,8 +51,11 @@ class Standing:
     def expired(self, patience: float) -> bool:
         """Whether a rank has been blocked outside any collective for longer than patience.
 
-        One whose sleep ends soon continues by itself.
+        One whose sleep ends soon continues by itself. A report is of ranks that somebody saw hang: one that is in no call
+        there did not make it until the report was written.
         """
+        if self.reported and self.state is RankState.UNKNOWN:
+            return True
         if self.state not in (RankState.BLOCKED, RankState.UNRESPONSIVE) or self.idle_s < patience:
             return False
         wakes = self.record.process.wakes_in_s
@@ -62,7 +66,10 @@ _THREADS = 16  # calls, begun at once in as many threads, that may be at the doo
 
 
 def standings(recording: Recording) -> dict[int, Standing]:
-    return {rank: _standing(record) for rank, record in recording.ranks.items()}
+    found = {rank: _standing(record) for rank, record in recording.ranks.items()}
+    if recording.report is None:
+        return found
+    return {rank: replace(standing, reported=True) for rank, standing in found.items()}
 
 
 def _standing(record: RankRecord) -> Standing:

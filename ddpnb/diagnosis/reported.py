@@ -1,0 +1,188 @@
+"""What only reports need: endings that follow from a time-out, errors of unknown ranks, and what remains open."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ddpnb.diagnosis.finding_types import type_of
+from ddpnb.diagnosis.hangs import stacks_alone
+from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE
+from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.hangs.silent_ranks import began
+from ddpnb.diagnosis.hangs.stack_calls import call_in
+from ddpnb.diagnosis.hangs.stacks_alone import SAME_COLLECTIVE
+from ddpnb.diagnosis.places import where
+from ddpnb.explanations.messages.explain import explain_text
+from ddpnb.model import checkpoints, phrases
+from ddpnb.model.calls import CallState
+from ddpnb.model.findings import Finding
+from ddpnb.model.rank_state import RankState
+from ddpnb.model.recording import Ending, RankRecord, Recording
+from ddpnb.model.stacks import Stack
+
+# How a rank fails that has waited too long, or whose peer has failed; and the messages that contain the calls themselves.
+_TIMED_OUT = re.compile(
+    r"watchdog|tim(?:ed?|e-) ?out|connection (?:was )?(?:closed|reset|refused|aborted)|broken pipe|ncclRemoteError|remote process"
+    r"|NCCL communicator was aborted|Detected mismatch between collectives",
+    re.IGNORECASE,
+)
+_BY_TIME_OUT = frozenset(
+    {-signal.SIGABRT, -signal.SIGTERM, -signal.SIGKILL, 1, 128 + signal.SIGABRT, 128 + signal.SIGTERM}
+)
+_ORDER = ("DDP301", "DDP313")  # what a time-out's own text says: the least of what is known
+_FEW = 8
+
+
+def while_waiting(recording: Recording) -> Recording:
+    """The same as it was before time-outs ended ranks: how these ended follows from what they waited for.
+
+    A rank that the report shows in a call, and that was ended by the time-out of this call or by a peer that failed, counts
+    as waiting. One that a launcher stopped because another had failed counts as unknown.
+    """
+    if recording.report is None:
+        return recording
+    failed = any(
+        (ending := record.ending) is not None and not ending.well and ending.code != -signal.SIGTERM
+        for record in recording.ranks.values()
+    )
+    return replace(recording, ranks={rank: _while_waiting(record, failed) for rank, record in recording.ranks.items()})
+
+
+def _while_waiting(record: RankRecord, failed: bool) -> RankRecord:
+    ending = record.ending
+    if ending is None:
+        return record
+    waits = any(call.state is CallState.WAITING for call in record.calls)
+    if waits and _by_time_out(ending):
+        return replace(record, ending=None)
+    if failed and ending.how != "raised" and ending.code == -signal.SIGTERM:
+        return replace(record, ending=None)
+    stack = Stack("MainThread", ending.frames, main=True)
+    if ending.how == "raised" and _TIMED_OUT.search(ending.message[:20_000]) and call_in(stack) and not record.calls:
+        return replace(record, ending=None, unrecorded=True, stacks=record.stacks or (stack,))
+    return record
+
+
+def _by_time_out(ending: Ending) -> bool:
+    if ending.how == "raised":
+        return _TIMED_OUT.search(ending.message[:20_000]) is not None
+    return not ending.well and ending.code in _BY_TIME_OUT
+
+
+def find(recording: Recording, standing: dict[int, Standing], errors: Sequence[Finding]) -> list[Finding]:
+    """What the report says beyond the errors that the rules have found: the causes before them, or all there is."""
+    told = _of_messages(recording, errors)
+    if told or errors:
+        return told
+    return _of_stacks(recording, standing) or _same_call(standing) or _after_checkpoints(recording)
+
+
+def _of_messages(recording: Recording, errors: Sequence[Finding]) -> list[Finding]:
+    """Errors of ranks that are not known. The rank of which nothing else is known may be the one: that is likely at most."""
+    report = recording.report
+    texts = report.messages if report is not None else ()
+    explained = {one.code: one for text in reversed(texts) for one in reversed(explain_text(text))}
+    known = {finding.code for finding in errors}
+    causes = [one for code, one in explained.items() if code not in known and (code not in _ORDER or not errors)]
+    if any(finding.certainty == "proven" for finding in errors):
+        return []
+    silent = errors[0] if errors and errors[0].certainty != "proven" else None
+    return [
+        Finding(
+            type_of(one.code),
+            one.summary,
+            one.culprits or one.missing or (silent.culprits if silent is not None else ()),
+            silent.waiting if silent is not None else (),
+            silent.collective if silent is not None else None,
+            silent.where if silent is not None else (),
+            (*one.evidence, *_whose(one.culprits or one.missing, silent)),
+            one.remedy,
+            "error",
+            one.tensors,
+            certainty="proven" if one.culprits or one.missing else "likely",
+            hint=one.hint,
+        )
+        for one in causes
+    ]
+
+
+def _whose(named: Sequence[int], silent: Finding | None) -> tuple[str, ...]:
+    if named:
+        return ()
+    unknown = "The file does not say which rank raised it."
+    if silent is None or not silent.culprits:
+        return (unknown,)
+    ranks = phrases.ranks(silent.culprits)
+    return (f"{unknown} It is probably {ranks}, for which the others waited.", *silent.evidence)
+
+
+def _of_stacks(recording: Recording, standing: dict[int, Standing]) -> list[Finding]:
+    return stacks_alone.find(recording, standing, 0.0) if any(s.record.unrecorded for s in standing.values()) else []
+
+
+def _same_call(standing: dict[int, Standing]) -> list[Finding]:
+    """DDP318: ranks wait in calls, and no call that the report holds is missing or differs."""
+    waiting = sorted(rank for rank, one in standing.items() if one.state is RankState.WAITING and one.call is not None)
+    if not waiting:
+        return []
+    calls = {rank: call for rank in waiting if (call := standing[rank].call) is not None}
+    first = min(calls, key=lambda rank: began(calls[rank]))
+    call = calls[first]
+    inside = [rank for rank, own in calls.items() if (own.group.key, own.seq) == (call.group.key, call.seq)]
+    others = [rank for rank in waiting if rank not in set(inside)]
+    past = [rank for rank in others if calls[rank].group.key == call.group.key]
+    which = f"which {phrases.ranks(past)} completed" if past else "which all of its ranks have called"
+    return [
+        Finding(
+            SAME_COLLECTIVE,
+            f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'was', 'were')} blocked in {call.title} of {call.group}"
+            f"{phrases.at(standing[first].site)}, {which}: these files show no difference between the calls.",
+            (),
+            tuple(waiting),
+            call,
+            where(standing, waiting),
+            tuple(
+                f"Rank {rank} was in {phrases.in_call(calls[rank])}{phrases.at(standing[rank].site)}."
+                for rank in [*inside, *others][:_FEW]
+            ),
+            "Look for what the calls do not show: the network between the hosts (NCCL_DEBUG=INFO, NCCL_SOCKET_IFNAME), a "
+            "device (dmesg for Xid, nvidia-smi -q), reduce operations that differ. Started with `ddpnb run --`, the job is "
+            "recorded with its arguments and lines.",
+            certainty="likely",
+        )
+    ]
+
+
+def _after_checkpoints(recording: Recording) -> list[Finding]:
+    """DDP313: ranks that wrote no further checkpoint line while others did, or all after the same one."""
+    last = {rank: one for rank, record in recording.ranks.items() if (one := checkpoints.last(record)) is not None}
+    if not last:
+        return []
+    lowest = min(one.number for one in last.values())
+    behind = sorted(rank for rank, one in last.items() if one.number == lowest)
+    others = sorted(set(last) - set(behind))
+    one = last[behind[0]]
+    name = f'"{one.name}"' if one.name else "no name"
+    return [
+        Finding(
+            BLOCKED_ELSEWHERE,
+            f"The last line of {phrases.ranks(behind)} is checkpoint {lowest} ({name})"
+            + (
+                f"; {phrases.ranks(others)} passed later ones."
+                if others
+                else ": none of these ranks passed a later one."
+            ),
+            tuple(behind),
+            tuple(others),
+            evidence=tuple(
+                f"Rank {rank} passed checkpoint {one.number} last" + (f': "{one.name}".' if one.name else ".")
+                for rank, one in sorted(last.items())[:_FEW]
+            ),
+            remedy="Look at the statements behind that checkpoint; the stack of a rank that hangs there says which "
+            "(py-spy dump --pid PID).",
+            certainty="likely",
+        )
+    ]

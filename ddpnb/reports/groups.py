@@ -1,0 +1,83 @@
+"""The process groups of a report: their members as far as the files say them, and the global ranks of those who speak."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from ddpnb.model.calls import Call, Group
+from ddpnb.reports import facts as reported
+from ddpnb.reports.facts import GroupName, Speaker
+
+DEFAULT = "0"  # torch's name of the default group
+
+
+def canonical(group: GroupName) -> str:
+    """The name under which all files mean the same group."""
+    return DEFAULT if group.name in ("", DEFAULT) or group.label == "default_pg" else group.name
+
+
+class Groups:
+    """The groups that occur in facts.
+
+    Args:
+        facts: of all files.
+        rank_of: the global rank of a speaker, None where it is not known.
+        size: the number of ranks.
+    """
+
+    def __init__(self, facts: Iterable[reported.Fact], rank_of: Callable[[Speaker], int | None], size: int) -> None:
+        self._rank_of = rank_of
+        self._members: dict[str, tuple[int, ...]] = {DEFAULT: tuple(range(size))}
+        self._labels: dict[str, str] = {DEFAULT: "default_pg"}
+        self._groups: dict[str, Group] = {}
+        seen: dict[str, set[int]] = defaultdict(set)
+        for fact in facts:
+            if isinstance(fact, reported.Calls):
+                self._learn(fact.calls)
+            elif isinstance(fact, (reported.Members, reported.CallSeen, reported.Progress)):
+                name = canonical(fact.group)
+                self._labels[name] = self._labels.get(name) or fact.group.label
+                if fact.group.ranks and name != DEFAULT:
+                    self._members[name] = fact.group.ranks
+                rank = None if isinstance(fact, reported.Members) else rank_of(fact.speaker)
+                if rank is not None:
+                    seen[name].add(rank)
+        for name, ranks in seen.items():  # at least those that use it are members
+            self._members.setdefault(name, tuple(sorted(ranks)))
+        alike: dict[tuple[int, ...], int] = defaultdict(int)
+        for group in self._groups.values():
+            alike[group.ranks] = max(alike[group.ranks], group.ordinal + 1)
+        for name in sorted(self._members.keys() - self._groups.keys(), key=_order):
+            ranks = self._members[name]
+            self._groups[name] = Group(ranks, alike[ranks], name, self._labels.get(name, ""))
+            alike[ranks] += 1
+
+    def _learn(self, calls: Iterable[Call]) -> None:
+        for call in calls:
+            name = canonical(GroupName(call.group.name, call.group.label))
+            if name not in self._groups:
+                self._groups[name] = call.group
+                self._members[name] = call.group.ranks
+
+    def of(self, group: GroupName) -> Group:
+        """The group of this name."""
+        name = canonical(group)
+        return self._groups.get(name) or Group(group.ranks, name=name, label=group.label)
+
+    def global_rank(self, fact: reported.Fact) -> int | None:
+        """The rank that a fact is about: as the file names it, else by its rank in the group that the fact names."""
+        if isinstance(fact, (reported.WorldSize, reported.Members, reported.Unknown)):
+            return None
+        rank = self._rank_of(fact.speaker)
+        if rank is None and isinstance(fact, (reported.CallSeen, reported.Progress)):
+            members = self.of(fact.group).ranks
+            return members[fact.group.rank] if 0 <= fact.group.rank < len(members) else None
+        return rank
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Torch counts groups: ``"2"`` before ``"10"``."""
+    number = re.fullmatch(r"\d{1,9}", name)
+    return (int(number[0]), "") if number else (1 << 30, name)

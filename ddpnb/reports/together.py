@@ -1,0 +1,278 @@
+"""From the facts of all files to one Recording."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ddpnb.model.calls import NO_SITE, UNNAMED, Call, CallState, Group
+from ddpnb.model.events import Event, read
+from ddpnb.model.recording import Ending, RankRecord, Recording
+from ddpnb.model.report import Report, Source
+from ddpnb.model.stacks import Stack
+from ddpnb.reports import facts as reported
+from ddpnb.reports.facts import Speaker
+from ddpnb.reports.groups import Groups
+from ddpnb.reports.operations import agreed
+
+MOST_RANKS = 1 << 17  # a number above is no rank
+_LATER = 1  # of endings: after the first failure
+
+
+@dataclass
+class _Rank:
+    """What the files say of one rank."""
+
+    pid: int = 0
+    calls: list[Call] = field(default_factory=list[Call])
+    seen: list[reported.CallSeen] = field(default_factory=list[reported.CallSeen])
+    progress: list[reported.Progress] = field(default_factory=list[reported.Progress])
+    forgotten: int = 0
+    ending: Ending | None = None
+    stacks: tuple[Stack, ...] = ()
+    events: list[Event] = field(default_factory=list[Event])
+
+
+def recording(found: Sequence[reported.Found]) -> Recording:
+    """One Recording of the facts of all files of one job.
+
+    Args:
+        found: the facts of each file, in the order in which the files were given: of two facts that contradict each other
+            the later one counts.
+
+    Returns:
+        The Recording, whose ``report`` says where it comes from. A rank of which no fact is known has an empty record.
+    """
+    every = [fact for one in found for fact in one.facts]
+    who = _Speakers(every)
+    size, known = _world_size(every, who)
+    groups = Groups(every, who.rank, size)
+    ranks: dict[int, _Rank] = defaultdict(_Rank)
+    messages: list[str] = []
+    unknown: list[str] = []
+    for fact in every:
+        if isinstance(fact, reported.Unknown):
+            unknown.append(fact.text)
+            continue
+        if isinstance(fact, (reported.WorldSize, reported.Members)):
+            continue
+        rank = groups.global_rank(fact)
+        if rank is None:
+            messages += _unattributed(fact)
+        else:
+            _add(ranks[rank], fact)
+    waited_s = max((_waited(fact) for fact in every), default=0.0)
+    comparable = _comparable(every)
+    records = {rank: _record(rank, ranks[rank], groups, comparable) for rank in range(size)}
+    report = Report(
+        tuple(Source(one.path, one.format, len(one.facts)) for one in found),
+        waited_s,
+        known,
+        tuple(dict.fromkeys(messages)),
+        tuple(dict.fromkeys(unknown)),
+    )
+    return Recording(size, records, report=report)
+
+
+class _Speakers:
+    """Which rank a fact is about."""
+
+    def __init__(self, facts: Iterable[reported.Fact]) -> None:
+        self._by_pid: dict[tuple[str, int], int] = {}
+        for fact in facts:
+            if isinstance(fact, reported.Identity) and fact.speaker.rank is not None and fact.speaker.pid:
+                self._by_pid[fact.speaker.host, fact.speaker.pid] = fact.speaker.rank
+                self._by_pid.setdefault(("", fact.speaker.pid), fact.speaker.rank)
+
+    def rank(self, speaker: Speaker) -> int | None:
+        if speaker.rank is not None:
+            return speaker.rank if 0 <= speaker.rank < MOST_RANKS else None
+        if not speaker.pid:
+            return None
+        return self._by_pid.get((speaker.host, speaker.pid), self._by_pid.get(("", speaker.pid)))
+
+
+def _world_size(facts: Iterable[reported.Fact], who: _Speakers) -> tuple[int, bool]:
+    """(the number of ranks, whether a file says it): else at least the highest rank that occurs."""
+    said, highest = 0, -1
+    for fact in facts:
+        if isinstance(fact, reported.WorldSize):
+            said = max(said, fact.size if 0 < fact.size <= MOST_RANKS else 0)
+            continue
+        named: list[int] = []
+        if isinstance(fact, reported.Members):
+            named += fact.group.ranks
+        elif not isinstance(fact, reported.Unknown):
+            rank = who.rank(fact.speaker)
+            named += [rank] if rank is not None else []
+            if isinstance(fact, reported.Waiting):
+                named += fact.missing
+            if isinstance(fact, (reported.CallSeen, reported.Progress)):
+                named += fact.group.ranks
+        highest = max([highest, *(rank for rank in named if 0 <= rank < MOST_RANKS)])
+    return max(said, highest + 1), said > highest
+
+
+def _add(rank: _Rank, fact: reported.Fact) -> None:
+    match fact:
+        case reported.Identity():
+            rank.pid = rank.pid or fact.speaker.pid
+        case reported.CallSeen():
+            rank.seen.append(fact)
+        case reported.Calls():
+            rank.calls = list(fact.calls)
+            rank.forgotten = fact.forgotten
+        case reported.Progress():
+            rank.progress.append(fact)
+        case reported.Ended():
+            rank.ending = _ending(rank.ending, fact)
+            rank.pid = rank.pid or fact.speaker.pid
+        case reported.StacksSeen():
+            rank.stacks = fact.stacks
+            rank.pid = rank.pid or fact.speaker.pid
+        case reported.CheckpointPassed():
+            at = int(fact.at_s * 1e9)
+            rank.events.append(read("checkpoint", {"name": fact.name, "number": fact.number}, "done", at, at))
+        case reported.Waiting():
+            rank.events += _start(fact)
+        case reported.Message():
+            if rank.ending is None:
+                rank.ending = Ending("raised", 1, "", fact.text)
+        case _:
+            pass
+
+
+def _ending(before: Ending | None, fact: reported.Ended) -> Ending:
+    """A traceback says more than the exit status that a launcher lists, and it says it of the same end."""
+    at_ns = fact.ending.at_ns or (0 if fact.root else _LATER)
+    after = replace(fact.ending, at_ns=at_ns)
+    if before is None:
+        return after
+    if before.how == "raised" and after.how != "raised":
+        return replace(before, code=after.code or before.code, at_ns=min(before.at_ns, at_ns))
+    if after.how == "raised" and before.how != "raised":
+        return replace(after, code=before.code or after.code, at_ns=min(before.at_ns, at_ns))
+    return before if before.at_ns <= at_ns else after
+
+
+def _start(fact: reported.Waiting) -> list[Event]:
+    if fact.function not in ("init_process_group", "new_group"):
+        return []
+    return [read(fact.function, {"timeout_s": fact.timeout_s or None}, "open", 0, 0)]
+
+
+def _unattributed(fact: reported.Fact) -> list[str]:
+    """What an error says of which the rank is not known."""
+    if isinstance(fact, reported.Message):
+        return [fact.text]
+    if isinstance(fact, reported.Ended):
+        ending = fact.ending
+        return [ending.traceback or str(ending)] if ending.how == "raised" else []
+    return []
+
+
+def _waited(fact: reported.Fact) -> float:
+    if isinstance(fact, reported.CallSeen):
+        return fact.waited_s
+    return fact.timeout_s if isinstance(fact, reported.Waiting) else 0.0
+
+
+# -- calls
+
+
+def _comparable(facts: Iterable[reported.Fact]) -> Mapping[tuple[str, int], bool]:
+    """By group name and number: whether all calls that were seen there have sizes, so that these can be compared."""
+    sizes: dict[tuple[str, int], bool] = {}
+    for fact in facts:
+        if isinstance(fact, reported.CallSeen) and fact.seq:
+            place = fact.group.name, fact.seq
+            sizes[place] = sizes.get(place, True) and bool(fact.signature.shapes)
+    return sizes
+
+
+def _record(rank: int, told: _Rank, groups: Groups, comparable: Mapping[tuple[str, int], bool]) -> RankRecord:
+    calls = _calls(told, groups, comparable)
+    main = next((stack for stack in told.stacks if stack.main), None)
+    if main is not None:
+        calls = [replace(call, thread=main.native_id) for call in calls]
+    return RankRecord(
+        rank,
+        told.pid,
+        tuple(calls),
+        tuple(told.events),
+        told.stacks,
+        ending=told.ending,
+        forgotten=max(told.forgotten, min((call.seq for call in calls if call.seq), default=1) - 1),
+        unrecorded=bool(told.stacks) and not calls,
+        reached=_reached(told, groups),
+    )
+
+
+def _reached(told: _Rank, groups: Groups) -> dict[str, int]:
+    reached: dict[str, int] = {}
+    for progress in told.progress:
+        key = groups.of(progress.group).key
+        reached[key] = max(reached.get(key, 0), progress.enqueued, progress.completed)
+    return reached
+
+
+def _calls(told: _Rank, groups: Groups, comparable: Mapping[tuple[str, int], bool]) -> list[Call]:
+    """The calls of a dump, with what logs say of them; or those that logs alone say."""
+    calls = list(told.calls)
+    places = {(call.group.key, call.seq): place for place, call in enumerate(calls) if call.seq}
+    for seen in told.seen:
+        group = groups.of(seen.group)
+        place = places.get((group.key, seen.seq)) if seen.seq else None
+        if place is not None:
+            calls[place] = _joined(calls[place], seen)
+            continue
+        if seen.seq:
+            places[group.key, seen.seq] = len(calls)
+        calls.append(_call(seen, group, comparable.get((seen.group.name, seen.seq), True)))
+    calls += _waits_behind(told, groups, calls)
+    if told.seen or told.progress:
+        calls.sort(key=lambda call: (call.entered_ns, call.seq))
+    return [replace(call, number=number) for number, call in enumerate(calls)]
+
+
+def _call(seen: reported.CallSeen, group: Group, sizes: bool) -> Call:
+    signature = replace(seen.signature, agreed=agreed(seen.signature, sizes=sizes))
+    return Call(
+        0,
+        group,
+        seen.seq,
+        signature,
+        seen.site,
+        seen.state,
+        peer=seen.peer,
+        entered_ns=seen.at_ns,
+        done_ns=seen.done_ns,
+    )
+
+
+def _joined(call: Call, seen: reported.CallSeen) -> Call:
+    """A call that two files contain: a log says that it timed out, a dump what it was."""
+    signature = call.signature
+    if signature.op == UNNAMED:
+        signature = replace(seen.signature, agreed=agreed(seen.signature))
+    waits = seen.state is CallState.WAITING and call.state is not CallState.COMPLETED
+    state = CallState.WAITING if waits else max(call.state, seen.state) if call.state.in_flight else call.state
+    site = call.site if call.site != NO_SITE else seen.site
+    return replace(call, signature=signature, state=state, site=site)
+
+
+def _waits_behind(told: _Rank, groups: Groups, calls: Sequence[Call]) -> list[Call]:
+    """The calls that ranks wait in which no file contains: the first one behind the last that was completed."""
+    missing: list[Call] = []
+    for progress in told.progress:
+        group = groups.of(progress.group)
+        seq = progress.completed + 1
+        if not 0 < seq <= progress.enqueued:
+            continue
+        own = [call for call in calls if call.group.key == group.key and call.seq]
+        if any(call.seq <= seq and (call.state.in_flight or call.seq == seq) for call in own):
+            continue
+        signature = reported.CallSeen(progress.speaker, progress.group).signature
+        missing.append(Call(0, group, seq, signature, NO_SITE, CallState.WAITING))
+    return missing
