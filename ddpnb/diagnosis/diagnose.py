@@ -105,7 +105,9 @@ def _of_report(recording: Recording, exit_codes: dict[int, int | None], patience
     standing = standings(waiting)
     found_waits = waits(waiting, standing, patience)
     held = stuck(found_waits, standing, patience)
-    findings = _findings(waiting, standing, found_waits, held, patience)
+    findings = [
+        reported.as_certain(waiting, finding) for finding in _findings(waiting, standing, found_waits, held, patience)
+    ]
     errors = [finding for finding in findings if finding.severity == "error"]
     findings = [*reported.find(waiting, standing, errors), *findings]
     if not any(finding.severity == "error" for finding in findings):
@@ -118,6 +120,8 @@ def _of_report(recording: Recording, exit_codes: dict[int, int | None], patience
         settled=bool(errors) or (bool(exit_codes) and None not in exit_codes.values()),
         world_size=recording.world_size,
         exit_codes=exit_codes,
+        notes=reported.open_questions(recording, errors),
+        reported=True,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.diagnosis.hangs import stacks_alone
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE
+from ddpnb.diagnosis.hangs.group_order import GROUP_ORDER
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.silent_ranks import began
 from ddpnb.diagnosis.hangs.stack_calls import call_in
@@ -62,7 +63,8 @@ def _while_waiting(record: RankRecord, failed: bool) -> RankRecord:
         return replace(record, ending=None)
     stack = Stack("MainThread", ending.frames, main=True)
     if ending.how == "raised" and _TIMED_OUT.search(ending.message[:20_000]) and call_in(stack) and not record.calls:
-        return replace(record, ending=None, unrecorded=True, stacks=record.stacks or (stack,))
+        process = replace(record.process, activity="idle")
+        return replace(record, ending=None, unrecorded=True, stacks=record.stacks or (stack,), process=process)
     return record
 
 
@@ -70,6 +72,14 @@ def _by_time_out(ending: Ending) -> bool:
     if ending.how == "raised":
         return _TIMED_OUT.search(ending.message[:20_000]) is not None
     return not ending.well and ending.code in _BY_TIME_OUT
+
+
+def as_certain(recording: Recording, finding: Finding) -> Finding:
+    """The finding, as certain as the report can make it: a log shows a call that timed out, and not those behind it."""
+    ranks = [recording.ranks[rank] for rank in finding.concerned if rank in recording.ranks]
+    if finding.type == GROUP_ORDER and any(record.partial for record in ranks):
+        return replace(finding, certainty="likely")
+    return finding
 
 
 def find(recording: Recording, standing: dict[int, Standing], errors: Sequence[Finding]) -> list[Finding]:
@@ -186,3 +196,26 @@ def _after_checkpoints(recording: Recording) -> list[Finding]:
             certainty="likely",
         )
     ]
+
+
+def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str, ...]:
+    """What these files leave open, with what to collect next."""
+    report = recording.report
+    if report is None:
+        return ()
+    notes = list(report.unknown)
+    absent = [rank for rank, record in recording.ranks.items() if not record.mentioned]
+    if not report.world_size_known:
+        notes.append(f"The number of ranks: it is at least {recording.world_size}, the highest that occurs.")
+    if absent:
+        notes.append(
+            f"What {phrases.ranks(absent)} did: collect {phrases.verb(absent, 'its', 'their')} output (torchrun --log-dir DIR "
+            "--redirects 3) and flight-recorder dump (TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1; in older "
+            "versions of torch TORCH_NCCL_TRACE_BUFFER_SIZE=2000)."
+        )
+    if errors and not any(finding.where for finding in errors):
+        notes.append(
+            "The lines of the program: flight-recorder dumps contain them, and so do stacks (py-spy dump --pid PID while it "
+            "hangs). `ddpnb run -- COMMAND` records both."
+        )
+    return tuple(notes)

@@ -114,7 +114,7 @@ class Collective:
             return True
         last = next((c.seq for c in reversed(record.calls) if c.seq and c.group.key == self.group.key), None)
         # Later ones are recorded, or it may be older than all that are: assume that it was called.
-        return last > self.collective_seq_id if last is not None else record.forgotten > 0
+        return last > self.collective_seq_id if last is not None else record.forgotten > 0 and not record.partial
 
     @cached_property
     def sides(self) -> tuple[tuple[int, ...], ...]:

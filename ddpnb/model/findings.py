@@ -180,7 +180,8 @@ class Diagnosis:
     """The findings, root cause first. It shows itself as text in a terminal and as HTML in a notebook.
 
     ``outcome``: ``ok``, ``hang``, ``crash``, ``divergence`` or ``interrupted``. ``settled``: waiting longer does
-    not change it. ``exit_codes``: rank -> exit status, None if it has not ended. ``timing``: seconds.
+    not change it. ``exit_codes``: rank -> exit status, None if it has not ended. ``timing``: seconds. ``notes``: what
+    cannot be known, with what to collect next. ``reported``: it is that of logs and dumps.
 
     Example:
         >>> [finding.code for finding in run.diagnosis.findings]
@@ -193,6 +194,8 @@ class Diagnosis:
     world_size: int = 0
     exit_codes: dict[int, int | None] = field(default_factory=dict[int, "int | None"])
     timing: dict[str, float] = field(default_factory=dict[str, float])
+    notes: tuple[str, ...] = ()
+    reported: bool = False
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -241,6 +244,7 @@ class Diagnosis:
             "exit_codes": {str(rank): code for rank, code in sorted(self.exit_codes.items())},
             "findings": [finding.to_json() for finding in shown],
             "timing": {name: round(value, 4) for name, value in self.timing.items()},
+            "notes": list(self.notes),
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -63,6 +63,17 @@ def save(recording: Recording, path: str | os.PathLike[str]) -> None:
     write_whole(path, gzip.compress("\n".join(lines).encode(), compresslevel=6, mtime=0))
 
 
+def recognises(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a recording, or is named as one."""
+    if os.fsdecode(path).endswith(".ddpnb"):
+        return not os.path.isdir(path)
+    try:
+        with gzip.open(path, "rb") as file:
+            return FORMAT.encode() in file.read(64)
+    except (OSError, EOFError, zlib.error, ValueError):
+        return False
+
+
 def load(path: str | os.PathLike[str]) -> Recording:
     """Read a recording.
 

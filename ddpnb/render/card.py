@@ -22,7 +22,7 @@ HEADLINES = {
 _ICONS = {"error": "stop", "warning": "warning", "note": "wait", "ok": "done"}
 CERTAINTY = {
     "proven": "",
-    "timed": "Not proven: no progress for as long as patience allows.",
+    "timed": "Not proven: no progress for as long as patience, or the time-out, allows.",
     "likely": "Likely, not proven: a part of this is inferred.",
 }
 _FINDINGS = 16  # written out in full as text
@@ -36,6 +36,9 @@ def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None
         parts += [Paragraph(), *paragraphs(finding)]
     if len(diagnosis.findings) > _FINDINGS:
         parts += [Paragraph(), Paragraph(_more(diagnosis.findings[_FINDINGS:]))]
+    if diagnosis.notes:
+        parts += [Paragraph(), Paragraph(("What is not known:", "bold"))]
+        parts += [Paragraph(note, first="  - ", rest="    ") for note in diagnosis.notes]
     return output(*parts, colour=colour, width=width)
 
 
@@ -68,7 +71,12 @@ def html(diagnosis: Diagnosis, *, headline: bool = True) -> str:
     if headline:
         role = _role(diagnosis)
         head = f'<div class="{role}"><b>{markup.icon(_ICONS[role])} {markup.text(_headline(diagnosis))}</b></div>'
-    return head + "".join(map(finding_html, diagnosis.findings))
+    return head + "".join(map(finding_html, diagnosis.findings)) + _notes(diagnosis.notes)
+
+
+def _notes(notes: Sequence[str]) -> str:
+    listed = "".join(f"<li>{markup.text(note)}</li>" for note in notes)
+    return f'<div class="faint">What is not known:<ul>{listed}</ul></div>' if notes else ""
 
 
 def finding_html(finding: Finding) -> str:
@@ -100,6 +108,8 @@ def _role(diagnosis: Diagnosis) -> str:
 
 
 def _headline(diagnosis: Diagnosis) -> str:
+    if diagnosis.reported and diagnosis.outcome == "ok":
+        return "no problem is visible in these files"
     if not diagnosis.settled and diagnosis.outcome == "ok":
         return "running: no problems found so far"
     if diagnosis.outcome == "ok" and None in diagnosis.exit_codes.values():

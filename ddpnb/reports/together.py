@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ddpnb.model.calls import NO_SITE, UNNAMED, Call, CallState, Group
 from ddpnb.model.events import Event, read
-from ddpnb.model.recording import Ending, RankRecord, Recording
+from ddpnb.model.recording import Ending, Process, RankRecord, Recording
 from ddpnb.model.report import Report, Source
 from ddpnb.model.stacks import Stack
 from ddpnb.reports import facts as reported
@@ -31,6 +31,7 @@ class _Rank:
     forgotten: int = 0
     ending: Ending | None = None
     stacks: tuple[Stack, ...] = ()
+    idle: bool | None = None
     events: list[Event] = field(default_factory=list[Event])
 
 
@@ -130,6 +131,7 @@ def _add(rank: _Rank, fact: reported.Fact) -> None:
             rank.pid = rank.pid or fact.speaker.pid
         case reported.StacksSeen():
             rank.stacks = fact.stacks
+            rank.idle = fact.idle
             rank.pid = rank.pid or fact.speaker.pid
         case reported.CheckpointPassed():
             at = int(fact.at_s * 1e9)
@@ -202,9 +204,11 @@ def _record(rank: int, told: _Rank, groups: Groups, comparable: Mapping[tuple[st
         tuple(calls),
         tuple(told.events),
         told.stacks,
+        Process("computing" if told.idle is False else "idle") if told.stacks and not calls else Process(),
         ending=told.ending,
         forgotten=max(told.forgotten, min((call.seq for call in calls if call.seq), default=1) - 1),
         unrecorded=bool(told.stacks) and not calls,
+        partial=not told.calls,
         reached=_reached(told, groups),
     )
 

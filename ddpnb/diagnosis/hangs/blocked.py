@@ -86,7 +86,8 @@ def finding(
     for rank in culprits[:8]:
         standing = standings[rank]
         place = phrases.at(standing.site)
-        evidence.append(f"Rank {rank} has been inactive for {standing.idle_s:.0f} s{place}.")
+        inactive = "was idle" if standing.reported else f"has been inactive for {standing.idle_s:.0f} s"
+        evidence.append(f"Rank {rank} {inactive}{place}.")
         if standing.record.process.activity == "stopped" and not all(stopped):
             evidence.append(f"Rank {rank} is stopped (SIGSTOP).")
         if not standing.record.process.answered and standing.state is RankState.BLOCKED:

@@ -32,7 +32,7 @@ SAME_COLLECTIVE = FindingType("DDP318", "same-collective", after_patience=True)
 _NOBODY_WAITS = 3  # times the patience, as for recorded ranks
 _FEW = 8  # ranks with an evidence line of their own
 _NOT_RECORDED = (
-    "No recorder runs in these ranks: this follows from their stacks alone. Which call of its group each is in, for "
+    "No recorder ran in these ranks: this follows from their stacks alone. Which call of its group each is in, for "
     "which ranks it waits and with which sizes is not known."
 )
 
@@ -45,7 +45,7 @@ def find(recording: Recording, standings: Mapping[int, Standing], patience: floa
         return []
     unknown = [rank for rank in range(recording.world_size) if not _seen(standings.get(rank))]
     evidence = [*finding.evidence, *_different_variables(standings, finding), _NOT_RECORDED]
-    if unknown and finding.type != WORLD_INCOMPLETE:
+    if unknown and recording.report is None and finding.type != WORLD_INCOMPLETE:
         have = phrases.verb(unknown, "has", "have")
         evidence.append(f"{phrases.ranks(unknown, True)} {have} no process on this host: attach on the others too.")
     return [replace(finding, certainty="likely", evidence=tuple(evidence))]
@@ -55,7 +55,10 @@ def _find(recording: Recording, standings: dict[int, Standing], patience: float)
     waiting = [rank for rank, one in standings.items() if one.function and _still(one) >= patience]
     frozen = [rank for rank, one in standings.items() if one.state is RankState.UNRESPONSIVE and one.idle_s >= patience]
     ended = [rank for rank, one in standings.items() if one.state is RankState.ENDED]
-    elsewhere = [rank for rank, one in standings.items() if not one.function and one.expired(patience)]
+    silent = [rank for rank, one in standings.items() if one.reported and not one.record.mentioned]
+    elsewhere = [
+        rank for rank, one in standings.items() if not one.function and one.expired(patience) and rank not in silent
+    ]
     moving = [
         rank
         for rank, one in standings.items()
@@ -67,6 +70,11 @@ def _find(recording: Recording, standings: dict[int, Standing], patience: float)
         return blocked.finding(standings, RANK_FROZEN, frozen, waiting, None)
     if ended:
         return _missing(standings, waiting, ended, "has ended", "have ended")
+    few = len(silent) == 1 or 0 < len(silent) < len(waiting)
+    if few and not moving and not elsewhere and len({standings[rank].function for rank in waiting}) == 1:
+        return _missing(standings, waiting, silent, "is in none of these files", "are in none of these files")
+    if moving and recording.report is not None:
+        return _missing(standings, waiting, moving, "was outside it", "were outside it")
     if moving:
         return _late(standings, waiting, moving)
     if elsewhere:
@@ -112,13 +120,7 @@ def _nobody_waits(
 def _missing(standings: dict[int, Standing], waiting: list[int], missing: list[int], one: str, many: str) -> Finding:
     """DDP301: ranks that cannot reach the call any more in which others wait."""
     first = standings[waiting[0]]
-    how = [
-        f"Rank {rank} {phrases.ended(standings[rank].record.ending)}."
-        if standings[rank].record.ending is not None
-        else f"Rank {rank} has been inactive for {standings[rank].idle_s:.0f} s{phrases.at(standings[rank].site)}, "
-        "behind that line in the same function, and no loop contains both."
-        for rank in missing[:_FEW]
-    ]
+    how = [_instead(standings[rank]) for rank in missing[:_FEW] if standings[rank].record.mentioned]
     return Finding(
         WORLD_INCOMPLETE if first.function == START else COLLECTIVE_MISSING,
         f"{phrases.ranks(missing, True)} did not call the {first.function} that {phrases.ranks(waiting)} "
@@ -130,6 +132,20 @@ def _missing(standings: dict[int, Standing], waiting: list[int], missing: list[i
         where(standings, [*missing, *waiting]),
         (*_waits(standings, waiting), *how),
         "Call it on all ranks or on none: move it out of the condition, or end all ranks together.",
+    )
+
+
+def _instead(standing: Standing) -> str:
+    """What a rank that did not make a call has done."""
+    ending = standing.record.ending
+    if ending is not None:
+        return f"Rank {standing.rank} {phrases.ended(ending)}."
+    if standing.reported and standing.state is RankState.COMPUTING:
+        return f"Rank {standing.rank} was running{phrases.at(standing.site)}."
+    still = f" has been inactive for {standing.idle_s:.0f} s" if not standing.reported else " was"
+    return (
+        f"Rank {standing.rank}{still}{phrases.at(standing.site)}, behind that line in the same function, and no loop "
+        "contains both."
     )
 
 
@@ -228,8 +244,12 @@ def _waits(standings: Mapping[int, Standing], waiting: Sequence[int]) -> list[st
         [f"The wait for a Work of {phrases.ranks(by_text)} is inferred from the text of the line."] if by_text else []
     )
     return guess + [
-        f"The main thread of rank {rank} has stood in {standings[rank].function} for {_still(standings[rank]):.0f} s"
-        f"{phrases.at(standings[rank].site)}."
+        (
+            f"Rank {rank} was in {standings[rank].function}"
+            if standings[rank].reported
+            else f"The main thread of rank {rank} has stood in {standings[rank].function} for {_still(standings[rank]):.0f} s"
+        )
+        + f"{phrases.at(standings[rank].site)}."
         for rank in waiting[:_FEW]
     ]
 
