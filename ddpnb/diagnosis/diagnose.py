@@ -54,12 +54,12 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         )
     if patience != float("inf"):
         arguments.seconds("patience", patience, least=0)
-    standing, given = standings(recording), recording
-    exit_codes = {rank: _exit_code(one) for rank, one in sorted(standing.items())}
-    if (recording := endings.left_before_the_signal(given)) is not given:
-        standing = standings(recording)
+    exit_codes = {rank: _exit_code(record) for rank, record in sorted(recording.ranks.items())}
     if recording.report is not None:
         return _of_report(recording, exit_codes, patience)
+    standing, given = standings(recording), recording
+    if (recording := endings.left_before_the_signal(given)) is not given:
+        standing = standings(recording)
     if any(record.unrecorded for record in recording.ranks.values()):
         return _from_stacks(recording, standing, patience)
     found_waits = waits(recording, standing, patience)
@@ -95,7 +95,7 @@ def _from_stacks(recording: Recording, standing: dict[int, Standing], patience: 
         findings=tuple(findings),
         settled=ended or bool(errors),
         world_size=recording.world_size,
-        exit_codes={rank: _exit_code(s) for rank, s in sorted(standing.items())},
+        exit_codes={rank: _exit_code(one.record) for rank, one in sorted(standing.items())},
     )
 
 
@@ -176,8 +176,8 @@ def _stands_before(standing: dict[int, Standing], finding: Finding, patience: fl
     return any(one.state in (RankState.STARTING, RankState.CREATING_GROUP) and one.idle_s >= patience for one in making)
 
 
-def _exit_code(standing: Standing) -> int | None:
-    ending = standing.record.ending
+def _exit_code(record: RankRecord) -> int | None:
+    ending = record.ending
     if ending is None or ending.how == "ended" or ending.code == UNKNOWN_SIGNAL:
         return None
     return ending.code
@@ -224,6 +224,8 @@ def _with_silent(
     recording: Recording, standing: dict[int, Standing], held: frozenset[int], patience: float, failures: list[Finding]
 ) -> list[Finding]:
     """The failures under their most specific codes, then the other problems."""
+    if reported.calls_alone(recording):
+        return failures
     failures = [refine(recording, standing, finding, patience) for finding in failures]
     failures = [frameworks.in_terms(recording, standing, finding) for finding in failures]
     if any(finding.type == UNEVEN_ITERATIONS for finding in failures):

@@ -74,6 +74,13 @@ def _by_time_out(ending: Ending) -> bool:
     return not ending.well and ending.code in _BY_TIME_OUT
 
 
+def calls_alone(recording: Recording) -> bool:
+    """Whether the report shows calls and nothing else, so that no rule about events, stacks or errors can say more."""
+    return recording.report is not None and not any(
+        record.history or record.stacks or record.ending is not None for record in recording.ranks.values()
+    )
+
+
 def as_certain(recording: Recording, finding: Finding) -> Finding:
     """The finding, as certain as the report can make it: a log shows a call that timed out, and not those behind it."""
     ranks = [recording.ranks[rank] for rank in finding.concerned if rank in recording.ranks]
@@ -142,7 +149,7 @@ def _same_call(standing: dict[int, Standing]) -> list[Finding]:
     first = min(calls, key=lambda rank: began(calls[rank]))
     call = calls[first]
     inside = [rank for rank, own in calls.items() if (own.group.key, own.seq) == (call.group.key, call.seq)]
-    others = [rank for rank in waiting if rank not in set(inside)]
+    others = sorted(set(waiting) - set(inside))
     past = [rank for rank in others if calls[rank].group.key == call.group.key]
     which = f"which {phrases.ranks(past)} completed" if past else "which all of its ranks have called"
     return [

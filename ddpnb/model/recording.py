@@ -133,6 +133,7 @@ class RankRecord:
     unnamed: int = 0  # names and facts of calls and events that did not fit into the box
     marks: tuple[Mark, ...] = ()  # the last ones; the account of the Recording has seen all
     unrecorded: bool = False  # no recorder runs in it: its calls and events are not known, only its stacks
+    reported: bool = False  # ddpnb did not record it: all that is known was read from logs and dumps
     partial: bool = False  # of a report that shows only some of its calls: others may be missing between them
     # Of a report: by group, the number of the last collective that it called, where that call itself is not in the report.
     reached: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -208,6 +208,7 @@ def _record(rank: int, told: _Rank, groups: Groups, comparable: Mapping[tuple[st
         ending=told.ending,
         forgotten=max(told.forgotten, min((call.seq for call in calls if call.seq), default=1) - 1),
         unrecorded=bool(told.stacks) and not calls,
+        reported=True,
         partial=not told.calls,
         reached=_reached(told, groups),
     )

@@ -5,13 +5,20 @@ The idea is STAT's (Arnold et al., "Stack Trace Analysis for Large Scale Debuggi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 
 from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import Frame
 
 _OUTERMOST, _INNERMOST = 40, 20  # frames kept of a deeper stack
+_Place = tuple[str, int, str]
+_Path = tuple[
+    tuple[_Place, ...], list[int], tuple[Frame, ...]
+]  # its places, the ranks that are there, the frames of the first
+_place: Callable[[Frame], _Place] = attrgetter("file", "line", "function")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +36,13 @@ def merge(recording: Recording) -> tuple[Branch, ...]:
     Args:
         recording: of ranks that were asked for their stacks; those that have none are left out.
     """
-    return _branches(
-        (rank, _from_user(record.main_stack.frames))
-        for rank, record in sorted(recording.ranks.items())
-        if record.main_stack is not None
-    )
+    alike: dict[tuple[_Place, ...], tuple[list[int], tuple[Frame, ...]]] = {}
+    for rank, record in sorted(recording.ranks.items()):
+        stack = record.main_stack
+        if stack is not None:
+            frames = _from_user(stack.frames)
+            alike.setdefault(tuple(map(_place, frames)), ([], frames))[0].append(rank)
+    return _branches([(places, ranks, frames) for places, (ranks, frames) in alike.items()], 0)
 
 
 def _from_user(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
@@ -42,13 +51,14 @@ def _from_user(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return path if len(path) <= _OUTERMOST + _INNERMOST else path[:_OUTERMOST] + path[-_INNERMOST:]
 
 
-def _branches(paths: Iterable[tuple[int, tuple[Frame, ...]]]) -> tuple[Branch, ...]:
-    found: dict[tuple[str, int, str], list[tuple[int, tuple[Frame, ...]]]] = {}
-    for rank, path in paths:
-        if path:
-            found.setdefault((path[0].file, path[0].line, path[0].function), []).append((rank, path))
+def _branches(paths: Sequence[_Path], depth: int) -> tuple[Branch, ...]:
+    """The branches at this depth of paths that are equal up to there."""
+    begun: dict[_Place, list[_Path]] = {}
+    for path in paths:
+        if len(path[0]) > depth:
+            begun.setdefault(path[0][depth], []).append(path)
     branches = [
-        Branch(ones[0][1][0], tuple(rank for rank, _ in ones), _branches((rank, path[1:]) for rank, path in ones))
-        for ones in found.values()
+        Branch(ones[0][2][depth], tuple(sorted(chain(*(ranks for _, ranks, _ in ones)))), _branches(ones, depth + 1))
+        for ones in begun.values()
     ]
     return tuple(sorted(branches, key=lambda one: (-len(one.ranks), one.ranks)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ddpnb.diagnosis.hangs.stack_calls import call_in
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
@@ -29,7 +29,11 @@ class Standing:
     site: Site = NO_SITE
     held: Call | None = None
     function: str = ""
-    reported: bool = False  # all that is known of it was read from a report
+
+    @property
+    def reported(self) -> bool:
+        """Whether all that is known of it was read from a report."""
+        return self.record.reported
 
     @property
     def shown(self) -> RankState:
@@ -66,10 +70,7 @@ _THREADS = 16  # calls, begun at once in as many threads, that may be at the doo
 
 
 def standings(recording: Recording) -> dict[int, Standing]:
-    found = {rank: _standing(record) for rank, record in recording.ranks.items()}
-    if recording.report is None:
-        return found
-    return {rank: replace(standing, reported=True) for rank, standing in found.items()}
+    return {rank: _standing(record) for rank, record in recording.ranks.items()}
 
 
 def _standing(record: RankRecord) -> Standing:

@@ -31,7 +31,7 @@ def explain(
         return None
     call, inside, missing = chosen
     seen = [rank for rank in missing if _calls_known(recording.ranks.get(rank), call)]
-    unseen = [rank for rank in missing if rank not in set(seen)]
+    unseen = sorted(set(missing) - set(seen))
     few = len(unseen) == 1 or len(unseen) < len(inside)
     culprits = seen or (unseen if few else [])
     report = recording.report
@@ -45,7 +45,7 @@ def explain(
         f"{phrases.at(standings[inside[0]].site)}: a call of {who} is missing, of which nothing is known."
     )
     # Those that wait elsewhere for a rank that waits here.
-    rest = [rank for rank in waiting if rank not in set(inside) and rank not in set(culprits)]
+    rest = sorted(set(waiting) - set(inside) - set(culprits))
     evidence = [
         f"{phrases.ranks(inside, True)} waited in {phrases.in_call(call)}"
         + (f" for {waited_s:.0f} s" if waited_s else "")
