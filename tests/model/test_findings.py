@@ -37,6 +37,7 @@ def test_the_diagnosis_has_the_fields_of_the_contract(diagnosis):
         "findings",
         "timing",
         "settled",
+        "notes",
     }
     assert set(diagnosis.to_json()["findings"][0]) == FINDING_KEYS
 
