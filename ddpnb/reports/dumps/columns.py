@@ -1,0 +1,274 @@
+"""A flight-recorder dump as columns: a table of its different calls, and arrays with what differs from entry to entry.
+
+This runs in the processes of ``dump_processes``, so it needs the standard library alone. Fields may hold anything: what is
+absent or of another type is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+from array import array
+from collections.abc import Callable
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+from ddpnb.reports.dumps.fields import LARGEST, MOST_TENSORS, config, rank, sizes, status, text, texts, whole
+from ddpnb.reports.pickles import Refused
+
+MOST_ENTRIES = 200_000  # the last ones
+MOST_FRAMES = 256
+
+DROPPED, ISSUED, WAITING, COMPLETED = 0, 2, 3, 4  # the states of an entry: those of model.calls.CallState
+_STATES = {"scheduled": 1, "issued": 1, "started": 2, "completed": 3}
+#: what calls have in common that are made again and again
+_ALIKE = (
+    "profiling_name", "process_group", "pg_id", "is_p2p", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes",
+    "timeout_ms",
+)  # fmt: skip
+_KEYS = ("entries", "pg_config", "pg_status", "nccl_comm_state")
+_SILENT = ("gloo", "mpi", "ucc")  # backends that note no completion: they retire an entry when it ends, however it ends
+
+
+def columns(dump: Any) -> tuple[bytes, bytes, list[array[int]]]:
+    """Reduce a dump.
+
+    Args:
+        dump: what ``pickles.loads`` gave.
+
+    Returns:
+        Its calls as JSON (the same for ranks that do the same), the facts of the rank as JSON, and the columns:
+        the call (a place in the table), its numbers in the group and in the recorder, when it was created and completed,
+        the thread and the state.
+
+    Raises:
+        Refused: it is no dump of a flight recorder.
+    """
+    dump = {"entries": dump} if isinstance(dump, list) else dump  # torch 2.2 dumps the entries alone
+    if not isinstance(dump, dict) or not any(key in dump for key in _KEYS):
+        raise Refused("is not a dump of the flight recorder: it has neither entries nor groups")
+    listed = dump.get("entries")
+    entries = [entry for entry in (listed if isinstance(listed, list) else ())[-MOST_ENTRIES:] if type(entry) is dict]
+    if isinstance(dump.get("entries"), list) and listed and not any("profiling_name" in entry for entry in entries):
+        raise Refused("is not a dump of the flight recorder: its entries name no operations")
+    table = _Table(entries)
+    own = _Columns(entries, table, status(dump))
+    facts = {
+        "version": text(dump.get("version"))[:32],
+        "rank": rank(dump),
+        "records": own.records,
+        "threads": own.threads,
+        "pg_config": config(dump.get("pg_config")),
+        "pg_status": [[text(key), *found] for key, found in status(dump).items()],
+        "left_out": len(listed) - len(entries) if isinstance(listed, list) else 0,
+    }
+    return json.dumps(table.content()).encode(), json.dumps(facts).encode(), own.arrays()
+
+
+class _Table:
+    """The different calls of a dump. ``calls``: the place in it of each entry."""
+
+    def __init__(self, entries: list[dict[Any, Any]]) -> None:
+        self.rows: list[list[Any]] = []
+        self.groups: list[list[Any]] = []
+        self._frames: dict[Any, int] = {}
+        self._stacks: dict[Any, int] = {}
+        self._places: dict[tuple[str, ...], int] = {}
+        self._joined: dict[Any, int] = {}
+        stacks = self._read_stacks(entries)
+        places: dict[tuple[bytes, int], int] = {}
+        self.calls = [places.setdefault(key, len(places)) for key in zip(_keys(entries), stacks, strict=True)]
+        first: dict[int, int] = {}
+        for number in range(len(entries) - 1, -1, -1):
+            first[self.calls[number]] = number
+        for (_, stack), place in places.items():
+            self.rows.append(self._row(entries[first[place]], stack))
+
+    def _read_stacks(self, entries: list[dict[Any, Any]]) -> list[int]:
+        """Frames are shared between stacks as the recorder writes them: which objects a list holds tells it from others."""
+        known: dict[tuple[int, ...], int] = {}
+        stacks: list[int] = []
+        for entry in entries:
+            frames = entry.get("frames")
+            if type(frames) is not list and type(frames) is not tuple:
+                stacks.append(-1)
+                continue
+            objects = tuple(map(id, frames[:MOST_FRAMES]))
+            stack = known.get(objects)
+            if stack is None:
+                content = tuple(map(self._frame, frames[:MOST_FRAMES]))
+                stack = known[objects] = self._stacks.setdefault(content, len(self._stacks)) if content else -1
+            stacks.append(stack)
+        return stacks
+
+    def _frame(self, frame: Any) -> int:
+        held = frame if isinstance(frame, dict) else {}
+        place = (text(held.get("filename")), whole(held.get("line")), text(held.get("name"))[:200])
+        return self._frames.setdefault(place, len(self._frames))
+
+    def _row(self, entry: dict[Any, Any], stack: int) -> list[Any]:
+        named = entry.get("process_group")
+        name, label = (named[0], named[1]) if isinstance(named, (list, tuple)) and len(named) == 2 else (None, "")
+        number = text(entry.get("pg_id"))
+        group = (text(number if name is None else name), text(label), number)
+        place = self._places.setdefault(group, len(self._places))
+        if place == len(self.groups):
+            self.groups.append(list(group))
+        profiled = text(entry.get("profiling_name"))[:200]
+        return [
+            profiled, place, int(entry.get("is_p2p") is True or _is_message(profiled)),
+            sizes(entry.get("input_sizes")), sizes(entry.get("output_sizes")),
+            texts(entry.get("input_dtypes")), texts(entry.get("output_dtypes")),
+            whole(entry.get("timeout_ms")), stack,
+        ]  # fmt: skip
+
+    def join(self, parts: list[int], marker: int) -> int:
+        """The call that a batch is: all its tensors, at the line of its first part."""
+        key = (tuple(parts), marker)
+        if key not in self._joined:
+            self._joined[key] = len(self.rows)
+            rows, last = [self.rows[part] for part in parts], self.rows[marker]
+            alike = len({row[0] for row in rows}) == 1
+            plain = last[0].lower().endswith((":coalesced", ":coalesced_coalesced"))
+            name = rows[0][0] + "_coalesced" if alike and plain else last[0]
+            tensors = [list(chain.from_iterable(row[k] for row in rows))[:MOST_TENSORS] for k in range(3, 7)]
+            self.rows.append([name, last[1], 0, *tensors, last[7], rows[0][8] if rows[0][8] >= 0 else last[8]])
+        return self._joined[key]
+
+    def content(self) -> dict[str, Any]:
+        return {
+            "calls": self.rows,
+            "groups": self.groups,
+            "frames": list(self._frames),
+            "stacks": list(self._stacks),
+        }
+
+
+class _Columns:
+    """What differs between entries of one call, and the state of each."""
+
+    def __init__(self, entries: list[dict[Any, Any]], table: _Table, status: dict[Any, list[int]]) -> None:
+        self._table = table
+        self._created = _column(entries, "time_created_ns")
+        if not any(self._created):  # torch 2.2
+            micros = _column(entries, "time_created_us")
+            self._created = array("q", [min(max(us, 0), LARGEST // 1000) * 1000 for us in micros])
+        self._done = _column(entries, "time_discovered_completed_ns")
+        number = "collective_seq_id" if any("collective_seq_id" in entry for entry in entries[:1]) else "seq_id"
+        self._seq = _column(entries, number)
+        self._pair = _column(entries, "p2p_seq_id")
+        self.records = bool(entries) and "record_id" in entries[0]
+        self._number = _column(entries, "record_id") if self.records else array("q", range(len(entries)))
+        names: dict[str, int] = {}
+        ids = [entry.get("thread_id") for entry in entries]
+        ids = [own if type(own) is str else text(own) for own in ids]
+        self._thread = array("B", [min(names.setdefault(own, len(names)), 255) for own in ids])
+        self.threads = [text(own)[:64] for own in list(names)[:256]]
+        self._calls = array("I", table.calls)
+        self._state = self._states(entries, status)
+        self._join()
+        self._wait()
+
+    def arrays(self) -> list[array[int]]:
+        return [self._calls, self._seq, self._number, self._created, self._done, self._thread, self._state]
+
+    def _states(self, entries: list[dict[Any, Any]], status: dict[Any, list[int]]) -> array[int]:
+        noted = [entry.get("state") for entry in entries]
+        states = [_STATES.get(state, 0) if type(state) is str else 0 for state in noted]
+        self._started = [state == 2 for state in states]
+        ended = 3 in states or any(self._done)
+        rows = self._table.rows
+        # After an abort NCCL's kernels end too: what took longer than its time-out was waited in.
+        longest = [row[7] * 1_000_000 if row[7] > 0 else LARGEST for row in rows]
+        ends = [row[0].startswith(_SILENT) or not (ended or row[0].startswith("nccl")) for row in rows]
+        found = bytearray(len(entries))
+        for place, (state, call, done) in enumerate(zip(states, self._calls, self._done, strict=True)):
+            if state == 3 or done > 0:
+                created = self._created[place]
+                completed = not 0 < created < done - longest[call]
+            elif entries[place].get("retired") is True:
+                completed = ends[call]
+            elif state or "retired" in entries[place]:
+                completed = False
+            else:  # an entry that says nothing of its state
+                name, _, number = self._table.groups[rows[call][1]]
+                completed = self._seq[place] <= (status.get(number) or status.get(name) or (-1, -1, -1))[2]
+            found[place] = COMPLETED if completed else ISSUED
+        return array("B", bytes(found))
+
+    def _join(self) -> None:
+        """Join the parts of batches (``batch_isend_irecv``, coalesced collectives) with the entry that closes each.
+
+        Parts keep the state "scheduled" forever; that of the closing entry is theirs. Sends and receives stay, a
+        collective becomes one call.
+        """
+        rows, calls = self._table.rows, self._calls
+        closing = {place for place, row in enumerate(rows) if row[0].lower().endswith("coalesced")}
+        for end in [place for place, call in enumerate(calls) if call in closing] if closing else ():
+            _, group, messages = rows[calls[end]][:3]
+            parts: list[int] = []
+            for place in range(end - 1, max(-1, end - 4 * MOST_TENSORS), -1):
+                row = rows[calls[place]]
+                if row[1] != group:
+                    continue
+                same = self._pair if row[2] else self._seq
+                if calls[place] in closing or same[place] != same[end] or row[2] < messages:
+                    break
+                if parts and row[2] != rows[calls[parts[-1]]][2]:
+                    break
+                parts.append(place)
+            self._close(parts[::-1], end)
+
+    def _close(self, parts: list[int], end: int) -> None:
+        if not parts:
+            return
+        if self._table.rows[self._calls[parts[0]]][2]:
+            for part in parts:
+                self._state[part], self._done[part] = self._state[end], self._done[end]
+                self._started[part] = self._started[end]
+            self._state[end] = DROPPED
+            return
+        self._calls[end] = self._table.join([self._calls[part] for part in parts], self._calls[end])
+        for part in parts:
+            self._state[part] = DROPPED
+
+    def _wait(self) -> None:
+        """The rank waits in the first call that is in flight, and in those that the device has started.
+
+        A call behind them in the queue of its group is only issued.
+        """
+        rows = self._table.rows
+        groups: set[int] = set()
+        batch = None
+        for place in [place for place, state in enumerate(self._state) if state == ISSUED]:
+            row = rows[self._calls[place]]
+            key = (row[1], self._pair[place]) if row[2] else None
+            if not groups or (row[1] not in groups and self._started[place]) or (key is not None and key == batch):
+                self._state[place] = WAITING
+                batch = key or batch
+            groups.add(row[1])
+
+
+def _keys(entries: list[dict[Any, Any]]) -> list[bytes]:
+    """Entries are alike if these fields are; as bytes they can be compared at once."""
+    known = [key for key in _ALIKE if entries and key in entries[0]]
+    get: Callable[[Any], Any] = itemgetter(*known) if known else str
+    try:
+        try:
+            return [marshal.dumps(get(entry), 2) for entry in entries]
+        except KeyError:
+            return [marshal.dumps([entry.get(key) for key in _ALIKE], 2) for entry in entries]
+    except ValueError:
+        raise Refused("is nested too deeply for a dump") from None
+
+
+def _column(entries: list[dict[Any, Any]], key: str) -> array[int]:
+    try:
+        return array("q", [entry.get(key) or 0 for entry in entries])
+    except (TypeError, OverflowError):
+        return array("q", [whole(entry.get(key)) for entry in entries])
+
+
+def _is_message(name: str) -> bool:
+    return name.rpartition(":")[2].startswith(("send", "recv"))

@@ -1,0 +1,103 @@
+"""Which calls of very many ranks are read: those around the first difference between the ranks of a group, and the last."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ddpnb.model.calls import Group
+from ddpnb.reports.dumps.columns import COMPLETED, DROPPED
+from ddpnb.reports.dumps.tables import Table
+
+ALL_OF = 64  # ranks: of so many, everything is read
+AROUND, LAST = 64, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the entries of one rank hold, in their order (``columns.columns``)."""
+
+    calls: array[int]
+    seq: array[int]
+    number: array[int]
+    created: array[int]
+    done: array[int]
+    thread: array[int]
+    state: array[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """One rank: its table, its columns, and the groups of its table."""
+
+    table: Table
+    columns: Columns
+    groups: Sequence[Group]
+
+
+def kept(ranks: Sequence[Own]) -> list[Iterable[int]]:
+    """The entries of each rank that are read, in order."""
+    if len(ranks) <= ALL_OF:
+        return [_present(own) for own in ranks]
+    differing = _first_differences(ranks)
+    return [_around(own, differing) for own in ranks]
+
+
+def _present(own: Own) -> list[int]:
+    return [place for place, state in enumerate(own.columns.state) if state != DROPPED]
+
+
+def _first_differences(ranks: Sequence[Own]) -> dict[Group, set[int]]:
+    """Per group the first number at which members made different calls, and the first with calls at different lines.
+
+    Rings hold different numbers on each rank: only what several ranks hold is compared. Ranks with the same table, numbers
+    and groups are compared once.
+    """
+    seen: set[tuple[int, bytes, bytes, tuple[str, ...]]] = set()
+    calls: dict[tuple[Group, int], str] = {}
+    lines: dict[tuple[Group, int], object] = {}
+    found: dict[Group, list[int]] = {}
+    for own in ranks:
+        columns, rows = own.columns, own.table.rows
+        alike = (
+            id(own.table),
+            columns.calls.tobytes(),
+            columns.seq.tobytes(),
+            tuple(group.key for group in own.groups),
+        )
+        if alike in seen:
+            continue
+        seen.add(alike)
+        facts = [(own.groups[row.group], row.key.partition("|")[2], row.site, row.message) for row in rows]
+        for place, (call, seq) in enumerate(zip(columns.calls, columns.seq, strict=True)):
+            group, key, site, message = facts[call]
+            if message or columns.state[place] == DROPPED:
+                continue
+            number = group, seq
+            if calls.setdefault(number, key) != key:
+                _lower(found, group, 0, seq)
+            elif lines.setdefault(number, site) != site:
+                _lower(found, group, 1, seq)
+    return {group: {seq for seq in first if seq >= 0} for group, first in found.items()}
+
+
+def _lower(found: dict[Group, list[int]], group: Group, kind: int, seq: int) -> None:
+    first = found.setdefault(group, [-1, -1])
+    first[kind] = seq if first[kind] < 0 else min(first[kind], seq)
+
+
+def _around(own: Own, differing: dict[Group, set[int]]) -> list[int]:
+    columns = own.columns
+    present = _present(own)
+    wanted = set(range(max(0, len(present) - LAST), len(present)))
+    places = {place: turn for turn, place in enumerate(present)}
+    wanted.update(places[place] for place in present if columns.state[place] != COMPLETED)
+    firsts = [differing.get(group, set()) for group in own.groups]
+    if any(firsts):
+        rows = own.table.rows
+        for turn, place in enumerate(present):
+            row = rows[columns.calls[place]]
+            if not row.message and columns.seq[place] in firsts[row.group]:
+                wanted.update(range(max(0, turn - AROUND), min(len(present), turn + AROUND + 1)))
+    return [present[turn] for turn in sorted(wanted)]

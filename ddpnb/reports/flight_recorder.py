@@ -1,0 +1,243 @@
+"""Dumps of PyTorch's flight recorder (``TORCH_FR_BUFFER_SIZE``, ``TORCH_NCCL_TRACE_BUFFER_SIZE``): pickles and JSON.
+
+Pickles are read by processes with limits that build plain values alone (``dumps.processes``). All dumps of a job are read
+together: a group's members may be known from the dump of another rank.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ddpnb.errors import UsageError
+from ddpnb.model.calls import Call, CallState
+from ddpnb.model.names import given_name
+from ddpnb.reports.dumps import file_names, groups, messages, processes, tables, windows
+from ddpnb.reports.dumps.windows import Columns, Own
+from ddpnb.reports.facts import Calls, Fact, Found, GroupName, Members, Progress, Speaker, Unknown, WorldSize
+from ddpnb.reports.files import ReportFile
+
+FORMAT = "flight-recorder dump"
+_PICKLE = re.compile(rb"\x80[\x01-\x05]|\(dp?\d|\(lp?\d|[}\]](?:q\x00)?\(|[}\]]\.")
+_JSON = re.compile(
+    rb'\s{0,64}[{\[].{0,60000}"(?:profiling_name|pg_config|pg_status|comm_lib_version|nccl_comm_state|nccl_version'
+    rb'|collective_seq_id|record_id|time_created_ns)"\s{0,64}:',
+    re.DOTALL,
+)
+_HINT = "Name the files by rank, as torch does: nccl_trace_rank_0, nccl_trace_rank_1, ..."
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file is a dump, by its first bytes: any pickle, or JSON with the fields of a dump.
+
+    Example:
+        >>> recognises(b'{"comm_lib_version":"","entries":[]}')
+        True
+    """
+    return bool(_PICKLE.match(head)) or bool(_JSON.match(head.removeprefix(b"\xef\xbb\xbf")))
+
+
+@dataclass(slots=True)
+class _Dump:
+    """One file that was read."""
+
+    place: int
+    rank: int
+    table: tables.Table
+    facts: dict[str, Any]
+    columns: Columns
+
+    @property
+    def newest(self) -> tuple[int, int, int]:
+        """What a later dump of the same rank has more of."""
+        columns = self.columns
+        return max(columns.created, default=0), max(columns.done, default=0), max(columns.number, default=-1)
+
+
+def read(files: Sequence[ReportFile], progress: Callable[[int, int], None] = lambda _ready, _all: None) -> list[Found]:
+    """Read the dumps of one job.
+
+    Args:
+        files: the dumps, of any rank.
+        progress: called with the number of files that are read, and of all.
+
+    Returns:
+        The facts of each file: the calls of its rank, and how far it is in each group.
+
+    Raises:
+        UsageError: a file names anything that could be executed, none can be read, or ranks are not known.
+
+    Example:
+        >>> flight_recorder.read(files.find(["dumps/"]))
+    """
+    notes: dict[int, list[str]] = defaultdict(list)
+    dumps = _one_of_each_rank(files, _ranks(files, _load(files, progress, notes)), notes)
+    config = {dump.rank: _names(dump) for dump in dumps}
+    known = groups.Groups(config)
+    owns = [
+        Own(dump.table, dump.columns, [known.of(dump.rank, name) for name, _, _ in dump.table.groups]) for dump in dumps
+    ]
+    kept = windows.kept(owns)
+    turns = messages.turns({dump.rank: (own, _forgotten(dump)) for dump, own in zip(dumps, owns, strict=True)})
+    facts: dict[int, list[Fact]] = defaultdict(list)
+    for dump, own, places in zip(dumps, owns, kept, strict=True):
+        speaker = Speaker(dump.rank)
+        calls = _calls(dump, own, places, turns.get(dump.rank, {}))
+        before = _forgotten(dump) + (next(iter(places)) if places else 0)
+        facts[dump.place] += [Calls(speaker, calls, before), *_progress(dump, own, known)]
+    if dumps:
+        first = min(dump.place for dump in dumps)
+        facts[first] += [*([WorldSize(known.size)] if known.size_known else []), *map(Unknown, known.notes)]
+        facts[first] += _members(config, known)
+    for place, texts in notes.items():
+        facts[place] += map(Unknown, texts)
+    return [Found(file.path, FORMAT, tuple(facts[place])) for place, file in enumerate(files) if place in facts]
+
+
+def _load(
+    files: Sequence[ReportFile], progress: Callable[[int, int], None], notes: dict[int, list[str]]
+) -> list[_Dump]:
+    """Read the files. A damaged one among others is only noted: a rank may have died while it wrote.
+
+    Raises:
+        UsageError: a file names anything that could be executed, or none can be read.
+    """
+    sources = [file.path if file.plain else _content(file) for file in files]
+    known: dict[bytes, tables.Table] = {}
+    dumps: list[_Dump] = []
+    refused: dict[int, str] = {}
+    for ready, (place, reading) in enumerate(processes.read_files(sources), 1):
+        progress(ready, len(files))
+        path = given_name(files[place].path)
+        if reading.unsafe:
+            raise UsageError(
+                f"{path} {reading.refused}.", "It is no dump of PyTorch's flight recorder: ask who made it."
+            )
+        if reading.refused:
+            refused[place] = f"{path} {reading.refused}."
+            continue
+        table = known.get(reading.table)
+        if table is None:
+            table = known[reading.table] = tables.read(reading.table)
+        dumps.append(_Dump(place, -1, table, json.loads(reading.facts), Columns(*reading.columns)))
+    if refused and not dumps:
+        more = f" Nor could {len(refused) - 1} other files be read." if refused.keys() - {min(refused)} else ""
+        raise UsageError(
+            refused[min(refused)] + more, "Copy the dumps again, after the job has written them to their end."
+        )
+    for place, text in refused.items():
+        notes[place].append(f"{text} The calls of its rank are not known.")
+    for dump in dumps:
+        if left_out := dump.facts["left_out"]:
+            text = f"{given_name(files[dump.place].path)} has {left_out} entries that were not read: they are damaged, or very many."
+            notes[dump.place].append(text)
+    return sorted(dumps, key=lambda dump: dump.place)
+
+
+def _content(file: ReportFile) -> Callable[[], bytes]:
+    return lambda: file.whole(processes.LARGEST_FILE)
+
+
+def _ranks(files: Sequence[ReportFile], dumps: list[_Dump]) -> list[_Dump]:
+    """Which rank wrote each dump: as the name of its file says, else its content."""
+    named = file_names.ranks([file.path for file in files])
+    for dump in dumps:
+        rank, sure = named[dump.place]
+        inside = dump.facts["rank"]
+        dump.rank = rank if sure or inside < 0 else inside
+        if dump.rank < 0:
+            dump.rank = _speaker(dump)
+        if not 0 <= dump.rank < groups.MOST_RANKS:
+            raise UsageError(f"The rank of {given_name(files[dump.place].path)} is not known.", _HINT)
+    return dumps
+
+
+def _speaker(dump: _Dump) -> int:
+    """The rank that sends what a dump calls "send 0->1"; -1: none."""
+    members = {name: groups.ranks_in(ranks) for name, _, ranks in dump.facts["pg_config"]}
+    found: set[int] = set()
+    for row in dump.table.rows:
+        name, label, _ = dump.table.groups[row.group]
+        ranks = members.get(name) or (range(row.own + 1) if groups.is_default(name, label) else ())
+        if 0 <= row.own < len(ranks):
+            found.add(ranks[row.own])
+    return found.pop() if len(found) == 1 else -1
+
+
+def _one_of_each_rank(files: Sequence[ReportFile], dumps: list[_Dump], notes: dict[int, list[str]]) -> list[_Dump]:
+    newest: dict[int, _Dump] = {}
+    for dump in dumps:
+        other = newest.get(dump.rank)
+        if other is None or dump.newest >= other.newest:
+            newest[dump.rank] = dump
+    for rank, count in Counter(dump.rank for dump in dumps).items():
+        if count > 1:
+            place = newest[rank].place
+            path = given_name(files[place].path)
+            notes[place].append(f"There are {count} dumps of rank {rank}: taken is the newest, {path}.")
+    return [newest[rank] for rank in sorted(newest)]
+
+
+def _names(dump: _Dump) -> groups.Names:
+    return groups.names(dump.facts["pg_config"], dump.table.groups, dump.facts["version"])
+
+
+def _forgotten(dump: _Dump) -> int:
+    """How many entries the recorder has made that are not in the dump."""
+    columns = dump.columns
+    made = columns.number[-1] + 1 if dump.facts["records"] and columns.number else 0
+    return max(0, made - len(columns.number), dump.facts["left_out"])
+
+
+_STATES = {int(state): state for state in CallState}
+
+
+def _calls(dump: _Dump, own: Own, places: Iterable[int], turns: Mapping[int, int]) -> tuple[Call, ...]:
+    columns = own.columns
+    threads = [int(name) if name.isdecimal() else 0 for name in dump.facts["threads"]] or [0]
+    rows: list[tuple[Any, ...]] = []
+    for row in own.table.rows:
+        group = own.groups[row.group]
+        peer = group.ranks[row.peer] if 0 <= row.peer < len(group.ranks) else -1
+        rows.append((group, row.signature, row.site, peer, row.message))
+    made: list[Call] = []
+    for place in places:
+        group, signature, site, peer, message = rows[columns.calls[place]]
+        created = columns.created[place]
+        thread = columns.thread[place]
+        made.append(
+                Call(
+                    columns.number[place], group, 0 if message else max(columns.seq[place], 0), signature, site,
+                    _STATES[columns.state[place]], threads[thread] if thread < len(threads) else 0, peer, 0,
+                    created, created, columns.done[place], 0, turns.get(place, 0),
+                )
+            )  # fmt: skip
+    return tuple(made)
+
+
+def _progress(dump: _Dump, own: Own, known: groups.Groups) -> list[Fact]:
+    """How far the rank is. Sends and receives count as collectives there, so that groups with any say nothing."""
+    named = {number: name for name, _, number in own.table.groups}
+    mixed = {own.table.groups[row.group][0] for row in own.table.rows if row.message}
+    config = {name: label for name, label, _ in dump.facts["pg_config"]}
+    found: list[Fact] = []
+    for number, *last in dump.facts["pg_status"]:
+        name = named.get(number, number if number in config else None)
+        if name is not None and name not in mixed and known.named(name) <= 1:
+            label = given_name(config.get(name, ""))
+            found.append(Progress(Speaker(dump.rank), GroupName(name, label), *last))
+    return found
+
+
+def _members(config: Mapping[int, groups.Names], known: groups.Groups) -> list[Fact]:
+    """The groups of which each has one set of members in all dumps."""
+    found: dict[str, Fact] = {}
+    for own in config.values():
+        for name, (label, ranks) in own.config.items():
+            if ranks and name not in found and known.named(name) == 1 and not groups.is_default(name, label):
+                found[name] = Members(GroupName(name, label, -1, ranks))
+    return list(found.values())
