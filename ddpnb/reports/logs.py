@@ -1,24 +1,55 @@
-"""A log as its formats get it: plain text, and which rank wrote each line.
+r"""A log as its formats get it: plain text, and which process wrote each line.
 
-Colours, carriage returns and the prefixes of launchers (``[rank3]:``, ``[default3]:``, srun's ``3:``, mpirun's
-``[1,3]<stderr>:``) are taken off; a prefix that names a rank says who speaks.
+Colours, control characters and the prefixes of launchers are taken off: ``[rank3]:``, ``[default3]:``, srun's ``3:``, mpirun's
+``[1,3]<stderr>:``, pdsh's ``node1:``, Ray's ``(RayTrainWorker pid=1, ip=10.0.0.1)``, and before them the times and names of
+containers. A prefix says who speaks; the path of a file says it where no line does.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from ddpnb.model.names import UNDECODABLE, one_line
 from ddpnb.reports.facts import NOBODY, Speaker
 
 LONGEST_LINE = 100_000  # characters: the rest of a longer line is left out
+MOST_RANKS = 1_000_000
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,16}[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
-_PREFIX = re.compile(
-    r"\s{0,4}(?:\[(?:rank|default|trainer|worker)? ?(?P<a>\d{1,6})\]:\s?|\[\d{1,6},(?P<b>\d{1,6})\](?:<\w{1,10}>)?:?\s?"
-    r"|(?P<c>\d{1,5}):\s)"
+_LAYER = re.compile(
+    # containers: the time of a line, the name of a pod, docker compose's service
+    r"\d{4}-\d\d-\d\dT[\d:.]{5,24}(?:Z|[+-]\d\d:?\d\d)\s(?:std(?:out|err) [FP] )?"
+    r"|\[pod/(?P<pod>[\w.-]{1,120})/[\w.-]{1,120}\]\s"
+    # Ray's actors
+    r"|\(\w{1,80}(?:\(\w{1,40}\))? pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:-]{1,64}))?\)\s?"
+    # a number before torchrun's prefix; torchrun, mpirun, srun -l
+    r"|\[\d{1,10}\]\s{1,4}(?=\[(?:rank|default)\d)"
+    r"|\[(?:rank|default|trainer|worker)? ?(?P<a>\d{1,6})\]:\s?"
+    r"|\[\d{1,6},(?P<b>\d{1,6})\](?:<\w{1,10}>)?:?\s?"
+    r"|\s{0,4}(?P<c>\d{1,5}):\s"
 )
+_FIRST = frozenset("[( \t0123456789")  # with which a line with a prefix begins
+_HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,63}\d[\w.-]{0,32}):\s")
+_SERVICE = re.compile(r"(?P<host>[\w.-]{1,64})\s{1,40}\|\s")
+_INLINE = re.compile(r"\[(?:rank|default)(\d{1,6})\]:")
+_OF_PATH = re.compile(
+    r"(?:^|[/\\])attempt_\d{1,6}[/\\](\d{1,6})[/\\][^/\\]{0,200}$"
+    r"|(?:^|[^A-Za-z])(?:global_?)?rank[ _.=-]?(\d{1,6})(?!\d)(?:[^/\\]{0,80})$"
+    r"|(?:^|[^A-Za-z])worker[ _.=-]?(\d{1,6})(?:\.[^/\\]{0,20}|[/\\]std(?:out|err)[^/\\]{0,20})?$",
+    re.IGNORECASE,
+)
+
+
+def rank_of_path(path: str) -> int | None:
+    """The rank that the name of a file says: ``attempt_0/3/stderr.log``, ``rank3.log``, ``rank_3.err``, ``worker-3.log``."""
+    match = _OF_PATH.search(path[-1000:])
+    return next((int(number) for number in match.groups() if number), None) if match else None
 
 
 @dataclass(frozen=True)
@@ -37,26 +68,121 @@ class Log:
     starts: list[int] = field(default_factory=list[int], repr=False)
     speakers: list[Speaker] = field(default_factory=list[Speaker], repr=False)
 
+    def line_at(self, offset: int) -> int:
+        """The number of the line, from 0, with this offset in ``text``."""
+        return max(bisect_right(self.starts, offset) - 1, 0)
+
     def speaker_at(self, offset: int) -> Speaker:
-        """Who wrote the line with this offset in ``text``, as its prefix says."""
-        line = bisect_right(self.starts, offset) - 1
-        return self.speakers[line] if 0 <= line < len(self.speakers) else NOBODY
+        """Who wrote the line with this offset in ``text``, as its prefix says, also one within the line before the offset."""
+        line = self.line_at(offset)
+        if line >= len(self.speakers):
+            return NOBODY
+        # A rank writes behind the progress bar of another: the prefix is then within the line.
+        inline = last_match(_INLINE, self.text, max(self.starts[line], offset - 2000), offset)
+        return _speaker(int(inline[1]), 0, "") if inline else self.speakers[line]
+
+    def lines_from(self, offset: int, most: int) -> Iterator[str]:
+        """The line with this offset, and the next lines of the same speaker: other ranks may write between them.
+
+        Args:
+            offset: in ``text``; the first line is given from there on.
+            most: how many lines of the file are looked at.
+        """
+        first = self.line_at(offset)
+        speaker = self.speakers[first] if first < len(self.speakers) else NOBODY
+        for line in range(first, min(first + most, len(self.starts))):
+            if self.speakers[line] == speaker:
+                end = self.starts[line + 1] - 1 if line + 1 < len(self.starts) else len(self.text)
+                yield self.text[max(self.starts[line], offset) : end]
+
+
+def last_match(pattern: re.Pattern[str], text: str, start: int, end: int) -> re.Match[str] | None:
+    """The last place between two offsets of a text that a pattern matches."""
+    found = deque(pattern.finditer(text, max(start, 0), end), maxlen=1)
+    return found[0] if found else None
+
+
+@lru_cache(4096)
+def _speaker(rank: int | None, pid: int, host: str) -> Speaker:
+    return Speaker(rank, pid, one_line(host))
 
 
 def read(path: str, raw: str) -> Log:
-    """Clean a log."""
-    text = _ESCAPE.sub("", raw.replace("\r\n", "\n"))
+    """Clean a log.
+
+    Args:
+        path: the file's name, from which the rank is read where no line names one.
+        raw: its text.
+
+    Returns:
+        The lines without prefixes, each with its speaker.
+
+    Example:
+        >>> log = read("train.log", "[rank3]: RuntimeError: boom")
+        >>> log.text, log.speakers[0].rank
+        ('RuntimeError: boom', 3)
+    """
+    text = raw.replace("\r\n", "\n").replace("\r", "\n")  # a progress bar writes over itself
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    shown = [line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] for line in text.split("\n")]
+    if text.startswith('{"log":'):
+        shown = [_unwrapped(line) for line in shown]
+    dirty = _CONTROL.search(text) is not None
+    outer = _outer(shown)
     lines: list[str] = []
     starts: list[int] = []
     speakers: list[Speaker] = []
     offset = 0
-    for line in text.split("\n"):
-        shown = line[:LONGEST_LINE].rpartition("\r")[2]  # a progress bar writes over itself
-        prefix = _PREFIX.match(shown)
-        rank = next((int(number) for number in prefix.groups() if number), None) if prefix else None
-        cleaned = _CONTROL.sub("", shown[prefix.end() :] if prefix else shown)
-        lines.append(cleaned)
+    for line in shown:
+        speaker = NOBODY
+        if outer is not None or line[:1] in _FIRST:
+            line, speaker = _without_prefix(line, outer)
+        if dirty:
+            line = _CONTROL.sub("", line)
+        lines.append(line)
         starts.append(offset)
-        speakers.append(Speaker(rank) if rank is not None else NOBODY)
-        offset += len(cleaned) + 1
+        speakers.append(speaker)
+        offset += len(line) + 1
+    of_path = rank_of_path(path)
+    if of_path is not None and {speaker.rank for speaker in set(speakers)} <= {None, of_path}:
+        speakers = [_speaker(of_path, speaker.pid, speaker.host) for speaker in speakers]
     return Log(path, "\n".join(lines), starts, speakers)
+
+
+def _without_prefix(line: str, outer: re.Pattern[str] | None) -> tuple[str, Speaker]:
+    rank, pid, host, end = None, 0, "", 0
+    if outer is not None and (match := outer.match(line)):
+        host, end = match["host"], match.end()
+    for _ in range(6):
+        match = _LAYER.match(line, end)
+        if match is None:
+            break
+        number = match["a"] or match["b"] or match["c"]
+        if number is not None:
+            if rank is not None:
+                break  # "[rank3]: 12: text": the second is the text's
+            rank = int(number)
+        pid = int(match["pid"]) if match["pid"] else pid
+        host = match["ip"] or match["pod"] or host
+        end = match.end()
+    return (line[end:], _speaker(rank, pid, host)) if end else (line, NOBODY)
+
+
+def _outer(lines: list[str]) -> re.Pattern[str] | None:
+    """pdsh's and docker compose's prefix: only where nearly all lines have it, as ``name: text`` is common."""
+    sample = [line for line in lines[:2000] if line.strip()]
+    for pattern in (_HOST, _SERVICE):
+        if len(sample) > 3 and sum(pattern.match(line) is not None for line in sample) >= 0.9 * len(sample):
+            return pattern
+    return None
+
+
+def _unwrapped(line: str) -> str:
+    """A line of docker's log files: ``{"log":"text", "stream":"stderr", "time":"..."}``."""
+    if not line.startswith('{"log":'):
+        return line
+    try:
+        return str(json.loads(line)["log"]).rstrip("\n").replace("\n", " ")
+    except UNDECODABLE:
+        return line

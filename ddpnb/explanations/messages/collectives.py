@@ -55,8 +55,8 @@ def _went(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Print:
-    """A fingerprint of TORCH_DISTRIBUTED_DEBUG=DETAIL."""
+class Fingerprint:
+    """A fingerprint of TORCH_DISTRIBUTED_DEBUG=DETAIL: what a rank calls, as torch writes it."""
 
     rank: int
     op: str
@@ -77,13 +77,23 @@ _SHAPE = re.compile(r"TensorShape=\[([^\]]{0,2000})\]")
 _DTYPE = re.compile(r"TensorDtypes=([\w, ]{1,500}?)(?:, TensorDevice|\)|$)")
 
 
-def fingerprints(raised: Raised) -> Explained | None:
-    text = raised.text
-    if "Detected mismatch between collectives on ranks" not in text:
-        return None
+MISMATCH = "Detected mismatch between collectives on ranks"
+#: the operation of a fingerprint that torch misreads
+ANOTHER = "another call"
+
+
+def sides(text: str) -> list[Fingerprint]:
+    """The fingerprints of the two ranks that a message of TORCH_DISTRIBUTED_DEBUG=DETAIL compares."""
     parts = list(_RANK_IN.finditer(text))[:2]
     ends = [part.start() for part in parts[1:]] + [len(text)]
-    prints = [_read(int(part[1]), text[part.end() : end][:5000]) for part, end in zip(parts, ends, strict=True)]
+    return [_read(int(part[1]), text[part.end() : end][:5000]) for part, end in zip(parts, ends, strict=True)]
+
+
+def fingerprints(raised: Raised) -> Explained | None:
+    text = raised.text
+    if MISMATCH not in text:
+        return None
+    prints = sides(text)
     if len(prints) < 2:
         what = f" (here {prints[0]})" if prints else ""
         return Explained("DDP302", f"The ranks issued different collectives{what} at the same sequence number.", _ALIKE)
@@ -93,20 +103,20 @@ def fingerprints(raised: Raised) -> Explained | None:
     return Explained(code, f"Ranks {first.rank} and {second.rank} {what}.", _REMEDIES.get(code, _ALIKE), evidence)
 
 
-def _read(rank: int, text: str) -> _Print:
+def _read(rank: int, text: str) -> Fingerprint:
     op, seq, shape, dtype = (pattern.search(text) for pattern in (_OP, _SEQ, _SHAPE, _DTYPE))
     bare = re.match(r"(\w{1,60})", text)
     name = op[1] if op else bare[1] if bare else "?"
     if op and shape is None and name != "BARRIER":
         # torch misreads the fingerprint of a call whose layout differs from its own,
         # and names a wrong operation (seen: REDUCE for a barrier).
-        name = "another call"
-    return _Print(
+        name = ANOTHER
+    return Fingerprint(
         rank, name.lower(), int(seq[1]) if seq else None, shape[1] if shape else "", dtype[1].lower() if dtype else ""
     )
 
 
-def _difference(first: _Print, second: _Print, text: str) -> tuple[str, str]:
+def _difference(first: Fingerprint, second: Fingerprint, text: str) -> tuple[str, str]:
     if first.op != second.op:
         return "DDP302", f"issued different collectives at the same sequence number: {first.op} and {second.op}"
     if first.shape != second.shape:

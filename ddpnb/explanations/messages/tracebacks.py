@@ -33,6 +33,11 @@ _LONGEST_LINE = 200_000
 _MOST_FRAMES = 256
 
 
+def of_user(file: str) -> bool:
+    """Whether a file is the user's: neither a library's nor ddpnb's."""
+    return not _OWN.search(file.replace("\\", "/"))
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedError:
     """An exception in a text. ``cause``: the message of the one that it was raised from."""
@@ -68,7 +73,7 @@ class _Stream:
                     frame[1],
                     int(frame[2]),
                     (frame[3] or "<module>").strip(),
-                    not _OWN.search(frame[1].replace("\\", "/")),
+                    of_user(frame[1]),
                 )
             )
         elif self._wants_quote and line.startswith(" "):

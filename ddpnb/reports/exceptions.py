@@ -1,0 +1,134 @@
+"""Python's tracebacks in logs, with the call in which a rank was when its time-out was raised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ddpnb.explanations.messages import tracebacks
+from ddpnb.explanations.messages.tracebacks import LoggedError
+from ddpnb.model.recording import Ending
+from ddpnb.reports.facts import NOBODY, CallSeen, Ended, Fact, Message, Speaker
+from ddpnb.reports.logs import Log
+from ddpnb.reports.stacks import call_in
+
+NAME = "Python tracebacks"
+MARKS = ("Traceback", "Error", "Exception", "terminated with the following error")
+
+_START = re.compile(r"Traceback \(most recent call last\)|-- Process (\d{1,6}) terminated with the following error")
+_SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error")
+_CHAINED = re.compile(r"the direct cause of the following|During handling of the above exception")
+_WINDOW = 600  # lines of a traceback and its message
+_SHORT = 5_000  # lines: a log that is read whole where no traceback begins
+_MOST = 2_000  # exceptions of one process
+_LONGEST = 20_000  # characters of a traceback that are kept
+#: exceptions of launchers, which report that of a rank
+_LAUNCHERS = frozenset(
+    {
+        "ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException", "SignalException",
+        "RayTaskError", "SystemExit",
+    }
+)  # fmt: skip
+_TIMED_OUT = re.compile(
+    r"Timed out waiting (\d{1,12})ms for (?:recv|send|\w{1,20}) operation|[Oo]peration timed out|timed out after (\d{1,12})\s?ms"
+    r"|Application timeout caused pair closure|Socket Timeout|[Ww]ait timeout after (\d{1,12})\s?ms"
+)
+
+
+def read(log: Log) -> Iterator[Fact]:
+    """The exception that ended each rank, and those whose rank is not known."""
+    for speaker, numbers in _windows(log).items():
+        lines = [_line(log, number) for number in numbers]
+        errors = tracebacks.read("\n".join(lines))[-_MOST:]
+        yield from _facts(speaker, [error for error in errors if _name(error) not in _LAUNCHERS], lines)
+
+
+def _windows(log: Log) -> dict[Speaker, list[int]]:
+    """The lines of each speaker from the beginnings of tracebacks on: most lines of a log belong to none."""
+    begins = [log.line_at(match.start()) for match in _START.finditer(log.text)]
+    if not begins:
+        return _by_speaker(log, range(len(log.starts))) if len(log.starts) <= _SHORT else {}
+    wanted: dict[Speaker, list[int]] = {}
+    last: dict[Speaker, int] = {}
+    for begin in begins:
+        speaker = log.speakers[begin]
+        first, taken = max(begin, last.get(speaker, -1) + 1), 0
+        # Ranks write between each other's lines: a window has as many lines of this speaker.
+        for number in range(first, min(begin + 20 * _WINDOW, len(log.starts))):
+            if log.speakers[number] == speaker:
+                wanted.setdefault(speaker, []).append(number)
+                taken += 1
+            last[speaker] = number
+            if taken == _WINDOW:
+                break
+    return wanted
+
+
+def _by_speaker(log: Log, numbers: Sequence[int]) -> dict[Speaker, list[int]]:
+    wanted: dict[Speaker, list[int]] = {}
+    for number in numbers:
+        wanted.setdefault(log.speakers[number], []).append(number)
+    return wanted
+
+
+def _line(log: Log, number: int) -> str:
+    end = log.starts[number + 1] - 1 if number + 1 < len(log.starts) else len(log.text)
+    return log.text[log.starts[number] : end]
+
+
+def _name(error: LoggedError) -> str:
+    return error.exception.rpartition(".")[2]
+
+
+def _facts(speaker: Speaker, errors: list[LoggedError], lines: list[str]) -> Iterator[Fact]:
+    known = speaker.rank is not None or speaker.pid
+    starts = _starts(errors, lines)
+    for index, error in enumerate(errors):
+        spawned = _SPAWNED.search("\n".join(lines[max(starts[index] - 3, 0) : error.line]))
+        who = Speaker(int(spawned[1])) if spawned and not known else speaker
+        chained = index + 1 < len(errors) and starts[index + 1] <= error.line
+        if chained or (who != NOBODY and not spawned and index + 1 < len(errors)):
+            continue  # a later one ended the process
+        text = "\n".join(lines[starts[index] : error.line])[-_LONGEST:]
+        traceback = f"{text}\n{error.exception}: {error.message[:_LONGEST]}".strip()
+        if who == NOBODY:
+            yield Message(NOBODY, traceback)
+        else:
+            yield Ended(who, Ending("raised", 1, _name(error), error.message, error.frames, traceback))
+            if match := _TIMED_OUT.search(error.message):
+                yield from _waiting(who, error, match)
+
+
+def _starts(errors: list[LoggedError], lines: list[str]) -> list[int]:
+    """The line at which the text of each exception begins: that of the first in its chain."""
+    starts: list[int] = []
+    before = 0
+    for error in errors:
+        begin = next(
+            (
+                number
+                for number in range(error.line, max(before, error.line - _WINDOW) - 1, -1)
+                if _START.search(lines[number])
+            ),
+            error.line,
+        )
+        chained = starts and any(_CHAINED.search(line) for line in lines[max(before, begin - 4) : begin])
+        starts.append(starts[-1] if chained else begin)
+        before = error.line
+    return starts
+
+
+def _waiting(speaker: Speaker, error: LoggedError, match: re.Match[str]) -> Iterator[CallSeen]:
+    """The call of torch.distributed that raised a time-out."""
+    call = call_in(speaker, error.frames)
+    if call is not None:
+        waited = next((int(number) / 1000 for number in match.groups() if number), 0.0)
+        yield CallSeen(
+            speaker,
+            call.group,
+            signature=call.signature,
+            site=call.site,
+            waited_s=waited,
+            timeout_s=waited,
+            stack=call.stack,
+        )

@@ -1,0 +1,114 @@
+"""The formats of logs and of other texts: each is given the logs in which one of its marks occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ddpnb.reports import (
+    debug_pages,
+    desync,
+    exceptions,
+    faulthandler_dumps,
+    launchers,
+    mismatches,
+    nccl,
+    pyspy,
+    ras,
+    script_checkpoints,
+    system,
+    watchdog,
+)
+from ddpnb.reports.facts import Ended, Fact, Found, Identity, Message
+from ddpnb.reports.logs import Log
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of texts.
+
+    Args:
+        name: in words, for the reader.
+        marks: a log in which none of these occurs is not given to it.
+        read: the facts of a log.
+    """
+
+    name: str
+    marks: tuple[str, ...]
+    read: Callable[[Log], Iterator[Fact]]
+
+
+TEXT = tuple(
+    Format(module.NAME, module.MARKS, module.read)
+    for module in (
+        debug_pages,
+        watchdog,
+        desync,
+        launchers,
+        exceptions,
+        mismatches,
+        nccl,
+        ras,
+        pyspy,
+        faulthandler_dumps,
+        system,
+        script_checkpoints,
+    )
+)
+
+
+def facts_of(log: Log) -> list[Found]:
+    """The facts of a log, by format; a log may contain several.
+
+    Args:
+        log: from ``logs.read``.
+
+    Returns:
+        One entry for each format that found something, in the order of ``TEXT``.
+    """
+    found: list[Found] = []
+    for text in TEXT:
+        if any(mark in log.text for mark in text.marks):
+            facts = tuple(text.read(log))
+            if facts:
+                found.append(Found(log.path, text.name, facts))
+    return _without_repeats(_named(log, found))
+
+
+def _named(log: Log, found: list[Found]) -> list[Found]:
+    """Prefixes that name both rank and process connect the lines that name one of them."""
+    identities = tuple(
+        Identity(speaker) for speaker in dict.fromkeys(log.speakers) if speaker.rank is not None and speaker.pid
+    )
+    if not identities or not found:
+        return found
+    return [Found(log.path, found[0].format, (*identities, *found[0].facts)), *found[1:]]
+
+
+def _without_repeats(found: Sequence[Found]) -> list[Found]:
+    """Without messages that repeat what the exception of the same rank says, and the calls that NCCL numbers differently."""
+    facts = [fact for each in found for fact in each.facts]
+    raised = {fact.speaker.rank for fact in facts if isinstance(fact, Ended) and fact.ending.how == "raised"}
+    texts = [fact.text for fact in facts if isinstance(fact, Message)]
+    texts += [fact.ending.message for fact in facts if isinstance(fact, Ended) and fact.ending.how == "raised"]
+    repeated = _repeated(texts)
+    kept: list[Found] = []
+    for each in found:
+        rest = tuple(
+            fact
+            for fact in each.facts
+            if not isinstance(fact, Message)
+            or (fact.text not in repeated and (fact.speaker.rank is None or fact.speaker.rank not in raised))
+        )
+        if rest:
+            kept.append(Found(each.path, each.format, rest))
+    return kept
+
+
+_MOST_TEXTS = 500
+
+
+def _repeated(texts: list[str]) -> set[str]:
+    """The texts that are a part of another one."""
+    some = list(dict.fromkeys(text for text in texts if text))[:_MOST_TEXTS]
+    return {text for text in some if any(text != other and text in other for other in some)}

@@ -1,0 +1,106 @@
+"""What ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` and monitored_barrier report, and the time-outs of start-up and of the store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ddpnb.explanations.messages import collectives, rendezvous
+from ddpnb.explanations.messages.explained import Raised
+from ddpnb.model.calls import UNNAMED, CallState, Signature
+from ddpnb.reports.facts import CallSeen, Fact, GroupName, Message, Speaker, Waiting, WorldSize
+from ddpnb.reports.logs import Log
+from ddpnb.reports.operations import operation
+
+NAME = "torch.distributed's checks and time-outs"
+MARKS = (
+    collectives.MISMATCH, "monitoredBarrier", "clients joined", "client socket", "ait timeout after", "store based barrier",
+    "Timeout waiting for key", "ncclUniqueId",
+)  # fmt: skip
+
+_DTYPES = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
+    "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
+}  # fmt: skip
+_PLACES = re.compile(
+    r"(?:\[Rank \d{1,9}\]: ?)?Ranks? [\d, ]{1,20000} failed to pass monitoredBarrier|Rank \d{1,9} timed out in monitoredBarrier"
+    r"|Rank \d{1,9} successfully reached monitoredBarrier|Timed out after \d{1,12} seconds waiting for clients"
+    r"|(?:Timed out|Waiting|initializ\w{1,8})[^\n]{0,80}? in store based barrier|[Ww]ait timeout after|Timeout waiting for key"
+    r"|client socket has|[^\n]{0,80}retr(?:ie|ei)ving ncclUniqueId from"
+)
+_SELF = re.compile(
+    r"^\[Rank (\d{1,6})\]|^Rank (\d{1,6}) (?:timed out|successfully)|barrier[^\n]{0,60}? (?:on|for) rank:? (\d{1,6})"
+)
+_SIZE = re.compile(r"\d{1,9}/(\d{1,9}) clients joined|world_size=(\d{1,9})")
+_AFTER = re.compile(r"(\d{1,12}) ?ms|after (\d{1,9}) seconds|timeout=(\d{1,4}):(\d\d):(\d\d)")
+_NEXT = re.compile(
+    r"\n(?=\n|\[|Traceback|\s{0,8}File |Exception raised from|[\w.]{0,80}(?:Error|Exception|Timeout)\b|terminate called|frame #)"
+)
+_FUNCTIONS = {
+    "DDP301": "monitored_barrier",
+    "DDP102": "init_process_group",
+    "DDP104": "init_process_group",
+    "DDP108": "new_group",
+}
+_RULES = (collectives.monitored_barrier, rendezvous.incomplete, rendezvous.store, rendezvous.address)
+_AHEAD = 4000  # characters of a message
+_MOST = 5000  # messages
+
+
+def read(log: Log) -> Iterator[Fact]:
+    """The calls that do not match, and who waits for whom."""
+    start, seen = log.text.find(collectives.MISMATCH), 0
+    while start >= 0 and seen < _MOST:
+        yield from _mismatch(log.text[start : start + 2 * _AHEAD])
+        start, seen = log.text.find(collectives.MISMATCH, start + 1), seen + 1
+    done: set[Fact] = set()
+    for number, match in enumerate(_PLACES.finditer(log.text)):
+        if number >= _MOST:
+            return
+        for fact in _waits(log.speaker_at(match.start()), log.text[match.start() : match.start() + _AHEAD]):
+            if fact not in done:
+                done.add(fact)
+                yield fact
+
+
+def _mismatch(text: str) -> Iterator[Fact]:
+    sides = collectives.sides(re.sub(r"\s{1,8}", " ", text))
+    if len(sides) < 2:
+        return
+    yield Message(Speaker(), re.sub(r"\s{1,8}", " ", _NEXT.split(text, maxsplit=1)[0])[:2000])
+    numbers = [side.seq for side in sides if side.op != collectives.ANOTHER and side.seq is not None]
+    for side in sides:
+        known = side.op != collectives.ANOTHER
+        # torch misreads the number too, where it misreads the operation
+        seq = (side.seq if known else numbers[0] if numbers else None) or 0
+        sizes = tuple(int(size) for size in re.findall(r"\d{1,18}", side.shape)[:16])
+        dtype = side.dtype.split(",")[0].strip()
+        signature = Signature(
+            operation(side.op) if known else UNNAMED,
+            (sizes,) if dtype else (),
+            (_DTYPES.get(dtype, dtype),) if dtype else (),
+        )
+        yield CallSeen(Speaker(side.rank), GroupName(), seq, signature, CallState.WAITING)
+
+
+def _waits(speaker: Speaker, text: str) -> Iterator[Fact]:
+    message = _NEXT.split(text, maxsplit=1)[0].strip()
+    explained = next((found for found in (rule(Raised.of(message)) for rule in _RULES) if found is not None), None)
+    if explained is None:
+        return
+    if speaker.rank is None and (own := _SELF.search(message)):
+        speaker = Speaker(int(own[1] or own[2] or own[3]), speaker.pid, speaker.host)
+    if size := _SIZE.search(message):
+        yield WorldSize(int(size[1] or size[2]))
+    if explained.code in _FUNCTIONS:
+        yield Waiting(speaker, _FUNCTIONS[explained.code], explained.missing, _seconds(message))
+    yield Message(speaker, message)
+
+
+def _seconds(text: str) -> float:
+    match = _AFTER.search(text)
+    if match is None:
+        return 0.0
+    if match[3] is not None:
+        return int(match[3]) * 3600.0 + int(match[4]) * 60 + int(match[5])
+    return int(match[1]) / 1000 if match[1] else float(match[2])

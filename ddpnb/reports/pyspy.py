@@ -1,0 +1,216 @@
+"""Dumps of py-spy (``py-spy dump``), as text and as JSON, of one process or of several in one file."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, cast
+
+from ddpnb.explanations.messages.tracebacks import of_user
+from ddpnb.model.names import UNDECODABLE, given_name
+from ddpnb.model.stacks import MAX_FRAMES, MAX_LOCALS, MAX_THREADS, Frame, Stack
+from ddpnb.reports.facts import Fact, Identity, Speaker, StacksSeen
+from ddpnb.reports.logs import Log, last_match
+from ddpnb.reports.stacks import call_in
+
+NAME = "py-spy dump"
+MARKS = ("Python v", "owns_gil", "(idle)", "(active", "os_thread_id")
+
+_PROCESS = re.compile(r"^[ \t]{0,16}Process (\d{1,10})(?:: ([^\n]{0,2000}))?$", re.MULTILINE)
+_HEADER = re.compile(
+    r"^[^\w\n]{0,12}(?:global[ _])?rank[ :_=#-]{0,3}(\d{1,6})\b(?!\.py)[^\n]{0,300}$", re.MULTILINE | re.IGNORECASE
+)
+_ARGUMENT = re.compile(r"(?:--(?:global[-_])?rank[ =]|\bRANK=)(\d{1,6})\b")
+_THREAD = re.compile(
+    r'[ \t]{0,16}Thread (?:0x)?([0-9A-Fa-f]{1,20}|\?) \((\w{1,10}(?:\+gil)?)\)(?:: "(.{0,200})")?\s{0,4}$'
+)
+_FRAME = re.compile(r"([ \t]{2,24})(\S.{0,300}?) \((.{1,1000}?)(?::(\d{1,9}))?\)\s{0,4}$")
+_LOCAL = re.compile(r"[ \t]{8,40}([^:\s]{1,200}): (.{0,2000})$")
+_VARIABLES = re.compile(r"[ \t]{4,40}(?:Arguments|Locals):\s{0,4}$")
+_LIBRARIES = frozenset(
+    {
+        "torch", "numpy", "lightning", "pytorch_lightning", "transformers", "accelerate", "deepspeed", "megatron", "ray", "datasets",
+        "torchvision", "fsspec", "requests", "urllib3", "tqdm", "runpy", "wandb", "apex", "flash_attn", "triton",
+    }
+)  # fmt: skip
+# Scripts of users have these names too.
+_STANDARD = frozenset(sys.stdlib_module_names) - {
+    "test",
+    "code",
+    "profile",
+    "trace",
+    "this",
+    "main",
+    "__main__",
+    "types",
+}
+_MOST = 100_000  # processes
+
+
+def read(log: Log) -> Iterator[Fact]:
+    """The stacks of each process; its rank by a line above it, its command, or its file's name."""
+    yield from _of_text(log)
+    yield from _of_json(log)
+
+
+def rank_above(log: Log, before: int, offset: int) -> int | None:
+    """The rank that a line between two offsets names, as in ``=== Rank 3: http://... ===``: that of the last such line."""
+    header = last_match(_HEADER, log.text, max(before, offset - 2000), offset)
+    return int(header[1]) if header else None
+
+
+def _of_text(log: Log) -> Iterator[Fact]:
+    processes = list(_PROCESS.finditer(log.text))[:_MOST]
+    ends = [match.start() for match in processes[1:]] + [len(log.text)]
+    before = 0
+    for match, end in zip(processes, ends, strict=False):
+        body = log.text[match.end() : end]
+        stacks, idle = _stacks(body)
+        if not stacks:
+            continue
+        speaker = log.speaker_at(match.start())
+        argument = _ARGUMENT.search(match[2] or "")
+        rank = rank_above(log, before, match.start())
+        if rank is None:
+            rank = int(argument[1]) if argument else speaker.rank
+        before = match.end()
+        yield from facts(Speaker(rank, int(match[1]), speaker.host), stacks, idle)
+
+
+def facts(speaker: Speaker, stacks: tuple[Stack, ...], idle: bool | None) -> Iterator[Fact]:
+    """The facts that stacks of a process give: also the call of torch.distributed that its main thread is in."""
+    if speaker.rank is not None and speaker.pid:
+        yield Identity(speaker)
+    yield StacksSeen(speaker, stacks, idle)
+    main = next((stack for stack in stacks if stack.main), None)
+    call = call_in(speaker, main.frames) if main is not None else None
+    if call is not None:
+        yield call
+
+
+def _stacks(text: str) -> tuple[tuple[Stack, ...], bool | None]:
+    """The threads, and whether the main one is idle."""
+    stacks: list[Stack] = []
+    idle: bool | None = None
+    name, number, frames, state = "", 0, list[Frame](), ""
+    held: dict[str, str] = {}
+    indent = 0
+
+    def close() -> None:
+        nonlocal idle
+        if not frames or len(stacks) >= MAX_THREADS:
+            return
+        main = name == "MainThread"
+        idle = state == "idle" if main else idle
+        stacks.append(
+            Stack(given_name(name or str(number)), tuple(frames[::-1][-MAX_FRAMES:]), number, main, "gil" in state)
+        )
+
+    for line in text.split("\n"):
+        if thread := _THREAD.match(line):
+            close()
+            name, state, frames, indent = thread[3] or "", thread[2], [], 0
+            number = _number(thread[1])
+        elif not state:
+            continue
+        elif (frame := _FRAME.match(line)) and (not indent or len(frame[1]) == indent):
+            indent, held = len(frame[1]), {}
+            file = frame[3]
+            frames.append(Frame(file, int(frame[4] or 0), given_name(frame[2]), _of_user(file), held))
+        elif frames and not _VARIABLES.match(line) and (local := _LOCAL.match(line)) and len(held) < MAX_LOCALS:
+            held[given_name(local[1])] = given_name(local[2])
+        elif not line.strip() and frames:
+            close()
+            frames, state = [], ""
+    close()
+    if stacks and not any(stack.main for stack in stacks) and (main := _main(stacks)) is not None:
+        stacks[main] = Stack(
+            stacks[main].thread, stacks[main].frames, stacks[main].native_id, True, stacks[main].holds_lock
+        )
+    return tuple(stacks), idle
+
+
+def _main(stacks: list[Stack]) -> int | None:
+    """Where no thread has a name: the one that began at the script."""
+    return next((index for index, stack in enumerate(stacks) if stack.frames[0].function == "<module>"), None)
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return int(text, 16) if text != "?" else 0
+
+
+def _of_user(file: str) -> bool:
+    """py-spy shortens names to those below a folder of modules: ``torch/nn/modules/module.py``, ``threading.py``."""
+    plain = file.replace("\\", "/")
+    first = plain.partition("/")[0].removesuffix(".py")
+    return of_user(plain) and first not in _LIBRARIES and first not in _STANDARD and not plain.startswith("<")
+
+
+# -- JSON
+
+
+def _of_json(log: Log) -> Iterator[Fact]:
+    decoder = json.JSONDecoder()
+    start, before = log.text.find("[\n") if "[\n" in log.text else log.text.find("[{"), 0
+    for _ in range(_MOST):
+        if start < 0 or '"frames"' not in log.text:
+            return
+        try:
+            value, end = decoder.raw_decode(log.text, start)
+        except (ValueError, RecursionError):
+            return
+        for pid, threads in _by_process(value).items():
+            stacks = tuple(stack for stack in map(_stack, threads[:MAX_THREADS]) if stack is not None)
+            if stacks:
+                yield from facts(_speaker(log, before, start, pid, threads[0]), stacks, _idle(threads))
+        before = end
+        start = log.text.find("[", end)
+
+
+def _by_process(value: Any) -> dict[int, list[dict[str, Any]]]:
+    found: dict[int, list[dict[str, Any]]] = {}
+    for entry in cast("list[Any]", value) if isinstance(value, list) else ():
+        if isinstance(entry, dict) and "frames" in entry:
+            thread = cast("dict[str, Any]", entry)
+            pid = thread.get("pid")
+            found.setdefault(pid if isinstance(pid, int) else 0, []).append(thread)
+    return found
+
+
+def _speaker(log: Log, before: int, start: int, pid: int, thread: dict[str, Any]) -> Speaker:
+    speaker = log.speaker_at(start)
+    info = thread.get("process_info")
+    command = str(cast("dict[str, Any]", info).get("command_line", "")) if isinstance(info, dict) else ""
+    rank = rank_above(log, before, start)
+    argument = _ARGUMENT.search(command)
+    return Speaker(rank if rank is not None else int(argument[1]) if argument else speaker.rank, pid, speaker.host)
+
+
+def _stack(thread: dict[str, Any]) -> Stack | None:
+    try:
+        frames = tuple(_frame(frame) for frame in thread["frames"][::-1][-MAX_FRAMES:])
+        name = given_name(thread.get("thread_name") or "")
+        number = thread.get("os_thread_id") or thread.get("thread_id") or 0
+        return Stack(name or str(number), frames, int(number), name == "MainThread", bool(thread.get("owns_gil")))
+    except UNDECODABLE:
+        return None
+
+
+def _frame(frame: dict[str, Any]) -> Frame:
+    file = str(frame.get("filename") or frame.get("short_filename") or "?")[:4096]
+    held = {
+        given_name(local.get("name")): given_name(local.get("repr"))
+        for local in (frame.get("locals") or ())[:MAX_LOCALS]
+        if isinstance(local, dict)
+    }
+    return Frame(file, int(frame.get("line") or 0), given_name(frame.get("name", "?")), _of_user(file), held)
+
+
+def _idle(threads: list[dict[str, Any]]) -> bool | None:
+    main = next((thread for thread in threads if thread.get("thread_name") == "MainThread"), None)
+    return not main["active"] if main is not None and isinstance(main.get("active"), bool) else None

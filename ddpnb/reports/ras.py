@@ -1,0 +1,218 @@
+"""The output of ``ncclras``, NCCL's client for the state of a running job (NCCL 2.24 and later), as text and as JSON.
+
+It counts what each rank of a communicator has launched, since NCCL 2.26 for each kind of operation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ddpnb.model.calls import CallState, Signature
+from ddpnb.model.names import UNDECODABLE, given_name
+from ddpnb.reports.facts import CallSeen, Fact, GroupName, Identity, Message, Progress, Speaker, Unknown, WorldSize
+from ddpnb.reports.logs import Log
+from ddpnb.reports.operations import operation
+
+NAME = "NCCL RAS output"
+MARKS = ("INCOMPLETE", "MISMATCH", "communicators_count", "Job summary", "operation counts", "considered dead")
+
+_SUMMARY = re.compile(
+    r"\(total\)\s{1,9}per node\s{1,9}per process\s{1,9}\(total\)\s{1,9}\(total\)[ \t]{0,9}\n"
+    r"[ \t]{1,20}\d{1,7}[ \t]{1,20}\d{1,7}[ \t]{1,20}\d{1,7}[ \t]{1,20}\d{1,7}[ \t]{1,20}(\d{1,7})[ \t]{0,9}\n"
+)
+_TABLE_ROW = re.compile(
+    r"^[ \t]{1,12}(\d{1,6})[ \t]{1,12}(\d{1,7})[ \t]{1,12}\d{1,7}[ \t]{1,12}\d{1,7}(?:-\d{1,7})?[ \t]{1,12}(\d{1,7})"
+    r"[ \t]{1,12}\d{1,7}[ \t]{1,12}[A-Z,]{2,40}[ \t]{1,12}[A-Z,]{2,40}[ \t]{0,9}$",
+    re.MULTILINE,
+)
+_SECTION = re.compile(r"^[ \t]{0,4}#(\d{1,6})-(\d{1,6}) \(([0-9a-f]{1,16})\) ([A-Z,]{2,40})[ \t]{0,9}$", re.MULTILINE)
+_COUNTS = re.compile(r"Communicator ranks have different (\w{1,40}) operation counts")
+_MANY = re.compile(r"(\d{1,7}) ranks have (?:launched up to operation (\d{1,18})|not launched any operations)")
+_ONE = re.compile(
+    r"Rank (\d{1,7}) has (?:launched up to operation (\d{1,18})|not launched any operations)(?: -- (.{0,200}))?$"
+)
+_LISTED = re.compile(r"Rank (\d{1,7}) -- (.{0,200})$")
+_PROCESS = re.compile(r"managed by process (\d{1,10}) on node ([\w.:-]{1,200})")
+_MISSING = re.compile(r"The missing ranks?:([\d ,\n]{1,20000})")
+_DEAD = re.compile(r"Process (\d{1,10}) on node ([\w.:-]{1,200}) managing GPUs? ([\d,]{1,200})")
+_REPORTED = re.compile(r"Rank (\d{1,7}) reported ([^\n]{1,80}?) -- (.{0,200})$")
+_MOST = 100_000  # ranks
+
+_COUNTS_ONLY = (
+    "NCCL RAS counts the operations that each rank has launched: it does not say which call a rank is in, with which sizes, or "
+    "at which line. Query it again after a minute: counts that differ and do not change mean a deadlock. Collect the flight "
+    "recorder (TORCH_FR_BUFFER_SIZE=2000) or py-spy dump of each rank next."
+)
+
+
+@dataclass
+class _Communicator:
+    """A communicator: its size, how much of each operation each rank has launched, and who does not answer."""
+
+    name: str
+    size: int = 0
+    counts: dict[str, dict[int, int]] = field(default_factory=dict[str, dict[int, int]])
+    usual: dict[str, int] = field(default_factory=dict[str, int])  # of the ranks that are not listed
+    missing: set[int] = field(default_factory=set[int])
+    known: dict[int, Speaker] = field(default_factory=dict[int, Speaker])
+    errors: dict[int, str] = field(default_factory=dict[int, str])
+
+
+def read(log: Log) -> Iterator[Fact]:
+    """The world size, which ranks do not answer, and in which operations the ranks differ."""
+    communicators = _of_json(log.text) or list(_of_text(log.text))
+    sizes = [int(match[1]) for match in _SUMMARY.finditer(log.text)] or [each.size for each in communicators]
+    total = max(sizes, default=0)
+    if not communicators and not _SUMMARY.search(log.text):
+        return
+    if 0 < total <= _MOST:
+        yield WorldSize(total)
+    for each in communicators:
+        yield from _facts(each, world=each.size == total)
+    yield Unknown(_COUNTS_ONLY)
+
+
+def _facts(each: _Communicator, *, world: bool) -> Iterator[Fact]:
+    """Ranks are those in the communicator: the global ones only where it has them all."""
+    for rank, speaker in each.known.items():
+        if world and speaker.pid:
+            yield Identity(Speaker(rank, speaker.pid, speaker.host))
+    group = GroupName() if world else GroupName(f"nccl {each.name}", f"NCCL communicator {each.name}")
+
+    def who(rank: int) -> Speaker:
+        known = each.known.get(rank, Speaker())
+        return Speaker(rank if world else None, known.pid, known.host)
+
+    def named(rank: int) -> GroupName:
+        return GroupName(group.name, group.label, rank)
+
+    for rank in sorted(each.missing):
+        yield Message(
+            who(rank),
+            f"NCCL RAS: rank {rank} does not answer: its process is stopped, has ended, or its machine is unreachable.",
+        )
+    for rank, text in sorted(each.errors.items()):
+        yield Message(who(rank), f"NCCL RAS: rank {rank} reported {text}.")
+    different = {op: counts for op, counts in each.counts.items() if len({*counts.values(), *_usual(each, op)}) > 1}
+    totals = _totals(each)
+    for op, counts in different.items():
+        everyone = _filled(each, op, counts)
+        most = max(everyone.values())
+        if len(different) > 1 and op != max(
+            different, key=lambda name: max(_filled(each, name, different[name]).values())
+        ):
+            continue
+        for rank, count in sorted(everyone.items()):
+            if rank not in each.missing and count == most:
+                seq = totals.get(rank, count) if totals else count
+                yield CallSeen(who(rank), named(rank), seq, Signature(op, device="cuda"), CallState.ISSUED)
+    if different:
+        for rank, count in sorted((totals or _filled(each, *next(iter(different.items())))).items()):
+            if rank not in each.missing:
+                yield Progress(who(rank), named(rank), enqueued=count)
+    for rank in sorted(each.missing):
+        if rank in totals:
+            yield Progress(who(rank), named(rank), enqueued=totals[rank])
+
+
+def _usual(each: _Communicator, op: str) -> tuple[int, ...]:
+    return (each.usual[op],) if op in each.usual else ()
+
+
+def _filled(each: _Communicator, op: str, counts: dict[int, int]) -> dict[int, int]:
+    """The counts of all ranks: those that are not listed have the usual one."""
+    rest = dict.fromkeys(range(min(each.size, _MOST)), each.usual[op]) if op in each.usual else {}
+    return rest | counts
+
+
+def _totals(each: _Communicator) -> dict[int, int]:
+    """The operations of each rank, of all kinds; nothing where the text lists only the kinds that differ."""
+    if each.usual or not each.counts:
+        return {}
+    total: Counter[int] = Counter()
+    for counts in each.counts.values():
+        total.update(counts)
+    return dict(total)
+
+
+# -- text
+
+
+def _of_text(text: str) -> Iterator[_Communicator]:
+    sizes = {int(match[1]): int(match[3]) for match in _TABLE_ROW.finditer(text)}
+    found: dict[str, _Communicator] = {}
+    heads = list(_SECTION.finditer(text))
+    for head, after in zip(heads, [*heads[1:], None], strict=False):
+        body = text[head.end() : after.start() if after else head.end() + 2_000_000]
+        each = found.setdefault(head[3], _Communicator(f"0x{head[3]}", sizes.get(int(head[1]), 0)))
+        _section(each, head[4], body.split("\n\n", 1)[0] if body.startswith("\n") else body)
+    yield from found.values()
+
+
+def _section(each: _Communicator, kind: str, body: str) -> None:
+    op, listed, missing = "", -1, kind.startswith("INCOMPLETE")
+    if match := _MISSING.search(body):
+        each.missing |= {int(number) for number in re.findall(r"\d{1,7}", match[1])}
+    for line in body.split("\n"):
+        if match := _COUNTS.search(line):
+            op, missing = operation("?" if match[1] == "collective" else match[1]), False
+        elif match := _MANY.search(line):
+            listed = int(match[2] or 0)
+            if op not in each.usual or int(match[1]) * 2 > each.size:
+                each.usual[op] = listed
+        elif match := _ONE.search(line):
+            each.counts.setdefault(op, {})[int(match[1])] = int(match[2] or 0)
+            _process(each, int(match[1]), match[3] or "")
+        elif match := _REPORTED.search(line):
+            each.errors[int(match[1])] = match[2]
+            _process(each, int(match[1]), match[3])
+        elif match := _LISTED.search(line):
+            rank = int(match[1])
+            _process(each, rank, match[2])
+            if missing:
+                each.missing.add(rank)
+            elif op and listed >= 0:
+                each.counts.setdefault(op, {})[rank] = listed
+        elif "different status" in line:
+            op, listed = "", -1
+
+
+def _process(each: _Communicator, rank: int, text: str) -> None:
+    if match := _PROCESS.search(text):
+        each.known[rank] = Speaker(rank, int(match[1]), given_name(match[2]))
+
+
+# -- JSON
+
+
+def _of_json(text: str) -> list[_Communicator]:
+    start = text.find("{")
+    if start < 0 or '"communicators"' not in text:
+        return []
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, start)
+        return [_communicator(each) for each in value["communicators"][:_MOST]]
+    except UNDECODABLE:
+        return []
+
+
+def _communicator(value: dict[str, Any]) -> _Communicator:
+    each = _Communicator(given_name(value.get("hash", "?")), int(value.get("size", 0)))
+    for entry in cast("list[dict[str, Any]]", value.get("ranks", ()))[:_MOST]:
+        rank = int(entry["rank"])
+        each.known[rank] = Speaker(rank, int(entry.get("pid", 0)), given_name(entry.get("host", "")))
+        for name, count in entry.get("collective_counts", {}).items():
+            each.counts.setdefault(operation(str(name)), {})[rank] = int(count)
+        status = entry.get("status", {})
+        if int(status.get("async_error", 0)) not in (0, 7):
+            each.errors[rank] = f"NCCL error {int(status['async_error'])}"
+    for entry in cast("list[dict[str, Any]]", value.get("missing_ranks", ()))[:_MOST]:
+        rank = int(entry["rank"])
+        each.known[rank] = Speaker(rank, int(entry.get("pid", 0)), given_name(entry.get("host", "")))
+        each.missing.add(rank)
+    return each

@@ -1,0 +1,67 @@
+"""What the kernel and the GPU's driver log: processes killed for memory, broken GPUs; and memory errors without a traceback."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+
+from ddpnb.model.recording import Ending
+from ddpnb.reports.facts import Ended, Fact, Message, Speaker
+from ddpnb.reports.logs import Log
+
+NAME = "kernel log"
+MARKS = (
+    "ill process",
+    "illed process",
+    "oom-kill",
+    "NVRM",
+    "out of memory",
+    "fallen off the bus",
+    "DataLoader worker (pid",
+)
+
+_KILLED = re.compile(
+    r"(?:[Oo]ut of memory(?:: | \(\w{1,20}\): )|Memory cgroup out of memory: )Kill(?:ed)? process (\d{1,10}),? \(?([\w. :/-]{1,60})\)?"
+)
+_KILLER = re.compile(r"oom-kill:constraint=[^\n]{0,600}?,task=([\w. :/-]{1,60}),pid=(\d{1,10})\b")
+_XID = re.compile(r"NVRM: Xid \(PCI:[\w:.]{1,20}\): \d{1,4}(?:, pid='?(\d{1,10}|<unknown>)'?)?[^\n]{0,300}")
+_LOST = re.compile(r"NVRM: GPU [\w:.]{1,20}: GPU has fallen off the bus[^\n]{0,100}")
+_MEMORY = re.compile(
+    r"(?:CUDA|HIP|XPU|NPU)(?: backend)? out of memory\b[^\n]{0,600}|CUDA error: out of memory"
+    r"|DefaultCPUAllocator: (?:can't allocate|not enough) memory[^\n]{0,200}"
+)
+_WORKER = re.compile(
+    r"DataLoader worker \(pid(?:\(s\))? [\d, ]{1,200}\) (?:is killed by signal|exited unexpectedly)[^\n]{0,200}"
+)
+_MOST = 2000
+
+
+def read(log: Log) -> Iterator[Fact]:
+    """Processes that the kernel killed, errors of GPUs, by the process that they name, and memory errors."""
+    for pattern, pid in ((_KILLED, 1), (_KILLER, 2)):
+        for match in _some(pattern, log.text):
+            ending = Ending("died", -signal.SIGKILL, message=_line(log.text, match))
+            yield Ended(Speaker(None, int(match[pid])), ending)
+    for match in _some(_XID, log.text):
+        named = match[1] or ""
+        yield Message(Speaker(None, int(named) if named.isdigit() else 0), match[0])
+    for pattern in (_LOST, _MEMORY, _WORKER):
+        seen: set[Speaker] = set()
+        for match in _some(pattern, log.text):
+            speaker = log.speaker_at(match.start())
+            if speaker not in seen:
+                seen.add(speaker)
+                yield Message(speaker, match[0].strip())
+
+
+def _some(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    for number, match in enumerate(pattern.finditer(text)):
+        if number >= _MOST:
+            return
+        yield match
+
+
+def _line(text: str, match: re.Match[str]) -> str:
+    end = text.find("\n", match.end(), match.end() + 500)
+    return text[match.start() : end if end >= 0 else match.end() + 500].strip()

@@ -1,0 +1,218 @@
+"""The lines of the NCCL watchdog and of its heartbeat monitor, as torch 1.13 to 2.13 write them."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ddpnb.explanations.messages.tracebacks import of_user
+from ddpnb.model.calls import NO_SITE, P2P_OPS, UNNAMED, CallState, Signature, Site
+from ddpnb.model.names import given_name
+from ddpnb.model.stacks import MAX_FRAMES, Frame, Stack
+from ddpnb.reports.facts import CallSeen, Fact, GroupName, Message, Progress, Speaker
+from ddpnb.reports.logs import Log, last_match
+from ddpnb.reports.operations import operation
+
+NAME = "NCCL watchdog log"
+MARKS = ("CL(", "enqueued", "watchdog", "Heartbeat monitor")
+
+# Terminals wrap lines, also within words: texts are compared without blanks.
+_BLANK = re.compile(r"\s+")
+_WORK = re.compile(r"Work[A-Z][A-Z0-9]{0,8}CL\s?\(")
+_CALL = re.compile(
+    r"Work\w{1,12}\((?:SeqNum=(?P<seq>\d{1,18}),)?OpType=(?P<op>\w{1,60})"
+    r"(?:,TensorShape=\[(?P<shape>[\d,\[\]]{0,400}?)\])?(?:,NumelIn=(?P<numel>\d{1,18}))?(?:,NumelOut=\d{1,18})?"
+    r"(?:,Timeout\(ms\)=(?P<timeout>\d{1,15}))?\)(?:ranfor(?P<ran>\d{1,15})milliseconds|timedout)?"
+)
+_TIMED_OUT = re.compile(r"(?:[Tt]ime-?out|timed out):?\s{0,3}$")
+_RANK = re.compile(r"\[Rank\s(\d{1,6})\]")
+_GROUP = re.compile(
+    r"\[PG(?:\s(?:ID\s)?(?P<id>\w{1,80}))?(?:\sPG)?(?:\sGUID\s(?P<guid>[^\s()\[\]]{1,120})"
+    r"(?:\((?P<label>[^()\[\]]{0,200})\))?)?\sRank\s(?P<rank>\d{1,6})\]"
+)
+_STATUS = re.compile(r"[Ll]ast\s{1,3}enqueued\s")
+_NUMBERS = re.compile(
+    r"[Ll]astenqueued(?:\w{1,6}?)?work:(-?\d{1,18}),(?:laststarted(?:\w{1,6}?)?work:(-?\d{1,18}),)?"
+    r"lastcompleted(?:\w{1,6}?)?work:(-?\d{1,18})"
+)
+_AT = re.compile(r"at(?:\w{1,6}?)?work(?:sequenceid)?:(\d{1,18}),?(?:PGstatus:)?$")
+_TRACE = re.compile(r"Stack trace of the failed collective:\s{0,3}\n")
+_FRAME = re.compile(r"\s{0,8}#\d{1,4} (.{1,200}?) from (.{1,1000}):(\d{1,9})$")
+_FAILED = re.compile(
+    r"(?:watchdog thread terminated with exception|caught exception):\s{1,3}(?!\[Rank \d{1,6}\] Watchdog caught)"
+    r"|Heartbeat monitor timed out|watchdog got stuck for \d{1,9}\s"
+)
+_BEFORE, _AFTER = 400, 900  # characters of a message
+_MOST = 4096  # statuses of one rank
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """A line that names a group, and the call at which the watchdog stopped; 0: none."""
+
+    offset: int
+    speaker: Speaker
+    group: GroupName
+    work: int
+    progress: Progress
+
+
+def read(log: Log) -> Iterator[Fact]:
+    """The calls that timed out, how far each rank was, and the errors that the watchdog met."""
+    statuses: dict[tuple[Speaker, int], list[_Status]] = {}
+    for status in _statuses(log):
+        statuses.setdefault((status.speaker, status.group.rank), []).append(status)
+    stacks: dict[Speaker, list[tuple[int, Stack]]] = {}
+    for start, speaker, stack in _stacks(log):
+        stacks.setdefault(speaker, []).append((start, stack))
+    named: dict[object, CallSeen] = {}
+    for call, rank in _calls(log, stacks):
+        group = _group_of(call, rank, statuses)
+        speaker = call.speaker
+        if speaker.rank is None and rank >= 0 and group.name == "":
+            speaker = replace(speaker, rank=rank)  # the default group, whose ranks are global
+        # The watchdog's message is repeated by the exception that ends the process, often without the prefix.
+        same = (group.rank, call.seq, call.signature)
+        known = named.get((speaker.rank, *same)) or (named.get(same) if speaker.rank is None else None)
+        if known is None:
+            named[speaker.rank, *same] = named[same] = found = replace(call, speaker=speaker, group=group)
+            yield found
+    yield from dict.fromkeys(status.progress for found in statuses.values() for status in found)
+    yield from _failures(log)
+
+
+def _compact(text: str) -> str:
+    return _BLANK.sub("", text)
+
+
+def _calls(log: Log, stacks: dict[Speaker, list[tuple[int, Stack]]]) -> Iterator[tuple[CallSeen, int]]:
+    """The calls, each with the rank in brackets before it: that in the call's group."""
+    for place in _WORK.finditer(log.text):
+        match = _CALL.match(_compact(log.text[place.start() : place.start() + _AFTER]))
+        before = log.text[max(place.start() - _BEFORE, 0) : place.start()]
+        if match is None or not (match["ran"] or match[0].endswith("timedout") or _TIMED_OUT.search(before)):
+            continue
+        rank = _last(_RANK, before)
+        offset = place.start() - len(before) + rank.start() if rank else place.start()
+        speaker = log.speaker_at(offset)
+        group = _last(_GROUP, before)
+        # "[PG 0 Rank 1] Process group watchdog thread terminated with exception: [Rank 1] Watchdog caught ..."
+        own = group is not None and "terminated with exception" in before[group.end() :]
+        logged = stacks.get(speaker, [])
+        after = bisect_right(logged, place.start(), key=lambda entry: entry[0])  # it is logged after the call
+        stack = logged[after][1] if after < len(logged) else None
+        op = operation(match["op"])
+        yield (
+            CallSeen(
+                speaker,
+                _group(group) if own and group is not None else GroupName(),
+                seq=0 if op in P2P_OPS or match["seq"] is None else int(match["seq"]),
+                signature=_signature(op, match["shape"], match["numel"]),
+                state=CallState.WAITING,
+                site=_site(stack),
+                waited_s=int(match["ran"] or 0) / 1000,
+                timeout_s=int(match["timeout"] or 0) / 1000,
+                stack=stack,
+            ),
+            int(rank[1]) if rank else -1,
+        )
+
+
+def _signature(op: str, shape: str | None, numel: str | None) -> Signature:
+    name = UNNAMED if op == "unknown" else op
+    sizes = shape if shape is not None else numel
+    if sizes is None:
+        return Signature(name, device="cuda")
+    return Signature(name, (tuple(int(size) for size in re.findall(r"\d{1,18}", sizes)[:16]),), device="cuda")
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    return last_match(pattern, text, 0, len(text))
+
+
+def _who(text: str) -> tuple[re.Match[str] | None, re.Match[str] | None]:
+    """The last name of a group or of a rank in a text: what is before it belongs to other messages."""
+    group, rank = _last(_GROUP, text), _last(_RANK, text)
+    if group is not None and rank is not None:
+        return (group, None) if group.start() > rank.start() else (None, rank)
+    return group, rank
+
+
+def _group(match: re.Match[str]) -> GroupName:
+    name = match["guid"] or match["id"] or ""
+    label = given_name(match["label"] or "")
+    if name == "0" or label == "default_pg":
+        return GroupName("", label or "default_pg", int(match["rank"]))
+    return GroupName(given_name(name), "" if label == "undefined" else label, int(match["rank"]))
+
+
+def _group_of(call: CallSeen, rank: int, statuses: dict[tuple[Speaker, int], list[_Status]]) -> GroupName:
+    """The group of a call: its own line names none, the next line of the watchdog does."""
+    if call.group != GroupName():
+        return call.group
+    mine = [*statuses.get((call.speaker, rank), ()), *statuses.get((call.speaker, -1), ())][-_MOST:]
+    groups = {status.group for status in mine if status.work == call.seq} or {status.group for status in mine}
+    if len(groups) == 1:
+        return groups.pop()
+    if call.speaker.rank is not None and rank >= 0 and call.speaker.rank != rank:
+        return GroupName("?", rank=rank)  # not the default group, whose ranks are the global ones
+    return GroupName(rank=rank)
+
+
+def _statuses(log: Log) -> Iterator[_Status]:
+    end = 0
+    for place in _STATUS.finditer(log.text):
+        numbers = _NUMBERS.match(_compact(log.text[place.start() : place.start() + 200]))
+        start = max(place.start() - _BEFORE, end)
+        before, end = log.text[start : place.start()], place.end()
+        if numbers is None:
+            continue
+        group, rank = _who(before)
+        at = _AT.search(_compact(before[-200:]))
+        offset = start + (group.start() if group else rank.start() if rank else len(before))
+        speaker = log.speaker_at(offset)
+        name = _group(group) if group else GroupName(rank=int(rank[1]) if rank else -1)
+        if speaker.rank is None and name.rank >= 0 and name.name == "":
+            speaker = replace(speaker, rank=name.rank)
+        # -1: none yet
+        enqueued, started, completed = (-1 if number is None else max(int(number), 0) for number in numbers.groups())
+        progress = Progress(speaker, name, enqueued, started, completed)
+        yield _Status(place.start(), speaker, name, int(at[1]) if at else 0, progress)
+
+
+def _stacks(log: Log) -> Iterator[tuple[int, Speaker, Stack]]:
+    """The stack of the call that failed, innermost frame first; only its first line has a prefix."""
+    for place in _TRACE.finditer(log.text):
+        frames: list[Frame] = []
+        for line in log.text[place.end() : place.end() + 20_000].split("\n"):
+            match = _FRAME.match(line)
+            if match is None or len(frames) == MAX_FRAMES:
+                break
+            frames.append(Frame(match[2], int(match[3]), given_name(match[1]), of_user(match[2])))
+        if frames:
+            yield place.start(), log.speaker_at(place.start()), Stack("MainThread", tuple(reversed(frames)), main=True)
+
+
+def _site(stack: Stack | None) -> Site:
+    frame = stack.innermost_user if stack is not None else None
+    return frame.site if frame is not None else NO_SITE
+
+
+def _failures(log: Log) -> Iterator[Fact]:
+    """What the watchdog or its monitor met besides time-outs of calls."""
+    seen: set[tuple[Speaker, str]] = set()
+    for place in _FAILED.finditer(log.text):
+        before = log.text[max(place.start() - _BEFORE, 0) : place.start()]
+        group, rank = _who(before)
+        speaker = log.speaker_at(place.start())
+        if speaker.rank is None and group is not None and _group(group).name == "":
+            speaker = replace(speaker, rank=int(group["rank"]))
+        elif speaker.rank is None and rank is not None:
+            speaker = replace(speaker, rank=int(rank[1]))
+        text = log.text[place.start() : place.start() + 2000].partition("Exception raised from")[0]
+        text = re.split(r"\n\s{0,8}\n|\n\[", text, maxsplit=1)[0].strip()
+        if (speaker, text) not in seen:
+            seen.add((speaker, text))
+            yield Message(speaker, text)
