@@ -1,4 +1,4 @@
-"""Python's tracebacks in logs, with the call in which a rank was when its time-out was raised."""
+"""Python's tracebacks in logs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from ddpnb.explanations.messages import tracebacks
 from ddpnb.explanations.messages.tracebacks import LoggedError
 from ddpnb.model.recording import Ending
-from ddpnb.reports.facts import NOBODY, CallSeen, Ended, Fact, Message, Speaker
+from ddpnb.reports.facts import NOBODY, Ended, Fact, Message, Speaker
 from ddpnb.reports.logs import Log
-from ddpnb.reports.stacks import call_in
 
 NAME = "Python tracebacks"
 MARKS = ("Traceback", "Error", "Exception", "terminated with the following error")
@@ -29,10 +28,6 @@ _LAUNCHERS = frozenset(
         "RayTaskError", "SystemExit",
     }
 )  # fmt: skip
-_TIMED_OUT = re.compile(
-    r"Timed out waiting (\d{1,12})ms for (?:recv|send|\w{1,20}) operation|[Oo]peration timed out|timed out after (\d{1,12})\s?ms"
-    r"|Application timeout caused pair closure|Socket Timeout|[Ww]ait timeout after (\d{1,12})\s?ms"
-)
 
 
 def read(log: Log) -> Iterator[Fact]:
@@ -95,8 +90,6 @@ def _facts(speaker: Speaker, errors: list[LoggedError], lines: list[str]) -> Ite
             yield Message(NOBODY, traceback)
         else:
             yield Ended(who, Ending("raised", 1, _name(error), error.message, error.frames, traceback))
-            if match := _TIMED_OUT.search(error.message):
-                yield from _waiting(who, error, match)
 
 
 def _starts(errors: list[LoggedError], lines: list[str]) -> list[int]:
@@ -116,19 +109,3 @@ def _starts(errors: list[LoggedError], lines: list[str]) -> list[int]:
         starts.append(starts[-1] if chained else begin)
         before = error.line
     return starts
-
-
-def _waiting(speaker: Speaker, error: LoggedError, match: re.Match[str]) -> Iterator[CallSeen]:
-    """The call of torch.distributed that raised a time-out."""
-    call = call_in(speaker, error.frames)
-    if call is not None:
-        waited = next((int(number) / 1000 for number in match.groups() if number), 0.0)
-        yield CallSeen(
-            speaker,
-            call.group,
-            signature=call.signature,
-            site=call.site,
-            waited_s=waited,
-            timeout_s=waited,
-            stack=call.stack,
-        )

@@ -13,7 +13,6 @@ from ddpnb.model.names import UNDECODABLE, given_name
 from ddpnb.model.stacks import MAX_FRAMES, MAX_LOCALS, MAX_THREADS, Frame, Stack
 from ddpnb.reports.facts import Fact, Identity, Speaker, StacksSeen
 from ddpnb.reports.logs import Log, last_match
-from ddpnb.reports.stacks import call_in
 
 NAME = "py-spy dump"
 MARKS = ("Python v", "owns_gil", "(idle)", "(active", "os_thread_id")
@@ -28,6 +27,7 @@ _THREAD = re.compile(
 )
 _FRAME = re.compile(r"([ \t]{2,24})(\S.{0,300}?) \((.{1,1000}?)(?::(\d{1,9}))?\)\s{0,4}$")
 _LOCAL = re.compile(r"[ \t]{8,40}([^:\s]{1,200}): (.{0,2000})$")
+_NATIVE = re.compile(r"\.so(?:[.\d]{0,20})$|\.(?:c|cc|cpp|cu|cxx|h|hpp|S|pyx|rs)$|^\[|^0x")
 _VARIABLES = re.compile(r"[ \t]{4,40}(?:Arguments|Locals):\s{0,4}$")
 _LIBRARIES = frozenset(
     {
@@ -80,14 +80,10 @@ def _of_text(log: Log) -> Iterator[Fact]:
 
 
 def facts(speaker: Speaker, stacks: tuple[Stack, ...], idle: bool | None) -> Iterator[Fact]:
-    """The facts that stacks of a process give: also the call of torch.distributed that its main thread is in."""
+    """The facts that stacks of a process give."""
     if speaker.rank is not None and speaker.pid:
         yield Identity(speaker)
     yield StacksSeen(speaker, stacks, idle)
-    main = next((stack for stack in stacks if stack.main), None)
-    call = call_in(speaker, main.frames) if main is not None else None
-    if call is not None:
-        yield call
 
 
 def _stacks(text: str) -> tuple[tuple[Stack, ...], bool | None]:
@@ -117,8 +113,8 @@ def _stacks(text: str) -> tuple[tuple[Stack, ...], bool | None]:
             continue
         elif (frame := _FRAME.match(line)) and (not indent or len(frame[1]) == indent):
             indent, held = len(frame[1]), {}
-            file = frame[3]
-            frames.append(Frame(file, int(frame[4] or 0), given_name(frame[2]), _of_user(file), held))
+            if not _NATIVE.search(frame[3]):
+                frames.append(_made(frame[3], int(frame[4] or 0), frame[2], held))
         elif frames and not _VARIABLES.match(line) and (local := _LOCAL.match(line)) and len(held) < MAX_LOCALS:
             held[given_name(local[1])] = given_name(local[2])
         elif not line.strip() and frames:
@@ -144,11 +140,14 @@ def _number(text: str) -> int:
         return int(text, 16) if text != "?" else 0
 
 
-def _of_user(file: str) -> bool:
+def _made(file: str, line: int, function: str, held: dict[str, str]) -> Frame:
     """py-spy shortens names to those below a folder of modules: ``torch/nn/modules/module.py``, ``threading.py``."""
     plain = file.replace("\\", "/")
     first = plain.partition("/")[0].removesuffix(".py")
-    return of_user(plain) and first not in _LIBRARIES and first not in _STANDARD and not plain.startswith("<")
+    if first in _LIBRARIES and "/" in plain:
+        plain = f"site-packages/{plain}"
+    user = of_user(plain) and first not in _LIBRARIES and first not in _STANDARD and not plain.startswith("<")
+    return Frame(plain, line, given_name(function), user, held)
 
 
 # -- JSON
@@ -193,12 +192,16 @@ def _speaker(log: Log, before: int, start: int, pid: int, thread: dict[str, Any]
 
 def _stack(thread: dict[str, Any]) -> Stack | None:
     try:
-        frames = tuple(_frame(frame) for frame in thread["frames"][::-1][-MAX_FRAMES:])
+        frames = tuple(_frame(frame) for frame in _python(thread["frames"])[::-1][-MAX_FRAMES:])
         name = given_name(thread.get("thread_name") or "")
         number = thread.get("os_thread_id") or thread.get("thread_id") or 0
         return Stack(name or str(number), frames, int(number), name == "MainThread", bool(thread.get("owns_gil")))
     except UNDECODABLE:
         return None
+
+
+def _python(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [frame for frame in frames if not _NATIVE.search(str(frame.get("filename") or ""))]
 
 
 def _frame(frame: dict[str, Any]) -> Frame:
@@ -208,7 +211,7 @@ def _frame(frame: dict[str, Any]) -> Frame:
         for local in (frame.get("locals") or ())[:MAX_LOCALS]
         if isinstance(local, dict)
     }
-    return Frame(file, int(frame.get("line") or 0), given_name(frame.get("name", "?")), _of_user(file), held)
+    return _made(file, int(frame.get("line") or 0), str(frame.get("name", "?")), held)
 
 
 def _idle(threads: list[dict[str, Any]]) -> bool | None:

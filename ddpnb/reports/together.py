@@ -12,6 +12,7 @@ from ddpnb.model.recording import Ending, Process, RankRecord, Recording
 from ddpnb.model.report import Report, Source
 from ddpnb.model.stacks import Stack
 from ddpnb.reports import facts as reported
+from ddpnb.reports.ahead import with_waits
 from ddpnb.reports.facts import Speaker
 from ddpnb.reports.groups import Groups
 from ddpnb.reports.operations import agreed
@@ -65,7 +66,7 @@ def recording(found: Sequence[reported.Found]) -> Recording:
             _add(ranks[rank], fact)
     waited_s = max((_waited(fact) for fact in every), default=0.0)
     comparable = _comparable(every)
-    records = {rank: _record(rank, ranks[rank], groups, comparable) for rank in range(size)}
+    records = with_waits({rank: _record(rank, ranks[rank], groups, comparable) for rank in range(size)})
     report = Report(
         tuple(Source(one.path, one.format, len(one.facts)) for one in found),
         waited_s,

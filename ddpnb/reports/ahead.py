@@ -1,0 +1,51 @@
+"""Calls that files show only as enqueued, of ranks that are ahead of others: these wait.
+
+NCCL's log and its RAS output say what a rank has enqueued, not what it finished. A collective that another member of the
+group had not enqueued when the file ended was not finished.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ddpnb.model.calls import CallState
+from ddpnb.model.recording import RankRecord
+
+
+def with_waits(records: Mapping[int, RankRecord]) -> dict[int, RankRecord]:
+    """The records with the first call of each rank that another member of its group had not enqueued as waiting.
+
+    Args:
+        records: by rank; of a group with any call that is known to wait or to be complete nothing changes.
+
+    Returns:
+        The same records, with other states of calls.
+    """
+    last: dict[str, dict[int, int]] = defaultdict(dict)
+    known: set[str] = set()
+    for rank, record in records.items():
+        for key, number in record.reached.items():
+            last[key][rank] = max(last[key].get(rank, 0), number)
+        for call in record.calls:
+            if call.seq:
+                last[call.group.key][rank] = max(last[call.group.key].get(rank, 0), call.seq)
+                if call.state is not CallState.ISSUED:
+                    known.add(call.group.key)
+    slowest = {key: min(numbers.values()) for key, numbers in last.items() if len(numbers) > 1 and key not in known}
+    return {rank: _waiting(record, slowest) for rank, record in records.items()}
+
+
+def _waiting(record: RankRecord, slowest: Mapping[str, int]) -> RankRecord:
+    first = {
+        key: min((call.seq for call in record.calls if call.group.key == key and call.seq > number), default=0)
+        for key, number in slowest.items()
+    }
+    if not any(first.values()):
+        return record
+    calls = tuple(
+        replace(call, state=CallState.WAITING) if call.seq and first.get(call.group.key) == call.seq else call
+        for call in record.calls
+    )
+    return replace(record, calls=calls)
