@@ -1,0 +1,81 @@
+import time
+
+from ddpnb.reports import exceptions
+from ddpnb.reports.facts import NOBODY, Ended, Message, Speaker
+from tests.reports.reading import NOISE, every, of, read
+
+
+def trace(error, line=10, prefix=""):
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "/home/u/train.py", line {line}, in main',
+        "    step()",
+        error,
+    ]
+    return [f"{prefix}{text}\n" for text in lines]
+
+
+def test_interleaved_ranks():
+    pairs = zip(trace("KeyError: 'k'", 10, "[rank1]: "), trace("ValueError: bad", 12, "[rank0]: "))
+    facts = read(exceptions, NOISE + "".join(line for pair in pairs for line in pair) + NOISE)
+    ended = {fact.speaker.rank: fact.ending for fact in of(Ended, facts)}
+    assert (ended[1].exception, ended[1].message, ended[1].frames[0].line) == ("KeyError", "'k'", 10)
+    assert (ended[0].exception, ended[0].message, ended[0].frames[0].line) == ("ValueError", "bad", 12)
+    assert ended[0].traceback.startswith("Traceback")
+
+
+def test_the_last_exception_of_a_rank_ended_it():
+    text = "".join([*trace("KeyError: 'caught'", prefix="[rank1]: "), *trace("ValueError: fatal", prefix="[rank1]: ")])
+    (ended,) = of(Ended, read(exceptions, text))
+    assert ended.ending.exception == "ValueError"
+
+
+def test_exceptions_that_were_raised_from_others_are_one():
+    text = "".join(
+        [
+            *trace("OSError: first", prefix="[rank1]: "),
+            "[rank1]: \n[rank1]: The above exception was the direct cause of the following exception:\n[rank1]: \n",
+            *trace("RuntimeError: second", prefix="[rank1]: "),
+        ]
+    )
+    (ended,) = of(Ended, read(exceptions, text))
+    assert (ended.ending.exception, "OSError: first" in ended.ending.traceback) == ("RuntimeError", True)
+
+
+def test_mp_spawn():
+    text = (
+        'Traceback (most recent call last):\n  File "x.py", line 3, in <module>\n    mp.spawn(f)\n'
+        "torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 2 terminated with the following error:\n"
+    ) + "".join(trace("ValueError: bad"))
+    (ended,) = of(Ended, read(exceptions, text))
+    assert (ended.speaker, ended.ending.message) == (Speaker(2), "bad")
+
+
+def test_exceptions_of_unknown_ranks_are_messages():
+    (message,) = of(Message, read(exceptions, NOISE + "".join(trace("ValueError: bad")) + NOISE))
+    assert message.speaker == NOBODY
+    assert "line 10, in main" in message.text
+    assert message.text.endswith("ValueError: bad") or "ValueError: bad" in message.text
+
+
+def test_the_launcher_repeats_what_ranks_raise():
+    text = "".join(trace("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED"))
+    assert not read(exceptions, text)
+
+
+def test_ray_names_processes():
+    text = "".join(trace("ValueError: bad", prefix="(RayTrainWorker pid=615, ip=10.0.0.6) "))
+    (ended,) = of(Ended, read(exceptions, text))
+    assert ended.speaker == Speaker(None, 615, "10.0.0.6")
+
+
+def test_errors_without_a_traceback():
+    (message,) = of(Message, every("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. \n"))
+    assert "DataLoader worker" in message.text
+
+
+def test_much_noise_takes_no_time():
+    text = NOISE * 100_000 + "".join(trace("ValueError: bad", prefix="[rank1]: ")) * 500
+    start = time.monotonic()
+    assert of(Ended, read(exceptions, text))
+    assert time.monotonic() - start < 10

@@ -1,0 +1,106 @@
+import time
+
+import pytest
+
+from ddpnb.reports import logs
+from ddpnb.reports.facts import NOBODY, Speaker
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "speaker"),
+    [
+        ("[rank3]: boom", "boom", Speaker(3)),
+        ("[rank3]:[E1123 12:00:00 x.cpp:1] boom", "[E1123 12:00:00 x.cpp:1] boom", Speaker(3)),
+        ("[default3]:boom", "boom", Speaker(3)),
+        ("[trainer0]: boom", "boom", Speaker(0)),
+        ("3: boom", "boom", Speaker(3)),
+        (" 12:   File", "  File", Speaker(12)),
+        ("[1,3]<stderr>:boom", "boom", Speaker(3)),
+        ("2024-05-01T12:00:00.123456789Z [rank3]: boom", "boom", Speaker(3)),
+        ("2024-05-01T12:00:00.123456789Z stderr F [rank3]: boom", "boom", Speaker(3)),
+        ("[pod/train-worker-3/pytorch] [rank2]: boom", "boom", Speaker(2, 0, "train-worker-3")),
+        ("(RayTrainWorker pid=615, ip=10.0.0.6) boom", "boom", Speaker(None, 615, "10.0.0.6")),
+        ("\x1b[36m(WorkerDict pid=615)\x1b[0m [rank1]: boom", "boom", Speaker(1, 615)),
+        ("[80746] [rank0]: boom", "boom", Speaker(0)),
+        ("\x1b[1;31m[rank3]:\x1b[0m boom", "boom", Speaker(3)),
+        ("12:01:33 boom", "12:01:33 boom", NOBODY),
+        ("[2024-05-01 12:01:33] boom", "[2024-05-01 12:01:33] boom", NOBODY),
+        ("ValueError: boom", "ValueError: boom", NOBODY),
+        ("[rank3]: 12: boom", "12: boom", Speaker(3)),
+        ("bo\x07om", "boom", NOBODY),
+    ],
+)
+def test_prefixes_of_launchers_say_who_speaks(line, text, speaker):
+    log = logs.read("x.log", line)
+    assert (log.text, log.speaker_at(0)) == (text, speaker)
+
+
+def test_a_prefix_of_hosts_is_taken_off_where_all_lines_have_it():
+    log = logs.read("x.log", "\n".join(f"node{n % 2}: [rank{n}]: boom {n}" for n in range(8)))
+    assert log.text.split("\n")[3] == "boom 3"
+    assert log.speakers[3] == Speaker(3, 0, "node1")
+
+
+def test_docker_compose_names_services():
+    log = logs.read("x.log", "\n".join(f"worker-{n}  | [rank{n}]: boom" for n in range(5)))
+    assert log.speakers[4] == Speaker(4, 0, "worker-4")
+    assert log.text.split("\n")[4] == "boom"
+
+
+def test_log_files_of_docker():
+    log = logs.read("x.log", '{"log":"[rank1]: boom\\n","stream":"stderr","time":"2024"}\n{"log":"a\\n"}\n{broken')
+    assert log.text == "boom\na\n{broken"
+    assert log.speakers[0] == Speaker(1)
+
+
+def test_a_rank_that_writes_behind_a_progress_bar():
+    log = logs.read("x.log", "Epoch 0: 6%|#  | 3/50 [00:01][rank5]:[E x.cpp:1] boom")
+    assert log.speaker_at(log.text.index("boom")).rank == 5
+    assert log.speaker_at(3) == NOBODY
+
+
+def test_a_progress_bar_that_writes_over_itself():
+    assert logs.read("x.log", "1%\r2%\r[rank1]: boom\r\nnext").text == "1%\n2%\nboom\nnext"
+
+
+@pytest.mark.parametrize(
+    ("path", "rank"),
+    [
+        ("/tmp/none_1x/attempt_0/3/stderr.log", 3),
+        ("logs/rank3.log", 3),
+        ("logs/rank_3.err", 3),
+        ("logs/rank-3/stderr.txt", 3),
+        ("global_rank=12.out", 12),
+        ("worker-3.log", 3),
+        ("worker-3/stderr.log", 3),
+        ("local_rank3.log", None),
+        ("frank3.log", None),
+        ("lora_rank64.log", None),
+        ("rank64_of_lora/train.log", None),
+        ("train.log", None),
+        ("job_12.log", None),
+    ],
+)
+def test_the_path_names_the_rank(path, rank):
+    assert logs.rank_of_path(path) == rank
+
+
+def test_the_path_names_the_rank_only_where_no_line_names_another():
+    assert logs.read("rank3.log", "boom").speaker_at(0).rank == 3
+    assert logs.read("rank3.log", "[rank3]: boom\nmore").speaker_at(6).rank == 3
+    assert logs.read("rank3.log", "[rank1]: boom\nmore").speaker_at(6).rank is None
+
+
+def test_the_lines_of_one_speaker():
+    log = logs.read("x.log", "[rank0]: a\n[rank1]: b\n[rank0]: c\nd")
+    assert list(log.lines_from(0, 10)) == ["a", "c"]
+    assert list(log.lines_from(0, 2)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 10_000_000, "\x1b[" * 3_000_000, "(" * 1_000_000 + "\n[rank", "1" * 5_000_000, "\r" * 1_000_000]
+)
+def test_hostile_texts_take_no_time(text):
+    start = time.monotonic()
+    logs.read("x.log", text)
+    assert time.monotonic() - start < 5

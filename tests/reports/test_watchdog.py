@@ -1,0 +1,196 @@
+import time
+
+import pytest
+
+from ddpnb.model.calls import CallState
+from ddpnb.reports import watchdog
+from ddpnb.reports.facts import CallSeen, GroupName, Message, Progress, Speaker
+from tests.reports.reading import ANSI, NOISE, of, read
+
+
+def timeout(rank, *, seq=57, work="NumelIn=1024, NumelOut=1024, ", op="ALLREDUCE", prefix="", number="SeqNum={seq}, "):
+    return (
+        f"{prefix}[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL({number.format(seq=seq)}OpType={op}, "
+        f"{work}Timeout(ms)=1800000) ran for 1800501 milliseconds before timing out.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "group"),
+    [
+        (
+            timeout(3, work="TensorShape=[1024], ", prefix="[E ProcessGroupNCCL.cpp:821] "),
+            GroupName(rank=3),
+        ),  # 1.13, 2.0
+        (timeout(3, work="", prefix="[E ProcessGroupNCCL.cpp:458] "), GroupName(rank=3)),
+        (timeout(3, prefix="[rank3]:[E ProcessGroupNCCL.cpp:523] "), GroupName(rank=3)),  # 2.2
+        (
+            timeout(3, prefix="[rank3]:[E1123 01:02:03.000000001 ProcessGroupNCCL.cpp:607] ")
+            + "[rank3]:[E1123 x ProcessGroupNCCL.cpp:1664] [PG 0 Rank 3] Exception (either an error or timeout) detected by "
+            "watchdog at work: 57, last enqueued NCCL work: 60, last completed NCCL work: 56.\n",
+            GroupName("", "default_pg", 3),
+        ),
+        (
+            timeout(3, prefix="[rank3]:[E1123 01:02:03.000000001 ProcessGroupNCCL.cpp:632] ")
+            + "[rank3]:[E1123 x ProcessGroupNCCL.cpp:2268] [PG ID 0 PG GUID 0(default_pg) Rank 3]  failure detected by watchdog "
+            "at work sequence id: 57 PG status: last enqueued work: 60, last completed work: 56\n",
+            GroupName("", "default_pg", 3),
+        ),
+        (
+            "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [PG 0 Rank 3] Process group "
+            "watchdog thread terminated with exception: " + timeout(3),
+            GroupName("", "default_pg", 3),
+        ),
+    ],
+)
+def test_the_call_that_timed_out_in_all_versions(text, group):
+    for shown in (text, NOISE + text + NOISE, "".join(ANSI.format(line) + "\n" for line in text.splitlines())):
+        (call,) = of(CallSeen, read(watchdog, shown))
+        assert (call.speaker.rank, call.group, call.seq, call.signature.op) == (3, group, 57, "all_reduce")
+        assert (call.state, call.waited_s, call.timeout_s) == (CallState.WAITING, 1800.501, 1800)
+        assert call.signature.shapes in (((1024,),), ())
+
+
+def test_versions_without_numbers():
+    (call,) = of(CallSeen, read(watchdog, timeout(1, number="")))
+    assert (call.seq, call.signature.op) == (0, "all_reduce")
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("_ALLGATHER_BASE", "all_gather_into_tensor"),
+        ("_REDUCE_SCATTER_BASE", "reduce_scatter_tensor"),
+        ("ALLTOALL_BASE", "all_to_all_single"),
+        ("BROADCAST", "broadcast"),
+        ("BARRIER", "barrier"),
+        ("UNKNOWN", "?"),
+    ],
+)
+def test_operations(name, op):
+    assert of(CallSeen, read(watchdog, timeout(1, op=name)))[0].signature.op == op
+
+
+def test_a_subgroup_has_ranks_of_its_own():
+    text = (
+        timeout(1, prefix="[rank5]:[E318 x.cpp:616] ")
+        + (
+            "[rank5]:[E318 x.cpp:1785] [PG ID 2 PG GUID 9(mesh_tp) Rank 1] Exception (either an error or timeout) detected by watchdog "
+            "at work: 57, last enqueued NCCL work: 60, last completed NCCL work: 56.\n"
+            "[rank5]:[E318 x.cpp:1834] [PG ID 2 PG GUID 9(mesh_tp) Rank 1] Timeout at NCCL work: 57, last enqueued NCCL work: 60, last "
+            "completed NCCL work: 56.\n"
+            "[rank5]:[E318 x.cpp:1834] [PG ID 0 PG GUID 0(default_pg) Rank 5] Received a dump signal due to a collective timeout from "
+            "this local rank. Last enqueued NCCL work: 7, last completed NCCL work: 7.\n"
+            "  what():  [PG ID 2 PG GUID 9(mesh_tp) Rank 1] Process group watchdog thread terminated with exception: "
+        )
+        + timeout(1)
+    )
+    facts = read(watchdog, text)
+    (call,) = of(CallSeen, facts)
+    assert (call.speaker, call.group) == (Speaker(5), GroupName("9", "mesh_tp", 1))
+    assert of(Progress, facts) == [
+        Progress(Speaker(5), GroupName("9", "mesh_tp", 1), 60, -1, 56),
+        Progress(Speaker(5), GroupName("", "default_pg", 5), 7, -1, 7),
+    ]
+
+
+def test_a_subgroup_that_no_line_names():
+    (call,) = of(CallSeen, read(watchdog, timeout(1, prefix="[rank5]:[E318 x.cpp:616] ")))
+    assert (call.speaker, call.group) == (Speaker(5), GroupName("?", rank=1))
+
+
+def test_groups_of_two_digits_and_of_two_dimensions():
+    text = "".join(
+        timeout(n, seq=seq, prefix="[rank7]:[E x.cpp:1] ")
+        + f"[rank7]:[E x.cpp:2] [PG ID {pg} PG GUID {guid}(mesh_{pg}) Rank {n}]  failure detected by watchdog at work sequence id: "
+        f"{seq} PG status: last enqueued work: {seq}, last completed work: {seq - 1}\n"
+        for n, seq, pg, guid in ((1, 10, 3, 33), (3, 20, 4, 44))
+    )
+    calls = of(CallSeen, read(watchdog, text))
+    assert [(call.group.name, call.group.rank, call.seq) for call in calls] == [("33", 1, 10), ("44", 3, 20)]
+
+
+def test_interleaved_ranks():
+    text = "".join(timeout(rank, prefix=f"[rank{rank}]:[E x.cpp:1] ") for rank in (0, 2, 3)) + "".join(
+        f"[rank{rank}]:[E x] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  failure detected by watchdog at work sequence id: 57 PG "
+        "status: last enqueued work: 60, last completed work: 56\n"
+        for rank in (3, 0, 2)
+    )
+    assert [call.speaker.rank for call in of(CallSeen, read(watchdog, text))] == [0, 2, 3]
+    assert {fact.speaker.rank for fact in of(Progress, read(watchdog, text))} == {0, 2, 3}
+
+
+@pytest.mark.parametrize("width", [40, 60, 97, 120, 150])
+def test_lines_that_a_terminal_wrapped(width):
+    line = timeout(2, prefix="[rank2]:[E424 01:11:21 x.cpp:629] ").strip()
+    wrapped = "\n".join(line[at : at + width] for at in range(0, len(line), width))
+    (call,) = of(CallSeen, read(watchdog, wrapped))
+    assert (call.seq, call.signature.op, call.signature.shapes, call.waited_s) == (
+        57,
+        "all_reduce",
+        ((1024,),),
+        1800.501,
+    )
+
+
+def test_a_rank_that_is_behind_says_how_far_it_came():
+    text = (
+        "[rank1]:[E709 x] [PG ID 0 PG GUID 0(default_pg) Rank 1] Received a dump signal due to a collective timeout from rank 0 and "
+        "we will try our best to dump the debug info. Last enqueued NCCL work: 56, last completed NCCL work: -1.This is most "
+    )
+    (progress,) = of(Progress, read(watchdog, text))
+    assert progress == Progress(Speaker(1), GroupName("", "default_pg", 1), 56, -1, 0)
+
+
+def test_the_stack_of_the_call():
+    text = timeout(3, prefix="[rank3]:[E x] ") + (
+        "[rank3]:[E x] Stack trace of the failed collective: \n"
+        "#0 all_reduce from /x/site-packages/torch/distributed/distributed_c10d.py:3174\n#1 step from /home/u/train.py:57\n"
+        "#2 <module> from /home/u/train.py:90\n\n"
+    )
+    (call,) = of(CallSeen, read(watchdog, text))
+    assert (call.site.file, call.site.line, call.site.function) == ("/home/u/train.py", 57, "step")
+    assert call.stack is not None
+    assert [frame.line for frame in call.stack.frames] == [90, 57, 3174]
+
+
+def test_errors_that_are_no_time_outs():
+    text = (
+        "[E x.cpp:1182] [Rank 4] NCCL watchdog thread terminated with exception: NCCL error: remote process exited or there was a "
+        "network error, NCCL version 2.18.1\nncclRemoteError: A call failed\nException raised from checkForNCCLErrors\n"
+        "[rank6]:[F x] [PG ID 0 PG GUID 0(default_pg) Rank 6] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making\n"
+    )
+    first, second = of(Message, read(watchdog, text))
+    assert (first.speaker.rank, second.speaker.rank) == (4, 6)
+    assert "ncclRemoteError" in first.text
+    assert "checkForNCCLErrors" not in first.text
+
+
+def test_what_a_watchdog_says_otherwise_is_no_call():
+    assert not of(
+        CallSeen, read(watchdog, "INFO Work WorkNCCL(SeqNum=1, OpType=ALLREDUCE, Timeout(ms)=1) was enqueued\n")
+    )
+    assert not read(watchdog, "WorkNCCL(" * 1000 + "last enqueued work: x" + NOISE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WorkNCCL(" * 200_000,
+        "[PG ID " * 500_000,
+        "last enqueued work: " * 200_000,
+        "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" + "1" * 1_000_000,
+        "Stack trace of the failed collective:\n" * 20_000,
+    ],
+)
+def test_hostile_lines_take_no_time(text):
+    start = time.monotonic()
+    read(watchdog, text)
+    assert time.monotonic() - start < 10
+
+
+def test_many_ranks_take_no_time():
+    text = "".join(timeout(rank, prefix=f"[rank{rank}]:[E x.cpp:1] ") for rank in range(4096)) * 2
+    start = time.monotonic()
+    assert len(of(CallSeen, read(watchdog, text))) == 4096
+    assert time.monotonic() - start < 10
