@@ -17,12 +17,12 @@ from ddpnb.reports.logs import Log
 NAME = "page of torch's debug server"
 MARKS = ("=== Rank ", "<h2>Rank ", "PARTIAL DATA:")
 
-_SECTION = re.compile(r"^(?:=== |\s{0,12}<h2>)Rank (\d{1,6}): [^\n]{1,1000}?(?: ===|</h2>)", re.MULTILINE)
+_SECTION = re.compile(r"^(?:=== |\s{0,12}<h[23]>)Rank (\d{1,6}): [^\n]{1,1000}?(?: ===|</h[23]>)", re.MULTILINE)
 _PARTIAL = re.compile(
     r"PARTIAL DATA: (\d{1,6})/(\d{1,6}) workers responded((?:\n {1,4}Rank \d{1,6}: [^\n]{0,500}){0,10000})"
 )
 _ABSENT = re.compile(r"Rank (\d{1,6}): ")
-_TAG = re.compile(r"</?(?:pre|h1|h2|p|section|nav|div)\b[^<>]{0,200}>")
+_TAG = re.compile(r"</?(?:pre|h1|h2|h3|p|section|nav|div)\b[^<>]{0,200}>")
 
 
 def read(log: Log) -> Iterator[Fact]:

@@ -86,7 +86,7 @@ def sides(text: str) -> list[Fingerprint]:
     """The fingerprints of the two ranks that a message of TORCH_DISTRIBUTED_DEBUG=DETAIL compares."""
     parts = list(_RANK_IN.finditer(text))[:2]
     ends = [part.start() for part in parts[1:]] + [len(text)]
-    return [_read(int(part[1]), text[part.end() : end][:5000]) for part, end in zip(parts, ends, strict=True)]
+    return [_read(int(part[1]), text[part.end() : end][:5000]) for part, end in zip(parts, ends, strict=False)]
 
 
 def fingerprints(raised: Raised) -> Explained | None:

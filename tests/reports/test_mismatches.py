@@ -1,0 +1,78 @@
+import pytest
+
+from ddpnb.reports import mismatches
+from ddpnb.reports.facts import CallSeen, Message, Speaker, Waiting, WorldSize
+from tests.reports.reading import NOISE, of, read
+
+_DEVICE = (
+    "TensorDeviceTypes=TensorOptions(dtype=float (default), device=cuda, layout=Strided (default), requires_grad=false (default), "
+    "pinned_memory=false (default), memory_format=(nullopt)))"
+)
+
+
+def mismatch(first, second, ranks=(0, 1)):
+    return (
+        f"RuntimeError: Detected mismatch between collectives on ranks. Rank {ranks[0]} is running collective: {first}, but Rank "
+        f"{ranks[1]} is running collective: {second}.Collectives differ in the following aspects: \t Op type: xvs y\n"
+    )
+
+
+def fingerprint(op, shape="10, 2", dtype="Float", seq="SequenceNumber=57, "):
+    return f"CollectiveFingerPrint({seq}OpType={op}, TensorShape=[{shape}], TensorDtypes={dtype}, {_DEVICE}"
+
+
+@pytest.mark.parametrize(("seq", "number"), [("SequenceNumber=57, ", 57), ("", 0)])
+@pytest.mark.parametrize("prefix", ["", "[rank1]: "])
+def test_the_calls_of_both_ranks(seq, number, prefix):
+    text = mismatch(fingerprint("ALLREDUCE", seq=seq), fingerprint("BROADCAST", "3", "Long", seq))
+    for shown in (prefix + text, NOISE + prefix + text + NOISE, prefix + text.replace(" Rank 1 is", "\nRank 1 is")):
+        first, second = of(CallSeen, read(mismatches, shown))
+        assert (first.speaker.rank, first.seq, first.signature.op) == (0, number, "all_reduce")
+        assert (first.signature.shapes, first.signature.dtypes) == (((10, 2),), ("float32",))
+        assert (second.speaker.rank, second.seq, second.signature.op) == (1, number, "broadcast")
+        assert (second.signature.shapes, second.signature.dtypes) == (((3,),), ("int64",))
+
+
+def test_a_fingerprint_that_torch_misreads():
+    text = mismatch(fingerprint("ALLREDUCE"), "CollectiveFingerPrint(SequenceNumber=0OpType=REDUCE)", (1, 7))
+    first, second = of(CallSeen, read(mismatches, text))
+    assert (first.signature.op, second.signature.op, second.speaker.rank, second.seq) == ("all_reduce", "?", 7, 57)
+
+
+@pytest.mark.parametrize(
+    ("text", "speaker", "function", "missing", "timeout_s"),
+    [
+        ("RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms", 0, "monitored_barrier", (1, 3), 30),
+        ("[rank2]: RuntimeError: Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv from "
+         "rank 0. Please check rank 0 logs for faulty rank.", 2, "monitored_barrier", (), 0),
+        ("torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. 3/4 clients joined.", None,
+         "init_process_group", (), 301),
+        ("[rank1]: torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /default_pg/0//cpu//0/3", 1,
+         "init_process_group", (3,), 300),
+        ("The client socket has timed out after 60000ms while trying to connect to (10.0.0.1, 29500).", None, "init_process_group",
+         (), 60),
+        ("RuntimeError: Timed out initializing process group in store based barrier on rank: 2, for key: store_based_barrier_key:1 "
+         "(world_size=4, worker_count=3, timeout=0:30:00)", 2, "init_process_group", (), 1800),
+    ],
+)  # fmt: skip
+def test_who_waits_for_whom(text, speaker, function, missing, timeout_s):
+    facts = read(mismatches, NOISE + text + "\n" + NOISE)
+    (waiting,) = of(Waiting, facts)
+    assert (waiting.speaker.rank, waiting.function, waiting.missing, waiting.timeout_s) == (
+        speaker,
+        function,
+        missing,
+        timeout_s,
+    )
+    (message,) = of(Message, facts)
+    assert message.speaker == Speaker(speaker)
+
+
+def test_the_world_size():
+    facts = read(mismatches, "Timed out after 301 seconds waiting for clients. 3/4 clients joined.\n")
+    assert of(WorldSize, facts) == [WorldSize(4)]
+
+
+def test_hostile_text():
+    assert not of(CallSeen, read(mismatches, ("Detected mismatch between collectives on ranks" + "(" * 50) * 20_000))
+    read(mismatches, "wait timeout after " * 100_000)
