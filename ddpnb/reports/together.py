@@ -237,8 +237,9 @@ def _calls(told: _Rank, groups: Groups, comparable: Mapping[tuple[str, int], boo
             places[group.key, seen.seq] = len(calls)
         calls.append(_call(seen, group, comparable.get((seen.group.name, seen.seq), True)))
     calls += _waits_behind(told, groups, calls)
-    if told.seen or told.progress:
-        calls.sort(key=lambda call: (call.entered_ns, call.seq))
+    if len(calls) == len(told.calls):
+        return calls  # those of a dump have numbers
+    calls.sort(key=lambda call: (call.entered_ns, call.seq))
     return [replace(call, number=number) for number, call in enumerate(calls)]
 
 

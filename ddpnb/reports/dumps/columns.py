@@ -87,20 +87,15 @@ class _Table:
 
     def _read_stacks(self, entries: list[dict[Any, Any]]) -> list[int]:
         """Frames are shared between stacks as the recorder writes them: which objects a list holds tells it from others."""
-        known: dict[tuple[int, ...], int] = {}
-        stacks: list[int] = []
-        for entry in entries:
-            frames = entry.get("frames")
-            if type(frames) is not list and type(frames) is not tuple:
-                stacks.append(-1)
-                continue
-            objects = tuple(map(id, frames[:MOST_FRAMES]))
-            stack = known.get(objects)
-            if stack is None:
-                content = tuple(map(self._frame, frames[:MOST_FRAMES]))
-                stack = known[objects] = self._stacks.setdefault(content, len(self._stacks)) if content else -1
-            stacks.append(stack)
-        return stacks
+        lists = [entry.get("frames") for entry in entries]
+        lists = [one if type(one) is list else list(one) if type(one) is tuple else [] for one in lists]
+        objects = [tuple(map(id, one if len(one) <= MOST_FRAMES else one[:MOST_FRAMES])) for one in lists]
+        known = {key: self._stack(one) for key, one in dict(zip(objects, lists, strict=True)).items()}
+        return [known[key] for key in objects]
+
+    def _stack(self, frames: list[Any]) -> int:
+        content = tuple(map(self._frame, frames[:MOST_FRAMES]))
+        return self._stacks.setdefault(content, len(self._stacks)) if content else -1
 
     def _frame(self, frame: Any) -> int:
         held = frame if isinstance(frame, dict) else {}

@@ -10,7 +10,7 @@ from ddpnb.model.calls import Group
 from ddpnb.reports.dumps.columns import COMPLETED, DROPPED
 from ddpnb.reports.dumps.tables import Table
 
-ALL_OF = 64  # ranks: of so many, everything is read
+ALL = 65_536  # entries: so many are all read, whatever the ranks (32 of them with rings of 2,000)
 AROUND, LAST = 64, 64
 
 
@@ -38,7 +38,7 @@ class Own:
 
 def kept(ranks: Sequence[Own]) -> list[Iterable[int]]:
     """The entries of each rank that are read, in order."""
-    if len(ranks) <= ALL_OF:
+    if sum(len(own.columns.calls) for own in ranks) <= ALL:
         return [_present(own) for own in ranks]
     differing = _first_differences(ranks)
     return [_around(own, differing) for own in ranks]

@@ -1,0 +1,168 @@
+"""Flight-recorder dumps against torch's own analyser: ``python -m benchmarks.reports [RANKS ...]``.
+
+Each rank has 2,000 entries with stacks, in the layout of torch's NCCL dumps: all-reduces of the default group, and all-gathers of
+groups of eight. Rank 3 does not make the last all-reduce, in which all others wait. Both programs run in processes of their
+own, in turn, from the files to the text that they print. Memory is the sum of the peaks of all processes of a program.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+RANKS, ROUNDS, ENTRIES, ROW = (64, 256, 1024), 3, 2000, 8
+OFFICIAL_UP_TO = 256  # ranks: it takes minutes for more
+TORCH = "/opt/venv/lib/python3.11/site-packages/torch/"
+MISSING = 3
+
+OURS = """
+import sys
+from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.render import card
+from ddpnb.reports import files, flight_recorder, together
+print(card.text(diagnose(together.recording(flight_recorder.read(files.find(sys.argv[1:])))), width=100))
+"""
+OFFICIAL = "from torch.distributed.flight_recorder.fr_trace import main; import sys; main(sys.argv[1:])"
+
+
+def frames(depth: int, line: int) -> list[dict[str, Any]]:
+    """A stack of a training step, innermost first."""
+    inner = [
+        ("all_reduce", TORCH + "distributed/distributed_c10d.py", 2501),
+        ("wrapper", TORCH + "distributed/c10d_logger.py", 83),
+    ]
+    own = [("average", "/workspace/model/averaging.py", line), ("step", "/workspace/model/trainer.py", 210)]
+    modules = [(f"forward_{n}", TORCH + "nn/modules/module.py", 1700 + n) for n in range(depth - 7)]
+    outer = [
+        ("train", "/workspace/model/trainer.py", 88),
+        ("main", "/workspace/train.py", 40),
+        ("<module>", "/workspace/train.py", 61),
+    ]
+    return [{"name": n, "filename": f, "line": at} for n, f, at in (*inner, *own, *modules, *outer)]
+
+
+STACKS = [frames(16 + n % 5, 30 + n) for n in range(12)]
+
+
+def entry(number: int, seq: int, name: str, group: tuple[str, str], size: list[int], done: bool) -> dict[str, Any]:
+    created = 1_795_423_643_000_000_000 + number * 20_000_000
+    return {
+        "frames": list(STACKS[number % len(STACKS)]),
+        "record_id": number,
+        "pg_id": int(group[0]),
+        "process_group": (group[0], group[1]),
+        "thread_name": "python3",
+        "thread_id": "140106793020288",
+        "collective_seq_id": seq,
+        "p2p_seq_id": 0,
+        "op_id": seq,
+        "profiling_name": name,
+        "time_created_ns": created,
+        "input_sizes": [size],
+        "input_dtypes": ["BFloat16"],
+        "output_sizes": [size],
+        "output_dtypes": ["BFloat16"],
+        "state": "completed" if done else "scheduled",
+        "time_discovered_started_ns": None,
+        "time_discovered_completed_ns": created + 5_000_000 if done else None,
+        "retired": done,
+        "timeout_ms": 600_000,
+        "is_p2p": False,
+    }
+
+
+def write(folder: str, world: int) -> None:
+    for rank in range(world):
+        first = rank // ROW * ROW
+        own = str(1 + rank // ROW)
+        members = {"0": ("default_pg", range(world)), own: ("tp", range(first, min(first + ROW, world)))}
+        made: list[dict[str, Any]] = []
+        for number in range(ENTRIES - (rank == MISSING)):
+            done = number < ENTRIES - 1
+            if number % 2:
+                made.append(
+                    entry(number, number // 2 + 1, "nccl:all_reduce", ("0", "default_pg"), [1024 + number % 24], done)
+                )
+            else:
+                made.append(entry(number, number // 2 + 1, "nccl:_all_gather_base", (own, "tp"), [4096], done))
+        held = {
+            "version": "2.10",
+            "pg_config": {
+                name: {"name": name, "desc": desc, "ranks": str(list(ranks))} for name, (desc, ranks) in members.items()
+            },
+            "comm_lib_version": "2.27.5",
+            "pg_status": {},
+            "entries": made,
+        }
+        Path(folder, f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(held, 2))
+
+
+def run(code: str, *arguments: str) -> tuple[float, float, str]:
+    """(seconds, MB of all its processes at their peaks, what it printed) of a program."""
+    peaks: dict[int, int] = {}
+    with tempfile.TemporaryFile("w+") as output:
+        began = time.perf_counter()
+        process = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=output, stderr=subprocess.STDOUT)
+        while process.poll() is None:
+            for pid in [process.pid, *children(process.pid)]:
+                peaks[pid] = max(peaks.get(pid, 0), peak(pid))
+            time.sleep(0.02)
+        took = time.perf_counter() - began
+        output.seek(0)
+        return took, sum(peaks.values()) / 1024, output.read()
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(own) for path in Path(f"/proc/{pid}/task").glob("*/children") for own in path.read_text().split()]
+    except OSError:
+        return []
+
+
+def peak(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+
+
+def main() -> None:
+    worlds = [int(given) for given in sys.argv[1:]] or list(RANKS)
+    print(f"load: {os.getloadavg()[0]:.1f}; medians of {ROUNDS} runs, {ENTRIES} entries on each rank")
+    print(f"{'ranks':>6} {'dumps':>9} {'ddpnb':>18} {'torchfrtrace':>20} {'time':>7} {'memory':>7}")
+    for world in worlds:
+        with tempfile.TemporaryDirectory() as folder:
+            write(folder, world)
+            size = sum(path.stat().st_size for path in Path(folder).iterdir()) >> 20
+            ours: list[tuple[float, float, str]] = []
+            official: list[tuple[float, float, str]] = []
+            for _ in range(ROUNDS):
+                ours.append(run(OURS, folder))
+                if world <= OFFICIAL_UP_TO:
+                    official.append(run(OFFICIAL, folder, "-p", "nccl_trace_rank_"))
+            row = f"{world:6} {size:6} MB {shown(ours):>18} {shown(official):>20}"
+            if official:
+                row += f" {middle(official, 0) / middle(ours, 0):6.1f}x {middle(official, 1) / middle(ours, 1):6.1f}x"
+            print(row, flush=True)
+            for _, _, text in (*ours[:1], *official[:1]):
+                print("    " + "\n    ".join(text.strip().splitlines()[:6]), flush=True)
+
+
+def middle(runs: list[tuple[float, float, str]], place: int) -> float:
+    return statistics.median(one[place] for one in runs)
+
+
+def shown(runs: list[tuple[float, float, str]]) -> str:
+    return f"{middle(runs, 0):6.2f} s {middle(runs, 1):6.0f} MB" if runs else "-"
+
+
+if __name__ == "__main__":
+    main()
