@@ -69,6 +69,10 @@ class Groups:
         ordered = {ranks: sorted(named, key=_order) for ranks, named in alike.items()}
         self._known: dict[Group, Group] = {}
         self._groups = {rank: self._of_rank(rank, found, ordered) for rank, found in members.items()}
+        self._named: dict[str, set[Group]] = defaultdict(set)
+        for found in self._groups.values():
+            for name, group in found.items():
+                self._named[name].add(group)
         if self._observed:
             shown = ", ".join(sorted(self._observed, key=_order)[:8]) + (", ..." if len(self._observed) > 8 else "")
             self.notes.append(
@@ -81,7 +85,7 @@ class Groups:
 
     def named(self, name: str) -> int:
         """How many groups have this name."""
-        return len({groups[name].ranks for groups in self._groups.values() if name in groups})
+        return len(self._named.get(name, ()))
 
     def _members(self, rank: int, own: Names) -> dict[str, tuple[int, ...]]:
         return {

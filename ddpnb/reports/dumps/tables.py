@@ -39,7 +39,6 @@ class Row:
         signature: with ``agreed``.
         site: the user's line.
         frames: of the call, outermost first.
-        key: equal for calls that match, whatever their lines.
     """
 
     group: int
@@ -49,7 +48,6 @@ class Row:
     signature: Signature
     site: Site
     frames: tuple[Frame, ...]
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ def _row(
         first, second = int(ends[1]), int(ends[3])
         source = first if ends[2] == "->" else second
         own, peer = (source, first + second - source) if op == "send" else (first + second - source, source)
-    return Row(group, message or op in P2P_OPS, own, peer, signature, site, frames, f"{group}|{signature.agreed}")
+    return Row(group, message or op in P2P_OPS, own, peer, signature, site, frames)
 
 
 @lru_cache(4096)

@@ -55,9 +55,7 @@ def _first_differences(ranks: Sequence[Own]) -> dict[Group, set[int]]:
     and groups are compared once.
     """
     seen: set[tuple[int, bytes, bytes, tuple[str, ...]]] = set()
-    calls: dict[tuple[Group, int], str] = {}
-    lines: dict[tuple[Group, int], object] = {}
-    found: dict[Group, list[int]] = {}
+    made: dict[Group, tuple[dict[int, str], dict[int, object], list[int]]] = {}
     for own in ranks:
         columns, rows = own.columns, own.table.rows
         alike = (
@@ -69,21 +67,20 @@ def _first_differences(ranks: Sequence[Own]) -> dict[Group, set[int]]:
         if alike in seen:
             continue
         seen.add(alike)
-        facts = [(own.groups[row.group], row.key.partition("|")[2], row.site, row.message) for row in rows]
-        for place, (call, seq) in enumerate(zip(columns.calls, columns.seq, strict=True)):
-            group, key, site, message = facts[call]
-            if message or columns.state[place] == DROPPED:
+        known = [made.setdefault(group, ({}, {}, [-1, -1])) for group in own.groups]
+        facts = [(row.message, *known[row.group], row.signature.agreed, row.site) for row in rows]
+        for call, seq, state in zip(columns.calls, columns.seq, columns.state, strict=True):
+            message, calls, lines, first, key, site = facts[call]
+            if message or not state:  # 0: DROPPED
                 continue
-            number = group, seq
-            if calls.setdefault(number, key) != key:
-                _lower(found, group, 0, seq)
-            elif lines.setdefault(number, site) != site:
-                _lower(found, group, 1, seq)
-    return {group: {seq for seq in first if seq >= 0} for group, first in found.items()}
+            if calls.setdefault(seq, key) != key:
+                _lower(first, 0, seq)
+            elif lines.setdefault(seq, site) != site:
+                _lower(first, 1, seq)
+    return {group: {seq for seq in first if seq >= 0} for group, (_, _, first) in made.items()}
 
 
-def _lower(found: dict[Group, list[int]], group: Group, kind: int, seq: int) -> None:
-    first = found.setdefault(group, [-1, -1])
+def _lower(first: list[int], kind: int, seq: int) -> None:
     first[kind] = seq if first[kind] < 0 else min(first[kind], seq)
 
 
