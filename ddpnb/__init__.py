@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ddpnb.processes.jobs.search import FoundJob
     from ddpnb.recorder.checkpoints import checkpoint
     from ddpnb.recorder.components import component
+    from ddpnb.reenacting import Reenactment, export, reenact
     from ddpnb.render.account import TimeAccount
     from ddpnb.views.status import RankStatus
     from ddpnb.world import World, doctor, launch
@@ -85,6 +86,7 @@ _NAMES = {
     "ddpnb.processes.jobs.search": "FoundJob",
     "ddpnb.recorder.checkpoints": "checkpoint",
     "ddpnb.recorder.components": "component",
+    "ddpnb.reenacting": "Reenactment export reenact",
     "ddpnb.render.account": "TimeAccount",
     "ddpnb.views.status": "RankStatus",
     "ddpnb.world": "World doctor launch",
@@ -121,6 +123,7 @@ __all__ = [
     "RankState",
     "RankStatus",
     "Recording",
+    "Reenactment",
     "Released",
     "Run",
     "ScriptNotFound",
@@ -144,10 +147,12 @@ __all__ = [
     "diagnose",
     "doctor",
     "explain",
+    "export",
     "guide",
     "jobs",
     "launch",
     "load",
+    "reenact",
     "show",
 ]
 

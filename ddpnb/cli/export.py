@@ -1,0 +1,33 @@
+"""``ddpnb export``: a small script that hangs as a recording does."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "write a small torchrun script that hangs as a recording does, without ddpnb"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from ddpnb.cli.reenact import add_reports
+
+    parser.usage = "ddpnb export [options] PATH... -o FILE"
+    add_reports(parser)
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the script to write")
+    parser.add_argument(
+        "--timeout",
+        type=int,
+        default=20,
+        metavar="S",
+        help="of its calls: the script ends after it (default: %(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the script; returns the exit status."""
+    from ddpnb.cli import say
+    from ddpnb.reenacting import export
+
+    paths = arguments.paths if len(arguments.paths) > 1 else arguments.paths[0]
+    size = export(paths, arguments.output, ranks=arguments.ranks, timeout=arguments.timeout)
+    say(f"written. Run it: torchrun --nproc-per-node {size} {arguments.output}")
+    return 0

@@ -1,0 +1,214 @@
+"""``ddpnb.reenact`` and ``ddpnb.export``: a recorded hang on live ranks, and as a script."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from ddpnb import arguments
+from ddpnb.control.bisecting import Bisection
+from ddpnb.control.run import Run
+from ddpnb.errors import UsageError
+from ddpnb.files import check_writable, write_whole
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.model.recording_file import load
+from ddpnb.reenactment.agreement import Agreement, compare
+from ddpnb.reenactment.plan import MOST, Plan, plan_of
+from ddpnb.reenactment.script import TIMEOUT_S, script_of
+from ddpnb.render import reenactment as render
+from ddpnb.world import World, launch
+
+Path = str | os.PathLike[str]
+_SCRIPT = "reenact.py"
+_LIVE_TIMEOUT_S = 1800  # the ranks of a re-enactment hang for as long as one looks at them
+_PATIENCE_S = 2.0  # a rank of a re-enactment that is in no call is meant to be: nothing else would be awaited
+_WAIT_S = 15.0  # besides
+_TICK_S = 0.5
+
+
+class Reenactment:
+    """A recorded hang on live ranks, as ``ddpnb.reenact()`` returns it. It shows whether it is the same hang.
+
+    The ranks wait in the calls in which the recorded ones waited: ``world`` inspects, holds, steps and releases them.
+    Use it as a context manager, or call ``close()``.
+
+    Example:
+        >>> with ddpnb.reenact("hang.ddpnb") as reenactment:
+        ...     print(reenactment.same, reenactment.finding.code)
+        True DDP301
+    """
+
+    def __init__(self, plan: Plan, world: World, run: Run, script: str, end: ExitStack) -> None:
+        self.plan, self.world, self.run = plan, world, run
+        #: the path of what the ranks run; ``ddpnb.export()`` writes the same, with a shorter time-out
+        self.script = script
+        self._end = end
+
+    def wait(self) -> Reenactment:
+        """Wait until the outcome is known, or is not expected any more, as where a rank computes.
+
+        Returns:
+            This re-enactment.
+
+        Raises:
+            WorldError: a rank could not start.
+
+        Example:
+            >>> ddpnb.reenact("hang.ddpnb", wait=False).wait().same
+            True
+        """
+        self.run.wait(_PATIENCE_S + _WAIT_S)
+        return self
+
+    def wait_for_interrupt(self) -> None:
+        """Keep the ranks until a signal ends this."""
+        while not self.world.closed:
+            time.sleep(_TICK_S)
+
+    @property
+    def expected(self) -> Finding | None:
+        """The finding of the recording."""
+        return self.plan.expected
+
+    @property
+    def finding(self) -> Finding | None:
+        """The finding of the live ranks; None: there is none."""
+        diagnosis = self.run.diagnosis
+        return next(iter(diagnosis.errors), None) or next(iter(diagnosis.findings), None)
+
+    @property
+    def agreement(self) -> Agreement:
+        """What the live ranks give differently from the recording."""
+        return compare(self.plan, self.finding)
+
+    @property
+    def same(self) -> bool:
+        """Whether the live ranks give the finding of the recording: its code, its ranks, its call."""
+        return self.agreement.same
+
+    def __repr__(self) -> str:
+        return render.text(self.plan, self.agreement, self.run.diagnosis)
+
+    def _repr_html_(self) -> str:
+        return render.html(self.plan, self.agreement, self.run.diagnosis)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the ranks, if ``reenact()`` has launched them, and remove the script."""
+        self._end.close()
+
+
+def reenact(
+    recording: Recording | Run | Path | Sequence[Path],
+    world: World | None = None,
+    *,
+    ranks: int = MOST,
+    wait: bool = True,
+    quiet: bool = True,
+) -> Reenactment:
+    """Re-enact a recorded hang on live ranks: they make the same calls in the same order, with small tensors.
+
+    Args:
+        recording: a Recording, a run that has ended, or what ``ddpnb.load()`` reads.
+        world: whose ranks to use, as many as the plan has; None: launch some, on the CPU.
+        ranks: at most so many. Of a larger job, a few ranks of each kind are re-enacted.
+        wait: until the outcome is known, or for as long as patience where it never is.
+        quiet: show no progress and no output of the ranks.
+
+    Returns:
+        The re-enactment: its run, its finding, and whether that is the one of the recording.
+
+    Raises:
+        UsageError: there is nothing to re-enact, or the World has another number of ranks.
+        LaunchError, WorldError: as ``launch()`` and ``World.run()``.
+
+    Example:
+        >>> with ddpnb.reenact("hang.ddpnb") as reenactment:
+        ...     reenactment.world.status()
+    """
+    name, given = recorded(recording)
+    plan = plan_of(given, _most(ranks))
+    if world is not None and plan.size != world.size:
+        raise UsageError(
+            f"the re-enactment has {plan.size} ranks, and the World {world.size}.",
+            f"Launch {plan.size} ranks, or leave world out.",
+        )
+    folder = tempfile.TemporaryDirectory(prefix="ddpnb-reenact-")
+    with ExitStack() as undo:
+        undo.callback(folder.cleanup)
+        path = os.path.join(folder.name, _SCRIPT)
+        write_whole(path, script_of(plan, name, _LIVE_TIMEOUT_S, _SCRIPT))
+        live = undo.enter_context(launch(plan.size, backend="gloo", quiet=quiet)) if world is None else world
+        run = live.run(path, stream=not quiet, patience=_PATIENCE_S)
+        reenactment = Reenactment(plan, live, run, path, undo)
+        if wait:
+            reenactment.wait()
+        reenactment._end = undo.pop_all()
+        return reenactment
+
+
+def export(
+    source: Recording | Run | Bisection | Path | Sequence[Path],
+    path: Path,
+    *,
+    ranks: int = MOST,
+    timeout: int = TIMEOUT_S,
+) -> int:
+    """Write a small script that hangs as a recording does: plain torch, for torchrun, without ddpnb.
+
+    Args:
+        source: as for ``reenact()``; of a bisection, its smallest failing command is written as a shell script.
+        path: of the script, which is replaced.
+        ranks: at most so many.
+        timeout: of its calls, in seconds: the script ends after it.
+
+    Returns:
+        The number of ranks to run it on; 0 for a bisection.
+
+    Raises:
+        UsageError: there is nothing to re-enact, or the bisection has found no command.
+        CannotWrite: the file cannot be written.
+
+    Example:
+        >>> ddpnb.export("hang.ddpnb", "repro.py")
+    """
+    check_writable(path)
+    if isinstance(source, Bisection):
+        source.write_repro(path)
+        return 0
+    seconds = arguments.whole("timeout", timeout, 1, 86400)
+    name, given = recorded(source)
+    plan = plan_of(given, _most(ranks))
+    write_whole(path, script_of(plan, name, seconds, os.path.basename(os.fspath(path))))
+    return plan.size
+
+
+def recorded(source: Any) -> tuple[str, Recording]:
+    """What to call a recording, and the recording itself."""
+    if isinstance(source, Recording):
+        return "a recording", source
+    if isinstance(source, Run):
+        recording = source.recording
+        if recording is None:
+            raise UsageError("the run is in progress.", "Wait for its outcome, or give world.snapshot().")
+        return f"run {source.number}", recording
+    paths = source if isinstance(source, (list, tuple)) else [source]
+    names = [os.path.basename(os.fspath(one)) for one in paths if isinstance(one, (str, os.PathLike))]
+    return ", ".join(names) or "a recording", load(source)  # pyright: ignore[reportArgumentType]
+
+
+def _most(ranks: int) -> int:
+    return arguments.whole("ranks", ranks, 2, 64)

@@ -1,0 +1,320 @@
+"""The script of a re-enactment: plain torch, for torchrun and for ``ddpnb run``.
+
+A recording may come from strangers. Their texts get into the script in two ways only: in comments, as one line of ASCII, and in
+the message of an exception, as a literal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.reenactment.call_lines import text_of
+from ddpnb.reenactment.expressions import Case, comment, one_of, ranks_are, ranks_are_not
+from ddpnb.reenactment.header import header, instead
+from ddpnb.reenactment.plan import Part, Plan, Step
+from ddpnb.reenactment.program import Item, Line, Loop, program_of
+
+TIMEOUT_S = 20
+_ENDS_AFTER = 5  # seconds after the time-out until a rank that waits outside any call ends
+_LABEL = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+_IMPORTS = """import os
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+"""
+_LEAVE = '''
+def leave():
+    """This rank makes no further call. Its connections stay open, as NCCL's would: gloo's end with the process."""
+    if not any(name.startswith("DDPNB_") for name in os.environ):  # ddpnb sees the end of a rank
+        time.sleep(TIMEOUT.total_seconds() + {after})
+'''
+_ELSEWHERE = '''
+def wait_elsewhere():
+    """This rank is blocked outside any collective."""
+    threading.Event().wait()
+'''
+_COMPUTE = '''
+def compute():
+    """This rank computes for as long as the others may wait."""
+    until = time.monotonic() + TIMEOUT.total_seconds()
+    while time.monotonic() < until:
+        torch.ones(64, 64).mm(torch.ones(64, 64))
+'''
+
+
+def script_of(plan: Plan, name: str = "a recording", timeout_s: int = TIMEOUT_S, file: str = "repro.py") -> str:
+    """The text of the script.
+
+    Args:
+        plan: who calls what.
+        name: of the report, for people.
+        timeout_s: after which the calls give up.
+        file: the name of the script, for people.
+    """
+    return _Writer(plan, name, timeout_s, file).text()
+
+
+Chain = list[list[Line]]  # branches of one decision, each a list of lines
+
+
+class _Writer:
+    def __init__(self, plan: Plan, name: str, timeout_s: int, file: str) -> None:
+        self._plan, self._name, self._timeout_s, self._file = plan, name, timeout_s, file
+        self._parts = {part.rank: part for part in plan.parts}
+        self._lines: list[str] = []
+        self._here = frozenset(self._parts)  # the live ranks that come to the next line
+        self._left = {part.rank: len(part.steps) for part in plan.parts}
+        self._helpers: set[str] = set()
+        self._used: set[str] = set()
+
+    def text(self) -> str:
+        self._main()
+        body = "\n".join(self._lines)
+        helpers = "".join(
+            f"\n{helper}"
+            for helper in (_LEAVE.format(after=_ENDS_AFTER), _ELSEWHERE, _COMPUTE)
+            if helper.split("(")[0].split()[-1] in self._used
+        )
+        imports = (
+            _IMPORTS
+            if "wait_elsewhere" not in self._used
+            else _IMPORTS.replace("import time\n", "import threading\nimport time\n")
+        )
+        imports = (
+            imports if "signal" not in self._used else imports.replace("import os\n", "import os\nimport signal\n")
+        )
+        imports = (
+            imports
+            if any(word in body + helpers for word in ("time.sleep", "time.monotonic"))
+            else imports.replace("import time\n", "")
+        )
+        head = "\n".join(header(self._plan, self._name, self._timeout_s, self._file))
+        return (
+            f"{head}\n{imports}\nTIMEOUT = timedelta(seconds={self._timeout_s})\n{helpers}\n\n"
+            f'def main():\n{body}\n\n\nif __name__ == "__main__":\n    main()\n'
+        )
+
+    # -- code
+
+    def _add(self, depth: int, code: str, note: str = "") -> None:
+        indented = "    " * depth + code
+        self._lines.append(f"{indented}  # {note}" if note else indented)
+
+    def _main(self) -> None:
+        plan = self._plan
+        self._add(1, 'rank = int(os.environ["RANK"])')
+        absent = [part.rank for part in plan.parts if part.how == "absent"]
+        if absent:
+            self._add(1, f"if {ranks_are(absent)}:", "never called init_process_group")
+            self._use(2, "leave()")
+            self._add(2, "return")
+            self._here -= set(absent)
+        self._add(1, 'dist.init_process_group("gloo", timeout=TIMEOUT)')
+        for group in plan.groups[1:]:
+            label = f', group_desc="{group.group.label}"' if _LABEL.fullmatch(group.group.label) else ""
+            code = f"{group.name} = dist.new_group({list(group.ranks)}, timeout=TIMEOUT{label})"
+            self._add(1, code, "" if label else comment(str(group.group)))
+        if any(step.mode == "issue" for part in plan.parts for step in part.steps):
+            self._add(1, "works = []")
+        self._endings(1)
+        for chain in self._chains(program_of(plan)):
+            if isinstance(chain, Loop):
+                self._loop(chain)
+            else:
+                self._chain(chain)
+            self._endings(1)
+
+    def _chains(self, items: Sequence[Item]) -> list[Loop | Chain]:
+        """Loops, and between them the branches of decisions: each rank comes to the lines of one branch at most."""
+        found: list[Loop | Chain] = []
+        for item in items:
+            last = found[-1] if found else None
+            if isinstance(item, Loop):
+                found.append(item)
+            elif isinstance(last, list) and last[-1][-1].ranks == item.ranks:
+                last[-1].append(item)
+            elif isinstance(last, list) and self._decided(last, item):
+                last.append([item])
+            else:
+                found.append([[item]])
+        return found
+
+    def _decided(self, chain: Chain, line: Line) -> bool:
+        """Whether a line and those before it are made by different ranks, and none follows another one in the source."""
+        return not self._plan.ordered and all(branch[0].ranks.isdisjoint(line.ranks) for branch in chain)
+
+    def _loop(self, loop: Loop) -> None:
+        times = {(rank, 0): str(loop.times.get(rank, 0)) for rank in sorted(self._here)}
+        header = len(self._lines)
+        self._add(1, f"for step in range({one_of(times)}):")
+        before = ""
+        for j in range(loop.last_line):
+            column = [(i, line) for i, one in enumerate(loop.passes) if (line := one[j]) is not None]
+            condition = self._condition_in(loop, j, column)
+            if condition and condition != before:
+                self._add(2, f"if {condition}:")
+            self._call(3 if condition else 2, column)
+            before = condition
+        for one in loop.passes:
+            for line in one:
+                if line is not None:
+                    self._passed(line)
+        if not any("step" in text.split("#")[0] for text in self._lines[header + 1 :]):
+            self._lines[header] = self._lines[header].replace("for step in", "for _ in")
+
+    def _chain(self, chain: Chain) -> None:
+        """Write the branches of one decision."""
+        rest = self._here
+        for number, branch in enumerate(chain):
+            own = branch[0].ranks & self._here
+            condition = (
+                "" if own == rest else ranks_are(own) if 2 * len(own) <= len(rest) else ranks_are_not(rest - own)
+            )
+            if number and not condition:
+                self._add(1, "else:")
+            elif condition:
+                self._add(1, f"{'elif' if number else 'if'} {condition}:")
+            for line in branch:
+                self._call(1 + bool(number or condition), [(0, line)])
+            rest -= own
+        for branch in chain:
+            for line in branch:
+                self._passed(line)
+
+    def _condition_in(self, loop: Loop, j: int, column: Sequence[tuple[int, Line]]) -> str:
+        """Which ranks come to line j of a loop in which iterations; empty: all in all."""
+        lines = dict(column)
+        absent = [
+            (i, rank)
+            for i in range(len(loop.passes))
+            for rank in sorted(self._here)
+            if not (i in lines and rank in lines[i].steps)
+            and i < loop.times.get(rank, 0)
+            and not self._blocked_before(loop, rank, i, j)
+        ]
+        if not absent:
+            return ""
+        ranks, steps = {rank for _, rank in absent}, {i for i, _ in absent}
+        if all((i, rank) in absent for rank in ranks for i in range(loop.times.get(rank, 0))):
+            return ranks_are_not(ranks) if 2 * len(ranks) <= len(self._here) else ranks_are(self._here - ranks)
+        if ranks == self._here and len(absent) == len(ranks) * len(steps):
+            return f"step != {min(steps)}" if len(steps) == 1 else f"step not in {tuple(sorted(steps))}"
+        return f"(step, rank) not in {absent}"
+
+    def _blocked_before(self, loop: Loop, rank: int, iteration: int, j: int) -> bool:
+        """Whether a rank is blocked in a loop before it comes to line j in this iteration."""
+        own = [
+            (i, place)
+            for i, one in enumerate(loop.passes)
+            for place, line in enumerate(one)
+            if line is not None and rank in line.steps
+        ]
+        blocked = self._parts[rank].how == "blocked" and self._finished_in(loop, rank)
+        return blocked and bool(own) and max(own) < (iteration, j)
+
+    def _finished_in(self, loop: Loop, rank: int) -> bool:
+        """Whether the last step of a rank is in this loop."""
+        inside = sum(rank in line.steps for one in loop.passes for line in one if line is not None)
+        return self._left[rank] == inside
+
+    def _call(self, depth: int, branch: Sequence[tuple[int, Line]]) -> None:
+        """Write a line, as it is in each iteration."""
+        cases = {(rank, i): step for i, line in branch for rank, step in line.steps.items()}
+        by_op: dict[str, dict[Case, Step]] = {}
+        for case, step in cases.items():
+            by_op.setdefault(step.given.op if step.given is not None else "", {})[case] = step
+        for same in by_op.values():
+            if any(step.late for step in same.values()):
+                self._add(depth, "time.sleep(0.5)", "until the Work of the send is discarded")
+            self._add(depth, text_of(same, self._plan.groups), self._original(same.values()))
+
+    def _original(self, steps: Iterable[Step]) -> str:
+        """Where the recorded calls were made, and which they were."""
+        steps = list(steps)
+        places = list(dict.fromkeys(_place(step.site) for step in steps if step.site != NO_SITE))
+        titles = list(dict.fromkeys(step.title for step in steps))
+        shown = titles[:1] if len(titles) == 1 else [titles[0], "to" if len(titles) > 2 else "and", titles[-1]]
+        return comment(": ".join([*places[:1], " ".join(shown)]))
+
+    def _passed(self, line: Line) -> None:
+        for rank in line.steps:
+            self._left[rank] -= 1
+            part = self._parts[rank]
+            if not self._left[rank] and part.how == "blocked" and part.steps[-1].mode == "call":
+                self._here -= {rank}
+
+    # -- what ranks do after their calls
+
+    def _endings(self, depth: int) -> None:
+        ended = [part for rank, part in self._parts.items() if rank in self._here and not self._left[rank]]
+        alike: dict[tuple[object, ...], list[Part]] = {}
+        for part in ended:
+            alike.setdefault((part.how, part.code, part.message, part.waits_in is not None), []).append(part)
+        for parts in alike.values():
+            self._ending(depth, parts)
+            self._here -= {part.rank for part in parts}
+
+    def _ending(self, depth: int, parts: Sequence[Part]) -> None:
+        first, ranks = parts[0], {part.rank for part in parts}
+        inner = depth
+        if ranks != self._here:
+            self._add(depth, f"if {ranks_are(ranks)}:", "" if first.how == "blocked" else comment(instead(first)))
+            inner = depth + 1
+        if first.how == "blocked" and not first.steps:
+            return
+        if first.how == "blocked":
+            self._waits(inner, parts)
+        elif first.how == "raised":
+            self._add(inner, f"raise RuntimeError({first.message[:300]!a})")
+            return
+        elif first.how == "died" and first.code < 0:
+            self._used.add("signal")
+            self._add(inner, f"os.kill(os.getpid(), {_signal(first.code)})")
+            return
+        elif first.how == "died":
+            self._add(inner, f"os._exit({max(1, min(first.code, 255))})")
+            return
+        elif first.how == "elsewhere":
+            self._use(inner, "wait_elsewhere()")
+        elif first.how == "computing":
+            self._use(inner, "compute()")
+        else:
+            self._use(inner, "leave()")
+        if inner > depth:
+            self._add(inner, "return")
+
+    def _waits(self, depth: int, parts: Sequence[Part]) -> None:
+        """Wait for what was issued: first for the call that the ranks wait in."""
+        first = {part.rank: _work(part) for part in parts}
+        if any(first.values()):
+            self._add(depth, f"works[{one_of({(rank, 0): str(place) for rank, place in first.items()})}].wait()")
+        self._add(depth, "for work in works:")
+        self._add(depth + 1, "work.wait()")
+
+    def _use(self, depth: int, code: str) -> None:
+        self._used.add(code.partition("(")[0])
+        self._add(depth, code)
+
+
+def _work(part: Part) -> int:
+    """The place in ``works`` of the call that a rank waits in."""
+    if part.waits_in is None:
+        return 0
+    return sum(step.mode == "issue" for step in part.steps[: part.waits_in])
+
+
+def _signal(code: int) -> str:
+    import signal
+
+    try:
+        return f"signal.{signal.Signals(-code).name}"
+    except ValueError:
+        return "signal.SIGKILL"
+
+
+def _place(site: Site) -> str:
+    return f"{site.file.replace(chr(92), '/').rpartition('/')[2]}:{site.line}"

@@ -1,0 +1,56 @@
+"""What a re-enactment gave, as text and as HTML: whether it is the finding of the recording, and which ranks stand for which."""
+
+from __future__ import annotations
+
+from ddpnb.model import phrases
+from ddpnb.model.findings import Diagnosis
+from ddpnb.reenactment.agreement import Agreement
+from ddpnb.reenactment.plan import Plan
+from ddpnb.render import card, markup
+from ddpnb.render.terminal import Paragraph, output
+
+_SHOWN = 8
+
+
+def headline(plan: Plan, agreement: Agreement | None) -> str:
+    """The result in one sentence."""
+    finding = plan.expected
+    what = f"{finding.code} {finding.name}" if finding is not None else "no finding"
+    if agreement is None:
+        return f"re-enactment of {what}: running"
+    if agreement.same:
+        return f"re-enacted: {plan.size} live ranks give the finding of the recording, {what}"
+    return f"re-enacted, with another result than the recording: {what}"
+
+
+def notes(plan: Plan, agreement: Agreement | None) -> list[str]:
+    """What differs, which rank stands for which, and what is missing."""
+    found = list(agreement.differences) if agreement is not None else []
+    if plan.size != plan.world_size:
+        found.append(f"{plan.size} live ranks stand for {plan.world_size}.")
+        alike = {
+            part.stands_for: [other for other in plan.parts if other.stands_for == part.stands_for]
+            for part in plan.parts
+        }
+        for others, parts in alike.items():
+            more = f", of {phrases.ranks(others)}, which do the same" if len(others) > 1 else ""
+            live, original = ([getattr(part, name) for part in parts] for name in ("rank", "original"))
+            verb = phrases.verb(live, "re-enacts", "re-enact")
+            found.append(f"Live {phrases.ranks(live)} {verb} {phrases.ranks(original)}{more}.")
+    found += plan.notes[:_SHOWN]
+    return found + [f"Not re-enacted: {text}" for text in plan.left_out[:_SHOWN]]
+
+
+def text(plan: Plan, agreement: Agreement | None, diagnosis: Diagnosis, *, colour: bool = False) -> str:
+    """The result, and the card of the live ranks."""
+    role = "ok" if agreement is not None and agreement.same else "error"
+    parts = [Paragraph((f"ddpnb: {headline(plan, agreement)}", f"bold {role}"))]
+    parts += [Paragraph(note, first="  - ", rest="    ") for note in notes(plan, agreement)]
+    return f"{output(*parts, colour=colour)}\n\n{card.text(diagnosis, colour=colour)}"
+
+
+def html(plan: Plan, agreement: Agreement | None, diagnosis: Diagnosis) -> str:
+    """The same for a notebook, with its style sheet."""
+    listed = "".join(f"<li>{markup.text(note)}</li>" for note in notes(plan, agreement))
+    body = f"<div><b>{markup.text(headline(plan, agreement))}</b></div><ul>{listed}</ul>{card.html(diagnosis)}"
+    return markup.standalone(body, "re-enactment")
