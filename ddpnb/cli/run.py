@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ddpnb import interrupts
-from ddpnb.cli import add_patience, add_ranks, claim, complain, ranks, say, scaling
+from ddpnb.cli import add_patience, add_ranks, claim, complain, ranks, record, say, scaling
 from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.files import check_folder
 
@@ -27,7 +27,10 @@ HELP = "run a torchrun script on N local ranks and diagnose hangs, crashes and d
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "ddpnb run [options] (SCRIPT | -m MODULE) [ARGS...]\n       ddpnb run [options] -- COMMAND..."
+    parser.usage = (
+        "ddpnb run [options] (SCRIPT | -m MODULE) [ARGS...]\n       ddpnb run [options] -- COMMAND...\n"
+        "       ddpnb run --record [--dir DIR] -- COMMAND..."
+    )
     parser.epilog = (
         "exit status: 0 success on all ranks; 1 ddpnb itself failed, or the diagnosis could not be written; "
         "2 usage error; 3 hang or mismatch; 4 completed, but the ranks diverged; the script's own if it crashed; "
@@ -65,6 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="start faster: fork the ranks from one process with torch imported; they share its hash seed, so that sets "
         "have the same order on all ranks, which in separate processes they have not",
     )  # fmt: skip
+    parser.add_argument(
+        "--record", action="store_true",
+        help="only record, on all hosts of the job, for ddpnb diagnose: nothing is watched, checked or ended",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dir", metavar="DIR",
+        help="with --record: folder for the records, which all hosts reach under this path (default: a new one here)",
+    )  # fmt: skip
     parser.add_argument("--master-port", "--master_port", type=int, metavar="PORT", help="as for torchrun")
     parser.add_argument("--standalone", action="store_true", help="accepted, as every run is one")
     parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is the name of a module, as for python -m")
@@ -78,6 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
     # Checked before anything starts: a wrong path should not cost seconds.
     from ddpnb.control.run_requests import check_script, check_terms
 
+    if arguments.record or arguments.dir is not None:
+        record.run(arguments)
     if arguments.log_dir is not None:
         check_folder(arguments.log_dir)
     if arguments.command_line is not None:

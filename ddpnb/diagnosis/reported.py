@@ -94,7 +94,7 @@ def find(recording: Recording, standing: dict[int, Standing], errors: Sequence[F
     told = _of_messages(recording, errors)
     if told or errors:
         return told
-    return _of_stacks(recording, standing) or _same_call(standing) or _after_checkpoints(recording)
+    return _of_stacks(recording, standing) or _same_call(standing) or _after_checkpoints(recording, standing)
 
 
 def _of_messages(recording: Recording, errors: Sequence[Finding]) -> list[Finding]:
@@ -173,9 +173,10 @@ def _same_call(standing: dict[int, Standing]) -> list[Finding]:
     ]
 
 
-def _after_checkpoints(recording: Recording) -> list[Finding]:
+def _after_checkpoints(recording: Recording, standing: dict[int, Standing]) -> list[Finding]:
     """DDP313: ranks that wrote no further checkpoint line while others did, or all after the same one."""
-    last = {rank: one for rank, record in recording.ranks.items() if (one := checkpoints.last(record)) is not None}
+    stand = {rank for rank, one in standing.items() if one.state not in (RankState.ENDED, RankState.COMPUTING)}
+    last = {rank: one for rank in stand if (one := checkpoints.last(recording.ranks[rank])) is not None}
     if not last:
         return []
     lowest = min(one.number for one in last.values())

@@ -125,7 +125,7 @@ def start(rank: int, size: int, address: str) -> None:
     try:
         from ddpnb.recorder.loading import without_collection
 
-        folder = _folder or protocol.claim(os.environ[protocol.JOB], address, rank)
+        folder = _folder or protocol.claim(protocol.job_folder(os.environ), address, rank)
         _end_watch(folder, rank)
         with without_collection():
             from ddpnb.recorder import plain
@@ -149,9 +149,9 @@ def _refused(why: str) -> None:
     """Say once that this process is not recorded; the training continues."""
     print(f"ddpnb: this process is not recorded: {why[:500]}", file=sys.stderr, flush=True)
     try:
-        with open(os.path.join(os.environ[protocol.JOB], f"refused-{os.getpid()}"), "w") as file:
+        with open(os.path.join(protocol.job_folder(os.environ), f"refused-{os.getpid()}"), "w") as file:
             file.write(f"{sys.executable}\n{why[:500]}")
-    except (OSError, KeyError):
+    except OSError:
         pass
 
 

@@ -55,6 +55,7 @@ RUN_IDLE, RUN_ACTIVE, RUN_ENDED = 0, 1, 2
 TABLE = struct.Struct("<II")
 TABLE_AT = 160
 PASSED_AT = 168  # number of the last checkpoint of the run
+ALIVE_AT = 176  # time of the last sign of life, where the rank gives any (``recorder.heartbeat``)
 _HEAD = 256  # bytes that hold all of these
 
 # number + 1, group string, seq, signature string, site string, state, thread, peer, tag,
@@ -148,6 +149,11 @@ class BoxReader:
     def dropped(self) -> int:
         """How many names and facts of the current run did not fit into the table of strings."""
         return TABLE.unpack_from(self._source.read(TABLE_AT, TABLE.size))[1]
+
+    @property
+    def alive_ns(self) -> int:
+        """When the process gave its last sign of life; 0: it gives none."""
+        return struct.unpack("<Q", self._source.read(ALIVE_AT, 8))[0]
 
     def _extent(self) -> tuple[int, int]:
         """Generation of the table of strings, and how many bytes of it are used."""

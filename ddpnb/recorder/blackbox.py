@@ -237,6 +237,12 @@ class BlackBox:
         )  # fmt: skip
         _NUMBER(memory, _MARKED_AT, number + 1)
 
+    def alive(self, now: int) -> int:
+        """Give a sign of life; returns the time of the last change."""
+        if not self.silent:
+            _NUMBER(self.memory, layout.ALIVE_AT, now)
+        return layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[1]
+
     def _touch(self, now: int) -> None:
         calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
         layout.PROGRESS.pack_into(self.memory, layout.PROGRESS_AT, calls, now)

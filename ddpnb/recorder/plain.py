@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import torch.distributed as dist
@@ -15,6 +16,7 @@ from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
 from ddpnb.recorder import checkpoints, protocol
 from ddpnb.recorder.endings import Endings
+from ddpnb.recorder.heartbeat import Heartbeat
 from ddpnb.recorder.recorder import Recorder
 from ddpnb.recorder.socket_channel import SocketChannel
 
@@ -51,8 +53,13 @@ def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, 
     recorder.phases.environment()
     endings.describe = lambda error: _described(recorder, error)
     endings.at_end = lambda ending: _ended(recorder, number, ending)
-    endings.is_needed = lambda: _is_needed(folder, rank)
-    SocketChannel(folder, f"rank{rank}.sock", recorder.control.answer)
+    if os.environ.get(protocol.RECORD):
+        with suppress(OSError):  # not every file system of a cluster has sockets: then stacks are read from outside
+            SocketChannel(folder, f"rank{rank}.sock", recorder.control.answer)
+        Heartbeat(recorder.box, recorder.control.answer, os.path.join(folder, f"rank{rank}.stacks.json")).start()
+    else:
+        endings.is_needed = lambda: _is_needed(folder, rank)
+        SocketChannel(folder, f"rank{rank}.sock", recorder.control.answer)
     current = recorder
     _introduce(folder, rank, size, address)
 
@@ -62,6 +69,10 @@ def _introduce(folder: str, rank: int, size: int, address: str) -> None:
     who = {
         "pid": os.getpid(),
         "started": protocol.started(os.getpid()),
+        "host": protocol.host()[:200],
+        "place": protocol.place()[:400],
+        "start": os.path.basename(folder),
+        "clock": [time.monotonic_ns(), time.time_ns()],
         "rank": rank,
         "size": size,
         "local_size": int(os.environ.get("LOCAL_WORLD_SIZE") or 0),

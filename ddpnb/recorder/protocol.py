@@ -7,13 +7,18 @@ the address of its store; ranks that ddpnb itself has started use the folder of 
 ``rank0.box`` and ``rank0.samples`` (``model``), ``rank0.json`` (who it is), ``rank0.end.json`` (how its program ended),
 ``rank0.status`` (its exit status as a byte), ``rank0.crash`` (what faulthandler wrote) and ``rank0.sock`` (its control
 channel).
+
+Of a job that is only recorded (``DDPNB_RECORD``), ranks may run on several hosts that share the folder of the job: each
+host has a folder of its own in it, with those of the starts. There a rank also has ``rank0.stacks.json`` (``heartbeat``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 REQUEST, REPLY = "ddpnb_request", "ddpnb_reply"  # on the engine's control channel
@@ -27,6 +32,7 @@ LOOKS = (
     "DDPNB_LOOKS"  # LOW..HIGH: between these numbers of optimizer steps the replica watch looks at all tensors in each
 )
 MODULES = "DDPNB_MODULES"  # 1: the first forward and backward of each model are recorded module by module
+RECORD = "DDPNB_RECORD"  # 1: nothing but recording, on any number of hosts
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
 RUN = "DDPNB_RUN"  # the number of the only run of a plain process; 1 if it is not set
 LONGEST_MESSAGE = 64 << 20  # bytes of a request or an answer on a control channel that is a socket
@@ -69,6 +75,37 @@ def address_of_environment() -> str:
 def start_folder(job: str, address: str, start: int = 0) -> str:
     """The folder of the start of a process group at this address, counted from 0."""
     return os.path.join(job, f"{hashlib.blake2b(address.encode(), digest_size=6).hexdigest()}-{start}")
+
+
+def host() -> str:
+    """The name of this host."""
+    return os.uname().nodename
+
+
+def place() -> str:
+    """Where process IDs mean what they mean here: the host since it was started, and the namespace of this process.
+
+    Without /proc it is the host alone.
+    """
+    found = [host()]
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            found.append(file.read(64).strip())
+        found.append(os.readlink("/proc/self/ns/pid"))
+    except OSError:
+        pass
+    return " ".join(found)
+
+
+def job_folder(environment: Mapping[str, str]) -> str:
+    """The folder of the job that a process with this environment writes to; empty if it belongs to none."""
+    job = environment.get(JOB, "")
+    return os.path.join(job, host_folder(host())) if job and environment.get(RECORD) else job
+
+
+def host_folder(name: str) -> str:
+    """The name of the folder of a host, in that of a job which is only recorded."""
+    return f"host-{re.sub('[^A-Za-z0-9._-]', '_', name)[:100]}"
 
 
 def claim(job: str, address: str, rank: int) -> str:

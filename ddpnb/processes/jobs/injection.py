@@ -10,7 +10,9 @@ from ddpnb.recorder import protocol
 SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "inject", "site")
 
 
-def injected(environment: Mapping[str, str], folder: str, fence: str, backend: str | None = None) -> dict[str, str]:
+def injected(
+    environment: Mapping[str, str], folder: str, fence: str, backend: str | None = None, *, only_record: bool = False
+) -> dict[str, str]:
     """An environment with the recorder in it.
 
     Args:
@@ -18,6 +20,7 @@ def injected(environment: Mapping[str, str], folder: str, fence: str, backend: s
         folder: of the job.
         fence: ``raise``, ``warn`` or ``off``.
         backend: that scripts get, whichever they ask for; None: the one they ask for.
+        only_record: nobody watches the ranks, which may run on several hosts.
     """
     before = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry != SITE]
     path = [SITE, *before] if environment.get("PYTHONPATH") else [SITE]
@@ -28,4 +31,8 @@ def injected(environment: Mapping[str, str], folder: str, fence: str, backend: s
         protocol.PARENT: str(os.getpid()),
         "PYTHONPATH": os.pathsep.join(path),
     }
-    return {**environment, **given, **({protocol.BACKEND: backend} if backend else {})}
+    if only_record:
+        given[protocol.RECORD] = "1"
+    if backend:
+        given[protocol.BACKEND] = backend
+    return {**{name: value for name, value in environment.items() if name != protocol.RECORD}, **given}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpnb.errors import WorldError
-from ddpnb.model.names import UNDECODABLE
+from ddpnb.model.names import UNDECODABLE, given_name
 from ddpnb.model.recording import UNKNOWN_SIGNAL
 from ddpnb.processes.jobs import sockets
 from ddpnb.processes.jobs.exits import Exits, exit_status
@@ -33,6 +33,10 @@ class Identity:
     address: str = ""
     directory: str = ""
     command: tuple[str, ...] = ()
+    host: str = ""
+    here: bool = True  # its process ID means a process that this one sees
+    start: str = ""  # of its process group, as its folder was named
+    clock: tuple[int, int] = (0, 0)  # its host's monotonic clock and the time since the epoch, at one moment
 
 
 def identity(folder: str, rank: int) -> Identity | None:
@@ -50,6 +54,10 @@ def identity(folder: str, rank: int) -> Identity | None:
             str(told["address"]),
             str(told["directory"]),
             tuple(map(str, told["command"])),
+            given_name(told["host"]),
+            told["place"] == protocol.place(),
+            given_name(told["start"]),
+            (int(told["clock"][0]), int(told["clock"][1])),
         )
     except (OSError, *UNDECODABLE):
         return None
@@ -81,7 +89,8 @@ class JobProcesses(RankProcesses):
             found = identity(self.folder, rank)
             if found is not None:
                 self._known[rank] = found
-                self._exits.watch(found.pid)
+                if found.here:
+                    self._exits.watch(found.pid)
         return self._known.get(rank)
 
     def found(self) -> dict[int, Identity]:
@@ -121,7 +130,12 @@ class JobProcesses(RankProcesses):
 
     def alive(self, rank: int) -> bool:
         known = self.identity(rank)
-        return known is not None and kernel_status(known.pid) != GONE and protocol.started(known.pid) == known.started
+        return (
+            known is not None
+            and known.here
+            and kernel_status(known.pid) != GONE
+            and protocol.started(known.pid) == known.started
+        )
 
     def stopped(self, rank: int) -> bool:
         pid = self.pid(rank)

@@ -80,7 +80,7 @@ def _of_process(pid: int) -> list[FoundJob]:
     """The process groups of the job that this process launched or belongs to."""
     try:
         process = psutil.Process(pid)
-        folder = process.environ().get(protocol.JOB, "")
+        folder = protocol.job_folder(process.environ())
     except psutil.NoSuchProcess:
         raise UsageError(f"there is no process {pid}.", _HINT) from None
     except psutil.AccessDenied:

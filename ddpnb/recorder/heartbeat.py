@@ -1,0 +1,66 @@
+"""Signs of life of a rank that nobody watches, and its stacks once it makes no progress.
+
+A job that is only recorded may be killed while it hangs: what a rank did then must have been written before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from time import monotonic_ns, process_time_ns, sleep  # a script may replace those of the module
+from typing import Any
+
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.encoding import encodable
+
+BEAT_S = 2.0
+FIRST_S = 10.0  # without progress, after which the stacks are written; then after twice that time, and so on
+_IDLE = 0.03  # of a core: who uses less does not compute
+
+
+class Heartbeat:
+    """A thread that writes the time into the black box every two seconds.
+
+    Args:
+        box: of this rank.
+        answer: of the control channel, which describes the stacks.
+        path: of the file for the stacks. It holds those of the last time without progress.
+    """
+
+    def __init__(self, box: BlackBox, answer: Callable[[dict[str, Any]], dict[str, Any]], path: str) -> None:
+        self._box, self._answer, self._path = box, answer, path
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="ddpnb heartbeat", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._beat()
+        except Exception as error:
+            print(f"ddpnb: no more stacks are recorded: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+    def _beat(self) -> None:
+        seen, due_s, cpu, busy = -1, FIRST_S, process_time_ns(), 0
+        while not self._box.silent:
+            now = monotonic_ns()
+            progress = self._box.alive(now)
+            if progress != seen:
+                seen, due_s, busy = progress, FIRST_S, 0
+            else:
+                busy = max(busy, process_time_ns() - cpu)  # in one beat
+            cpu = process_time_ns()
+            if (now - progress) * 1e-9 >= due_s:
+                due_s *= 2
+                self._write(now, idle=busy * 1e-9 < _IDLE * BEAT_S)
+                cpu = process_time_ns()
+            sleep(BEAT_S)
+
+    def _write(self, now: int, *, idle: bool) -> None:
+        told = self._answer({"verb": "snapshot", "locals": True})
+        kept = {key: told.get(key) for key in ("stacks", "waits_on", "wakes_in_s")}
+        with open(f"{self._path}.part", "w") as file:
+            json.dump(encodable({"at_ns": now, "idle": idle, **kept}), file)
+        os.replace(f"{self._path}.part", self._path)
