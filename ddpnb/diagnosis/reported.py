@@ -21,7 +21,7 @@ from ddpnb.model import checkpoints, phrases
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Finding
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Ending, RankRecord, Recording
+from ddpnb.model.recording import UNKNOWN_SIGNAL, Ending, RankRecord, Recording
 from ddpnb.model.stacks import Stack
 
 # How a rank fails that has waited too long, or whose peer has failed; and the messages that contain the calls themselves.
@@ -33,6 +33,7 @@ _TIMED_OUT = re.compile(
 _BY_TIME_OUT = frozenset(
     {-signal.SIGABRT, -signal.SIGTERM, -signal.SIGKILL, 1, 128 + signal.SIGABRT, 128 + signal.SIGTERM}
 )
+_STOPPED = (-signal.SIGTERM, UNKNOWN_SIGNAL)  # by a launcher, once another rank has failed
 _ORDER = ("DDP301", "DDP313")  # what a time-out's own text says: the least of what is known
 _FEW = 8
 
@@ -46,7 +47,7 @@ def while_waiting(recording: Recording) -> Recording:
     if recording.report is None:
         return recording
     failed = any(
-        (ending := record.ending) is not None and not ending.well and ending.code != -signal.SIGTERM
+        (ending := record.ending) is not None and not ending.well and ending.code not in _STOPPED
         for record in recording.ranks.values()
     )
     return replace(recording, ranks={rank: _while_waiting(record, failed) for rank, record in recording.ranks.items()})
@@ -59,7 +60,7 @@ def _while_waiting(record: RankRecord, failed: bool) -> RankRecord:
     waits = any(call.state is CallState.WAITING for call in record.calls)
     if waits and _by_time_out(ending):
         return replace(record, ending=None)
-    if failed and ending.how != "raised" and ending.code == -signal.SIGTERM:
+    if failed and ending.how != "raised" and ending.code in _STOPPED:
         return replace(record, ending=None)
     stack = Stack("MainThread", ending.frames, main=True)
     if ending.how == "raised" and _TIMED_OUT.search(ending.message[:20_000]) and call_in(stack) and not record.calls:

@@ -168,7 +168,7 @@ def _recording(hosts: Sequence[RecordedHost], patience: float, told: list[str]) 
             f"{phrases.ranks(missing, True)} of {size} {have} left no records: {was} not started or not recorded, or the "
             "folder of another host is not here.",
         ]
-    if not told:
+    if not (told or silent):
         return Recording(size, records, sources, taken_ns, facts)
     read_from = tuple(Source(host.folder, FORMAT, len(host.endings)) for host in hosts)
     report = Report(read_from, max(waited, default=0.0), unknown=tuple(told))

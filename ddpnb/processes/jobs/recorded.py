@@ -22,6 +22,7 @@ _SIGNALS = {
     b"Illegal inst": signal.SIGILL,
 }
 _CRASH_LIMIT = 1 << 20
+_ENDED = (-signal.SIGKILL, -signal.SIGTERM)  # seen by chance: mostly nobody sees it
 
 
 class RecordedProcesses(JobProcesses):
@@ -40,12 +41,12 @@ class RecordedProcesses(JobProcesses):
         return self.alive(rank)
 
     def exit_status(self, rank: int) -> int | None:
-        """As the rank wrote it; None: it lives, or nobody saw how it ended."""
+        """As the rank wrote it; None: it lives, or was ended from outside, or nobody saw how it ended."""
         known = self.identity(rank)
         if known is None or self.alive(rank):
             return None
         status = exit_status(known.pid) if known.here else None  # its parent has not waited for it yet
-        if status is None:
+        if status is None or status in _ENDED:
             status = self._written_status(rank)
         if status is None:
             status = self._crash(rank)
