@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ddpnb.explanations.messages import tracebacks
 from ddpnb.explanations.messages.tracebacks import LoggedError
 from ddpnb.model.recording import Ending
-from ddpnb.reports.facts import NOBODY, Ended, Fact, Message, Speaker
+from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
 from ddpnb.reports.logs import Log
 
 NAME = "Python tracebacks"
@@ -17,6 +17,7 @@ MARKS = ("Traceback", "Error", "Exception", "terminated with the following error
 _START = re.compile(r"Traceback \(most recent call last\)|-- Process (\d{1,6}) terminated with the following error")
 _SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error")
 _CHAINED = re.compile(r"the direct cause of the following|During handling of the above exception")
+_ABORTED = re.compile(r"NCCL communicator was aborted on rank (\d{1,6})\b")
 _WINDOW = 600  # lines of a traceback and its message
 _SHORT = 5_000  # lines: a log that is read whole where no traceback begins
 _MOST = 2_000  # exceptions of one process
@@ -35,7 +36,7 @@ def read(log: Log) -> Iterator[Fact]:
     for speaker, numbers in _windows(log).items():
         lines = [_line(log, number) for number in numbers]
         errors = tracebacks.read("\n".join(lines))[-_MOST:]
-        yield from _facts(speaker, [error for error in errors if _name(error) not in _LAUNCHERS], lines)
+        yield from _facts(speaker, [error for error in errors if not _of_launcher(error)], lines)
 
 
 def _windows(log: Log) -> dict[Speaker, list[int]]:
@@ -71,6 +72,11 @@ def _line(log: Log, number: int) -> str:
     return log.text[log.starts[number] : end]
 
 
+def _of_launcher(error: LoggedError) -> bool:
+    """An exception that reports that of a rank; mp.spawn once raised a bare Exception."""
+    return _name(error) in _LAUNCHERS or (_name(error) == "Exception" and not error.message.strip())
+
+
 def _name(error: LoggedError) -> str:
     return error.exception.rpartition(".")[2]
 
@@ -80,16 +86,22 @@ def _facts(speaker: Speaker, errors: list[LoggedError], lines: list[str]) -> Ite
     starts = _starts(errors, lines)
     for index, error in enumerate(errors):
         spawned = _SPAWNED.search("\n".join(lines[max(starts[index] - 3, 0) : error.line]))
-        who = Speaker(int(spawned[1])) if spawned and not known else speaker
+        aborted = _ABORTED.match(error.message)
+        who = (
+            speaker
+            if known
+            else Speaker(int(spawned[1]))
+            if spawned
+            else Speaker(int(aborted[1]))
+            if aborted
+            else NOBODY
+        )
         chained = index + 1 < len(errors) and starts[index + 1] <= error.line
         if chained or (who != NOBODY and not spawned and index + 1 < len(errors)):
             continue  # a later one ended the process
         text = "\n".join(lines[starts[index] : error.line])[-_LONGEST:]
         traceback = f"{text}\n{error.exception}: {error.message[:_LONGEST]}".strip()
-        if who == NOBODY:
-            yield Message(NOBODY, traceback)
-        else:
-            yield Ended(who, Ending("raised", 1, _name(error), error.message, error.frames, traceback))
+        yield Ended(who, Ending("raised", 1, _name(error), error.message, error.frames, traceback))
 
 
 def _starts(errors: list[LoggedError], lines: list[str]) -> list[int]:

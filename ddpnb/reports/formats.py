@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddpnb.reports import (
     debug_pages,
@@ -19,7 +20,7 @@ from ddpnb.reports import (
     system,
     watchdog,
 )
-from ddpnb.reports.facts import Ended, Fact, Found, Identity, Message
+from ddpnb.reports.facts import NOBODY, Ended, Fact, Found, Identity, Message
 from ddpnb.reports.logs import Log
 
 
@@ -72,7 +73,7 @@ def facts_of(log: Log) -> list[Found]:
             facts = tuple(text.read(log))
             if facts:
                 found.append(Found(log.path, text.name, facts))
-    return _without_repeats(_named(log, found))
+    return _without_repeats(_with_ranks(_named(log, found)))
 
 
 def _named(log: Log, found: list[Found]) -> list[Found]:
@@ -83,6 +84,39 @@ def _named(log: Log, found: list[Found]) -> list[Found]:
     if not identities or not found:
         return found
     return [Found(log.path, found[0].format, (*identities, *found[0].facts)), *found[1:]]
+
+
+def _with_ranks(found: Sequence[Found]) -> list[Found]:
+    """Exceptions without a rank, where as many ranks exited with status 1: an exception that nobody handles gives it."""
+    facts = [fact for each in found for fact in each.facts]
+    ended = [fact for fact in facts if isinstance(fact, Ended)]
+    nobody = [fact for fact in ended if fact.speaker == NOBODY and fact.ending.how == "raised"]
+    failed = {
+        fact.speaker.rank: fact.speaker for fact in ended if fact.ending.code == 1 and fact.speaker.rank is not None
+    }
+    known = {fact.speaker.rank for fact in ended if fact.ending.how == "raised"}
+    alike = {_plain(fact) for fact in nobody}
+    if len(alike) != 1 or len(failed) != len(nobody) or known & set(failed):
+        return list(found)
+    ranks = dict(zip(map(id, nobody), failed.values(), strict=True))
+    return [
+        Found(
+            each.path,
+            each.format,
+            tuple(
+                replace(fact, speaker=ranks[id(fact)]) if isinstance(fact, Ended) and id(fact) in ranks else fact
+                for fact in each.facts
+            ),
+        )
+        for each in found
+    ]
+
+
+def _plain(fact: Ended) -> tuple[object, ...]:
+    """What several ranks that fail alike have alike: the numbers in their messages may differ."""
+    ending = fact.ending
+    frame = ending.innermost_user
+    return ending.exception, re.sub(r"\d", "", ending.message), frame.site if frame is not None else None
 
 
 def _without_repeats(found: Sequence[Found]) -> list[Found]:

@@ -19,12 +19,14 @@ from ddpnb.model.names import UNDECODABLE, one_line
 from ddpnb.reports.facts import NOBODY, Speaker
 
 LONGEST_LINE = 100_000  # characters: the rest of a longer line is left out
-MOST_RANKS = 1_000_000
+_FAR = 300  # characters before torchrun's prefix
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,16}[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 _LAYER = re.compile(
+    # a time
+    r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\s"
     # containers: the time of a line, the name of a pod, docker compose's service
-    r"\d{4}-\d\d-\d\dT[\d:.]{5,24}(?:Z|[+-]\d\d:?\d\d)\s(?:std(?:out|err) [FP] )?"
+    r"|\d{4}-\d\d-\d\dT[\d:.]{5,24}(?:Z|[+-]\d\d:?\d\d)\s(?:std(?:out|err) [FP] )?"
     r"|\[pod/(?P<pod>[\w.-]{1,120})/[\w.-]{1,120}\]\s"
     # Ray's actors
     r"|\(\w{1,80}(?:\(\w{1,40}\))? pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:-]{1,64}))?\)\s?"
@@ -130,7 +132,7 @@ def read(path: str, raw: str) -> Log:
     if text.startswith('{"log":'):
         shown = [_unwrapped(line) for line in shown]
     dirty = _CONTROL.search(text) is not None
-    outer = _outer(shown)
+    outer, ranked = _outer(shown), "[rank" in text
     lines: list[str] = []
     starts: list[int] = []
     speakers: list[Speaker] = []
@@ -139,6 +141,14 @@ def read(path: str, raw: str) -> Log:
         speaker = NOBODY
         if outer is not None or line[:1] in _FIRST:
             line, speaker = _without_prefix(line, outer)
+        if (
+            ranked
+            and speaker.rank is None
+            and "[rank" in line[:_FAR]
+            and (inline := _INLINE.search(line, 0, _FAR + 12))
+        ):
+            # behind the name of a host or a stream, or behind a progress bar
+            speaker, line = _speaker(int(inline[1]), speaker.pid, speaker.host), line[inline.end() :].removeprefix(" ")
         if dirty:
             line = _CONTROL.sub("", line)
         lines.append(line)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
+from itertools import pairwise
 
 from ddpnb.explanations.messages import collectives, rendezvous
 from ddpnb.explanations.messages.explained import Raised
 from ddpnb.model.calls import UNNAMED, CallState, Signature
-from ddpnb.reports.facts import CallSeen, Fact, GroupName, Message, Speaker, Waiting, WorldSize
+from ddpnb.reports.facts import CallSeen, Fact, GroupName, Message, Speaker, Unknown, Waiting, WorldSize
 from ddpnb.reports.logs import Log
 from ddpnb.reports.operations import operation
 
 NAME = "torch.distributed's checks and time-outs"
 MARKS = (
-    collectives.MISMATCH, "monitoredBarrier", "clients joined", "client socket", "ait timeout after", "store based barrier",
+    collectives.MISMATCH, "Running collective", "monitoredBarrier", "clients joined", "client socket", "ait timeout after", "store based barrier",
     "Timeout waiting for key", "ncclUniqueId",
 )  # fmt: skip
 
@@ -36,6 +38,12 @@ _AFTER = re.compile(r"(\d{1,12}) ?ms|after (\d{1,9}) seconds|timeout=(\d{1,4}):(
 _NEXT = re.compile(
     r"\n(?=\n|\[|Traceback|\s{0,8}File |Exception raised from|[\w.]{0,80}(?:Error|Exception|Timeout)\b|terminate called|frame #)"
 )
+_ANNOUNCED = re.compile(r"\[Rank (\d{1,6})\]\s{1,2}Running collective:\s{1,2}(?=Collective)")
+_LAST = 256  # calls of a rank
+_SEVERAL = (
+    "The collectives that the ranks announce belong to several process groups, which the log does not name: collect the flight "
+    "recorder (TORCH_FR_BUFFER_SIZE=2000), which names the group of each call."
+)
 _FUNCTIONS = {
     "DDP301": "monitored_barrier",
     "DDP102": "init_process_group",
@@ -53,6 +61,7 @@ def read(log: Log) -> Iterator[Fact]:
     while start >= 0 and seen < _MOST:
         yield from _mismatch(log.text[start : start + 2 * _AHEAD])
         start, seen = log.text.find(collectives.MISMATCH, start + 1), seen + 1
+    yield from _announced(log)
     done: set[Fact] = set()
     for number, match in enumerate(_PLACES.finditer(log.text)):
         if number >= _MOST:
@@ -61,6 +70,36 @@ def read(log: Log) -> Iterator[Fact]:
             if fact not in done:
                 done.add(fact)
                 yield fact
+
+
+def _announced(log: Log) -> Iterator[Fact]:
+    """The calls that each rank announces, where torch also logs what is no error: the last ones of each."""
+    calls: dict[int, deque[CallSeen]] = {}
+    for match in _ANNOUNCED.finditer(log.text):
+        own = log.speaker_at(match.start()).rank
+        rank = int(match[1])
+        sides = collectives.sides(f"Rank {rank} is running collective: {log.text[match.end() : match.end() + _AHEAD]}")
+        if own not in (None, rank) or not sides or not sides[0].seq:
+            continue  # the rank in brackets is that in the group
+        signature = _signature(sides[0])
+        calls.setdefault(rank, deque(maxlen=_LAST)).append(
+            CallSeen(Speaker(rank), GroupName(rank=rank), sides[0].seq, signature, CallState.ISSUED)
+        )
+    if all(before.seq <= after.seq for own in calls.values() for before, after in pairwise(own)):
+        for own in calls.values():
+            yield from own
+    elif calls:
+        yield Unknown(_SEVERAL)
+
+
+def _signature(side: collectives.Fingerprint) -> Signature:
+    sizes = tuple(int(size) for size in re.findall(r"\d{1,18}", side.shape)[:16])
+    dtype = side.dtype.split(",")[0].strip()
+    return Signature(
+        operation(side.op) if side.op != collectives.ANOTHER else UNNAMED,
+        (sizes,) if dtype else (),
+        (_DTYPES.get(dtype, dtype),) if dtype else (),
+    )
 
 
 def _mismatch(text: str) -> Iterator[Fact]:
@@ -73,14 +112,7 @@ def _mismatch(text: str) -> Iterator[Fact]:
         known = side.op != collectives.ANOTHER
         # torch misreads the number too, where it misreads the operation
         seq = (side.seq if known else numbers[0] if numbers else None) or 0
-        sizes = tuple(int(size) for size in re.findall(r"\d{1,18}", side.shape)[:16])
-        dtype = side.dtype.split(",")[0].strip()
-        signature = Signature(
-            operation(side.op) if known else UNNAMED,
-            (sizes,) if dtype else (),
-            (_DTYPES.get(dtype, dtype),) if dtype else (),
-        )
-        yield CallSeen(Speaker(side.rank), GroupName(), seq, signature, CallState.WAITING)
+        yield CallSeen(Speaker(side.rank), GroupName(), seq, _signature(side), CallState.WAITING)
 
 
 def _waits(speaker: Speaker, text: str) -> Iterator[Fact]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator
+from itertools import islice
 
 from ddpnb.model.recording import Ending
 from ddpnb.reports.facts import Ended, Fact, Message, Speaker
@@ -21,20 +22,18 @@ MARKS = (
     "DataLoader worker (pid",
 )
 
-_KILLED = re.compile(
-    r"(?:[Oo]ut of memory(?:: | \(\w{1,20}\): )|Memory cgroup out of memory: )Kill(?:ed)? process (\d{1,10}),? \(?([\w. :/-]{1,60})\)?"
-)
+# Each begins with plain text, for which a search is fast.
+_KILLED = re.compile(r"ut of memory(?:: | \(\w{1,20}\): )Kill(?:ed)? process (\d{1,10})\b")
 _KILLER = re.compile(r"oom-kill:constraint=[^\n]{0,600}?,task=([\w. :/-]{1,60}),pid=(\d{1,10})\b")
 _XID = re.compile(r"NVRM: Xid \(PCI:[\w:.]{1,20}\): \d{1,4}(?:, pid='?(\d{1,10}|<unknown>)'?)?[^\n]{0,300}")
 _LOST = re.compile(r"NVRM: GPU [\w:.]{1,20}: GPU has fallen off the bus[^\n]{0,100}")
-_MEMORY = re.compile(
-    r"(?:CUDA|HIP|XPU|NPU)(?: backend)? out of memory\b[^\n]{0,600}|CUDA error: out of memory"
-    r"|DefaultCPUAllocator: (?:can't allocate|not enough) memory[^\n]{0,200}"
-)
+_MEMORY = re.compile(r"out of memory\b[^\n]{0,600}")
+_DEVICE = re.compile(r"\b(?:(?:CUDA|HIP|XPU|NPU|MPS)(?: backend)? |CUDA error: )$")
+_HOST_MEMORY = re.compile(r"DefaultCPUAllocator: (?:can't allocate|not enough) memory[^\n]{0,200}")
 _WORKER = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? [\d, ]{1,200}\) (?:is killed by signal|exited unexpectedly)[^\n]{0,200}"
 )
-_MOST = 2000
+_MOST = 20_000
 
 
 def read(log: Log) -> Iterator[Fact]:
@@ -46,20 +45,20 @@ def read(log: Log) -> Iterator[Fact]:
     for match in _some(_XID, log.text):
         named = match[1] or ""
         yield Message(Speaker(None, int(named) if named.isdigit() else 0), match[0])
-    for pattern in (_LOST, _MEMORY, _WORKER):
+    for pattern in (_LOST, _MEMORY, _HOST_MEMORY, _WORKER):
         seen: set[Speaker] = set()
         for match in _some(pattern, log.text):
+            device = _DEVICE.search(log.text, max(match.start() - 30, 0), match.start()) if pattern is _MEMORY else None
+            if pattern is _MEMORY and device is None:
+                continue
             speaker = log.speaker_at(match.start())
             if speaker not in seen:
                 seen.add(speaker)
-                yield Message(speaker, match[0].strip())
+                yield Message(speaker, (device[0] if device else "") + match[0].strip())
 
 
 def _some(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    for number, match in enumerate(pattern.finditer(text)):
-        if number >= _MOST:
-            return
-        yield match
+    return islice(pattern.finditer(text), _MOST)
 
 
 def _line(text: str, match: re.Match[str]) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ddpnb.explanations.messages.tracebacks import of_user
 from ddpnb.model.calls import NO_SITE, P2P_OPS, UNNAMED, CallState, Signature, Site
 from ddpnb.model.names import given_name
 from ddpnb.model.stacks import MAX_FRAMES, Frame, Stack
-from ddpnb.reports.facts import CallSeen, Fact, GroupName, Message, Progress, Speaker
+from ddpnb.reports.facts import NOBODY, CallSeen, Fact, GroupName, Message, Progress, Speaker
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.operations import operation
 
@@ -21,29 +21,36 @@ MARKS = ("CL(", "enqueued", "watchdog", "Heartbeat monitor")
 # Terminals wrap lines, also within words: texts are compared without blanks.
 _BLANK = re.compile(r"\s+")
 _WORK = re.compile(r"Work[A-Z][A-Z0-9]{0,8}CL\s?\(")
+_CAUGHT = re.compile(r"Watchdog\s{1,3}caught\s")
 _CALL = re.compile(
     r"Work\w{1,12}\((?:SeqNum=(?P<seq>\d{1,18}),)?OpType=(?P<op>\w{1,60})"
     r"(?:,TensorShape=\[(?P<shape>[\d,\[\]]{0,400}?)\])?(?:,NumelIn=(?P<numel>\d{1,18}))?(?:,NumelOut=\d{1,18})?"
     r"(?:,Timeout\(ms\)=(?P<timeout>\d{1,15}))?\)(?:ranfor(?P<ran>\d{1,15})milliseconds|timedout)?"
 )
-_TIMED_OUT = re.compile(r"(?:[Tt]ime-?out|timed out):?\s{0,3}$")
-_RANK = re.compile(r"\[Rank\s(\d{1,6})\]")
+_TIMED_OUT = re.compile(r"(?:[Tt]ime-?out|timedout):?$")
+_RANK = re.compile(r"\[Rank(\d{1,6})\]")
 _GROUP = re.compile(
-    r"\[PG(?:\s(?:ID\s)?(?P<id>\w{1,80}))?(?:\sPG)?(?:\sGUID\s(?P<guid>[^\s()\[\]]{1,120})"
-    r"(?:\((?P<label>[^()\[\]]{0,200})\))?)?\sRank\s(?P<rank>\d{1,6})\]"
+    r"\[(?=PG)(?:PG(?:ID)?(?P<id>(?!GUID)\w{1,80}?))?(?:PGGUID(?P<guid>[^()\[\]]{1,120}?))?"
+    r"(?:\((?P<label>[^()\[\]]{0,200})\))?Rank(?P<rank>\d{1,6})\]"
 )
-_STATUS = re.compile(r"[Ll]ast\s{1,3}enqueued\s")
+_STATUS = re.compile(r"ast\s{1,3}enqueued\s")
 _NUMBERS = re.compile(
-    r"[Ll]astenqueued(?:\w{1,6}?)?work:(-?\d{1,18}),(?:laststarted(?:\w{1,6}?)?work:(-?\d{1,18}),)?"
+    r"astenqueued(?:\w{1,6}?)?work:(-?\d{1,18}),(?:laststarted(?:\w{1,6}?)?work:(-?\d{1,18}),)?"
     r"lastcompleted(?:\w{1,6}?)?work:(-?\d{1,18})"
 )
 _AT = re.compile(r"at(?:\w{1,6}?)?work(?:sequenceid)?:(\d{1,18}),?(?:PGstatus:)?$")
 _TRACE = re.compile(r"Stack trace of the failed collective:\s{0,3}\n")
 _FRAME = re.compile(r"\s{0,8}#\d{1,4} (.{1,200}?) from (.{1,1000}):(\d{1,9})$")
-_FAILED = re.compile(
-    r"(?:watchdog thread terminated with exception|caught exception):\s{1,3}(?!\[Rank \d{1,6}\] Watchdog caught)"
-    r"|Heartbeat monitor timed out|watchdog got stuck for \d{1,9}\s"
+_FAILED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"watchdog thread terminated with exception:\s{1,3}(?!\[Rank \d{1,6}\]\s{1,3}Watchdog\s{1,3}caught)",
+        r"Heartbeat monitor timed out",
+        r"watchdog got stuck for \d{1,9}\s",
+    )
 )
+_GLOG = re.compile(r"\[[EFWI][\d ][^\]\n]{0,80}")
+_WRAPPED = 4  # lines
 _BEFORE, _AFTER = 400, 900  # characters of a message
 _MOST = 4096  # statuses of one rank
 
@@ -67,6 +74,15 @@ def read(log: Log) -> Iterator[Fact]:
     stacks: dict[Speaker, list[tuple[int, Stack]]] = {}
     for start, speaker, stack in _stacks(log):
         stacks.setdefault(speaker, []).append((start, stack))
+    yield from _without_later(_named(log, statuses, stacks))
+    yield from dict.fromkeys(status.progress for found in statuses.values() for status in found)
+    yield from _failures(log)
+
+
+def _named(
+    log: Log, statuses: dict[tuple[Speaker, int], list[_Status]], stacks: dict[Speaker, list[tuple[int, Stack]]]
+) -> Iterator[CallSeen]:
+    """The calls, each once, with their groups."""
     named: dict[object, CallSeen] = {}
     for call, rank in _calls(log, stacks):
         group = _group_of(call, rank, statuses)
@@ -79,8 +95,18 @@ def read(log: Log) -> Iterator[Fact]:
         if known is None:
             named[speaker.rank, *same] = named[same] = found = replace(call, speaker=speaker, group=group)
             yield found
-    yield from dict.fromkeys(status.progress for found in statuses.values() for status in found)
-    yield from _failures(log)
+
+
+def _without_later(calls: Iterable[CallSeen]) -> Iterator[CallSeen]:
+    """Time-outs of calls behind the first one of a rank and a group: the rank did not get there, it enqueued them."""
+    found = list(calls)
+    first: dict[tuple[Speaker, GroupName], int] = {}
+    for call in found:
+        place = call.speaker, call.group
+        first[place] = min(first.get(place, call.seq), call.seq)
+    for call in found:
+        later = call.seq > first[call.speaker, call.group]
+        yield replace(call, state=CallState.ISSUED) if later else call
 
 
 def _compact(text: str) -> str:
@@ -89,17 +115,14 @@ def _compact(text: str) -> str:
 
 def _calls(log: Log, stacks: dict[Speaker, list[tuple[int, Stack]]]) -> Iterator[tuple[CallSeen, int]]:
     """The calls, each with the rank in brackets before it: that in the call's group."""
-    for place in _WORK.finditer(log.text):
-        match = _CALL.match(_compact(log.text[place.start() : place.start() + _AFTER]))
-        before = log.text[max(place.start() - _BEFORE, 0) : place.start()]
+    for place, match in _texts(log):
+        before = _compact(log.text[max(place.start() - _BEFORE, 0) : place.start()])
         if match is None or not (match["ran"] or match[0].endswith("timedout") or _TIMED_OUT.search(before)):
             continue
-        rank = _last(_RANK, before)
-        offset = place.start() - len(before) + rank.start() if rank else place.start()
-        speaker = log.speaker_at(offset)
-        group = _last(_GROUP, before)
+        rank, group = _last(_RANK, before), _last(_GROUP, before)
+        speaker = _speaker(log, place.start())
         # "[PG 0 Rank 1] Process group watchdog thread terminated with exception: [Rank 1] Watchdog caught ..."
-        own = group is not None and "terminated with exception" in before[group.end() :]
+        own = group is not None and "terminatedwithexception" in before[group.end() :]
         logged = stacks.get(speaker, [])
         after = bisect_right(logged, place.start(), key=lambda entry: entry[0])  # it is logged after the call
         stack = logged[after][1] if after < len(logged) else None
@@ -120,6 +143,15 @@ def _calls(log: Log, stacks: dict[Speaker, list[tuple[int, Stack]]]) -> Iterator
         )
 
 
+def _texts(log: Log) -> Iterator[tuple[re.Match[str], re.Match[str] | None]]:
+    """The places at which a call is described, with the description."""
+    for place in _WORK.finditer(log.text):
+        yield place, _CALL.match(_compact(log.text[place.start() : place.start() + _AFTER]))
+    for place in _CAUGHT.finditer(log.text):
+        if _WORK.search(log.text, place.end(), place.end() + 120) is None:  # wrapped within this word
+            yield place, _CALL.search(_compact(log.text[place.start() : place.start() + _AFTER]))
+
+
 def _signature(op: str, shape: str | None, numel: str | None) -> Signature:
     name = UNNAMED if op == "unknown" else op
     sizes = shape if shape is not None else numel
@@ -130,6 +162,27 @@ def _signature(op: str, shape: str | None, numel: str | None) -> Signature:
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return last_match(pattern, text, 0, len(text))
+
+
+def _speaker(log: Log, offset: int) -> Speaker:
+    """Who wrote the message: by the prefix of the line in which its bracket opens, which a terminal may have wrapped."""
+    start = offset
+    for _ in range(6):
+        found = log.text.rfind("[", max(offset - _BEFORE, 0), start)
+        if found < 0:
+            break
+        start = found
+        if _compact(log.text[found : found + 12]).startswith(("[PG", "[Rank")):
+            break
+    speaker, line = log.speaker_at(start), log.line_at(start)
+    while speaker == NOBODY and line > 0 and log.line_at(start) - line < _WRAPPED:
+        line -= 1
+        if log.speakers[line].rank is not None:
+            beginning = log.text[log.starts[line] : log.starts[line + 1]]
+            return log.speakers[line] if _GLOG.match(beginning) else speaker
+        if _GLOG.match(log.text, log.starts[line]):
+            break
+    return speaker
 
 
 def _who(text: str) -> tuple[re.Match[str] | None, re.Match[str] | None]:
@@ -166,13 +219,12 @@ def _statuses(log: Log) -> Iterator[_Status]:
     for place in _STATUS.finditer(log.text):
         numbers = _NUMBERS.match(_compact(log.text[place.start() : place.start() + 200]))
         start = max(place.start() - _BEFORE, end)
-        before, end = log.text[start : place.start()], place.end()
+        before, end = _compact(log.text[start : place.start()]), place.end()
         if numbers is None:
             continue
         group, rank = _who(before)
-        at = _AT.search(_compact(before[-200:]))
-        offset = start + (group.start() if group else rank.start() if rank else len(before))
-        speaker = log.speaker_at(offset)
+        at = _AT.search(before.removesuffix("L").removesuffix("l"))
+        speaker = _speaker(log, place.start())
         name = _group(group) if group else GroupName(rank=int(rank[1]) if rank else -1)
         if speaker.rank is None and name.rank >= 0 and name.name == "":
             speaker = replace(speaker, rank=name.rank)
@@ -203,10 +255,9 @@ def _site(stack: Stack | None) -> Site:
 def _failures(log: Log) -> Iterator[Fact]:
     """What the watchdog or its monitor met besides time-outs of calls."""
     seen: set[tuple[Speaker, str]] = set()
-    for place in _FAILED.finditer(log.text):
-        before = log.text[max(place.start() - _BEFORE, 0) : place.start()]
-        group, rank = _who(before)
-        speaker = log.speaker_at(place.start())
+    for place in (place for pattern in _FAILED for place in pattern.finditer(log.text)):
+        group, rank = _who(_compact(log.text[max(place.start() - _BEFORE, 0) : place.start()]))
+        speaker = _speaker(log, place.start())
         if speaker.rank is None and group is not None and _group(group).name == "":
             speaker = replace(speaker, rank=int(group["rank"]))
         elif speaker.rank is None and rank is not None:

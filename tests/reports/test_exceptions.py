@@ -1,8 +1,9 @@
 import time
 
 from ddpnb.reports import exceptions
-from ddpnb.reports.facts import NOBODY, Ended, Message, Speaker
+from ddpnb.reports.facts import NOBODY, Ended, Speaker
 from tests.reports.reading import NOISE, every, of, read
+from tests.reports.test_launchers import row, table
 
 
 def trace(error, line=10, prefix=""):
@@ -52,15 +53,31 @@ def test_mp_spawn():
 
 
 def test_exceptions_of_unknown_ranks_are_messages():
-    (message,) = of(Message, read(exceptions, NOISE + "".join(trace("ValueError: bad")) + NOISE))
-    assert message.speaker == NOBODY
-    assert "line 10, in main" in message.text
-    assert message.text.endswith("ValueError: bad") or "ValueError: bad" in message.text
+    (ended,) = of(Ended, read(exceptions, NOISE + "".join(trace("ValueError: bad")) + NOISE))
+    assert ended.speaker == NOBODY
+    assert "line 10, in main" in ended.ending.traceback
+    assert ended.ending.message.startswith("bad")
+
+
+def test_the_launcher_says_which_ranks_raised():
+    text = "".join(trace("ValueError: bad 1")) + NOISE + table(row(1, 0, -15, 25), root=row(0, 1, 1, 26))
+    assert {fact.speaker.rank for fact in of(Ended, every(text)) if fact.ending.how == "raised"} == {1}
+    twice = "".join(trace("ValueError: bad 1") + trace("ValueError: bad 2"))
+    text = twice + table(row(1, 0, -15, 25), row(2, 2, 1, 27), root=row(0, 1, 1, 26))
+    assert {fact.speaker.rank for fact in of(Ended, every(text)) if fact.ending.how == "raised"} == {1, 2}
+    text = twice + table(row(1, 0, -15, 25), root=row(0, 1, 1, 26))
+    assert {fact.speaker for fact in of(Ended, every(text)) if fact.ending.how == "raised"} == {NOBODY}
+
+
+def test_the_message_says_which_rank_was_aborted():
+    text = "".join(trace("RuntimeError: NCCL communicator was aborted on rank 3.  Original reason for failure was: x"))
+    assert [fact.speaker for fact in of(Ended, every(text))] == [Speaker(3)]
 
 
 def test_the_launcher_repeats_what_ranks_raise():
     text = "".join(trace("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED"))
     assert not read(exceptions, text)
+    assert not read(exceptions, "Traceback (most recent call last):\nException: \n")
 
 
 def test_ray_names_processes():
@@ -70,8 +87,8 @@ def test_ray_names_processes():
 
 
 def test_errors_without_a_traceback():
-    (message,) = of(Message, every("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. \n"))
-    assert "DataLoader worker" in message.text
+    (ended,) = of(Ended, every("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. \n"))
+    assert "DataLoader worker" in ended.ending.message
 
 
 def test_much_noise_takes_no_time():

@@ -23,7 +23,9 @@ from ddpnb.reports.facts import NOBODY, Speaker
         ("\x1b[36m(WorkerDict pid=615)\x1b[0m [rank1]: boom", "boom", Speaker(1, 615)),
         ("[80746] [rank0]: boom", "boom", Speaker(0)),
         ("\x1b[1;31m[rank3]:\x1b[0m boom", "boom", Speaker(3)),
-        ("12:01:33 boom", "12:01:33 boom", NOBODY),
+        ("12:01:33 boom", "boom", NOBODY),
+        ("18:11:06.680 [rank4]:[E205 x] boom", "[E205 x] boom", Speaker(4)),
+        ("big-nodes.cn-d004 [stderr] [rank13]: boom", "boom", Speaker(13)),
         ("[2024-05-01 12:01:33] boom", "[2024-05-01 12:01:33] boom", NOBODY),
         ("ValueError: boom", "ValueError: boom", NOBODY),
         ("[rank3]: 12: boom", "12: boom", Speaker(3)),
@@ -55,8 +57,9 @@ def test_log_files_of_docker():
 
 def test_a_rank_that_writes_behind_a_progress_bar():
     log = logs.read("x.log", "Epoch 0: 6%|#  | 3/50 [00:01][rank5]:[E x.cpp:1] boom")
-    assert log.speaker_at(log.text.index("boom")).rank == 5
-    assert log.speaker_at(3) == NOBODY
+    assert (log.text, log.speaker_at(0).rank) == ("[E x.cpp:1] boom", 5)
+    log = logs.read("x.log", "[rank4]: Epoch 0: 6%|#  | 3/50 [00:01][rank5]:[E x.cpp:1] boom")
+    assert (log.speaker_at(3).rank, log.speaker_at(log.text.index("boom")).rank) == (4, 5)
 
 
 def test_a_progress_bar_that_writes_over_itself():

@@ -1,7 +1,7 @@
 import pytest
 
 from ddpnb.reports import mismatches
-from ddpnb.reports.facts import CallSeen, Message, Speaker, Waiting, WorldSize
+from ddpnb.reports.facts import CallSeen, Message, Speaker, Unknown, Waiting, WorldSize
 from tests.reports.reading import NOISE, of, read
 
 _DEVICE = (
@@ -71,6 +71,22 @@ def test_who_waits_for_whom(text, speaker, function, missing, timeout_s):
 def test_the_world_size():
     facts = read(mismatches, "Timed out after 301 seconds waiting for clients. 3/4 clients joined.\n")
     assert of(WorldSize, facts) == [WorldSize(4)]
+
+
+def _announced(rank, seq, op="ALLREDUCE"):
+    return f"[I ProcessGroupWrapper.cpp:562] [Rank {rank}] Running collective: {fingerprint(op, seq=f'SequenceNumber={seq}, ')}\n"
+
+
+def test_calls_that_each_rank_announces():
+    text = "".join(_announced(rank, seq) for seq in range(1, 9) for rank in range(2)) + _announced(1, 9, "BROADCAST")
+    last = {call.speaker.rank: (call.seq, call.signature.op) for call in of(CallSeen, read(mismatches, text))}
+    assert last == {0: (8, "all_reduce"), 1: (9, "broadcast")}
+
+
+def test_announcements_of_several_groups_cannot_be_told_apart():
+    facts = read(mismatches, _announced(0, 7) + _announced(0, 2))
+    assert not of(CallSeen, facts)
+    assert of(Unknown, facts)
 
 
 def test_hostile_text():

@@ -120,7 +120,33 @@ def test_interleaved_ranks():
     assert {fact.speaker.rank for fact in of(Progress, read(watchdog, text))} == {0, 2, 3}
 
 
-@pytest.mark.parametrize("width", [40, 60, 97, 120, 150])
+@pytest.mark.parametrize("width", range(73, 160, 3))
+def test_status_lines_that_a_terminal_wrapped(width):
+    line = (
+        "[rank6]:[E429 13:55:49.384372190 x.cpp:1743] [PG ID 2 PG GUID 9(mesh_tp) Rank 1] Received a dump signal due to a collective "
+        "timeout from this local rank and we will try our best to dump the debug info. Last enqueued NCCL work: 60, last completed "
+        "NCCL work: 56."
+    )
+    wrapped = "\n".join(line[at : at + width].ljust(width) for at in range(0, len(line), width))
+    found = of(Progress, read(watchdog, wrapped))
+    assert found in ([], [Progress(Speaker(6), GroupName("9", "mesh_tp", 1), 60, -1, 56)])
+
+
+def test_the_names_of_groups_in_torch_2_4():
+    text = "[rank7]:[E909 x] [PG 3 (mesh_tp) Rank 2] Timeout at NCCL work: 7, last enqueued NCCL work: 9, last completed NCCL work: 6."
+    assert of(Progress, read(watchdog, text)) == [Progress(Speaker(7), GroupName("3", "mesh_tp", 2), 9, -1, 6)]
+
+
+def test_later_calls_of_a_rank_were_enqueued():
+    text = "".join(timeout(0, seq=seq, prefix="[E x.cpp:458] ") for seq in (59, 57, 60)) + timeout(
+        1, prefix="[E x.cpp:458] "
+    )
+    states = {(call.speaker.rank, call.seq): call.state for call in of(CallSeen, read(watchdog, text))}
+    waiting = CallState.WAITING
+    assert states == {(0, 59): CallState.ISSUED, (0, 57): waiting, (0, 60): CallState.ISSUED, (1, 57): waiting}
+
+
+@pytest.mark.parametrize("width", range(73, 160, 3))
 def test_lines_that_a_terminal_wrapped(width):
     line = timeout(2, prefix="[rank2]:[E424 01:11:21 x.cpp:629] ").strip()
     wrapped = "\n".join(line[at : at + width] for at in range(0, len(line), width))
