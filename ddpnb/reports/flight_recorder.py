@@ -16,7 +16,7 @@ from typing import Any
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import Call, CallState
 from ddpnb.model.names import given_name
-from ddpnb.reports.dumps import file_names, groups, messages, processes, tables, windows
+from ddpnb.reports.dumps import file_names, groups, messages, processes, tables, timeouts, windows
 from ddpnb.reports.dumps.windows import Columns, Own
 from ddpnb.reports.facts import Calls, Fact, Found, GroupName, Members, Progress, Speaker, Unknown, WorldSize
 from ddpnb.reports.files import ReportFile
@@ -81,6 +81,7 @@ def read(files: Sequence[ReportFile], progress: Callable[[int, int], None] = lam
     owns = [
         Own(dump.table, dump.columns, [known.of(dump.rank, name) for name, _, _ in dump.table.groups]) for dump in dumps
     ]
+    ended = timeouts.reopen({dump.rank: own for dump, own in zip(dumps, owns, strict=True)})
     kept = windows.kept(owns)
     turns = messages.turns({dump.rank: (own, _forgotten(dump)) for dump, own in zip(dumps, owns, strict=True)})
     facts: dict[int, list[Fact]] = defaultdict(list)
@@ -91,7 +92,7 @@ def read(files: Sequence[ReportFile], progress: Callable[[int, int], None] = lam
         facts[dump.place] += [Calls(speaker, calls, before), *_progress(dump, own, known)]
     if dumps:
         first = min(dump.place for dump in dumps)
-        facts[first] += [*([WorldSize(known.size)] if known.size_known else []), *map(Unknown, known.notes)]
+        facts[first] += [*([WorldSize(known.size)] if known.size_known else []), *map(Unknown, (*known.notes, *ended))]
         facts[first] += _members(config, known)
     for place, texts in notes.items():
         facts[place] += map(Unknown, texts)

@@ -4,12 +4,14 @@ import gzip
 import itertools
 import pickle
 import zipfile
+from pathlib import Path
 
 import pytest
 
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import CallState
-from ddpnb.reports import flight_recorder
+from ddpnb.reports import files, flight_recorder, together
 from ddpnb.reports.facts import Calls, Progress, WorldSize
 from tests.reports.dumps import DEFAULT, FRAMES, START, TORCH, VERSIONS, call, calls, dump, facts, notes, write
 
@@ -85,6 +87,40 @@ def test_gloo(tmp_path):
     assert [one.group.ranks for one in made[3]] == [(0, 1, 2, 3), (0, 3), (0, 1, 2, 3)]
     assert made[0][0].group == made[1][0].group
     assert "members of these process groups: 1." in notes(paths)[0]
+
+
+CASES = {
+    "missing": ("DDP301", (1,), "all_reduce #4"),
+    "other": ("DDP302", (2,), "collective #4"),
+    "timeout": ("DDP301", (1,), "all_reduce #6"),
+}
+
+
+@pytest.mark.parametrize(("case", "kind"), list(itertools.product(CASES, ("pickle", "json"))))
+def test_real_ranks(case, kind):
+    """Dumps that hung ranks on gloo wrote (``files/make_gloo.py``)."""
+    paths = sorted(str(path) for path in (Path(__file__).parent / "files/gloo").glob(f"{case}_rank_*.{kind}"))
+    recording = together.recording(flight_recorder.read(files.find(paths)))
+    finding = diagnose(recording).findings[0]
+    code, culprits, called = CASES[case]
+    assert (finding.code, finding.culprits) == (code, culprits)
+    assert called in finding.summary
+    waiting = recording.ranks[0].calls[-1]
+    assert waiting.state is CallState.WAITING
+    assert waiting.group.ranks == (0, 1, 2)
+    assert str(waiting.site) == ("/opt/job/train.py:31" if kind == "pickle" else "an unknown place")
+    sub = {call.group.ranks for call in recording.ranks[0].calls if call.op == "all_gather"}
+    assert sub == {(0, 2)}
+
+
+def test_what_gloo_retired_after_a_timeout_was_in_flight(tmp_path):
+    """It is marked as what completed: but another member has not called it."""
+    held = {rank: dump([gloo(n, n + 1) for n in range(3 - (rank == 2))], config={}) for rank in range(3)}
+    paths = write(tmp_path, held)
+    assert [made[-1].state.name for made in calls(paths).values()] == ["WAITING", "WAITING", "COMPLETED"]
+    assert notes(paths) == [
+        "all_reduce #3 of default_pg has ended on ranks 0-1, but was not called on rank 2: a time-out or an error ended it."
+    ]
 
 
 def test_of_several_in_flight_the_first_waits(tmp_path):
@@ -294,8 +330,6 @@ def test_a_damaged_dump_among_others_is_noted(tmp_path):
 def test_progress_is_reported(tmp_path):
     paths = write(tmp_path, {rank: dump(hang(rank), config=WORLD) for rank in range(2)})
     seen: list[tuple[int, int]] = []
-    from ddpnb.reports import files
-
     flight_recorder.read(files.find(paths), lambda ready, every: seen.append((ready, every)))
     assert seen == [(1, 2), (2, 2)]
 

@@ -28,7 +28,7 @@ _ALIKE = (
     "timeout_ms",
 )  # fmt: skip
 _KEYS = ("entries", "pg_config", "pg_status", "nccl_comm_state")
-_SILENT = ("gloo", "mpi", "ucc")  # backends that note no completion: they retire an entry when it ends, however it ends
+SILENT = ("gloo", "mpi", "ucc")  # backends that note no completion: they retire an entry when it ends, however it ends
 
 
 def columns(dump: Any) -> tuple[bytes, bytes, list[array[int]]]:
@@ -176,7 +176,7 @@ class _Columns:
         rows = self._table.rows
         # After an abort NCCL's kernels end too: what took longer than its time-out was waited in.
         longest = [row[7] * 1_000_000 if row[7] > 0 else LARGEST for row in rows]
-        ends = [row[0].startswith(_SILENT) or not (ended or row[0].startswith("nccl")) for row in rows]
+        ends = [row[0].startswith(SILENT) or not (ended or row[0].startswith("nccl")) for row in rows]
         found = bytearray(len(entries))
         for place, (state, call, done) in enumerate(zip(states, self._calls, self._done, strict=True)):
             if state == 3 or done > 0:

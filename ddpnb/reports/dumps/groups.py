@@ -53,8 +53,8 @@ class Groups:
                 if ranks:
                     self._pooled[name][ranks] = None
                     highest = max(highest, *ranks)
-                    if is_default(name, label):
-                        self.size_known = True
+                    # All groups of gloo are called "", and the last one that was made is listed.
+                    self.size_known |= bool(name) and is_default(name, label)
             for name in own.used:
                 self._users[name].append(rank)
         self.size = highest + 1

@@ -11,6 +11,7 @@ from typing import Any
 from ddpnb.model.calls import NO_SITE, OPERATIONS, P2P_OPS, Signature, Site
 from ddpnb.model.names import given_name, one_line
 from ddpnb.model.stacks import MAX_FRAMES, Frame
+from ddpnb.reports.dumps.columns import SILENT
 from ddpnb.reports.operations import agreed, operation
 
 _DTYPES = {
@@ -39,6 +40,7 @@ class Row:
         signature: with ``agreed``.
         site: the user's line.
         frames: of the call, outermost first.
+        silent: its backend notes that it ended, but not how.
     """
 
     group: int
@@ -48,6 +50,7 @@ class Row:
     signature: Signature
     site: Site
     frames: tuple[Frame, ...]
+    silent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def _row(
         first, second = int(ends[1]), int(ends[3])
         source = first if ends[2] == "->" else second
         own, peer = (source, first + second - source) if op == "send" else (first + second - source, source)
-    return Row(group, message or op in P2P_OPS, own, peer, signature, site, frames)
+    return Row(group, message or op in P2P_OPS, own, peer, signature, site, frames, profiled.startswith(SILENT))
 
 
 @lru_cache(4096)
