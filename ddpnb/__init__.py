@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from ddpnb.explanation import Explanation, explain
     from ddpnb.job import Job, attach, jobs
+    from ddpnb.model.checks import Check
     from ddpnb.model.faults import Fault
     from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
     from ddpnb.model.holds import Hold
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from ddpnb.model.startup import StartupState, StepState
     from ddpnb.panels import guide, show
     from ddpnb.panels.panel import Panel
-    from ddpnb.processes.checks import Check
     from ddpnb.processes.jobs.search import FoundJob
     from ddpnb.recorder.checkpoints import checkpoint
     from ddpnb.recorder.components import component
@@ -82,7 +82,7 @@ _NAMES = {
     "ddpnb.model.startup": "StartupState StepState",
     "ddpnb.panels": "guide show",
     "ddpnb.panels.panel": "Panel",
-    "ddpnb.processes.checks": "Check",
+    "ddpnb.model.checks": "Check",
     "ddpnb.processes.jobs.search": "FoundJob",
     "ddpnb.recorder.checkpoints": "checkpoint",
     "ddpnb.recorder.components": "component",

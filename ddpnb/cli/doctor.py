@@ -20,11 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="time limit of each step in seconds (default: 60)"
     )
+    parser.add_argument("--verbose", action="store_true", help="print the details of each check too")
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON")
     parser.add_argument(
         "--bundle",
         metavar="ZIP",
-        help="write report, JSON and logs, with secrets masked, to attach to a bug report",
+        help="write report, JSON and logs, without secrets and names, to attach to a bug report",
     )
 
 
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     checkup = doctor(size, backend=arguments.backend, timeout=arguments.timeout)
     status = save(checkup, arguments.json, checkup.exit_status)
     with suppress(OSError, ValueError):  # the terminal was closed
-        print(checkup, flush=True)
+        print(checkup.report() if arguments.verbose else checkup, flush=True)
     if arguments.bundle is not None:
         try:
             checkup.bundle(arguments.bundle)

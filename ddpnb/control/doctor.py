@@ -1,4 +1,4 @@
-"""The doctor checks a setup without training code: the machine, then each start-up step on all ranks."""
+"""The doctor checks a setup without training code: the machine, each start-up step on all ranks, and how long collectives take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -16,25 +16,35 @@ from typing import Any
 from ddpnb.control.groups import Groups
 from ddpnb.control.ranks import OwnRanks
 from ddpnb.control.release import Releasing
+from ddpnb.control.startup import Startup
 from ddpnb.diagnosis import rules
+from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.explanation import explain
 from ddpnb.files import write_whole
 from ddpnb.model import phrases
+from ddpnb.model.checks import Check, CollectiveTime
 from ddpnb.model.findings import Finding
 from ddpnb.model.startup import STEPS, StartupState
-from ddpnb.processes import checks
-from ddpnb.processes.checks import Check
-from ddpnb.render import card, markup
+from ddpnb.processes.host import host, software
+from ddpnb.recorder import protocol
+from ddpnb.render import card, checkup, markup
 from ddpnb.render.secrets import Secrets
-from ddpnb.render.terminal import output, table
-from ddpnb.render.text import printable
+from ddpnb.render.terminal import output
+from ddpnb.texts import shortened
 from ddpnb.views import startup_waits
+
+_MEASURE_S = 30.0  # that measuring may take: ten times as long as it should
+_TICK_S = 0.02
+_NOTES = ("DDP207",)  # what is slow, but not wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """The result of ``doctor``: the machine, and how far each rank got. ``outcome``: ``ok``, ``hang`` or ``crash``."""
+    """The result of ``doctor``: the machine, how far each rank got, and how long collectives took.
+
+    ``outcome``: ``ok``, ``hang`` or ``crash``. ``report()`` has all details.
+    """
 
     checks: tuple[Check, ...]
     state: StartupState
@@ -42,6 +52,8 @@ class Checkup:
     findings: tuple[Finding, ...] = ()
     logs: Mapping[int, str] = field(default_factory=dict[int, str])
     timing: Mapping[str, float] = field(default_factory=dict[str, float])
+    collectives: tuple[CollectiveTime, ...] = ()
+    description: str = ""
 
     @property
     def outcome(self) -> str:
@@ -76,21 +88,32 @@ class Checkup:
             where = "after init: check the backend and the devices"
         return f"stopped at {step} on {phrases.ranks(stopped)} ({where})"
 
+    def report(self) -> str:
+        """The text with the details of each check, as ``ddpnb doctor --verbose`` prints it."""
+        return self._text(verbose=True)
+
+    def _text(self, *, verbose: bool = False, cards: bool = True) -> str:
+        shown = checkup.text(
+            self.headline, self.checks, self.shown, self.collectives, self.description, verbose=verbose
+        )
+        checked = {one.code for one in self.checks if one.state == "warning"}
+        more = [one for one in self.findings if one.severity == "error" or one.code not in checked]
+        return "\n\n".join([shown, *(output(*card.paragraphs(one)) for one in more if cards)])
+
     def __str__(self) -> str:
-        rows = [
-            [_MARKS[one.state], one.name, one.told + (f"  [{one.code}]" if one.code else "")] for one in self.checks
-        ]
-        parts = [printable("\n\n".join([f"ddpnb: {self.headline}", table(rows), self.shown]))]
-        return "\n\n".join(parts + [output(*card.paragraphs(one)) for one in self.findings])
+        return self._text()
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         cards = "".join(map(card.finding_html, self.findings))
-        return markup.standalone(f"<pre>{escape(str(dataclasses.replace(self, findings=())))}</pre>{cards}", "doctor")
+        details = (
+            f"<details><summary>details</summary><pre>{escape(self._text(verbose=True, cards=False))}</pre></details>"
+        )
+        return markup.standalone(f"<pre>{escape(self._text(cards=False))}</pre>{cards}{details}", "doctor")
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON, with the start-up steps and the checks of the machine."""
+        """The result as JSON, with the start-up steps, the checks of the machine and the times of collectives."""
         return {
             "schema": 1,
             "outcome": self.outcome,
@@ -101,6 +124,8 @@ class Checkup:
             "host": [dataclasses.asdict(one) for one in self.checks],
             "findings": [one.to_json() for one in self.findings],
             "timing": {name: round(value, 4) for name, value in self.timing.items()},
+            "collectives": [one.to_json() for one in self.collectives],
+            "description": self.description,
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -122,31 +147,107 @@ class Checkup:
         secrets = Secrets(os.environ)
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr("report.txt", secrets.mask(str(self)) + "\n")
+            file.writestr("report.txt", secrets.mask(self.report()) + "\n")
             file.writestr("doctor.json", json.dumps(secrets.masked(self.to_json()), indent=1) + "\n")
             for rank, log in self.logs.items():
                 file.writestr(f"rank{rank}.log", secrets.mask(log))
         write_whole(path, content.getvalue())
 
 
-_MARKS = {"ok": "✓", "warning": "!", "unknown": "?"}
-
-
 def examine(ranks: OwnRanks, groups: Groups, releasing: Releasing, timeout: float) -> Checkup:
-    """Check the machine, and make every start-up step on ranks that are in no run; ``timeout``: seconds for a step."""
+    """Check the machine, make every start-up step on ranks that are in no run, and measure; ``timeout``: seconds for a step."""
     began = time.monotonic()
-    machine = tuple(checks.host(ranks.size))
+    checks = host.checks(ranks.size)
     startup = groups.init(timeout * len(STEPS))
     for step in STEPS:
         if startup.run(step, timeout).state.stopped_at == step:
             break
     state, shown = startup.state, str(startup)
+    collectives: tuple[CollectiveTime, ...] = ()
+    if state.done:
+        more, collectives = _measured(ranks, startup, checks)
+        checks = [*more, *checks]
     logs = {rank: startup.log(rank) for rank in range(ranks.size)}
     findings = [*(_of_errors(state) or _of_waits(state)), *rules.environment(groups.startup_recording())]
-    first = {finding.code: finding for finding in reversed(findings)}
     timing = {"launch_s": ranks.launch_s, "run_s": time.monotonic() - began}
     releasing.release()
-    return Checkup(machine, state, shown, tuple(reversed(first.values())), logs, timing)
+    found = (*_once(findings), *_of_checks(checks, findings))
+    return Checkup(tuple(checks), state, shown, found, logs, timing, collectives, ranks.plan.description)
+
+
+def _measured(
+    ranks: OwnRanks, startup: Startup, known: Sequence[Check]
+) -> tuple[list[Check], tuple[CollectiveTime, ...]]:
+    """The versions of the ranks, and the times of collectives."""
+    answers = {
+        rank: ranks.processes.call(rank, protocol.measure, {"log": startup.log_path(rank), "environment": {}})
+        for rank in range(ranks.size)
+    }
+    deadline = time.monotonic() + _MEASURE_S
+    while time.monotonic() < deadline and not all(answer.ready() for answer in answers.values()):
+        if len(ranks.alive()) < ranks.size:
+            break
+        time.sleep(_TICK_S)
+    found: dict[int, Mapping[str, Any]] = {}
+    why = ""
+    for rank, answer in answers.items():
+        try:
+            if answer.ready():
+                found[rank] = answer.get()
+                why = why or found[rank]["error"]
+        except Exception as error:  # whatever the rank's process raised
+            why = why or shortened(f"{type(error).__name__}: {error}", 400)
+    driver = next((str(one.details.get("cuda", "")) for one in known if one.name == "driver"), "")
+    checks = software.of_ranks({rank: one["software"] for rank, one in found.items()}, driver)
+    peers = next((one["peers"] for one in found.values() if one["peers"]), {})
+    checks += [_peers(peers)] if peers else []
+    silent = [rank for rank in answers if rank not in found]
+    if why or silent:
+        told = why or f"{phrases.ranks(silent)} did not end within {_MEASURE_S:g} s"
+        todo = "Collectives of up to 64 MiB were tried after start-up: see the logs of the ranks (--bundle)."
+        checks.append(Check("collectives", "warning", told, section="timings", todo=todo))
+        return checks, ()
+    series = zip(*(one["collectives"] for one in found.values()), strict=True)
+    return checks, tuple(
+        CollectiveTime(
+            one[0]["op"], one[0]["size"], {rank: tuple(it["seconds"]) for rank, it in zip(found, one, strict=True)}
+        )
+        for one in series
+    )
+
+
+def _peers(peers: Mapping[str, Sequence[int]]) -> Check:
+    """Which GPUs access each other's memory directly (``torch.cuda.can_device_access_peer``)."""
+    apart = [
+        f"{one}-{other}" for one in peers for other in peers if int(one) < int(other) and int(other) not in peers[one]
+    ]
+    details = {"peers": dict(peers)}
+    if not apart:
+        return Check("peer access", "ok", f"between all {len(peers)} GPUs", section="GPUs", details=details)
+    told = f"none between {', '.join(apart[:8])}{f' and {len(apart) - 8} more pairs' if len(apart) > 8 else ''}"
+    todo = "NCCL takes shared memory instead: slower. In virtual machines look at ACS and IOMMU."
+    return Check("peer access", "warning", told, "DDP207", "GPUs", todo, details)
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """Each error once by its code, other findings once by what they say."""
+    first = {(one.code, "" if one.severity == "error" else one.summary): one for one in reversed(findings)}
+    return list(reversed(first.values()))
+
+
+def _of_checks(checks: Sequence[Check], known: Sequence[Finding]) -> list[Finding]:
+    """Findings for checks of the machine that no rank has given."""
+    codes = {one.code for one in known}
+    return [
+        Finding(
+            type_of(one.code),
+            phrases.sentence(f"{one.name}: {one.told}"),
+            remedy=one.todo,
+            severity="note" if one.code in _NOTES else "warning",
+        )
+        for one in checks
+        if one.state == "warning" and one.code and one.code not in codes
+    ]
 
 
 def _of_errors(state: StartupState) -> list[Finding]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from itertools import combinations
 from typing import Any
 
 _EVERY_S = 2.0
@@ -75,47 +74,6 @@ def _usage(handle: Any) -> dict[str, Any]:
     if rates is not None:
         found["device_busy"] = min(1.0, rates.gpu / 100)
     return found
-
-
-def description(handle: Any) -> str:
-    """Name, temperature and memory, as far as the device tells them."""
-    import pynvml
-
-    usage = _usage(handle)
-    celsius = _told(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
-    parts = [str(_told(pynvml.nvmlDeviceGetName, handle) or "a GPU")]
-    parts += [f"{celsius} °C"] if celsius is not None else []
-    parts += (
-        [f"{usage['device_memory'] >> 20} of {usage['device_total'] >> 20} MiB used"] if "device_total" in usage else []
-    )
-    return ", ".join(parts)
-
-
-def problem(handle: Any) -> str:
-    """What is wrong with the device: memory errors, a throttled clock; empty if nothing is."""
-    import pynvml
-
-    kind = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-    errors = _told(pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, pynvml.NVML_VOLATILE_ECC)
-    if errors:
-        return f"{errors} uncorrected ECC memory errors"
-    reasons = _told(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0
-    if reasons & ~pynvml.nvmlClocksThrottleReasonGpuIdle:
-        return f"its clock is throttled (reasons {reasons:#018x})"
-    return ""
-
-
-def across_sockets(devices: Sequence[Any]) -> list[int]:
-    """The numbers of the devices that reach another one only across CPU sockets."""
-    import pynvml
-
-    found: set[int] = set()
-    for (one, first), (other, second) in combinations(enumerate(devices), 2):
-        link = _told(pynvml.nvmlDeviceGetP2PStatus, first, second, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
-        path = _told(pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second)
-        if path == pynvml.NVML_TOPOLOGY_SYSTEM and link != pynvml.NVML_P2P_STATUS_OK:
-            found |= {one, other}
-    return sorted(found)
 
 
 def _told(question: Callable[..., Any], *arguments: Any) -> Any:

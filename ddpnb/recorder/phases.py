@@ -37,7 +37,7 @@ from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.process_state import open_missing
-from ddpnb.recorder.protocol import BACKEND, DEVICE
+from ddpnb.recorder.protocol import BACKEND, DEVICE, ENVIRONMENT
 from ddpnb.recorder.rebind import Orphans
 from ddpnb.recorder.release import raises_releases
 from ddpnb.recorder.steps import Steps
@@ -45,10 +45,6 @@ from ddpnb.recorder.steps import Steps
 raises_releases(__name__)
 
 # What a person wants to see of the environment of a rank, by the beginnings of the names.
-ENVIRONMENT = (
-    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_", "OMP_", "MKL_", "CUDA_", "TORCH_",
-    "PYTORCH_", "NCCL_", "GLOO_", "KMP_", "HSA_", "ROCR_", "HIP_",
-)  # fmt: skip
 _OURS = ("TORCHELASTIC_",)  # set for every run by the launcher
 
 

@@ -35,6 +35,11 @@ MODULES = "DDPNB_MODULES"  # 1: the first forward and backward of each model are
 RECORD = "DDPNB_RECORD"  # 1: nothing but recording, on any number of hosts
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
 RUN = "DDPNB_RUN"  # the number of the only run of a plain process; 1 if it is not set
+# Names, or their beginnings, of the variables that matter to a distributed run:
+ENVIRONMENT = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_", "OMP_", "MKL_", "CUDA_", "TORCH_",
+    "PYTORCH_", "NCCL_", "GLOO_", "KMP_", "HSA_", "ROCR_", "HIP_",
+)  # fmt: skip
 LONGEST_MESSAGE = 64 << 20  # bytes of a request or an answer on a control channel that is a socket
 _STARTS = 1000  # of process groups at one address
 _CLAIM = ".claim"
@@ -60,6 +65,13 @@ def start_up(order: dict[str, Any]) -> dict[str, Any]:
     from ddpnb.recorder import rank
 
     return rank.start_up(order)
+
+
+def measure(order: dict[str, Any]) -> dict[str, Any]:
+    """What the doctor calls on an engine after start-up: see ``recorder.measuring``."""
+    from ddpnb.recorder import rank
+
+    return rank.measure(order)
 
 
 # -- plain processes

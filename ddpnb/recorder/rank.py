@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
-from ddpnb.recorder import checkpoints, kernel_environment, libraries, notebook, process_state, script
+from ddpnb.recorder import checkpoints, kernel_environment, libraries, measuring, notebook, process_state, script
 from ddpnb.recorder.functions import SentFunctions
 from ddpnb.recorder.hidden_modules import HiddenModules
 from ddpnb.recorder.loading import without_collection
@@ -143,6 +143,12 @@ class Rank(Recorder):
             result["facts"] |= {"troubles": troubles} if troubles else {}
         return result
 
+    def measure(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Versions and the times of collectives, after a start-up; ``order``: log, and environment as in a step."""
+        self.door.release.clear()
+        with process_state.like_a_prompt(order["log"], order["environment"]), self.door.release.inside():
+            return measuring.measure()
+
     def clean(self) -> None:
         """Destroy the process group and clean up after the last run. Models of cells are kept."""
         self._after_script = self.phases.shares = self.phases.inherited = False
@@ -228,6 +234,11 @@ def clean() -> None:
 def start_up(order: dict[str, Any]) -> dict[str, Any]:
     """Begin a start-up in steps, or make one of them."""
     return start().start_up(order)
+
+
+def measure(order: dict[str, Any]) -> dict[str, Any]:
+    """Measure the versions and the times of collectives."""
+    return start().measure(order)
 
 
 def run(order: dict[str, Any], payload: bytes | None = None) -> Any:

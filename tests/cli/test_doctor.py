@@ -6,6 +6,7 @@ import json
 import zipfile
 
 import pytest
+import torch
 
 from ddpnb.cli import main
 from ddpnb.control.doctor import examine
@@ -19,12 +20,41 @@ def test_a_machine_that_is_well(tmp_path, capsys):
     assert main(["doctor", "-n", "1", "--json", str(told), "--bundle", str(bundle)]) == 0
     shown = capsys.readouterr().out
     assert "all 11 start-up steps succeeded on 1 rank" in shown and "/dev/shm" in shown
+    assert len(shown.splitlines()) < 80 and "packages: " not in shown
     found = json.loads(told.read_text())
     assert (found["schema"], found["outcome"], found["world_size"], found["stopped_at"]) == (1, "ok", 1, None)
     assert set(found["steps"]["0"]) == set(STEPS)
+    host = {one["name"]: one for one in found["host"]}
+    assert host["torch"]["details"]["torch"] == torch.__version__ and "gloo" in host["torch"]["told"]
+    assert {one["op"] for one in found["collectives"]} == {"barrier", "all_reduce"}
     with zipfile.ZipFile(bundle) as file:
         assert {"report.txt", "doctor.json", "rank0.log"} == set(file.namelist())
-        assert "optimizer step" in file.read("report.txt").decode()
+        report = file.read("report.txt").decode()
+    assert "optimizer step" in report and "packages: " in report
+
+
+def test_times_of_collectives(world):
+    found = examine(world._own, world._groups, world._releasing, 30.0)
+    barrier, *reduces = found.collectives
+    assert (barrier.op, barrier.size) == ("barrier", 0) and barrier.latency > 0
+    sizes = [one.size for one in reduces]
+    assert sizes[0] == 4096 and sizes == sorted({*sizes}) and sizes[-1] <= 64 << 20
+    for one in reduces:
+        assert [*one.seconds] == [0, 1, 2, 3] and one.bus_bandwidth == 1.5 * one.algorithm_bandwidth > 0
+    shown = str(found)
+    assert "all_reduce" in shown and "busbw" in shown and found.description == "4 ranks, gloo, cpu"
+    html = found._repr_html_()
+    assert "<details>" in html and "all_reduce" in html
+
+
+def test_a_variable_that_is_dangerous_has_one_line_and_one_finding(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    report = tmp_path / "doctor.json"
+    assert main(["doctor", "-n", "1", "--verbose", "--json", str(report)]) == 0
+    shown = capsys.readouterr().out
+    assert "DDP703" in shown and "→ Unset it for training." in shown and "Fix:" not in shown and "packages: " in shown
+    found = [one for one in json.loads(report.read_text())["findings"] if one["code"] == "DDP703"]
+    assert [one["severity"] for one in found] == ["warning"] and found[0]["culprits"] == [0]
 
 
 def test_a_bundle_holds_no_secrets(tmp_path, capsys, monkeypatch):

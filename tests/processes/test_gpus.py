@@ -8,7 +8,7 @@ import time
 import pynvml
 import pytest
 
-from ddpnb.processes import checks, gpus
+from ddpnb.processes import gpus
 
 MIB = 1 << 20
 GONE = pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
@@ -135,59 +135,3 @@ def test_without_a_driver_nothing_is_known(monkeypatch):
 def test_the_driver_of_this_machine_answers():
     gpus._ask()
     assert gpus._known and all("device_total" in known for known in gpus._known.values())
-
-
-# -- the doctor's check
-
-WELL = {"Name": "NVIDIA H100", "Temperature": 40, "MemoryInfo": memory(1, 81559), "TotalEccErrors": 0,
-        "CurrentClocksThrottleReasons": 1}  # fmt: skip
-
-
-def checked():
-    return [(one.name, one.state, one.told, one.code) for one in checks._gpus()]
-
-
-@without_driver
-def test_no_gpus_are_fine():
-    assert checked() == [("GPUs", "ok", "none; gloo runs on CPUs", "")]
-
-
-def test_a_driver_that_does_not_work_is_told(monkeypatch):
-    def fails():
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
-
-    monkeypatch.setattr(pynvml, "nvmlInit", fails)
-    ((name, state, told, code),) = checked()
-    assert (name, state, code) == ("GPUs", "unknown", "") and "mismatch" in told
-
-
-def test_a_gpu_that_is_well(driver):
-    driver(WELL)
-    assert checked() == [("GPU 0", "ok", "NVIDIA H100, 40 °C, 1 of 81559 MiB used", "")]
-
-
-def test_one_that_tells_nothing_is_no_error(driver):
-    driver({})
-    assert checked() == [("GPU 0", "ok", "a GPU", "")]
-
-
-@pytest.mark.parametrize(
-    ("answers", "words"),
-    [
-        ({"TotalEccErrors": 3}, "; 3 uncorrected ECC memory errors"),
-        ({"CurrentClocksThrottleReasons": 0x41}, "; its clock is throttled (reasons 0x0000000000000041)"),
-    ],
-)
-def test_what_is_wrong_is_a_warning(driver, answers, words):
-    driver(WELL | answers)
-    assert checked() == [("GPU 0", "warning", f"NVIDIA H100, 40 °C, 1 of 81559 MiB used{words}", "DDP206")]
-
-
-def test_links_across_sockets(driver):
-    far = {"TopologyCommonAncestor": pynvml.NVML_TOPOLOGY_SYSTEM}
-    driver(WELL | far, WELL | far)
-    assert checked()[2][:2] == ("links", "warning") and "GPU0, GPU1 reach other GPUs" in checked()[2][2]
-    driver(WELL | far | {"P2PStatus": pynvml.NVML_P2P_STATUS_OK}, WELL | far)
-    assert len(checked()) == 2
-    driver(WELL | {"TopologyCommonAncestor": pynvml.NVML_TOPOLOGY_NODE}, WELL)
-    assert len(checked()) == 2

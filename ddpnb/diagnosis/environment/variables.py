@@ -57,17 +57,17 @@ def find(recording: Recording) -> list[Finding]:
     tables = {rank: environment(record) for rank, record in recording.ranks.items()}
     for rank, table in sorted(tables.items()):
         for name, value in table.items():
-            text = _says(name, value, table)
-            if text:
-                told[f"{name}={value}", *text].append(rank)
+            problem = says(name, value, table)
+            if problem:
+                told[f"{name}={value}", *problem].append(rank)
     starts = inits(recording)
     found = []
-    for (variable, says, remedy), ranks in told.items():
+    for (variable, text, remedy), ranks in told.items():
         place = {rank: starts[rank] for rank in ranks if rank in starts}
         found.append(
             Finding(
                 DEPRECATED_VARIABLE,
-                f"{variable} {says}.",
+                f"{variable} {text}.",
                 tuple(ranks),
                 (),
                 None,
@@ -80,7 +80,8 @@ def find(recording: Recording) -> list[Finding]:
     return found
 
 
-def _says(name: str, value: str, table: Mapping[str, str]) -> tuple[str, str] | None:
+def says(name: str, value: str, table: Mapping[str, str]) -> tuple[str, str] | None:
+    """What is wrong with a variable among those of a process, from the verb on, and what to do; None: nothing."""
     if name in _RENAMED:
         new = _RENAMED[name]
         blocking = name == "NCCL_BLOCKING_WAIT" and value in _ON

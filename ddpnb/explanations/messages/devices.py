@@ -208,8 +208,8 @@ def _large(quantity: str) -> bool:
     return quantity.endswith("GiB") or (quantity.endswith("MiB") and float(quantity.partition(" ")[0]) >= 512)
 
 
-_XID = re.compile(r"NVRM: Xid \(PCI:([\w:.]{1,20})\): (\d{1,4})")
-_XIDS = {
+XID = re.compile(r"NVRM: Xid \(PCI:([\w:.]{1,20})\): (\d{1,4})")
+XIDS = {
     13: "a kernel of the program made an illegal access",
     31: "a kernel of the program accessed memory that it does not own",
     48: "its memory has an error that cannot be corrected (ECC)",
@@ -223,7 +223,7 @@ _XIDS = {
     119: "its own processor (GSP) does not answer",
     120: "its own processor (GSP) failed",
 }
-_PROGRAMS = (13, 31)
+PROGRAMS = (13, 31)
 _BROKEN = re.compile(
     r"uncorrectable ECC error|GPU has fallen off the bus|GPU is lost|uncorrectable NVLink error"
     r"|Invalid access of peer GPU memory over nvlink or a hardware error|hardware stack error"
@@ -236,11 +236,11 @@ def fault(raised: Raised) -> Explained | None:
         "Stop using the GPU (nvidia-smi -q -d ECC,ROW_REMAPPER; reset or reboot the node, and report it if it happens "
         "again), and resume from the last checkpoint."
     )
-    if match := _XID.search(raised.text):
+    if match := XID.search(raised.text):
         number = int(match[2])
-        what = _XIDS.get(number, "see NVIDIA's list of Xid errors")
+        what = XIDS.get(number, "see NVIDIA's list of Xid errors")
         remedy = replace
-        if number in _PROGRAMS:
+        if number in PROGRAMS:
             remedy = (
                 "Run again with CUDA_LAUNCH_BLOCKING=1 to see the operation; try another GPU to rule out the device."
             )
