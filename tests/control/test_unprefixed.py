@@ -1,0 +1,93 @@
+"""Jobs that were started without ddpnb: stacks of real ranks, and dumps of a flight recorder that is played by a process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ddpnb.control import unprefixed
+from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.errors import UsageError
+from tests.cli.jobs import TORCHRUN, end, wait_for_job, write
+from tests.reports import dumps
+
+pytestmark = pytest.mark.world
+
+# Reads the pipes as torch's thread does, and writes the dumps: NCCL cannot run here.
+_RECORDER = """
+import os, shutil, sys, time
+stem = sys.argv[1]
+pipes = []
+for rank in range(2):
+    os.mkfifo(f"{stem}{rank}.pipe")
+    pipes.append(os.open(f"{stem}{rank}.pipe", os.O_RDONLY | os.O_NONBLOCK))
+print("reads", flush=True)
+while True:
+    for rank, pipe in enumerate(pipes):
+        if os.read(pipe, 128) == b"1\\n":
+            shutil.copyfile(f"whole{rank}", f"{stem}dump_{rank}")
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def hung(tmp_path_factory):
+    """A launcher of two ranks, of which one sleeps, and the job."""
+    folder = write(tmp_path_factory.mktemp("job"))
+    stem = folder / "nccl_"
+    environment = {
+        **os.environ,
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": "nccl_",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{stem}dump_",
+    }
+    process = subprocess.Popen(
+        [*TORCHRUN, "train.py", "sleep"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield folder, process, wait_for_job(process)
+    finally:
+        end(process)
+
+
+def test_stacks_alone(hung):
+    _, process, job = hung
+    deadline = time.monotonic() + 60
+    while True:  # the ranks may still begin
+        recording = unprefixed.read([process.pid, *job.ranks.values()], 1.0)
+        diagnosis = diagnose(recording, 1.0)
+        if diagnosis.outcome == "hang" or time.monotonic() > deadline:
+            break
+    assert recording.report is None
+    assert (diagnosis.outcome, diagnosis.findings[0].culprits) == ("hang", (1,))
+    with pytest.raises(UsageError, match="there is no process"):
+        unprefixed.read([process.pid, 1 << 30], 1.0)
+
+
+def test_dumps_of_flight_recorders_are_asked_for_and_joined(hung):
+    folder, process, _ = hung
+    before = [dumps.call(number, number + 1) for number in range(3)]
+    stands = dumps.call(3, 4, state="started")
+    for rank, entries in enumerate([[*before, stands], before]):
+        (folder / f"whole{rank}").write_bytes(
+            pickle.dumps(dumps.dump(entries, config={"0": ("default_pg", [0, 1])}), 2)
+        )
+    recorder = subprocess.Popen(
+        [sys.executable, "-c", _RECORDER, "nccl_"], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert recorder.stdout.readline() == "reads\n"
+        recording = unprefixed.read([process.pid], 1.0)
+    finally:
+        recorder.send_signal(signal.SIGKILL)
+        recorder.communicate(timeout=30)
+    assert all((folder / f"nccl_dump_{rank}").stat().st_mtime > time.time() - 60 for rank in range(2))
+    finding = diagnose(recording).findings[0]
+    assert (finding.culprits, finding.collective.op, finding.collective.seq) == ((1,), "all_reduce", 4)
+    assert recording.ranks[1].main_stack.innermost_user.line == 15
+    assert [source.format for source in recording.report.sources][0] == "stacks read by py-spy"
