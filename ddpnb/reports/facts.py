@@ -107,11 +107,13 @@ class Calls:
         speaker: who made them.
         calls: in the order in which they began; of each group that occurs, ``group.ranks`` are its members.
         forgotten: how many earlier ones the dump does not hold.
+        stack: of the call that the rank waits in, when it was made.
     """
 
     speaker: Speaker
     calls: tuple[Call, ...]
     forgotten: int = 0
+    stack: Stack | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import Call, CallState
 from ddpnb.model.names import given_name
+from ddpnb.model.stacks import Stack
 from ddpnb.reports.dumps import file_names, groups, messages, processes, tables, timeouts, windows
 from ddpnb.reports.dumps.windows import Columns, Own
 from ddpnb.reports.facts import Calls, Fact, Found, GroupName, Members, Progress, Speaker, Unknown, WorldSize
@@ -89,7 +90,7 @@ def read(files: Sequence[ReportFile], progress: Callable[[int, int], None] = lam
         speaker = Speaker(dump.rank)
         calls = _calls(dump, own, places, turns.get(dump.rank, {}))
         before = _forgotten(dump) + (next(iter(places)) if places else 0)
-        facts[dump.place] += [Calls(speaker, calls, before), *_progress(dump, own, known)]
+        facts[dump.place] += [Calls(speaker, calls, before, _stack(own, calls)), *_progress(dump, own, known)]
     if dumps:
         first = min(dump.place for dump in dumps)
         facts[first] += [*([WorldSize(known.size)] if known.size_known else []), *map(Unknown, (*known.notes, *ended))]
@@ -218,6 +219,17 @@ def _calls(dump: _Dump, own: Own, places: Iterable[int], turns: Mapping[int, int
                 )
             )  # fmt: skip
     return tuple(made)
+
+
+def _stack(own: Own, calls: Sequence[Call]) -> Stack | None:
+    """The stack of the call that a rank waits in."""
+    state = own.columns.state
+    place = next((place for place in range(len(state) - 1, -1, -1) if state[place] == CallState.WAITING), None)
+    waiting = next((call for call in reversed(calls) if call.state is CallState.WAITING), None)
+    if place is None or waiting is None:
+        return None
+    frames = own.table.rows[own.columns.calls[place]].frames
+    return Stack("MainThread", frames, waiting.thread, main=True) if frames else None
 
 
 def _progress(dump: _Dump, own: Own, known: groups.Groups) -> list[Fact]:

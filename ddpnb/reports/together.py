@@ -32,6 +32,7 @@ class _Rank:
     forgotten: int = 0
     ending: Ending | None = None
     stacks: tuple[Stack, ...] = ()
+    waits_at: Stack | None = None  # of the call that a dump shows it in; stacks of the process say more
     idle: bool | None = None
     events: list[Event] = field(default_factory=list[Event])
 
@@ -125,6 +126,7 @@ def _add(rank: _Rank, fact: reported.Fact) -> None:
         case reported.Calls():
             rank.calls = list(fact.calls)
             rank.forgotten = fact.forgotten
+            rank.waits_at = fact.stack
         case reported.Progress():
             rank.progress.append(fact)
         case reported.Ended():
@@ -197,14 +199,14 @@ def _comparable(facts: Iterable[reported.Fact]) -> Mapping[tuple[str, int], bool
 def _record(rank: int, told: _Rank, groups: Groups, comparable: Mapping[tuple[str, int], bool]) -> RankRecord:
     calls = _calls(told, groups, comparable)
     main = next((stack for stack in told.stacks if stack.main), None)
-    if main is not None:
+    if main is not None and calls:
         calls = [replace(call, thread=main.native_id) for call in calls]
     return RankRecord(
         rank,
         told.pid,
         tuple(calls),
         tuple(told.events),
-        told.stacks,
+        told.stacks or ((told.waits_at,) if told.waits_at is not None else ()),
         Process("computing" if told.idle is False else "idle") if told.stacks and not calls else Process(),
         ending=told.ending,
         forgotten=max(told.forgotten, min((call.seq for call in calls if call.seq), default=1) - 1),

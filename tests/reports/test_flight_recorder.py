@@ -124,18 +124,23 @@ def test_what_gloo_retired_after_a_timeout_was_in_flight(tmp_path):
 
 
 def test_of_several_in_flight_the_first_waits(tmp_path):
-    """NCCL is asynchronous: behind the call that hangs others are queued, and another group has started one."""
+    """NCCL is asynchronous: behind the call that hangs others are queued. Start events say which one runs."""
+    assert _in_flight(tmp_path, "scheduled") == ["COMPLETED", "WAITING", "ISSUED", "ISSUED", "ISSUED"]
+    assert _in_flight(tmp_path, "started") == ["COMPLETED", "ISSUED", "ISSUED", "WAITING", "ISSUED"]
+
+
+def _in_flight(folder, state: str) -> list[str]:
     config = {**WORLD, "1": ("tp", [0, 1])}
     entries = [
         call(0, 1),
         call(1, 2, state="scheduled"),
         call(2, 3, state="scheduled"),
-        call(3, 1, state="started", group=("1", "tp")),
+        call(3, 1, state=state, group=("1", "tp")),
         call(4, 2, state="scheduled", group=("1", "tp")),
     ]
-    made = calls(write(tmp_path, {0: dump(entries, config=config)}))[0]
-    assert [one.state.name for one in made] == ["COMPLETED", "WAITING", "ISSUED", "WAITING", "ISSUED"]
+    made = calls(write(folder, {0: dump(entries, config=config)}))[0]
     assert [str(one.group) for one in made] == ["default_pg"] * 3 + ["tp"] * 2
+    return [one.state.name for one in made]
 
 
 def test_what_a_timeout_ended_was_in_flight(tmp_path):
@@ -257,6 +262,24 @@ def test_old_versions_count_groups_in_each_process(tmp_path):
     made = calls(write(tmp_path, {0: zero, 1: one}))
     assert made[0][0].group == made[1][0].group
     assert made[0][0].group.ranks == (0, 1)
+
+
+def test_old_versions_count_messages_and_collectives_together(tmp_path):
+    """Rank 2 has sent nothing, so that the same all-reduce has another number there."""
+    sent = [call(0, 1), call(1, 2, "nccl:send 0->1", p2p=2), call(2, 3), call(3, 4, state="started")]
+    other = [call(0, 1), call(1, 2), call(2, 3, state="started")]
+    config = {"0": ("", [0, 1, 2])}
+    made = calls(write(tmp_path, {0: dump(sent, "1.4", config), 2: dump(other, "1.4", config)}))
+    assert [one.seq for one in made[0]] == [1, 0, 2, 3]
+    assert [one.seq for one in made[2]] == [1, 2, 3]
+
+
+def test_the_stack_of_the_call_that_a_rank_waits_in(tmp_path):
+    found = facts(write(tmp_path, {rank: dump(hang(rank), config=WORLD) for rank in (0, 1)}))
+    stacks = [fact.stack for fact in found if isinstance(fact, Calls)]
+    assert [frame.function for frame in stacks[0].frames] == ["<module>", "main", "average", "wrapper", "all_reduce"]
+    assert [frame.user for frame in stacks[0].frames] == [True, True, True, False, False]
+    assert stacks[1] is None
 
 
 def test_site(tmp_path):

@@ -154,7 +154,7 @@ class _Columns:
         self._seq = _column(entries, number)
         self._pair = _column(entries, "p2p_seq_id")
         self.records = bool(entries) and "record_id" in entries[0]
-        self._number = _column(entries, "record_id") if self.records else array("q", range(len(entries)))
+        self._record = _column(entries, "record_id") if self.records else array("q", range(len(entries)))
         names: dict[str, int] = {}
         ids = [entry.get("thread_id") for entry in entries]
         ids = [own if type(own) is str else text(own) for own in ids]
@@ -164,9 +164,11 @@ class _Columns:
         self._state = self._states(entries, status)
         self._join()
         self._wait()
+        if number == "seq_id":
+            self._number()
 
     def arrays(self) -> list[array[int]]:
-        return [self._calls, self._seq, self._number, self._created, self._done, self._thread, self._state]
+        return [self._calls, self._seq, self._record, self._created, self._done, self._thread, self._state]
 
     def _states(self, entries: list[dict[Any, Any]], status: dict[Any, list[int]]) -> array[int]:
         noted = [entry.get("state") for entry in entries]
@@ -229,20 +231,34 @@ class _Columns:
             self._state[part] = DROPPED
 
     def _wait(self) -> None:
-        """The rank waits in the first call that is in flight, and in those that the device has started.
+        """The rank waits in the first call in flight that the device has started, else in the first one in flight.
 
-        A call behind them in the queue of its group is only issued.
+        The others are only issued: they are behind it in the queue of its group, or in that of another group.
         """
-        rows = self._table.rows
-        groups: set[int] = set()
-        batch = None
-        for place in [place for place, state in enumerate(self._state) if state == ISSUED]:
+        rows, pair = self._table.rows, self._pair
+        flying = [place for place, state in enumerate(self._state) if state == ISSUED]
+        if not flying:
+            return
+        first = next((place for place in flying if self._started[place]), flying[0])
+        group, message = rows[self._calls[first]][1:3]
+        self._state[first] = WAITING
+        for place in flying if message else ():  # the other parts of its batch
             row = rows[self._calls[place]]
-            key = (row[1], self._pair[place]) if row[2] else None
-            if not groups or (row[1] not in groups and self._started[place]) or (key is not None and key == batch):
+            if row[2] and row[1] == group and pair[place] == pair[first] > 0:
                 self._state[place] = WAITING
-                batch = key or batch
-            groups.add(row[1])
+
+    def _number(self) -> None:
+        """Versions 1.x count messages too, which not all ranks make: count collectives alone, if all are there."""
+        rows, seq = self._table.rows, self._seq
+        mixed = {row[1] for row in rows if row[2]}
+        counts: dict[int, int] = {}
+        for place, call in enumerate(self._calls):
+            group, message = rows[call][1:3]
+            if group in mixed:
+                counts.setdefault(group, 0 if seq[place] <= 1 else -1)
+            if counts.get(group, -1) >= 0 and not message and self._state[place] != DROPPED:
+                counts[group] += 1
+                seq[place] = counts[group]
 
 
 def _keys(entries: list[dict[Any, Any]]) -> list[bytes]:
