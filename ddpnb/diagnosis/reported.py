@@ -7,16 +7,17 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ddpnb.diagnosis.finding_types import type_of
+from ddpnb.diagnosis import unattributed
 from ddpnb.diagnosis.hangs import stacks_alone
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE
 from ddpnb.diagnosis.hangs.group_order import GROUP_ORDER
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.silent_ranks import began
+from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
 from ddpnb.diagnosis.hangs.stack_calls import call_in
 from ddpnb.diagnosis.hangs.stacks_alone import SAME_COLLECTIVE
+from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE, WORLD_INCOMPLETE
 from ddpnb.diagnosis.places import where
-from ddpnb.explanations.messages.explain import explain_text
 from ddpnb.model import checkpoints, phrases
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Finding
@@ -34,7 +35,7 @@ _BY_TIME_OUT = frozenset(
     {-signal.SIGABRT, -signal.SIGTERM, -signal.SIGKILL, 1, 128 + signal.SIGABRT, 128 + signal.SIGTERM}
 )
 _STOPPED = (-signal.SIGTERM, UNKNOWN_SIGNAL)  # by a launcher, once another rank has failed
-_ORDER = ("DDP301", "DDP313")  # what a time-out's own text says: the least of what is known
+WAITS = frozenset({COLLECTIVE_MISSING, BLOCKED_ELSEWHERE, SAME_COLLECTIVE, WORLD_INCOMPLETE, RENDEZVOUS_UNREACHABLE})
 _FEW = 8
 
 
@@ -92,53 +93,37 @@ def as_certain(recording: Recording, finding: Finding) -> Finding:
 
 def find(recording: Recording, standing: dict[int, Standing], errors: Sequence[Finding]) -> list[Finding]:
     """What the report says beyond the errors that the rules have found: the causes before them, or all there is."""
-    told = _of_messages(recording, errors)
-    if told or errors:
-        return told
-    return _of_stacks(recording, standing) or _same_call(standing) or _after_checkpoints(recording, standing)
-
-
-def _of_messages(recording: Recording, errors: Sequence[Finding]) -> list[Finding]:
-    """Errors of ranks that are not known. The rank of which nothing else is known may be the one: that is likely at most."""
-    report = recording.report
-    texts = report.messages if report is not None else ()
-    explained = {one.code: one for text in reversed(texts) for one in reversed(explain_text(text))}
-    known = {finding.code for finding in errors}
-    causes = [one for code, one in explained.items() if code not in known and (code not in _ORDER or not errors)]
-    if any(finding.certainty == "proven" for finding in errors):
-        return []
-    silent = errors[0] if errors and errors[0].certainty != "proven" else None
-    return [
-        Finding(
-            type_of(one.code),
-            one.summary,
-            one.culprits or one.missing or (silent.culprits if silent is not None else ()),
-            silent.waiting if silent is not None else (),
-            silent.collective if silent is not None else None,
-            silent.where if silent is not None else (),
-            (*one.evidence, *_whose(one.culprits or one.missing, silent)),
-            one.remedy,
-            "error",
-            one.tensors,
-            certainty="proven" if one.culprits or one.missing else "likely",
-            hint=one.hint,
-        )
-        for one in causes
-    ]
-
-
-def _whose(named: Sequence[int], silent: Finding | None) -> tuple[str, ...]:
-    if named:
-        return ()
-    unknown = "The file does not say which rank raised it."
-    if silent is None or not silent.culprits:
-        return (unknown,)
-    ranks = phrases.ranks(silent.culprits)
-    return (f"{unknown} It is probably {ranks}, for which the others waited.", *silent.evidence)
+    causes = unattributed.find(recording, errors)
+    if causes or errors:
+        return causes
+    return (
+        _of_stacks(recording, standing)
+        or _named_missing(recording)
+        or _same_call(standing)
+        or _after_checkpoints(recording, standing)
+    )
 
 
 def _of_stacks(recording: Recording, standing: dict[int, Standing]) -> list[Finding]:
     return stacks_alone.find(recording, standing, 0.0) if any(s.record.unrecorded for s in standing.values()) else []
+
+
+def _named_missing(recording: Recording) -> list[Finding]:
+    """DDP301: ranks that a message names as missing, where no file shows the call of the others."""
+    missing = recording.report.missing if recording.report is not None else ()
+    if not missing:
+        return []
+    named = f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'is', 'are')}"
+    return [
+        Finding(
+            COLLECTIVE_MISSING,
+            f"{named} missing: other ranks waited for {phrases.verb(missing, 'it', 'them')} until their time-out.",
+            missing,
+            evidence=(f"{named} named as missing in these files.",),
+            remedy="Look at the output of these ranks, and at their stacks while it hangs (py-spy dump --pid PID).",
+            certainty="timed",
+        )
+    ]
 
 
 def _same_call(standing: dict[int, Standing]) -> list[Finding]:
@@ -222,7 +207,8 @@ def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str
             "--redirects 3) and flight-recorder dump (TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1; in older "
             "versions of torch TORCH_NCCL_TRACE_BUFFER_SIZE=2000)."
         )
-    if errors and not any(finding.where for finding in errors):
+    calls = any(record.calls for record in recording.ranks.values())
+    if errors and calls and not any(finding.where for finding in errors):
         notes.append(
             "The lines of the program: flight-recorder dumps contain them, and so do stacks (py-spy dump --pid PID while it "
             "hangs). `ddpnb run -- COMMAND` records both."

@@ -7,67 +7,25 @@ test.
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from ddpnb.model.account import Account
 from ddpnb.model.calls import Call
+from ddpnb.model.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
 from ddpnb.model.events import Event, EventState
 from ddpnb.model.events.runs import DoorDetached, FunctionNotFound
 from ddpnb.model.marks import Mark
 from ddpnb.model.names import given_name
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.report import Report
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.model.stacks import Stack
 from ddpnb.model.startup import StartupState
 
 E = TypeVar("E", bound=Event)
 
-
-UNKNOWN_SIGNAL = -255  # exit status of a process that was killed, where nobody saw by which signal
-UNKNOWN_STATUS = -254  # of a process that has ended, where nobody saw how
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How the script ended on a rank."""
-
-    how: Literal["finished", "raised", "exited", "died", "ended"]  # ended: nobody saw how
-    code: int = 0  # exit status; negative: the signal that killed the process
-    exception: str = ""  # the class's name
-    message: str = ""
-    frames: tuple[Frame, ...] = ()  # of the exception, outermost first
-    traceback: str = ""
-    at_ns: int = 0
-
-    @property
-    def well(self) -> bool:
-        return self.how != "raised" and self.code == 0
-
-    @property
-    def signal_name(self) -> str:
-        if self.code == UNKNOWN_SIGNAL:
-            return "by a signal that was not seen"
-        try:
-            return signal.Signals(-self.code).name if self.code < 0 else ""
-        except ValueError:
-            return f"signal {-self.code}"
-
-    @property
-    def innermost_user(self) -> Frame | None:
-        frames = [frame for frame in self.frames if frame.user]
-        return frames[-1] if frames else None
-
-    def __str__(self) -> str:
-        if self.how == "raised":
-            return f"{self.exception}: {self.message}" if self.message else self.exception
-        if self.how == "died":
-            return f"killed ({self.signal_name})" if self.code < 0 else f"exited with status {self.code}"
-        if self.how == "ended":
-            return "ended (its exit status is not known)"
-        return "finished" if self.well else f"exited with status {self.code}"
+__all__ = ["UNKNOWN_SIGNAL", "UNKNOWN_STATUS", "Activity", "Child", "Ending", "Process", "RankRecord", "Recording"]
 
 
 Activity = Literal["computing", "idle", "stopped", "gone", "unknown"]

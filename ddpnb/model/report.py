@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ddpnb.model.ending import Ending
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -23,12 +25,16 @@ class Report:
         waited_s: for how long, at least, ranks waited in their calls when the files were written: the time-out that ended
             the wait. 0: not known.
         world_size_known: whether a file says how many ranks the job has; else it is at least the highest rank that occurs.
+        missing: the ranks that messages name as missing.
         messages: errors of ranks that are not known.
+        endings: how processes ended, or what they raised, whose ranks are not known.
         unknown: what cannot be known from these files, with what to collect next.
     """
 
     sources: tuple[Source, ...] = ()
     waited_s: float = 0.0
     world_size_known: bool = True
+    missing: tuple[int, ...] = ()
     messages: tuple[str, ...] = ()
+    endings: tuple[Ending, ...] = ()
     unknown: tuple[str, ...] = ()

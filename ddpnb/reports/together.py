@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from ddpnb.reports.groups import Groups
 from ddpnb.reports.operations import agreed
 
 MOST_RANKS = 1 << 17  # a number above is no rank
+_KILLED_FOR_MEMORY = re.compile(r"oom[-_ ]kill|OOM Killed|[Oo]ut of memory: Kill", re.IGNORECASE)
 _LATER = 1  # of endings: after the first failure
 
 
@@ -53,6 +55,7 @@ def recording(found: Sequence[reported.Found]) -> Recording:
     groups = Groups(every, who.rank, size)
     ranks: dict[int, _Rank] = defaultdict(_Rank)
     messages: list[str] = []
+    endings: list[Ending] = []
     unknown: list[str] = []
     for fact in every:
         if isinstance(fact, reported.Unknown):
@@ -61,10 +64,12 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         if isinstance(fact, (reported.WorldSize, reported.Members)):
             continue
         rank = groups.global_rank(fact)
-        if rank is None:
-            messages += _unattributed(fact)
-        else:
+        if rank is not None:
             _add(ranks[rank], fact)
+        elif isinstance(fact, reported.Message):
+            messages.append(fact.text)
+        elif isinstance(fact, reported.Ended):
+            endings.append(fact.ending)
     waited_s = max((_waited(fact) for fact in every), default=0.0)
     comparable = _comparable(every)
     records = with_waits({rank: _record(rank, ranks[rank], groups, comparable) for rank in range(size)})
@@ -72,10 +77,13 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         tuple(Source(one.path, one.format, len(one.facts)) for one in found),
         waited_s,
         known,
+        tuple(sorted({rank for fact in every if isinstance(fact, reported.Waiting) for rank in fact.missing})),
         tuple(dict.fromkeys(messages)),
+        tuple(dict.fromkeys(endings)),
         tuple(dict.fromkeys(unknown)),
     )
-    return Recording(size, records, report=report)
+    kills = sum(1 for fact in every if isinstance(fact, reported.Message) and _KILLED_FOR_MEMORY.search(fact.text))
+    return Recording(size, records, host={"oom_kills": kills, "oom_kills_before": 0}, report=report)
 
 
 class _Speakers:
@@ -165,16 +173,6 @@ def _start(fact: reported.Waiting) -> list[Event]:
     if fact.function not in ("init_process_group", "new_group"):
         return []
     return [read(fact.function, {"timeout_s": fact.timeout_s or None}, "open", 0, 0)]
-
-
-def _unattributed(fact: reported.Fact) -> list[str]:
-    """What an error says of which the rank is not known."""
-    if isinstance(fact, reported.Message):
-        return [fact.text]
-    if isinstance(fact, reported.Ended):
-        ending = fact.ending
-        return [ending.traceback or str(ending)] if ending.how == "raised" else []
-    return []
 
 
 def _waited(fact: reported.Fact) -> float:

@@ -128,7 +128,8 @@ def test_the_first_failure_comes_before_the_others():
 
 def test_errors_of_nobody_known_are_kept():
     taken = report(Message(NOBODY, "CUDA out of memory."), raised(None, "ValueError", "bad"), WorldSize(2))
-    assert taken.report.messages == ("CUDA out of memory.", "ValueError: bad")
+    assert taken.report.messages == ("CUDA out of memory.",)
+    assert [str(ending) for ending in taken.report.endings] == ["ValueError: bad"]
 
 
 def test_checkpoints_start_up_and_stacks():

@@ -51,6 +51,8 @@ def explained(recording: Recording, standings: dict[int, Standing], finding: Fin
     named = blamed(told, recording.world_size)
     missing = tuple(sorted({rank for one in told.values() for rank in one.missing}))
     culprits = tuple(r for r in (named or missing) if r in recording.ranks) or finding.culprits
+    if recording.report is not None and named == () and not missing:
+        culprits = ()  # another rank, of which the message does not say which
     waiting = tuple(r for r in sorted({*finding.waiting, *finding.culprits}) if r not in culprits)
     places = dict(finding.where)
     for rank in culprits:
@@ -59,7 +61,7 @@ def explained(recording: Recording, standings: dict[int, Standing], finding: Fin
     order = [*culprits, *waiting]
     return Finding(
         type_of(first.code),
-        f"{phrases.ranks(culprits, True)}: {first.summary}",
+        f"{phrases.ranks(culprits or waiting, True)}: {first.summary}",
         culprits,
         waiting,
         finding.collective,
@@ -155,7 +157,9 @@ def killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Find
         summary=f"{phrases.ranks(killed, True)} {phrases.verb(killed, 'was', 'were')} killed by the kernel: the machine (or the container) "
         "ran out of memory.",
         evidence=(
-            f"The kernel counts {count} more out-of-memory kill{'s' * (count > 1)} than at the start.",
+            f"The kernel counts {count} more out-of-memory kill{'s' * (count > 1)} than at the start."
+            if recording.report is None
+            else f"The logs contain {count} out-of-memory kill{'s' * (count > 1)}.",
             *finding.evidence,
         ),
         remedy="Use less host memory: fewer data loader workers, smaller prefetch, no caching of the data set per rank; or raise the limit.",

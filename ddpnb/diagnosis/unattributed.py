@@ -1,0 +1,99 @@
+"""Of a report: errors and ends of processes of which no file says which rank they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddpnb.diagnosis.finding_types import type_of
+from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED
+from ddpnb.explanations.messages.explain import explain, explain_text
+from ddpnb.explanations.messages.explained import Explained
+from ddpnb.model import phrases
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Ending, Recording
+from ddpnb.texts import shortened
+
+_OF_TIME_OUTS = ("DDP301", "DDP313")  # what a time-out's own text says: the least of what is known
+_LONGEST = 200  # characters of a message in a sentence
+
+
+def find(recording: Recording, errors: Sequence[Finding]) -> list[Finding]:
+    """The causes of a failure that unknown ranks wrote, the most telling first.
+
+    The rank for which the others waited, and of which nothing else is known, may be the one: that is likely at most.
+
+    Args:
+        recording: of a report.
+        errors: what is known of ranks. Beside one that is proven, errors of unknown ranks follow from it.
+    """
+    report = recording.report
+    if report is None or any(finding.certainty == "proven" for finding in errors):
+        return []
+    known = {finding.code for finding in errors}
+    silent = errors[0] if errors else None
+    explained = {one.code: (one, place) for one, place in _explained(report.messages, report.endings)}
+    causes = [
+        _finding(one, place, silent)
+        for code, (one, place) in explained.items()
+        if code not in known and (code not in _OF_TIME_OUTS or not errors)
+    ]
+    return causes or [] if causes or errors else _plain(report.endings)
+
+
+def _explained(messages: Sequence[str], endings: Sequence[Ending]) -> list[tuple[Explained, str]]:
+    """What errors mean, and where they were raised: the last ones first."""
+    found: list[tuple[Explained, str]] = []
+    for ending in reversed(endings):
+        if ending.how == "raised":
+            one = explain(ending.message, ending.exception, frames=ending.frames, traceback=ending.traceback)
+            found += [(one, _place(ending))] if one is not None else []
+    found += [(one, "") for text in reversed(messages) for one in explain_text(text)]
+    return found[::-1]
+
+
+def _place(ending: Ending) -> str:
+    frame = ending.innermost_user
+    return phrases.at(frame.site) if frame is not None else ""
+
+
+def _finding(explained: Explained, place: str, silent: Finding | None) -> Finding:
+    named = explained.culprits or explained.missing
+    said = () if named and not place else (f"It was raised{place} on a rank that the file does not name.",)
+    if silent is not None and silent.culprits and not named:
+        ranks = phrases.ranks(silent.culprits)
+        said = (*said, f"It is probably {ranks}, for which the others waited.", *silent.evidence)
+    return Finding(
+        type_of(explained.code),
+        explained.summary,
+        named or (silent.culprits if silent is not None else ()),
+        silent.waiting if silent is not None else (),
+        silent.collective if silent is not None else None,
+        silent.where if silent is not None else (),
+        (*explained.evidence, *said),
+        explained.remedy,
+        "error",
+        explained.tensors,
+        certainty="proven" if named else "likely",
+        hint=explained.hint,
+    )
+
+
+def _plain(endings: Sequence[Ending]) -> list[Finding]:
+    """DDP311 or DDP312: a process of an unknown rank failed, with an error of the user's own or a signal."""
+    failed = [ending for ending in endings if not ending.well]
+    if not failed:
+        return []
+    first = failed[0]
+    message = shortened(first.message.strip().split("\n", 1)[0], _LONGEST)
+    raised = first.exception + (f": {message}" if message else "")
+    what = f"raised {raised}" if first.how == "raised" else phrases.ended(first)
+    return [
+        Finding(
+            RANK_RAISED if first.how == "raised" else RANK_DEAD,
+            phrases.sentence(f"A rank {what}{_place(first)}"),
+            evidence=("The file does not say which rank it is.",),
+            remedy="Start with this error: those of the other ranks follow from it. Give each rank a log of its own "
+            "(torchrun --log-dir DIR --redirects 3) to see whose it is.",
+            certainty="likely",
+        )
+    ]
