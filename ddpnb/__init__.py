@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     )
     from ddpnb.explanation import Explanation, explain
     from ddpnb.job import Job, attach, jobs
+    from ddpnb.loading import load
     from ddpnb.model.checks import Check
     from ddpnb.model.faults import Fault
     from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
     from ddpnb.model.holds import Hold
     from ddpnb.model.rank_state import RankState
     from ddpnb.model.recording import Ending, Recording
-    from ddpnb.model.recording_file import load
     from ddpnb.model.startup import StartupState, StepState
     from ddpnb.panels import guide, show
     from ddpnb.panels.panel import Panel
@@ -73,12 +73,12 @@ _NAMES = {
     "ddpnb.errors": "CannotWrite DdpnbError DeviceError LaunchError Released ScriptNotFound UsageError WorldError",
     "ddpnb.explanation": "Explanation explain",
     "ddpnb.job": "Job attach jobs",
+    "ddpnb.loading": "load",
     "ddpnb.model.faults": "Fault",
     "ddpnb.model.findings": "Diagnosis Finding FindingType Hint",
     "ddpnb.model.holds": "Hold",
     "ddpnb.model.rank_state": "RankState",
     "ddpnb.model.recording": "Ending Recording",
-    "ddpnb.model.recording_file": "load",
     "ddpnb.model.startup": "StartupState StepState",
     "ddpnb.panels": "guide show",
     "ddpnb.panels.panel": "Panel",

@@ -16,7 +16,7 @@ from ddpnb.errors import DdpnbError, UsageError
 if TYPE_CHECKING:
     import argparse
 
-COMMANDS = ("run", "bisect", "attach", "reenact", "export", "lab", "explain", "scan", "pitfalls", "doctor")
+COMMANDS = ("run", "bisect", "attach", "diagnose", "reenact", "export", "lab", "explain", "scan", "pitfalls", "doctor")
 STATUS_INTERRUPTED = 130
 
 

@@ -1,0 +1,65 @@
+"""``ddpnb.load``: a Recording, from a file of ddpnb or from the logs and dumps of any job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ddpnb import arguments
+from ddpnb.errors import UsageError
+from ddpnb.model import recording_file
+from ddpnb.model.recording import Recording
+from ddpnb.progress import Progress
+
+_MANY = 16  # files from which on the progress is shown
+_HINT = "Give the path of a recording, of a log or a dump, of a folder of these, or a list of paths."
+
+
+def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Recording:
+    """Load a recording, or read the logs and dumps of a job that hung or failed elsewhere.
+
+    What a file is, is seen from its content. Several files of one job, of several ranks and kinds, make one Recording:
+    flight-recorder dumps (pickle or JSON), logs with lines of NCCL's watchdog, tables of torchrun, tracebacks, dumps of
+    py-spy, and others. Nothing in a file is executed.
+
+    Args:
+        path: a file that ``World.save()``, ``Recording.save()`` or ``ddpnb run --save`` wrote; a log or a dump; a folder with
+            such files; or a list of them, all of one job.
+
+    Returns:
+        The Recording, which ``ddpnb.diagnose()``, ``ddpnb.show()`` and ``ddpnb.reenact()`` take. Its ``report`` says what was
+        read; it is None for a file of ddpnb.
+
+    Raises:
+        UsageError: a file does not exist, is damaged or tries to run code, or nothing in it is known.
+
+    Example:
+        >>> ddpnb.diagnose(ddpnb.load("torchrun.log"))
+    """
+    from ddpnb.reports import reading
+
+    paths = _paths(path)
+    if len(paths) == 1 and recording_file.recognises(paths[0]):
+        return recording_file.load(paths[0])
+    for one in paths:
+        if recording_file.recognises(one):
+            raise UsageError(f"{arguments.short(os.fspath(one))} is a recording of its own.", "Load it alone.")
+    with Progress("reading", 0, quiet=not _many(paths)) as shown:
+        return reading.read(paths, shown.update)
+
+
+def _paths(given: Any) -> list[str]:
+    many = [given] if isinstance(given, (str, os.PathLike)) else given
+    if not isinstance(many, (list, tuple)) or not many:
+        raise UsageError(f"cannot load {arguments.short(given)}.", _HINT)
+    paths: list[str] = []
+    for one in many:
+        if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
+            raise UsageError(f"cannot load {arguments.short(one)}: not a path.", _HINT)
+        paths.append(os.fsdecode(one))
+    return paths
+
+
+def _many(paths: Sequence[str]) -> bool:
+    return len(paths) > _MANY or any(os.path.isdir(path) for path in paths)
