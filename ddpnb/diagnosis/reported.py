@@ -99,6 +99,7 @@ def find(recording: Recording, standing: dict[int, Standing], errors: Sequence[F
     return (
         _of_stacks(recording, standing)
         or _named_missing(recording)
+        or _crossed(recording, standing)
         or _same_call(standing)
         or _after_checkpoints(recording, standing)
     )
@@ -122,6 +123,34 @@ def _named_missing(recording: Recording) -> list[Finding]:
             evidence=(f"{named} named as missing in these files.",),
             remedy="Look at the output of these ranks, and at their stacks while it hangs (py-spy dump --pid PID).",
             certainty="timed",
+        )
+    ]
+
+
+def _crossed(recording: Recording, standing: dict[int, Standing]) -> list[Finding]:
+    """DDP306: ranks wait in different groups, and of one at least the members are not known."""
+    calls = {rank: one.call for rank, one in sorted(standing.items()) if one.state is RankState.WAITING and one.call}
+    keys = {call.group.key for call in calls.values()}
+    observed = set(recording.report.observed) if recording.report is not None else set[str]()
+    if len(keys) < 2 or observed.isdisjoint(keys):
+        return []
+    ranks = tuple(calls)
+    return [
+        Finding(
+            GROUP_ORDER,
+            f"{phrases.ranks(ranks, True)} were blocked in different groups: "
+            + ", ".join(f"{rank} in {call.title} of {call.group}" for rank, call in list(calls.items())[:_FEW])
+            + ". Probably they wait for each other.",
+            ranks,
+            (),
+            calls[ranks[0]],
+            where(standing, ranks),
+            tuple(
+                f"Rank {rank} was in {phrases.in_call(call)}{phrases.at(standing[rank].site)}."
+                for rank, call in list(calls.items())[:_FEW]
+            ),
+            "Call the collectives of different groups in the same order on all ranks.",
+            certainty="likely",
         )
     ]
 

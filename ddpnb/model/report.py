@@ -26,6 +26,7 @@ class Report:
             the wait. 0: not known.
         world_size_known: whether a file says how many ranks the job has; else it is at least the highest rank that occurs.
         missing: the ranks that messages name as missing.
+        observed: the keys of groups of which only the ranks that use them are known: they may have other members.
         messages: errors of ranks that are not known.
         endings: how processes ended, or what they raised, whose ranks are not known.
         unknown: what cannot be known from these files, with what to collect next.
@@ -35,6 +36,7 @@ class Report:
     waited_s: float = 0.0
     world_size_known: bool = True
     missing: tuple[int, ...] = ()
+    observed: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     endings: tuple[Ending, ...] = ()
     unknown: tuple[str, ...] = ()

@@ -25,6 +25,9 @@ class Groups:
         facts: of all files.
         rank_of: the global rank of a speaker, None where it is not known.
         size: the number of ranks.
+
+    Attributes:
+        observed: the keys of groups of which no file names the members: taken are those that use them.
     """
 
     def __init__(self, facts: Iterable[reported.Fact], rank_of: Callable[[Speaker], int | None], size: int) -> None:
@@ -33,6 +36,7 @@ class Groups:
         self._labels: dict[str, str] = {DEFAULT: "default_pg"}
         self._groups: dict[str, Group] = {}
         seen: dict[str, set[int]] = defaultdict(set)
+        said = {DEFAULT}
         for fact in facts:
             if isinstance(fact, reported.Calls):
                 self._learn(fact.calls)
@@ -41,6 +45,7 @@ class Groups:
                 self._labels[name] = self._labels.get(name) or fact.group.label
                 if fact.group.ranks and name != DEFAULT:
                     self._members[name] = fact.group.ranks
+                    said.add(name)
                 rank = None if isinstance(fact, reported.Members) else rank_of(fact.speaker)
                 if rank is not None:
                     seen[name].add(rank)
@@ -51,8 +56,10 @@ class Groups:
             alike[group.ranks] = max(alike[group.ranks], group.ordinal + 1)
         for name in sorted(self._members.keys() - self._groups.keys(), key=_order):
             ranks = self._members[name]
-            self._groups[name] = Group(ranks, alike[ranks], name, self._labels.get(name, ""))
+            label = self._labels.get(name) or ("" if name in said else f"group {name}")
+            self._groups[name] = Group(ranks, alike[ranks], name, label)
             alike[ranks] += 1
+        self.observed = tuple(sorted(group.key for name, group in self._groups.items() if name not in said))
 
     def _learn(self, calls: Iterable[Call]) -> None:
         for call in calls:

@@ -78,6 +78,7 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         waited_s,
         known,
         tuple(sorted({rank for fact in every if isinstance(fact, reported.Waiting) for rank in fact.missing})),
+        groups.observed,
         tuple(dict.fromkeys(messages)),
         tuple(dict.fromkeys(endings)),
         tuple(dict.fromkeys(unknown)),

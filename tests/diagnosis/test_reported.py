@@ -18,7 +18,7 @@ from ddpnb.reports.facts import (
     Waiting,
     WorldSize,
 )
-from tests.reports.told import diagnosis, died, progress, raised, signature, waits
+from tests.reports.told import WORLD, diagnosis, died, progress, raised, signature, waits
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 
@@ -203,3 +203,9 @@ def test_nothing_is_wrong():
 
 def test_a_file_without_any_rank():
     assert diagnosis(WorldSize(4)).outcome == "ok"
+
+
+def test_ranks_wait_in_groups_whose_members_no_file_names():
+    names = [GroupName("1"), GroupName("2"), WORLD]
+    finding = only(*(waits(rank, 1, group=group) for rank, group in enumerate(names)), size=3)
+    assert (finding.code, finding.culprits, finding.certainty) == ("DDP306", (0, 1, 2), "likely")

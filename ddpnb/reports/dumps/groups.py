@@ -118,6 +118,8 @@ class Groups:
             label = own.used.get(name) or own.config.get(name, ("", ()))[0]
             if not label and is_default(name, label):
                 label = "default_pg"
+            elif not label and name in self._observed:
+                label = f"group {name}"  # by its members it would be named wrongly
             group = Group(ranks, ordinal, name, label)
             groups[name] = self._known.setdefault(group, group)
         return groups
