@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ddpnb.diagnosis.causes.exits import HOST_MEMORY, LESS_HOST_MEMORY
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED
+from ddpnb.diagnosis.hangs.workers import kills_for_memory
 from ddpnb.explanations.messages.explain import explain, explain_text
 from ddpnb.explanations.messages.explained import Explained
 from ddpnb.model import phrases
@@ -15,6 +17,10 @@ from ddpnb.texts import shortened
 
 _OF_TIME_OUTS = ("DDP301", "DDP313")  # what a time-out's own text says: the least of what is known
 _LONGEST = 200  # characters of a message in a sentence
+_FIRST = (
+    "Start with this error: those of the other ranks follow from it. Give each rank a log of its own (torchrun --log-dir DIR "
+    "--redirects 3) to see whose it is."
+)
 
 
 def find(recording: Recording, errors: Sequence[Finding]) -> list[Finding]:
@@ -37,7 +43,7 @@ def find(recording: Recording, errors: Sequence[Finding]) -> list[Finding]:
         for code, (one, place) in explained.items()
         if code not in known and (code not in _OF_TIME_OUTS or not errors)
     ]
-    return causes or [] if causes or errors else _plain(report.endings)
+    return causes if causes or errors else _plain(recording, report.endings)
 
 
 def _explained(messages: Sequence[str], endings: Sequence[Ending]) -> list[tuple[Explained, str]]:
@@ -78,22 +84,33 @@ def _finding(explained: Explained, place: str, silent: Finding | None) -> Findin
     )
 
 
-def _plain(endings: Sequence[Ending]) -> list[Finding]:
-    """DDP311 or DDP312: a process of an unknown rank failed, with an error of the user's own or a signal."""
+def _plain(recording: Recording, endings: Sequence[Ending]) -> list[Finding]:
+    """DDP311, DDP312 or DDP706: a process of an unknown rank failed, with an error of the user's own or a signal."""
     failed = [ending for ending in endings if not ending.well]
     if not failed:
         return []
     first = failed[0]
     message = shortened(first.message.strip().split("\n", 1)[0], _LONGEST)
-    raised = first.exception + (f": {message}" if message else "")
-    what = f"raised {raised}" if first.how == "raised" else phrases.ended(first)
+    if first.how == "raised":
+        kind, what = RANK_RAISED, f"raised {first.exception}" + (f": {message}" if message else "")
+        remedy = _FIRST
+    elif first.signal_name == "SIGKILL" and kills_for_memory(recording):
+        kind, what, remedy = (
+            HOST_MEMORY,
+            "was killed by the kernel: the machine (or the container) ran out of memory",
+            LESS_HOST_MEMORY,
+        )
+    else:
+        kind, what, remedy = RANK_DEAD, phrases.ended(first), _FIRST
+    evidence = ["The file does not say which rank it is."]
+    if first.how == "died" and message:
+        evidence.append(phrases.sentence(f"The log says: {message}"))
     return [
         Finding(
-            RANK_RAISED if first.how == "raised" else RANK_DEAD,
+            kind,
             phrases.sentence(f"A rank {what}{_place(first)}"),
-            evidence=("The file does not say which rank it is.",),
-            remedy="Start with this error: those of the other ranks follow from it. Give each rank a log of its own "
-            "(torchrun --log-dir DIR --redirects 3) to see whose it is.",
+            evidence=tuple(evidence),
+            remedy=remedy,
             certainty="likely",
         )
     ]

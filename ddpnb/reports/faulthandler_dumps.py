@@ -11,7 +11,7 @@ from ddpnb.explanations.messages.tracebacks import of_user
 from ddpnb.model.names import given_name
 from ddpnb.model.recording import Ending
 from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS, Frame, Stack
-from ddpnb.reports.facts import NOBODY, Ended, Fact, Message, Speaker
+from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.pyspy import facts, rank_above
 
@@ -49,7 +49,7 @@ def read(log: Log) -> Iterator[Fact]:
             current = next((stack for stack, current in threads if current), stacks[0])
             text = log.text[head.start() : end][:20_000]
             ending = Ending("died", -code if code else 1, "", head[1].strip(), current.frames, text)
-            yield Ended(who, ending) if who != NOBODY else Message(NOBODY, text)
+            yield Ended(who, ending)
 
 
 def _dumps(log: Log) -> Iterator[tuple[Speaker, int, int, list[tuple[Stack, bool]]]]:

@@ -44,7 +44,7 @@ class ReportFile:
     def head(self) -> bytes:
         """Its first bytes, by which its format is recognised."""
         with self._opened() as file:
-            return file.read(HEAD)
+            return self._read(file, HEAD)
 
     def whole(self, most: int = LARGEST) -> bytes:
         """All of it.
@@ -94,7 +94,9 @@ class ReportFile:
         pieces: list[bytes] = []
         wanted = size
         try:
-            while wanted > 0 and (piece := file.read(min(wanted, _CHUNK))):
+            # read1: what was unpacked before the damage is not lost
+            read = getattr(file, "read1", file.read)
+            while wanted > 0 and (piece := read(min(wanted, _CHUNK))):
                 pieces.append(piece)
                 wanted -= len(piece)
         except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ddpnb.model.calls import Call, Group
 from ddpnb.reports import facts as reported
 from ddpnb.reports.facts import GroupName, Speaker
 
+_MOST_MEMBERS = 1 << 16
 DEFAULT = "0"  # torch's name of the default group
 
 
@@ -36,6 +37,7 @@ class Groups:
         self._labels: dict[str, str] = {DEFAULT: "default_pg"}
         self._groups: dict[str, Group] = {}
         seen: dict[str, set[int]] = defaultdict(set)
+        places: dict[str, dict[int, int]] = defaultdict(dict)
         said = {DEFAULT}
         for fact in facts:
             if isinstance(fact, reported.Calls):
@@ -49,8 +51,10 @@ class Groups:
                 rank = None if isinstance(fact, reported.Members) else rank_of(fact.speaker)
                 if rank is not None:
                     seen[name].add(rank)
+                    if fact.group.rank >= 0:
+                        places[name][fact.group.rank] = rank
         for name, ranks in seen.items():  # at least those that use it are members
-            self._members.setdefault(name, tuple(sorted(ranks)))
+            self._members.setdefault(name, _regular(places[name]) or tuple(sorted(ranks)))
         alike: dict[tuple[int, ...], int] = defaultdict(int)
         for group in self._groups.values():
             alike[group.ranks] = max(alike[group.ranks], group.ordinal + 1)
@@ -88,3 +92,21 @@ def _order(name: str) -> tuple[int, str]:
     """Torch counts groups: ``"2"`` before ``"10"``."""
     number = re.fullmatch(r"\d{1,9}", name)
     return (int(number[0]), "") if number else (1 << 30, name)
+
+
+def _regular(places: Mapping[int, int]) -> tuple[int, ...]:
+    """The members of a group, by the places of some of them in it, where their ranks are evenly spaced; else none.
+
+    Example:
+        >>> _regular({0: 4, 2: 6, 3: 7})
+        (4, 5, 6, 7)
+    """
+    known = sorted(places.items())
+    if len(known) < 2 or known[-1][0] >= _MOST_MEMBERS:
+        return ()
+    (place, rank), (last, highest) = known[0], known[-1]
+    step, rest = divmod(highest - rank, last - place)
+    first = rank - step * place
+    if rest or step < 1 or first < 0 or any(one != first + step * at for at, one in known):
+        return ()
+    return tuple(range(first, highest + 1, step))

@@ -50,20 +50,37 @@ def operation(name: str) -> str:
     return _KNOWN.get(plain) or re.sub(r"\W", "_", words[0].lower() if words else "").strip("_") or UNNAMED
 
 
-def agreed(signature: Signature, *, sizes: bool = True) -> str:
-    """What the ranks of one collective must have alike, as far as a report says it: reduce operations are not in any.
+KNOWN = frozenset({"sizes", "dtypes", "reduce_op", "root"})
+
+
+def known_of(signature: Signature) -> frozenset[str]:
+    """What a report says of a call, besides its operation."""
+    said = {
+        "sizes": bool(signature.shapes),
+        "dtypes": bool(signature.dtypes),
+        "reduce_op": signature.reduce_op is not None,
+        "root": signature.root is not None,
+    }
+    return frozenset(name for name, known in said.items() if known)
+
+
+def agreed(signature: Signature, compared: frozenset[str] = KNOWN) -> str:
+    """What the ranks of one collective must have alike, as far as a report says it.
 
     Args:
-        signature: with its operation, shapes, dtypes and, where known, root.
-        sizes: whether to compare the sizes and dtypes: not where one of the ranks' reports does not give them.
+        signature: of a call.
+        compared: what is known of the calls of all ranks, see ``known_of``.
 
     Example:
         >>> agreed(Signature("all_reduce", ((4, 2),), ("float32",)))
         'all_reduce|float32|8'
     """
     facts = [signature.op]
-    if sizes and signature.op not in _SIZES_MAY_DIFFER:
-        facts += [",".join(signature.dtypes), ",".join(map(str, signature.elements))]
-    if signature.root is not None:
+    if signature.op not in _SIZES_MAY_DIFFER:
+        facts += [",".join(signature.dtypes)] if "dtypes" in compared else []
+        facts += [",".join(map(str, signature.elements))] if "sizes" in compared else []
+    if signature.reduce_op is not None and "reduce_op" in compared:
+        facts.append(signature.reduce_op)
+    if signature.root is not None and "root" in compared:
         facts.append(f"root {signature.root}")
     return "|".join(facts)

@@ -32,7 +32,7 @@ _VARIABLES = re.compile(r"[ \t]{4,40}(?:Arguments|Locals):\s{0,4}$")
 _LIBRARIES = frozenset(
     {
         "torch", "numpy", "lightning", "pytorch_lightning", "transformers", "accelerate", "deepspeed", "megatron", "ray", "datasets",
-        "torchvision", "fsspec", "requests", "urllib3", "tqdm", "runpy", "wandb", "apex", "flash_attn", "triton",
+        "torchvision", "fsspec", "filelock", "huggingface_hub", "PIL", "cv2", "pandas", "scipy", "jax", "zmq", "IPython", "ipykernel", "requests", "urllib3", "tqdm", "runpy", "wandb", "apex", "flash_attn", "triton",
     }
 )  # fmt: skip
 # Scripts of users have these names too.

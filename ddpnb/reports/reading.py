@@ -34,6 +34,8 @@ def read(paths: Sequence[str | os.PathLike[str]], progress: Report = lambda _rea
         UsageError: a file cannot be read or is refused, or nothing is known in any of them.
     """
     given = files.find(paths)
+    if not given:
+        raise UsageError(f"{arguments.short(os.fsdecode(paths[0]))} is an empty folder.", _KNOWN)
     found: list[Found] = []
     dumps: list[ReportFile] = []
     for turn, file in enumerate(given):

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ddpnb.model.calls import NO_SITE, UNNAMED, Call, CallState, Group
+from ddpnb.model.calls import Call
 from ddpnb.model.events import Event, read
 from ddpnb.model.recording import Ending, Process, RankRecord, Recording
 from ddpnb.model.report import Report, Source
 from ddpnb.model.stacks import Stack
 from ddpnb.reports import facts as reported
 from ddpnb.reports.ahead import with_waits
+from ddpnb.reports.calls import calls_of, with_agreed
 from ddpnb.reports.facts import Speaker
 from ddpnb.reports.groups import Groups
-from ddpnb.reports.operations import agreed
 
 MOST_RANKS = 1 << 17  # a number above is no rank
 _KILLED_FOR_MEMORY = re.compile(r"oom[-_ ]kill|OOM Killed|[Oo]ut of memory: Kill", re.IGNORECASE)
@@ -71,8 +71,8 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         elif isinstance(fact, reported.Ended):
             endings.append(fact.ending)
     waited_s = max((_waited(fact) for fact in every), default=0.0)
-    comparable = _comparable(every)
-    records = with_waits({rank: _record(rank, ranks[rank], groups, comparable) for rank in range(size)})
+    records = {rank: _record(rank, ranks[rank], groups) for rank in range(size)}
+    records = with_waits(with_agreed(records, {(groups.of(one.group).key, one.seq) for one in _seen(every)}))
     report = Report(
         tuple(Source(one.path, one.format, len(one.facts)) for one in found),
         waited_s,
@@ -80,10 +80,10 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         tuple(sorted({rank for fact in every if isinstance(fact, reported.Waiting) for rank in fact.missing})),
         groups.observed,
         tuple(dict.fromkeys(messages)),
-        tuple(dict.fromkeys(endings)),
+        tuple({(one.how, one.code, one.exception, one.message): one for one in endings}.values()),
         tuple(dict.fromkeys(unknown)),
     )
-    kills = sum(1 for fact in every if isinstance(fact, reported.Message) and _KILLED_FOR_MEMORY.search(fact.text))
+    kills = sum(1 for fact in every if _KILLED_FOR_MEMORY.search(_said(fact)))
     return Recording(size, records, host={"oom_kills": kills, "oom_kills_before": 0}, report=report)
 
 
@@ -176,27 +176,24 @@ def _start(fact: reported.Waiting) -> list[Event]:
     return [read(fact.function, {"timeout_s": fact.timeout_s or None}, "open", 0, 0)]
 
 
+def _said(fact: reported.Fact) -> str:
+    if isinstance(fact, reported.Ended):
+        return fact.ending.message[:1000]
+    return fact.text[:1000] if isinstance(fact, reported.Message) else ""
+
+
 def _waited(fact: reported.Fact) -> float:
     if isinstance(fact, reported.CallSeen):
         return fact.waited_s
     return fact.timeout_s if isinstance(fact, reported.Waiting) else 0.0
 
 
-# -- calls
+def _seen(facts: Iterable[reported.Fact]) -> Iterable[reported.CallSeen]:
+    return (fact for fact in facts if isinstance(fact, reported.CallSeen) and fact.seq)
 
 
-def _comparable(facts: Iterable[reported.Fact]) -> Mapping[tuple[str, int], bool]:
-    """By group name and number: whether all calls that were seen there have sizes, so that these can be compared."""
-    sizes: dict[tuple[str, int], bool] = {}
-    for fact in facts:
-        if isinstance(fact, reported.CallSeen) and fact.seq:
-            place = fact.group.name, fact.seq
-            sizes[place] = sizes.get(place, True) and bool(fact.signature.shapes)
-    return sizes
-
-
-def _record(rank: int, told: _Rank, groups: Groups, comparable: Mapping[tuple[str, int], bool]) -> RankRecord:
-    calls = _calls(told, groups, comparable)
+def _record(rank: int, told: _Rank, groups: Groups) -> RankRecord:
+    calls = calls_of(told.calls, told.seen, told.progress, groups)
     main = next((stack for stack in told.stacks if stack.main), None)
     if main is not None and calls:
         calls = [replace(call, thread=main.native_id) for call in calls]
@@ -222,65 +219,3 @@ def _reached(told: _Rank, groups: Groups) -> dict[str, int]:
         key = groups.of(progress.group).key
         reached[key] = max(reached.get(key, 0), progress.enqueued, progress.completed)
     return reached
-
-
-def _calls(told: _Rank, groups: Groups, comparable: Mapping[tuple[str, int], bool]) -> list[Call]:
-    """The calls of a dump, with what logs say of them; or those that logs alone say."""
-    calls = list(told.calls)
-    places = {(call.group.key, call.seq): place for place, call in enumerate(calls) if call.seq}
-    for seen in told.seen:
-        group = groups.of(seen.group)
-        place = places.get((group.key, seen.seq)) if seen.seq else None
-        if place is not None:
-            calls[place] = _joined(calls[place], seen)
-            continue
-        if seen.seq:
-            places[group.key, seen.seq] = len(calls)
-        calls.append(_call(seen, group, comparable.get((seen.group.name, seen.seq), True)))
-    calls += _waits_behind(told, groups, calls)
-    if len(calls) == len(told.calls):
-        return calls  # those of a dump have numbers
-    calls.sort(key=lambda call: (call.entered_ns, call.seq))
-    return [replace(call, number=number) for number, call in enumerate(calls)]
-
-
-def _call(seen: reported.CallSeen, group: Group, sizes: bool) -> Call:
-    signature = replace(seen.signature, agreed=agreed(seen.signature, sizes=sizes))
-    return Call(
-        0,
-        group,
-        seen.seq,
-        signature,
-        seen.site,
-        seen.state,
-        peer=seen.peer,
-        entered_ns=seen.at_ns,
-        done_ns=seen.done_ns,
-    )
-
-
-def _joined(call: Call, seen: reported.CallSeen) -> Call:
-    """A call that two files contain: a log says that it timed out, a dump what it was."""
-    signature = call.signature
-    if signature.op == UNNAMED:
-        signature = replace(seen.signature, agreed=agreed(seen.signature))
-    waits = seen.state is CallState.WAITING and call.state is not CallState.COMPLETED
-    state = CallState.WAITING if waits else max(call.state, seen.state) if call.state.in_flight else call.state
-    site = call.site if call.site != NO_SITE else seen.site
-    return replace(call, signature=signature, state=state, site=site)
-
-
-def _waits_behind(told: _Rank, groups: Groups, calls: Sequence[Call]) -> list[Call]:
-    """The calls that ranks wait in which no file contains: the first one behind the last that was completed."""
-    missing: list[Call] = []
-    for progress in told.progress:
-        group = groups.of(progress.group)
-        seq = progress.completed + 1
-        if not 0 < seq <= progress.enqueued:
-            continue
-        own = [call for call in calls if call.group.key == group.key and call.seq]
-        if any(call.seq <= seq and (call.state.in_flight or call.seq == seq) for call in own):
-            continue
-        signature = reported.CallSeen(progress.speaker, progress.group).signature
-        missing.append(Call(0, group, seq, signature, NO_SITE, CallState.WAITING))
-    return missing

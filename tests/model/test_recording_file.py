@@ -89,7 +89,7 @@ def rewrite(path, header, body):
 
 
 def test_what_was_saved_is_loaded(saved):
-    recording = ddpnb.load(saved)
+    recording = recording_file.load(saved)
     assert recording == full()
     assert str(ddpnb.diagnose(recording)) == str(ddpnb.diagnose(full()))
     for rank, one in full().ranks.items():
@@ -117,7 +117,7 @@ def test_calls_share_their_sites_groups_and_signatures(tmp_path):
     calls = tuple(replace(many.ranks[0].calls[0], number=n, seq=n + 1) for n in range(2000))
     many = replace(many, ranks={rank: replace(one, calls=calls) for rank, one in many.ranks.items()})
     many.save(tmp_path / "many.ddpnb")
-    loaded = ddpnb.load(tmp_path / "many.ddpnb")
+    loaded = recording_file.load(tmp_path / "many.ddpnb")
     assert loaded == many and len({id(call.site) for call in loaded.ranks[0].calls}) == 1
     assert (tmp_path / "many.ddpnb").stat().st_size < 100_000
 
@@ -134,7 +134,7 @@ def test_a_field_of_a_later_version_is_skipped_and_a_missing_one_gets_its_defaul
     body["recording"].append("rain")
     del names[(at := names.index("taken_ns"))], body["recording"][at]
     rewrite(saved, header, body)
-    assert ddpnb.load(saved) == replace(full(), taken_ns=0)
+    assert recording_file.load(saved) == replace(full(), taken_ns=0)
 
 
 def test_a_field_without_default_must_be_there(saved):
@@ -143,7 +143,7 @@ def test_a_field_without_default_must_be_there(saved):
     del names[(at := names.index("ranks"))], body["recording"][at]
     rewrite(saved, header, body)
     with pytest.raises(UsageError, match="is damaged"):
-        ddpnb.load(saved)
+        recording_file.load(saved)
 
 
 def test_names_cannot_drive_a_terminal(tmp_path):
@@ -152,7 +152,7 @@ def test_names_cannot_drive_a_terminal(tmp_path):
     object.__setattr__(site, "function", "\x1b[31mred")
     call = replace(recording.ranks[0].calls[0], site=site, group=Group((0, 1), label="a\x07b"))
     replace(recording, ranks={0: replace(recording.ranks[0], calls=(call,))}).save(tmp_path / "odd.ddpnb")
-    loaded = ddpnb.load(tmp_path / "odd.ddpnb").ranks[0].calls[0]
+    loaded = recording_file.load(tmp_path / "odd.ddpnb").ranks[0].calls[0]
     assert loaded.site.function.isprintable() and loaded.group.label.isprintable()
 
 
@@ -172,14 +172,14 @@ def test_names_cannot_drive_a_terminal(tmp_path):
 def test_what_is_no_recording_is_refused(tmp_path, data, message):
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(UsageError, match=message):
-        ddpnb.load(tmp_path / "file")
+        recording_file.load(tmp_path / "file")
 
 
 @pytest.mark.parametrize("path", ["missing", ".", None, 7.5, "a\0b", b"x"], ids=repr)
 def test_what_cannot_be_read_is_said(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError):
-        ddpnb.load(path)
+        recording_file.load(path)
 
 
 def test_what_cannot_be_written_is_said(tmp_path):
@@ -192,7 +192,7 @@ def test_what_cannot_be_written_is_said(tmp_path):
 def test_a_file_that_unpacks_to_more_than_may_be_read(saved, monkeypatch):
     monkeypatch.setattr(recording_file, "_MOST", 1000)
     with pytest.raises(UsageError, match="too large"):
-        ddpnb.load(saved)
+        recording_file.load(saved)
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -209,7 +209,7 @@ def test_a_damaged_file_is_refused_or_gives_a_recording(saved, seed):
             _spoil(rng, rng.choice([header, body, body["recording"], body["tables"]]))
         rewrite(saved, header, body)
     try:
-        recording = ddpnb.load(saved)
+        recording = recording_file.load(saved)
     except UsageError:
         return
     str(ddpnb.diagnose(recording))

@@ -10,7 +10,7 @@ import pytest
 
 from ddpnb.diagnosis.hangs.stack_calls import call_in
 from ddpnb.reports import debug_pages, faulthandler_dumps, pyspy
-from ddpnb.reports.facts import Ended, Identity, Message, Speaker, StacksSeen, Unknown, WorldSize
+from ddpnb.reports.facts import Ended, Identity, Speaker, StacksSeen, Unknown, WorldSize
 from tests.reports.reading import ANSI, every, of, read
 
 
@@ -137,8 +137,9 @@ def test_a_crash(name, code):
 
 
 def test_a_crash_of_an_unknown_rank():
-    (message,) = of(Message, read(faulthandler_dumps, _FAULT.format("Segmentation fault")))
-    assert "Segmentation fault" in message.text
+    (ended,) = of(Ended, read(faulthandler_dumps, _FAULT.format("Segmentation fault")))
+    assert (ended.speaker.rank, ended.ending.code) == (None, -11)
+    assert "Segmentation fault" in ended.ending.message
 
 
 def test_dumps_of_faulthandler_at_a_time_out(tmp_path):

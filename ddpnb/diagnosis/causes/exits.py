@@ -23,6 +23,7 @@ from ddpnb.model.recording import RankRecord, Recording
 UNUSED_PARAMETERS = FindingType("DDP401", "unused-parameters", supersedes=("DDP409",))
 HOST_MEMORY = FindingType("DDP706", "host-memory")
 
+LESS_HOST_MEMORY = "Use less host memory: fewer data loader workers, smaller prefetch, no caching of the data set per rank; or raise the limit."
 _SHORT_S = 10.0  # a timeout below this is too short, however small the patience
 _TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) (\d{1,12})ms")
 
@@ -162,5 +163,5 @@ def killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Find
             else f"The logs contain {count} out-of-memory kill{'s' * (count > 1)}.",
             *finding.evidence,
         ),
-        remedy="Use less host memory: fewer data loader workers, smaller prefetch, no caching of the data set per rank; or raise the limit.",
+        remedy=LESS_HOST_MEMORY,
     )

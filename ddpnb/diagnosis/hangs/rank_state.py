@@ -58,7 +58,7 @@ class Standing:
         One whose sleep ends soon continues by itself. A report is of ranks that somebody saw hang: one that is in no call
         there did not make it until the report was written.
         """
-        if self.reported and self.state is RankState.UNKNOWN:
+        if self.reported and self.state in (RankState.UNKNOWN, RankState.BLOCKED, RankState.COMPUTING):
             return True
         if self.state not in (RankState.BLOCKED, RankState.UNRESPONSIVE) or self.idle_s < patience:
             return False

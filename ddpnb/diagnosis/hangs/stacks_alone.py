@@ -57,7 +57,9 @@ def _find(recording: Recording, standings: dict[int, Standing], patience: float)
     ended = [rank for rank, one in standings.items() if one.state is RankState.ENDED]
     silent = [rank for rank, one in standings.items() if one.reported and not one.record.mentioned]
     elsewhere = [
-        rank for rank, one in standings.items() if not one.function and one.expired(patience) and rank not in silent
+        rank
+        for rank, one in standings.items()
+        if not one.function and one.expired(patience) and rank not in silent and one.state is not RankState.COMPUTING
     ]
     moving = [
         rank

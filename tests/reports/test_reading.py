@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import gzip
+import os
+
+import pytest
+
+from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.errors import UsageError
+from ddpnb.loading import load
+from tests.reports.test_end_to_end import NCCL, OLD_WATCHDOG, PY_SPY, STORE
+from tests.reports.told import report, waits
+
+
+def test_several_files_of_several_kinds_make_one_recording(tmp_path):
+    lines = OLD_WATCHDOG.splitlines(keepends=True)
+    (tmp_path / "rank0.log").write_text("".join(line for line in lines if "[Rank 0]" in line))
+    (tmp_path / "others.log").write_text("".join(line for line in lines if "[Rank 0]" not in line))
+    (tmp_path / "stack.txt").write_text(
+        'Process 11: python train.py --rank 1\nPython v3.11.7\n\nThread 11 (idle): "MainThread"\n    load (/home/me/data.py:12)\n'
+    )
+    taken = load(tmp_path)
+    first = diagnose(taken).errors[0]
+    assert (first.code, first.culprits, first.collective.seq) == ("DDP313", (1,), 1812)
+    assert (1, "/home/me/data.py") in [(rank, site.file) for rank, site in first.where]
+    assert {source.format for source in taken.report.sources} == {"NCCL watchdog log", "launcher's log", "py-spy dump"}
+
+
+def test_the_name_of_a_file_says_nothing(tmp_path):
+    (tmp_path / "dump.pickle").write_text(NCCL)
+    (tmp_path / "picture.png").write_text("")
+    assert diagnose(load(tmp_path)).errors[0].code == "DDP305"
+
+
+def test_a_compressed_log(tmp_path):
+    (tmp_path / "job.log.1").write_bytes(gzip.compress(STORE.encode()))
+    assert diagnose(load(tmp_path / "job.log.1")).errors[0].code == "DDP102"
+
+
+def test_what_was_saved_is_loaded_by_its_content(tmp_path):
+    report(waits(0, 57), size=2).save(tmp_path / "hang.ddpnb")
+    os.rename(tmp_path / "hang.ddpnb", tmp_path / "hang")
+    assert load(tmp_path / "hang") == report(waits(0, 57), size=2)
+    (tmp_path / "job.log").write_text(PY_SPY)
+    with pytest.raises(UsageError, match="recording of its own"):
+        load([tmp_path / "hang", tmp_path / "job.log"])
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello\nworld\n", os.urandom(4096), b"\x00" * 100, b"[[" * 50_000, b"{" * 100_000]
+)
+def test_a_file_in_which_nothing_is_known(tmp_path, content):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(UsageError, match="nothing|not a|damaged|cannot|holds no"):
+        load(tmp_path / "file")
+
+
+def test_an_empty_folder(tmp_path):
+    with pytest.raises(UsageError, match="empty folder"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("path", [None, 7, [], "", [None], b"name", {"a": 1}])
+def test_what_is_no_path(path):
+    with pytest.raises(UsageError):
+        load(path)
+
+
+def test_texts_of_files_cannot_drive_the_terminal(tmp_path):
+    text = OLD_WATCHDOG.replace("ALLREDUCE", "ALL\x07<b>\x1b]0;title\x07REDUCE")
+    (tmp_path / "job.log").write_text(text)
+    shown = str(diagnose(load(tmp_path)))
+    assert "\x1b" not in shown and "\x07" not in shown
