@@ -23,7 +23,7 @@ MARKS = (
 )
 
 # Each begins with plain text, for which a search is fast.
-_KILLED = re.compile(r"ut of memory(?:: | \(\w{1,20}\): )Kill(?:ed)? process (\d{1,10})\b")
+_KILLED = re.compile(r"[Oo]ut of memory(?:: | \(\w{1,20}\): )Kill(?:ed)? process (\d{1,10})\b")
 _KILLER = re.compile(r"oom-kill:constraint=[^\n]{0,600}?,task=([\w. :/-]{1,60}),pid=(\d{1,10})\b")
 _XID = re.compile(r"NVRM: Xid \(PCI:[\w:.]{1,20}\): \d{1,4}(?:, pid='?(\d{1,10}|<unknown>)'?)?[^\n]{0,300}")
 _LOST = re.compile(r"NVRM: GPU [\w:.]{1,20}: GPU has fallen off the bus[^\n]{0,100}")
