@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from ddpnb.control import measurements
 from ddpnb.control.groups import Groups
 from ddpnb.control.ranks import OwnRanks
 from ddpnb.control.release import Releasing
-from ddpnb.control.startup import Startup
 from ddpnb.diagnosis import rules
+from ddpnb.diagnosis.environment.variables import DEPRECATED_VARIABLE
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.explanation import explain
@@ -26,16 +27,14 @@ from ddpnb.model import phrases
 from ddpnb.model.checks import Check, CollectiveTime
 from ddpnb.model.findings import Finding
 from ddpnb.model.startup import STEPS, StartupState
-from ddpnb.processes.host import host, software
-from ddpnb.recorder import protocol
+from ddpnb.processes.host import host
+from ddpnb.processes.host.identities import names
 from ddpnb.render import card, checkup, markup
+from ddpnb.render.identities import Identities
 from ddpnb.render.secrets import Secrets
 from ddpnb.render.terminal import output
-from ddpnb.texts import shortened
 from ddpnb.views import startup_waits
 
-_MEASURE_S = 30.0  # that measuring may take: ten times as long as it should
-_TICK_S = 0.02
 _NOTES = ("DDP207",)  # what is slow, but not wrong
 
 
@@ -96,9 +95,15 @@ class Checkup:
         shown = checkup.text(
             self.headline, self.checks, self.shown, self.collectives, self.description, verbose=verbose
         )
-        checked = {one.code for one in self.checks if one.state == "warning"}
-        more = [one for one in self.findings if one.severity == "error" or one.code not in checked]
+        more = [one for one in self.findings if one.severity == "error" or not self._has_line(one)]
         return "\n\n".join([shown, *(output(*card.paragraphs(one)) for one in more if cards)])
+
+    def _has_line(self, finding: Finding) -> bool:
+        """Whether the line of a check says the same."""
+        lines = [one for one in self.checks if one.state == "warning" and one.code == finding.code]
+        if finding.code == DEPRECATED_VARIABLE.code:  # one finding for each variable
+            return any(finding.summary.startswith(f"{one.name}=") for one in lines)
+        return bool(lines)
 
     def __str__(self) -> str:
         return self._text()
@@ -139,18 +144,21 @@ class Checkup:
     def bundle(self, path: str | os.PathLike[str]) -> None:
         """Write a zip file for bug reports: the report, its JSON, and the output of each rank.
 
-        Text that looks like a secret is masked.
+        Text that looks like a secret is masked; names of machines and users, homes and addresses get placeholders.
 
         Raises:
             CannotWrite: the disk is full, or the folder does not exist.
         """
-        secrets = Secrets(os.environ)
+        secrets, identities = Secrets(os.environ), Identities(*names(os.environ))
+        texts = {"report.txt": self.report() + "\n"} | {f"rank{rank}.log": log for rank, log in self.logs.items()}
+        report = secrets.masked(self.to_json())
+        for text in (*texts.values(), json.dumps(report)):
+            identities.learn(text)  # a later text may be the only one that shows that a word is a name
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr("report.txt", secrets.mask(self.report()) + "\n")
-            file.writestr("doctor.json", json.dumps(secrets.masked(self.to_json()), indent=1) + "\n")
-            for rank, log in self.logs.items():
-                file.writestr(f"rank{rank}.log", secrets.mask(log))
+            file.writestr("doctor.json", json.dumps(identities.masked(report), indent=1) + "\n")
+            for name, text in texts.items():
+                file.writestr(name, identities.mask(secrets.mask(text)))
         write_whole(path, content.getvalue())
 
 
@@ -165,7 +173,7 @@ def examine(ranks: OwnRanks, groups: Groups, releasing: Releasing, timeout: floa
     state, shown = startup.state, str(startup)
     collectives: tuple[CollectiveTime, ...] = ()
     if state.done:
-        more, collectives = _measured(ranks, startup, checks)
+        more, collectives = measurements.take(ranks, startup, checks)
         checks = [*more, *checks]
     logs = {rank: startup.log(rank) for rank in range(ranks.size)}
     findings = [*(_of_errors(state) or _of_waits(state)), *rules.environment(groups.startup_recording())]
@@ -173,60 +181,6 @@ def examine(ranks: OwnRanks, groups: Groups, releasing: Releasing, timeout: floa
     releasing.release()
     found = (*_once(findings), *_of_checks(checks, findings))
     return Checkup(tuple(checks), state, shown, found, logs, timing, collectives, ranks.plan.description)
-
-
-def _measured(
-    ranks: OwnRanks, startup: Startup, known: Sequence[Check]
-) -> tuple[list[Check], tuple[CollectiveTime, ...]]:
-    """The versions of the ranks, and the times of collectives."""
-    answers = {
-        rank: ranks.processes.call(rank, protocol.measure, {"log": startup.log_path(rank), "environment": {}})
-        for rank in range(ranks.size)
-    }
-    deadline = time.monotonic() + _MEASURE_S
-    while time.monotonic() < deadline and not all(answer.ready() for answer in answers.values()):
-        if len(ranks.alive()) < ranks.size:
-            break
-        time.sleep(_TICK_S)
-    found: dict[int, Mapping[str, Any]] = {}
-    why = ""
-    for rank, answer in answers.items():
-        try:
-            if answer.ready():
-                found[rank] = answer.get()
-                why = why or found[rank]["error"]
-        except Exception as error:  # whatever the rank's process raised
-            why = why or shortened(f"{type(error).__name__}: {error}", 400)
-    driver = next((str(one.details.get("cuda", "")) for one in known if one.name == "driver"), "")
-    checks = software.of_ranks({rank: one["software"] for rank, one in found.items()}, driver)
-    peers = next((one["peers"] for one in found.values() if one["peers"]), {})
-    checks += [_peers(peers)] if peers else []
-    silent = [rank for rank in answers if rank not in found]
-    if why or silent:
-        told = why or f"{phrases.ranks(silent)} did not end within {_MEASURE_S:g} s"
-        todo = "Collectives of up to 64 MiB were tried after start-up: see the logs of the ranks (--bundle)."
-        checks.append(Check("collectives", "warning", told, section="timings", todo=todo))
-        return checks, ()
-    series = zip(*(one["collectives"] for one in found.values()), strict=True)
-    return checks, tuple(
-        CollectiveTime(
-            one[0]["op"], one[0]["size"], {rank: tuple(it["seconds"]) for rank, it in zip(found, one, strict=True)}
-        )
-        for one in series
-    )
-
-
-def _peers(peers: Mapping[str, Sequence[int]]) -> Check:
-    """Which GPUs access each other's memory directly (``torch.cuda.can_device_access_peer``)."""
-    apart = [
-        f"{one}-{other}" for one in peers for other in peers if int(one) < int(other) and int(other) not in peers[one]
-    ]
-    details = {"peers": dict(peers)}
-    if not apart:
-        return Check("peer access", "ok", f"between all {len(peers)} GPUs", section="GPUs", details=details)
-    told = f"none between {', '.join(apart[:8])}{f' and {len(apart) - 8} more pairs' if len(apart) > 8 else ''}"
-    todo = "NCCL takes shared memory instead: slower. In virtual machines look at ACS and IOMMU."
-    return Check("peer access", "warning", told, "DDP207", "GPUs", todo, details)
 
 
 def _once(findings: Sequence[Finding]) -> list[Finding]:

@@ -131,25 +131,7 @@ class Startup:
         Example:
             >>> print(world.startup.log(1))
         """
-        return logs.whole(self.log_path(rank))
-
-    def log_path(self, rank: int) -> str:
-        """The file with the output of this rank.
-
-        Args:
-            rank: a rank of the World.
-
-        Returns:
-            A path.
-
-        Raises:
-            UsageError: unknown rank.
-
-        Example:
-            >>> world.startup.log_path(1)
-            '/tmp/ddpnb-1000-x2f1/log-1/rank1.log'
-        """
-        return self._logs[arguments.member("rank", rank, self._logs)]
+        return logs.whole(self._logs[arguments.member("rank", rank, self._logs)])
 
     # -- what one does with it
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import socket
 import zipfile
 
+import psutil
 import pytest
 import torch
 
@@ -47,17 +51,15 @@ def test_times_of_collectives(world):
     assert "<details>" in html and "all_reduce" in html
 
 
-def test_a_variable_that_is_dangerous_has_one_line_and_one_finding(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    report = tmp_path / "doctor.json"
-    assert main(["doctor", "-n", "1", "--verbose", "--json", str(report)]) == 0
-    shown = capsys.readouterr().out
-    assert "DDP703" in shown and "→ Unset it for training." in shown and "Fix:" not in shown and "packages: " in shown
-    found = [one for one in json.loads(report.read_text())["findings"] if one["code"] == "DDP703"]
-    assert [one["severity"] for one in found] == ["warning"] and found[0]["culprits"] == [0]
-
-
-def test_a_bundle_holds_no_secrets(tmp_path, capsys, monkeypatch):
+def test_a_bundle_holds_no_secrets_and_no_names(tmp_path, capsys, monkeypatch):
+    names = {
+        "LOGNAME": "quentin",
+        "USER": "quentin",
+        "SLURM_JOB_NODELIST": "gpu-[17-20]",
+        "NCCL_DEBUG_FILE": "/home/quentin/nccl.log",
+        "TORCH_NAMES": "gpu-18.cluster.example 198.51.100.3 2001:db8::77 /scratch/quentin",
+        "CUDA_LAUNCH_BLOCKING": "1",  # dangerous: DDP703
+    }
     secrets = {
         "MASTER_TOKEN": "open-sesame",
         "NCCL_AUTH_KEY": "hunter22",
@@ -65,18 +67,30 @@ def test_a_bundle_holds_no_secrets(tmp_path, capsys, monkeypatch):
         "TORCH_EXTRA": "0123456789abcdef0123456789abcdef01234567",
         "WANDB_API_KEY": "wandb-secret",
     }
-    for name, value in secrets.items():
+    for name, value in (secrets | names).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
-    bundle = tmp_path / "help.zip"
-    assert main(["doctor", "-n", "1", "--bundle", str(bundle)]) == 0
+    bundle, told = tmp_path / "help.zip", tmp_path / "doctor.json"
+    assert main(["doctor", "-n", "1", "--verbose", "--bundle", str(bundle), "--json", str(told)]) == 0
+    shown = capsys.readouterr().out
+    assert "DDP703" in shown and "→ Unset it for training." in shown and "Fix:" not in shown and "packages: " in shown
+    found = [one for one in json.loads(told.read_text())["findings"] if one["code"] == "DDP703"]
+    assert [(one["severity"], one["culprits"]) for one in found] == [("warning", [0])]
     with zipfile.ZipFile(bundle) as file:
         written = "\n".join(file.read(name).decode() for name in file.namelist())
         facts = json.loads(file.read("doctor.json"))["steps"]["0"]["environment"]["facts"]
-    hidden = [*secrets.values(), "pa55word"]
+    hidden = [*secrets.values(), "pa55word", "quentin", "gpu-18", "cluster.example", "198.51.100.3", "2001:db8::77"]
     assert [value for value in hidden if value in written] == []
+    words = [socket.gethostname(), os.path.expanduser("~"), *addresses_of_this_machine()]
+    assert [word for word in words if re.search(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", written)] == []
+    assert facts["NCCL_DEBUG_FILE"] == "/home/user1/nccl.log" and facts["TORCH_NAMES"].endswith("/scratch/user1")
     assert facts["MASTER_TOKEN"] == "[masked]" and facts["TORCH_HOME"] == "https://[masked]@models.example/hub"
     assert facts["NCCL_DEBUG"] == "WARN" and facts["MASTER_ADDR"] == "127.0.0.1"
+
+
+def addresses_of_this_machine():
+    found = [one.address.partition("%")[0] for ones in psutil.net_if_addrs().values() for one in ones]
+    return [one for one in found if one not in ("127.0.0.1", "::1", "00:00:00:00:00:00")]
 
 
 @pytest.mark.parametrize("arguments", [["--timeout", "0"], ["-n", "0"], ["--json", "/nowhere/at/all.json"]])
