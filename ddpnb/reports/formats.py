@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ddpnb.reports import (
@@ -20,7 +20,7 @@ from ddpnb.reports import (
     system,
     watchdog,
 )
-from ddpnb.reports.facts import NOBODY, Ended, Fact, Found, Identity, Message
+from ddpnb.reports.facts import NOBODY, Ended, Fact, Found, Identity, Message, Speaker
 from ddpnb.reports.logs import Log
 
 
@@ -45,14 +45,14 @@ TEXT = tuple(
         debug_pages,
         watchdog,
         desync,
-        launchers,
+        system,  # what it says of a process is the cause of what a launcher says of it
         exceptions,
+        launchers,
         mismatches,
         nccl,
         ras,
         pyspy,
         faulthandler_dumps,
-        system,
         script_checkpoints,
     )
 )
@@ -87,29 +87,28 @@ def _named(log: Log, found: list[Found]) -> list[Found]:
 
 
 def _with_ranks(found: Sequence[Found]) -> list[Found]:
-    """Exceptions without a rank, where as many ranks exited with status 1: an exception that nobody handles gives it."""
+    """Exceptions without a rank, where their message names it, or where as many ranks exited with status 1, as Python does."""
     facts = [fact for each in found for fact in each.facts]
     ended = [fact for fact in facts if isinstance(fact, Ended)]
     nobody = [fact for fact in ended if fact.speaker == NOBODY and fact.ending.how == "raised"]
+    said = {fact.text: fact.speaker for fact in facts if isinstance(fact, Message) and fact.speaker.rank is not None}
+    speakers = {id(fact): said[fact.ending.message] for fact in nobody if fact.ending.message in said}
     failed = {
         fact.speaker.rank: fact.speaker for fact in ended if fact.ending.code == 1 and fact.speaker.rank is not None
     }
     known = {fact.speaker.rank for fact in ended if fact.ending.how == "raised"}
-    alike = {_plain(fact) for fact in nobody}
-    if len(alike) != 1 or len(failed) != len(nobody) or known & set(failed):
-        return list(found)
-    ranks = dict(zip(map(id, nobody), failed.values(), strict=True))
-    return [
-        Found(
-            each.path,
-            each.format,
-            tuple(
-                replace(fact, speaker=ranks[id(fact)]) if isinstance(fact, Ended) and id(fact) in ranks else fact
-                for fact in each.facts
-            ),
-        )
-        for each in found
-    ]
+    if len(set(map(_plain, nobody))) == 1 and len(failed) == len(nobody) and not known & set(failed) and not speakers:
+        speakers = dict(zip(map(id, nobody), failed.values(), strict=True))
+    return [_spoken(each, speakers) for each in found]
+
+
+def _spoken(found: Found, speakers: Mapping[int, Speaker]) -> Found:
+    """The same facts, with other speakers of those that are given by their ``id``."""
+    facts = tuple(
+        replace(fact, speaker=speakers[id(fact)]) if isinstance(fact, Ended) and id(fact) in speakers else fact
+        for fact in found.facts
+    )
+    return Found(found.path, found.format, facts)
 
 
 def _plain(fact: Ended) -> tuple[object, ...]:

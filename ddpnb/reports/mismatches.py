@@ -47,7 +47,6 @@ _SEVERAL = (
 _FUNCTIONS = {
     "DDP301": "monitored_barrier",
     "DDP102": "init_process_group",
-    "DDP104": "init_process_group",
     "DDP108": "new_group",
 }
 _RULES = (collectives.monitored_barrier, rendezvous.incomplete, rendezvous.store, rendezvous.address)
@@ -107,12 +106,9 @@ def _mismatch(text: str) -> Iterator[Fact]:
     if len(sides) < 2:
         return
     yield Message(Speaker(), re.sub(r"\s{1,8}", " ", _NEXT.split(text, maxsplit=1)[0])[:2000])
-    numbers = [side.seq for side in sides if side.op != collectives.ANOTHER and side.seq is not None]
-    for side in sides:
-        known = side.op != collectives.ANOTHER
-        # torch misreads the number too, where it misreads the operation
-        seq = (side.seq if known else numbers[0] if numbers else None) or 0
-        yield CallSeen(Speaker(side.rank), GroupName(), seq, _signature(side), CallState.WAITING)
+    # Where torch misreads the operation of one side, it misreads its number too: then the message says all that is known.
+    for side in sides if all(side.op != collectives.ANOTHER for side in sides) else ():
+        yield CallSeen(Speaker(side.rank), GroupName(), side.seq or 0, _signature(side), CallState.WAITING)
 
 
 def _waits(speaker: Speaker, text: str) -> Iterator[Fact]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ddpnb.explanations.messages.explain import explain
-from ddpnb.model.calls import CallState, Signature
+from ddpnb.model.calls import UNNAMED, CallState, Signature
 from ddpnb.model.names import given_name
 from ddpnb.reports.facts import (
     CallSeen,
@@ -307,7 +307,14 @@ def _waiting(state: _State, groups: dict[tuple[object, ...], GroupName]) -> Iter
         missing = tuple(group.ranks[rank] for rank in absent) if group.ranks else ()
         if waiting and absent and len(state.processes) > 1:
             for process in waiting:
+                own = members[process]
                 yield Waiting(state.speaker(process), "ncclCommInitRank", missing)
+                if not own.calls:
+                    # All ranks of a group create its communicator, at the latest in its first collective.
+                    named = GroupName(group.name, group.label, own.rank, group.ranks)
+                    yield CallSeen(
+                        state.speaker(process), named, 1, Signature(UNNAMED, device="cuda"), CallState.WAITING
+                    )
 
 
 def _warnings(log: Log, state: _State) -> Iterator[Fact]:

@@ -11,7 +11,7 @@ from ddpnb.explanations.messages.tracebacks import of_user
 from ddpnb.model.calls import NO_SITE, P2P_OPS, UNNAMED, CallState, Signature, Site
 from ddpnb.model.names import given_name
 from ddpnb.model.stacks import MAX_FRAMES, Frame, Stack
-from ddpnb.reports.facts import NOBODY, CallSeen, Fact, GroupName, Message, Progress, Speaker
+from ddpnb.reports.facts import NOBODY, CallSeen, Fact, GroupName, Members, Message, Progress, Speaker, Unknown
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.operations import operation
 
@@ -24,7 +24,7 @@ _WORK = re.compile(r"Work[A-Z][A-Z0-9]{0,8}CL\s?\(")
 _CAUGHT = re.compile(r"Watchdog\s{1,3}caught\s")
 _CALL = re.compile(
     r"Work\w{1,12}\((?:SeqNum=(?P<seq>\d{1,18}),)?OpType=(?P<op>\w{1,60})"
-    r"(?:,TensorShape=\[(?P<shape>[\d,\[\]]{0,400}?)\])?(?:,NumelIn=(?P<numel>\d{1,18}))?(?:,NumelOut=\d{1,18})?"
+    r"(?:,TensorShape=\[(?P<shape>[\d,\[\]]{0,400}?)\])?(?:,NumelIn=(?P<numel>\d{1,18}))?(?:,NumelOut=(?P<out>\d{1,18}))?"
     r"(?:,Timeout\(ms\)=(?P<timeout>\d{1,15}))?\)(?:ranfor(?P<ran>\d{1,15})milliseconds|timedout)?"
 )
 _TIMED_OUT = re.compile(r"(?:[Tt]ime-?out|timedout):?$")
@@ -74,18 +74,53 @@ def read(log: Log) -> Iterator[Fact]:
     stacks: dict[Speaker, list[tuple[int, Stack]]] = {}
     for start, speaker, stack in _stacks(log):
         stacks.setdefault(speaker, []).append((start, stack))
-    yield from _without_later(_named(log, statuses, stacks))
+    sizes: dict[str, int] = {}
+    calls = list(_named(log, statuses, stacks, sizes))
+    yield from _without_later(calls)
+    yield from _members(calls, [status for found in statuses.values() for status in found], sizes)
     yield from dict.fromkeys(status.progress for found in statuses.values() for status in found)
     yield from _failures(log)
 
 
+def _members(calls: Iterable[CallSeen], statuses: Iterable[_Status], sizes: dict[str, int]) -> Iterator[Fact]:
+    """The members of groups, of which the log names some with their places: where these have equal distances, all have.
+
+    The size is that which a gather or a scatter shows, or at least that which the known places need; without a gap among
+    these it would say nothing.
+    """
+    places: dict[GroupName, dict[int, int]] = {}
+    for fact in (*calls, *(status.progress for status in statuses)):
+        rank, group = fact.speaker.rank, fact.group
+        if rank is not None and group.rank >= 0 and group.name not in ("", "?"):
+            places.setdefault(GroupName(group.name, group.label), {})[group.rank] = rank
+    for group, known in places.items():
+        size = max(sizes.get(group.name, 0), max(known) + 1)
+        first, last = min(known), max(known)
+        if len(known) < 2 or len(known) == size or size > _MOST:
+            continue
+        step, rest = divmod(known[last] - known[first], last - first)
+        ranks = tuple(known[first] + step * (place - first) for place in range(size))
+        if rest or step < 1 or ranks[0] < 0 or any(ranks[place] != rank for place, rank in known.items()):
+            continue
+        yield Members(replace(group, ranks=ranks))
+        yield Unknown(
+            f"The log does not list the members of {group.label or f'group {group.name}'}: {', '.join(map(str, ranks[:64]))} are "
+            "inferred from those that it names. The flight recorder (TORCH_FR_BUFFER_SIZE=2000) lists them."
+        )
+
+
 def _named(
-    log: Log, statuses: dict[tuple[Speaker, int], list[_Status]], stacks: dict[Speaker, list[tuple[int, Stack]]]
+    log: Log,
+    statuses: dict[tuple[Speaker, int], list[_Status]],
+    stacks: dict[Speaker, list[tuple[int, Stack]]],
+    sizes: dict[str, int],
 ) -> Iterator[CallSeen]:
-    """The calls, each once, with their groups."""
+    """The calls, each once, with their groups, and the sizes of these as far as the calls show them."""
     named: dict[object, CallSeen] = {}
-    for call, rank in _calls(log, stacks):
+    for call, rank, size in _calls(log, stacks):
         group = _group_of(call, rank, statuses)
+        if size:
+            sizes[group.name] = size
         speaker = call.speaker
         if speaker.rank is None and rank >= 0 and group.name == "":
             speaker = replace(speaker, rank=rank)  # the default group, whose ranks are global
@@ -113,8 +148,8 @@ def _compact(text: str) -> str:
     return _BLANK.sub("", text)
 
 
-def _calls(log: Log, stacks: dict[Speaker, list[tuple[int, Stack]]]) -> Iterator[tuple[CallSeen, int]]:
-    """The calls, each with the rank in brackets before it: that in the call's group."""
+def _calls(log: Log, stacks: dict[Speaker, list[tuple[int, Stack]]]) -> Iterator[tuple[CallSeen, int, int]]:
+    """The calls, each with the rank in brackets before it, that in the call's group, and the size of the group or 0."""
     for place, match in _texts(log):
         before = _compact(log.text[max(place.start() - _BEFORE, 0) : place.start()])
         if match is None or not (match["ran"] or match[0].endswith("timedout") or _TIMED_OUT.search(before)):
@@ -140,6 +175,7 @@ def _calls(log: Log, stacks: dict[Speaker, list[tuple[int, Stack]]]) -> Iterator
                 stack=stack,
             ),
             int(rank[1]) if rank else -1,
+            _size(op, int(match["numel"] or 0), int(match["out"] or 0)),
         )
 
 
@@ -150,6 +186,12 @@ def _texts(log: Log) -> Iterator[tuple[re.Match[str], re.Match[str] | None]]:
     for place in _CAUGHT.finditer(log.text):
         if _WORK.search(log.text, place.end(), place.end() + 120) is None:  # wrapped within this word
             yield place, _CALL.search(_compact(log.text[place.start() : place.start() + _AFTER]))
+
+
+def _size(op: str, given: int, received: int) -> int:
+    """How many ranks a gather or a scatter has: its output and its input differ by that factor."""
+    more, less = (received, given) if op.startswith("all_gather") else (given, received)
+    return more // less if op.startswith(("all_gather", "reduce_scatter")) and less and more % less == 0 else 0
 
 
 def _signature(op: str, shape: str | None, numel: str | None) -> Signature:

@@ -35,8 +35,9 @@ def test_the_calls_of_both_ranks(seq, number, prefix):
 
 def test_a_fingerprint_that_torch_misreads():
     text = mismatch(fingerprint("ALLREDUCE"), "CollectiveFingerPrint(SequenceNumber=0OpType=REDUCE)", (1, 7))
-    first, second = of(CallSeen, read(mismatches, text))
-    assert (first.signature.op, second.signature.op, second.speaker.rank, second.seq) == ("all_reduce", "?", 7, 57)
+    facts = read(mismatches, text)
+    assert not of(CallSeen, facts)
+    assert "Rank 7" in of(Message, facts)[0].text
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,6 @@ def test_a_fingerprint_that_torch_misreads():
          "init_process_group", (), 301),
         ("[rank1]: torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /default_pg/0//cpu//0/3", 1,
          "init_process_group", (3,), 300),
-        ("The client socket has timed out after 60000ms while trying to connect to (10.0.0.1, 29500).", None, "init_process_group",
-         (), 60),
         ("RuntimeError: Timed out initializing process group in store based barrier on rank: 2, for key: store_based_barrier_key:1 "
          "(world_size=4, worker_count=3, timeout=0:30:00)", 2, "init_process_group", (), 1800),
     ],

@@ -4,7 +4,7 @@ import pytest
 
 from ddpnb.model.calls import CallState
 from ddpnb.reports import watchdog
-from ddpnb.reports.facts import CallSeen, GroupName, Message, Progress, Speaker
+from ddpnb.reports.facts import CallSeen, GroupName, Members, Message, Progress, Speaker, Unknown
 from tests.reports.reading import ANSI, NOISE, of, read
 
 
@@ -97,6 +97,29 @@ def test_a_subgroup_has_ranks_of_its_own():
 def test_a_subgroup_that_no_line_names():
     (call,) = of(CallSeen, read(watchdog, timeout(1, prefix="[rank5]:[E318 x.cpp:616] ")))
     assert (call.speaker, call.group) == (Speaker(5), GroupName("?", rank=1))
+
+
+def _in_group(rank, place, op="ALLREDUCE", work="NumelIn=8, NumelOut=8, "):
+    return timeout(place, op=op, work=work, prefix=f"[rank{rank}]:[E x.cpp:1] ") + (
+        f"[rank{rank}]:[E x.cpp:2] [PG ID 2 PG GUID 9(mesh_tp) Rank {place}]  failure detected by watchdog at work sequence id: 57 PG "
+        "status: last enqueued work: 57, last completed work: 56\n"
+    )
+
+
+def test_the_members_of_a_group_are_inferred_from_places_at_equal_distances():
+    facts = read(watchdog, _in_group(4, 0) + _in_group(6, 2) + _in_group(7, 3))
+    assert [fact.group.ranks for fact in of(Members, facts)] == [(4, 5, 6, 7)]
+    assert len(of(Unknown, facts)) == 1
+    gather = {"op": "_ALLGATHER_BASE", "work": "NumelIn=8, NumelOut=32, "}
+    facts = read(watchdog, _in_group(1, 0, **gather) + _in_group(9, 1, **gather))
+    assert [fact.group.ranks for fact in of(Members, facts)] == [(1, 9, 17, 25)]
+
+
+@pytest.mark.parametrize(
+    "places", [((4, 0),), ((4, 0), (5, 1)), ((4, 0), (6, 1), (7, 3)), ((7, 0), (4, 2)), ((0, 2), (1, 3))]
+)
+def test_members_that_cannot_be_inferred(places):
+    assert not of(Members, read(watchdog, "".join(_in_group(rank, place) for rank, place in places)))
 
 
 def test_groups_of_two_digits_and_of_two_dimensions():
