@@ -91,7 +91,7 @@ def _first_after(rows: list[re.Match[str]], offset: int) -> int:
 
 
 def _ending(code: int, trace: str = "") -> Ending:
-    shown = trace.strip()
+    shown = "" if trace.startswith(("Signal ", "To enable traceback")) else trace.strip()
     if code < 0:
         return Ending("died", code, message=shown)
     if code >= 128 and code - 128 in {int(number) for number in signal.Signals}:

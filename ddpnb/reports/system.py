@@ -62,5 +62,6 @@ def _some(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def _line(text: str, match: re.Match[str]) -> str:
+    start = max(text.rfind("\n", max(match.start() - 200, 0), match.start()) + 1, match.start() - 200, 0)
     end = text.find("\n", match.end(), match.end() + 500)
-    return text[match.start() : end if end >= 0 else match.end() + 500].strip()
+    return text[start : end if end >= 0 else match.end() + 500].strip()

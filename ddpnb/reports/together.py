@@ -167,7 +167,8 @@ def _ending(before: Ending | None, fact: reported.Ended) -> Ending:
         return replace(before, code=after.code or before.code, at_ns=min(before.at_ns, at_ns))
     if after.how == "raised" and before.how != "raised":
         return replace(after, code=before.code or after.code, at_ns=min(before.at_ns, at_ns))
-    return before if before.at_ns <= at_ns else after
+    first, other = (before, after) if before.at_ns <= at_ns else (after, before)
+    return replace(first, message=first.message or other.message)  # the kernel says more than a launcher
 
 
 def _start(fact: reported.Waiting) -> list[Event]:

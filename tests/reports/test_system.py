@@ -17,6 +17,7 @@ from tests.reports.reading import NOISE, every, of, read
 def test_processes_that_the_kernel_killed(line):
     (ended,) = of(Ended, read(system, NOISE + line + "\n" + NOISE))
     assert (ended.speaker, ended.ending.code, ended.ending.how) == (Speaker(None, 4711), -9, "died")
+    assert ended.ending.message == line
 
 
 @pytest.mark.parametrize(

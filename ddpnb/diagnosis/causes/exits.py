@@ -33,7 +33,7 @@ def explained(recording: Recording, standings: dict[int, Standing], finding: Fin
     told: dict[int, Explained] = {}
     for rank in finding.culprits:
         ending = recording.ranks[rank].ending
-        if ending is None or not ending.exception:
+        if ending is None or not (ending.exception or (ending.how == "raised" and ending.message)):
             continue
         one = explain(
             ending.message,

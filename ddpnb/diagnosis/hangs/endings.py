@@ -167,7 +167,8 @@ def _site_of(recording: Recording, waits: dict[int, Wait], rank: int):  # noqa: 
 def _what(ending: Ending, was: str = "was") -> str:
     if ending.how == "raised":
         message = shortened(ending.message.strip().splitlines()[0], 200) if ending.message.strip() else ""
-        return f"raised {ending.exception}" + (f": {message}" if message else "")
+        named = f"raised {ending.exception}" if ending.exception else "reported"
+        return named + (f": {message}" if message else "")
     if ending.how == "exited":
         return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({ending.code})"
     return f"{was} killed ({ending.signal_name})" if ending.code < 0 else f"exited with status {ending.code}"
