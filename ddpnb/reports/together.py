@@ -19,7 +19,7 @@ from ddpnb.reports.facts import Speaker
 from ddpnb.reports.groups import Groups
 
 MOST_RANKS = 1 << 17  # a number above is no rank
-_KILLED_FOR_MEMORY = re.compile(r"oom[-_ ]kill|OOM Killed|[Oo]ut of memory: Kill", re.IGNORECASE)
+_KILLED_FOR_MEMORY = re.compile(r"oom[-_ ]kill|OOM Killed|[Oo]ut of memory: Kill|^Out Of Memory$", re.IGNORECASE)
 _LATER = 1  # of endings: after the first failure
 
 
