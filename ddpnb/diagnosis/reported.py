@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ddpnb.diagnosis import unattributed
-from ddpnb.diagnosis.hangs import stacks_alone
+from ddpnb.diagnosis.hangs import queued_calls, stacks_alone
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE
 from ddpnb.diagnosis.hangs.group_order import GROUP_ORDER
 from ddpnb.diagnosis.hangs.rank_state import Standing
@@ -99,6 +99,7 @@ def find(recording: Recording, standing: dict[int, Standing], errors: Sequence[F
     return (
         _of_stacks(recording, standing)
         or _named_missing(recording)
+        or queued_calls.find(recording, standing)
         or _crossed(recording, standing)
         or _same_call(standing)
         or _after_checkpoints(recording, standing)

@@ -53,7 +53,11 @@ def explain(
             certainty="likely",
             hint=hints.deciding_branch(recording, path_to(recording.ranks[rank], call)),
         )
-    cycle = ranks_in_a_cycle(waits, calls) or tuple(sorted(calls))
+    return cycle_of_groups(standings, calls, ranks_in_a_cycle(waits, calls) or tuple(sorted(calls)))
+
+
+def cycle_of_groups(standings: dict[int, Standing], calls: dict[int, Call], cycle: tuple[int, ...]) -> Finding:
+    """DDP306: the ranks of a cycle, each in a call of another group."""
     waiting = tuple(sorted(calls.keys() - set(cycle)))
     return Finding(
         GROUP_ORDER,
