@@ -2,7 +2,7 @@
 
 Four rows in one run: plain, a bare crossing into Python and back, the door with record and fence,
 and ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` (where torch survives it). End to end: the same script in plain interpreters, with
-the recorder in them, and by ``ddpnb run``, whose watchdog runs on the same cores. ``python -m benchmarks.door end`` prints
+the recorder in them, by ``ddpnb run --record``, and by ``ddpnb run``, whose watchdog runs on the same cores. ``python -m benchmarks.door end`` prints
 only this, ``python -m benchmarks.door end 400 200 4``: as many steps are measured after as many others, in as many runs.
 """
 
@@ -190,7 +190,7 @@ def _ranks(environment: dict[str, str], command: list[str]) -> str:
 
 def end_to_end(count: int = 400, warm: int = 200, runs: int = 4) -> None:
     print(f"a DDP step of about 18 ms, gloo, 2 ranks: mean of {count} after {warm}, in turn, best of {runs}")
-    found: dict[str, list[list[float]]] = {"plain": [], "recorder": [], "ddpnb run": []}
+    found: dict[str, list[list[float]]] = {"plain": [], "recorder": [], "--record": [], "ddpnb run": []}
     for _ in range(runs):
         for kind, results in found.items():
             with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
@@ -198,9 +198,11 @@ def end_to_end(count: int = 400, warm: int = 200, runs: int = 4) -> None:
                 with open(script, "w") as file:
                     file.write(END)
                 command = [sys.executable, script, str(warm), str(count)]
-                if kind == "ddpnb run":
-                    by = [sys.executable, "-m", "ddpnb", "run", "-n", "2", *command[1:]]
-                    out = subprocess.run(by, capture_output=True, text=True, timeout=600, check=False).stdout
+                if kind in ("ddpnb run", "--record"):
+                    with tempfile.TemporaryDirectory() as records:  # on a disk
+                        options = ["--record", "--dir", records] if kind == "--record" else []
+                        by = [sys.executable, "-m", "ddpnb", "run", *options, "-n", "2", *command[1:]]
+                        out = subprocess.run(by, capture_output=True, text=True, timeout=600, check=False).stdout
                 else:
                     environment = _with_recorder(folder) if kind == "recorder" else dict(os.environ)
                     out = "" if environment is None else _ranks(environment, command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -58,6 +59,8 @@ def _torchrun(arguments: argparse.Namespace) -> list[str]:
 def _become(command: list[str], arguments: argparse.Namespace) -> NoReturn:
     from ddpnb.processes.jobs.injection import injected
 
+    if shutil.which(command[0]) is None:
+        raise _cannot_run(command[0], "there is no such program")
     folder = os.path.abspath(arguments.dir or time.strftime("ddpnb-record-%Y%m%d-%H%M%S"))
     made = not os.path.isdir(folder)
     try:
@@ -75,7 +78,8 @@ def _become(command: list[str], arguments: argparse.Namespace) -> NoReturn:
     except (OSError, ValueError) as error:
         if made:
             os.rmdir(folder)
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise UsageError(
-            f"cannot run {command[0]!r}: {reason}.", "Type the command as you would without ddpnb."
-        ) from None
+        raise _cannot_run(command[0], (error.strerror if isinstance(error, OSError) else None) or str(error)) from None
+
+
+def _cannot_run(program: str, why: str) -> UsageError:
+    return UsageError(f"cannot run {program!r}: {why}.", "Type the command as you would without ddpnb.")
