@@ -1,4 +1,4 @@
-"""``ddpnb.load``: a Recording, from a file of ddpnb or from the logs and dumps of any job."""
+"""``ddpnb.load``: a Recording, from a file of ddpnb, from records of ranks, or from the logs and dumps of any job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Rec
 
     Args:
         path: a file that ``World.save()``, ``Recording.save()`` or ``ddpnb run --save`` wrote; a log or a dump; a folder with
-            such files; or a list of them, all of one job.
+            such files; the folder of ``ddpnb run --record``, of a job that runs or is over; or a list of them, all of one job.
 
     Returns:
         The Recording, which ``ddpnb.diagnose()``, ``ddpnb.show()`` and ``ddpnb.reenact()`` take. Its ``report`` says what was
@@ -37,9 +37,15 @@ def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Rec
     Example:
         >>> ddpnb.diagnose(ddpnb.load("torchrun.log"))
     """
+    from ddpnb.observe import records
     from ddpnb.reports import reading
 
     paths = _paths(path)
+    recorded = [one for one in paths if records.is_records(one)]
+    if recorded and len(recorded) < len(paths):
+        raise UsageError("records of ranks and other files cannot be loaded together.", "Load each alone.")
+    if recorded:
+        return records.read(recorded)
     if len(paths) == 1 and recording_file.recognises(paths[0]):
         return recording_file.load(paths[0])
     for one in paths:

@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+import ddpnb
+from ddpnb.cli import main
 from ddpnb.control import unprefixed
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
@@ -82,10 +84,12 @@ def test_dumps_of_flight_recorders_are_asked_for_and_joined(hung):
     )
     try:
         assert recorder.stdout.readline() == "reads\n"
-        recording = unprefixed.read([process.pid], 1.0)
+        saved = folder / "hang.ddpnb"
+        assert main(["diagnose", "--patience", "1", "--save", str(saved), "--pid", str(process.pid)]) == 3
     finally:
         recorder.send_signal(signal.SIGKILL)
         recorder.communicate(timeout=30)
+    recording = ddpnb.load(saved)
     assert all((folder / f"nccl_dump_{rank}").stat().st_mtime > time.time() - 60 for rank in range(2))
     finding = diagnose(recording).findings[0]
     assert (finding.culprits, finding.collective.op, finding.collective.seq) == ((1,), "all_reduce", 4)

@@ -10,12 +10,14 @@ import sys
 import psutil
 import pytest
 
+import ddpnb
+from ddpnb.cli import main
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.observe import records
 from ddpnb.observe.recorded_host import host_in
 from ddpnb.recorder import protocol
-from tests.cli.commands import ddpnb
+from tests.cli import commands
 from tests.observe import cluster
 
 pytestmark = pytest.mark.world
@@ -84,6 +86,13 @@ def test_a_hang_is_named_after_the_job_was_killed(hung):
     assert (3, _LINE) in [(rank, site.line) for rank, site in named(seen).where]
     assert seen.ranks[3].main_stack.innermost_user.locals["step"] == "3"
     assert "Ranks 0 and 1 were killed" in " ".join(seen.report.unknown)
+    named(ddpnb.load(folder / "records"))
+    saved, verdict = folder / "hang.ddpnb", folder / "v.json"
+    assert main(["diagnose", "--save", str(saved), "--json", str(verdict), str(folder / "records")]) == 3
+    assert json.loads(verdict.read_text())["findings"][0]["culprits"] == [3]
+    named(ddpnb.load(saved))
+    with pytest.raises(UsageError, match="cannot be loaded together"):
+        ddpnb.load([folder / "records", saved])
     # The folder of one host alone, elsewhere: the ranks of the other are missing in it.
     copy = folder / "copy"
     shutil.copytree(folder / "records", copy, ignore=shutil.ignore_patterns("*.sock", "host-node_2"))
@@ -147,7 +156,7 @@ sys.exit(7)
 
 def test_of_several_starts_the_last_that_did_not_end_well_is_read(tmp_path):
     (tmp_path / "train.py").write_text(_TWICE)
-    done = ddpnb("run", "--record", "--", sys.executable, "train.py", cwd=tmp_path, input="typed")
+    done = commands.ddpnb("run", "--record", "--", sys.executable, "train.py", cwd=tmp_path, input="typed")
     assert (done.returncode, done.stdout) == (7, "ProcessRaisedException\ntyped\n"), done.stderr
     (folder,) = tmp_path.glob("ddpnb-record-*")
     seen = cluster.read(folder)
