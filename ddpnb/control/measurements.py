@@ -11,10 +11,12 @@ from ddpnb.control.startup import Startup
 from ddpnb.model import phrases
 from ddpnb.model.checks import Check, CollectiveTime
 from ddpnb.processes.host import software
+from ddpnb.processes.rank_processes import Answer
 from ddpnb.recorder import protocol
 from ddpnb.texts import shortened
 
 _MEASURE_S = 30.0  # that measuring may take: ten times as long as it should
+_REST_S = 2.0  # for the other ranks after one has failed
 _TICK_S = 0.02
 
 
@@ -30,11 +32,7 @@ def take(ranks: OwnRanks, startup: Startup, known: Sequence[Check]) -> tuple[lis
         rank: ranks.processes.call(rank, protocol.measure, {"log": startup._logs[rank], "environment": {}})
         for rank in range(ranks.size)
     }
-    deadline = time.monotonic() + _MEASURE_S
-    while time.monotonic() < deadline and not all(answer.ready() for answer in answers.values()):
-        if len(ranks.alive()) < ranks.size:
-            break
-        time.sleep(_TICK_S)
+    _wait(ranks, answers)
     found: dict[int, Mapping[str, Any]] = {}
     why = ""
     for rank, answer in answers.items():
@@ -61,6 +59,19 @@ def take(ranks: OwnRanks, startup: Startup, known: Sequence[Check]) -> tuple[lis
         )
         for one in series
     )
+
+
+def _wait(ranks: OwnRanks, answers: Mapping[int, Answer]) -> None:
+    """Wait for all answers; after a rank has failed or died, the others wait for it in vain and get a moment only."""
+    deadline = time.monotonic() + _MEASURE_S
+    failed = False
+    while time.monotonic() < deadline and not all(answer.ready() for answer in answers.values()):
+        lost = len(ranks.alive()) < ranks.size or any(
+            answer.ready() and (not answer.successful() or answer.get()["error"]) for answer in answers.values()
+        )
+        if lost and not failed:
+            failed, deadline = True, min(deadline, time.monotonic() + _REST_S)
+        time.sleep(_TICK_S)
 
 
 def _peers(peers: Mapping[str, Sequence[int]]) -> Check:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 
+import ddpnb
 from ddpnb.cli import main
 from ddpnb.control.doctor import examine
 from ddpnb.model.startup import STEPS
@@ -49,6 +50,15 @@ def test_times_of_collectives(world):
     assert "all_reduce" in shown and "busbw" in shown and found.description == "4 ranks, gloo, cpu"
     html = found._repr_html_()
     assert "<details>" in html and "all_reduce" in html
+
+
+def test_a_collective_that_fails_after_start_up():
+    with ddpnb.launch(2, quiet=True) as world:
+        world.inject("raise", ranks=1, op="barrier", seq=14)
+        found = examine(world._own, world._groups, world._releasing, 30.0)
+    (check,) = [one for one in found.checks if one.section == "timings"]
+    assert (check.state, found.collectives, found.exit_status) == ("warning", (), 0)
+    assert "injected" in check.told and "timings\n" in str(found) and "busbw" not in str(found)
 
 
 def test_a_bundle_holds_no_secrets_and_no_names(tmp_path, capsys, monkeypatch):
