@@ -7,11 +7,15 @@ periodic dumps): stacks, which the formats of py-spy and faulthandler read, the 
 from __future__ import annotations
 
 import html
+import io
 import re
 from collections.abc import Iterator
+from functools import partial
 
-from ddpnb.reports import faulthandler_dumps, logs, pyspy
+from ddpnb.errors import UsageError
+from ddpnb.reports import faulthandler_dumps, flight_recorder, logs, pyspy
 from ddpnb.reports.facts import Fact, Unknown, WorldSize
+from ddpnb.reports.files import HEAD, ReportFile
 from ddpnb.reports.logs import Log
 
 NAME = "page of torch's debug server"
@@ -38,10 +42,25 @@ def read(log: Log) -> Iterator[Fact]:
     ranks = {int(match[1]) for match in _SECTION.finditer(log.text)}
     if ranks and not partial and ranks == set(range(len(ranks))):
         yield WorldSize(len(ranks))  # the server asks all ranks
+    yield from _recorded(log)
     if "<h2>Rank " in log.text:
         page = logs.read(log.path, html.unescape(_TAG.sub("\n", log.text)))
         yield from pyspy.read(page)
         yield from faulthandler_dumps.read(page)
+
+
+def _recorded(log: Log) -> Iterator[Fact]:
+    """The calls in the flight recorder's JSON, which a page lists for each rank."""
+    dumps = [
+        ReportFile(f"{log.path}: rank{rank}.json", partial(io.BytesIO, data), len(data), plain=False)
+        for rank, data in ((rank, text.encode()) for rank, text in sections(log))
+        if flight_recorder.recognises(data[:HEAD])
+    ]
+    try:
+        for found in flight_recorder.read(dumps) if dumps else ():
+            yield from found.facts
+    except UsageError as error:
+        yield Unknown(f"The flight recorder's JSON of {log.path} could not be read: {error}")
 
 
 def sections(log: Log) -> Iterator[tuple[int, str]]:

@@ -17,6 +17,7 @@ from ddpnb.reports.ahead import with_waits
 from ddpnb.reports.calls import calls_of, with_agreed
 from ddpnb.reports.facts import Speaker
 from ddpnb.reports.groups import Groups
+from ddpnb.reports.unnamed import numbered
 
 MOST_RANKS = 1 << 17  # a number above is no rank
 _KILLED_FOR_MEMORY = re.compile(r"oom[-_ ]kill|OOM Killed|[Oo]ut of memory: Kill|^Out Of Memory$", re.IGNORECASE)
@@ -49,7 +50,7 @@ def recording(found: Sequence[reported.Found]) -> Recording:
     Returns:
         The Recording, whose ``report`` says where it comes from. A rank of which no fact is known has an empty record.
     """
-    every = [fact for one in found for fact in one.facts]
+    every = numbered([fact for one in found for fact in one.facts])
     who = _Speakers(every)
     size, known = _world_size(every, who)
     groups = Groups(every, who.rank, size)

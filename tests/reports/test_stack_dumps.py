@@ -9,8 +9,8 @@ import time
 import pytest
 
 from ddpnb.diagnosis.hangs.stack_calls import call_in
-from ddpnb.reports import debug_pages, faulthandler_dumps, pyspy
-from ddpnb.reports.facts import Ended, Identity, Speaker, StacksSeen, Unknown, WorldSize
+from ddpnb.reports import debug_pages, faulthandler_dumps, formats, logs, pyspy, together
+from ddpnb.reports.facts import Calls, Ended, Identity, Speaker, StacksSeen, Unknown, WorldSize
 from tests.reports.reading import ANSI, every, of, read
 
 
@@ -180,9 +180,37 @@ def test_pages_of_the_debug_server():
     assert of(WorldSize, facts) == [WorldSize(2)]
 
 
-def test_the_answers_of_a_page():
-    from ddpnb.reports import logs
+def test_the_flight_recorder_on_a_page():
+    def recorded(number):
+        entry = {"record_id": 1, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": number, "p2p_seq_id": 0,
+                 "op_id": number, "profiling_name": "nccl:all_reduce", "input_sizes": [[3]], "input_dtypes": ["Float"],
+                 "output_sizes": [[3]], "output_dtypes": ["Float"], "state": "scheduled", "time_created_ns": 1, "retired": False,
+                 "timeout_ms": 600000, "is_p2p": False, "frames": []}  # fmt: skip
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+        return json.dumps({"version": "2.10", "pg_config": config, "pg_status": {}, "entries": [entry]}, indent=2)
 
+    text = "<!doctype html>\n" + "".join(
+        f"    <h2>Rank {rank}: http://n:1/handler/fr_trace_json?</h2>\n   <pre>{html.escape(recorded(7 - rank))}</pre>\n"
+        for rank in range(2)
+    )
+    calls = {fact.speaker.rank: fact.calls for fact in of(Calls, every(text))}
+    assert {rank: [(call.op, call.seq) for call in own] for rank, own in calls.items()} == {
+        0: [("all_reduce", 7)],
+        1: [("all_reduce", 6)],
+    }
+
+
+def test_processes_without_a_rank_are_numbered():
+    text = dump(300, "step (train.py:3)") + dump(200, "step (train.py:2)")
+    text += dump(250, "f (torch/utils/data/_utils/worker.py:1)") + dump(
+        100, "f (torch/distributed/elastic/agent/api.py:1)"
+    )
+    recording = together.recording(formats.facts_of(logs.read("x.txt", text)))
+    assert {rank: record.pid for rank, record in recording.ranks.items()} == {0: 200, 1: 300}
+    assert any("process ids" in note for note in recording.report.unknown)
+
+
+def test_the_answers_of_a_page():
     text = '=== Rank 0: http://a ===\n{"entries": []}\n=== Rank 1: http://b ===\n{"entries": [1]}\n'
     assert list(debug_pages.sections(logs.read("x", text))) == [(0, '{"entries": []}'), (1, '{"entries": [1]}')]
 
