@@ -230,7 +230,7 @@ def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str
     notes = list(report.unknown)
     absent = [rank for rank, record in recording.ranks.items() if not record.mentioned]
     if not report.world_size_known:
-        notes.append(f"The number of ranks: it is at least {recording.world_size}, the highest that occurs.")
+        notes.append(f"The number of ranks: the highest that occurs is rank {recording.world_size - 1}.")
     if absent:
         notes.append(
             f"What {phrases.ranks(absent)} did: collect {phrases.verb(absent, 'its', 'their')} output (torchrun --log-dir DIR "

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from ddpnb.cli import main
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.loading import load
 
@@ -161,3 +165,13 @@ def test_a_report_with_colours_and_windows_line_ends(tmp_path, name):
     (tmp_path / "job.log").write_text(odd)
     first = diagnose(load(tmp_path / "job.log")).errors[0]
     assert (first.code, first.culprits) == (code, culprits)
+
+
+def test_the_example_of_the_documentation(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    page = (Path(__file__).parents[2] / "docs" / "reported-hangs.md").read_text()
+    log, output = re.findall(r"```text\n(.*?)```", page, re.DOTALL)[:2]
+    (tmp_path / "watchdog.log").write_text(log)
+    assert main(["diagnose", "watchdog.log"]) == 3
+    assert capsys.readouterr().err == output
