@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -83,11 +84,20 @@ def _starts(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
                 continue
             names = {entry.name for entry in listed}
             if any(_IDENTITY.fullmatch(name) and f"{name[:-5]}.box" in names for name in names):
-                found.append(folder)
+                found += [folder] if all(map(_is_plain, listed)) else []
             else:
                 below += [entry.path for entry in listed if entry.is_dir(follow_symlinks=False)]
         level = sorted(below)
     return list(dict.fromkeys(map(os.path.abspath, found)))
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a file of its own, or a socket: to open a pipe that somebody has put there would never end."""
+    try:
+        mode = entry.stat(follow_symlinks=False).st_mode
+    except OSError:  # it has just been replaced
+        return True
+    return stat.S_ISREG(mode) or stat.S_ISSOCK(mode) or stat.S_ISDIR(mode)
 
 
 def _ended_well(hosts: Sequence[RecordedHost]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import sys
 
 import psutil
@@ -14,6 +15,7 @@ import ddpnb
 from ddpnb.cli import main
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
+from ddpnb.model import blackbox
 from ddpnb.observe import records
 from ddpnb.observe.recorded_host import host_in
 from ddpnb.recorder import protocol
@@ -100,6 +102,19 @@ def test_a_hang_is_named_after_the_job_was_killed(hung):
     assert half.world_size == 4
     assert "Ranks 2 and 3 of 4 have left no records" in " ".join(half.report.unknown)
     assert diagnose(half).outcome == "hang"
+    # A rank that had ended long before the others.
+    early = next(path for path in copy.glob("host-*/*/rank1.box"))
+    with open(early, "r+b") as box:
+        for at in (blackbox.ALIVE_AT, blackbox.PROGRESS_AT + 8):
+            box.seek(at)
+            box.write(struct.pack("<Q", 1))
+    ended = cluster.read(copy)
+    assert (ended.ranks[0].ending, ended.ranks[1].ending.how) == (None, "died")
+    assert "Rank 1 gave its last sign of life" in " ".join(ended.report.unknown)
+    # A pipe is never opened: nobody writes it.
+    early.with_name("rank1.end.json").unlink(missing_ok=True)
+    os.mkfifo(early.with_name("rank1.end.json"))
+    assert not records.is_records(copy)
 
 
 def test_process_ids_of_another_host_are_not_looked_up(hung):
