@@ -21,6 +21,10 @@ from ddpnb.source.paths import parting, path_to
 MOST = 8
 NEW_GROUP = "new_group"
 _TAGS = (1 << 31) - 1
+# What calls, new groups and endings alone show.
+_OF_CALLS = frozenset(
+    {"DDP102", "DDP108", *(f"DDP{number}" for number in (*range(301, 309), 311, 312, 313, 314, 315, 316))}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +158,11 @@ def plan_of(recording: Recording, most: int = MOST) -> Plan:
 
 def _beyond_calls(finding: Finding | None) -> tuple[str, ...]:
     """What calls alone cannot show."""
-    if finding is not None and finding.type == SAME_COLLECTIVE:
+    if finding is None or finding.code in _OF_CALLS:
+        return ()
+    if finding.type == SAME_COLLECTIVE:
         return ("what blocked a call that all of its ranks made, such as the network or a device.",)
-    return ()
+    return (f"the cause of {finding.code} {finding.name}: only calls, new groups and endings of ranks are re-enacted.",)
 
 
 class _Planning:

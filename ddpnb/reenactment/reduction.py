@@ -122,7 +122,7 @@ def _of_rank(
 
     def assume(key: str, before: int = 1 << 62) -> None:
         """Add the calls of a group before this number that are not recorded."""
-        while due[key] and due[key][0] < before:
+        while due.get(key) and due[key][0] < before:
             seq = due[key].pop(0)
             example = calls[key].get(seq) or next(iter(calls[key].values()), None)
             if (key, seq) not in own and example is not None:

@@ -261,11 +261,11 @@ class _Writer:
     def _ending(self, depth: int, parts: Sequence[Part]) -> None:
         first, ranks = parts[0], {part.rank for part in parts}
         inner = depth
+        if first.how == "blocked" and not first.steps:
+            return  # it waits in init_process_group
         if ranks != self._here:
             self._add(depth, f"if {ranks_are(ranks)}:", "" if first.how == "blocked" else comment(instead(first)))
             inner = depth + 1
-        if first.how == "blocked" and not first.steps:
-            return
         if first.how == "blocked":
             self._waits(inner, parts)
         elif first.how == "raised":
