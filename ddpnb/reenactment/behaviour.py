@@ -17,8 +17,9 @@ from ddpnb.model.events.startup import NewGroup
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 
-How = Literal["blocked", "left", "raised", "died", "elsewhere", "computing", "unknown", "absent"]
+How = Literal["blocked", "left", "raised", "died", "elsewhere", "computing", "unknown"]
 _NOT_MADE = (CallState.HELD, CallState.REFUSED)
+_BLOCKING = (CallState.ENTERED, CallState.WAITING, CallState.FENCED)
 _ENDLESS = 1 << 40
 _MOST_RANKS = 1 << 16
 
@@ -51,6 +52,7 @@ class Behaviour:
         how: what it does after its calls.
         making: the ``new_group`` that it waits in.
         silent: nothing is known of it.
+        absent: it never called init_process_group, in which others wait.
         forgotten: its calls before those that are recorded are not known.
     """
 
@@ -60,6 +62,7 @@ class Behaviour:
     how: How = "unknown"
     making: NewGroup | None = None
     silent: bool = False
+    absent: bool = False
     forgotten: bool = False
     code: int = 0
     message: str = ""
@@ -117,6 +120,8 @@ def _behaviour(recording: Recording, standing: Standing, everyone: tuple[int, ..
         if ending.how == "raised" and stopped:
             blocked = _stopped_in(made)
         how = "raised" if ending.how == "raised" else "died" if not ending.well else "left"
+    elif blocked is None and made and made[-1].call.state in _BLOCKING:
+        blocked = made[-1].call
     elif standing.state is RankState.COMPUTING:
         how = "computing"
     elif standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
@@ -131,8 +136,7 @@ def _behaviour(recording: Recording, standing: Standing, everyone: tuple[int, ..
     making = standing.event if isinstance(standing.event, NewGroup) else None
     if starting or making is not None:
         how = "blocked"
-    elif not joined and not made and not silent and _others_start(recording):
-        how = "absent"
+    absent = how != "blocked" and not joined and not made and not silent and _others_start(recording)
     return Behaviour(
         record.rank,
         tuple(made),
@@ -140,7 +144,8 @@ def _behaviour(recording: Recording, standing: Standing, everyone: tuple[int, ..
         how,
         making,
         silent,
-        bool(record.forgotten) or recording.report is not None,
+        absent,
+        bool(record.forgotten) or record.detached or recording.report is not None,
         ending.code if ending is not None else 0,
         str(ending) if ending is not None and ending.how == "raised" else "",
         reached,

@@ -45,16 +45,16 @@ def header(plan: Plan, name: str, timeout_s: int, file: str) -> list[str]:
 
 def instead(part: Part) -> str:
     """What a rank does after its calls, from the verb on."""
-    return {
+    words = {
         "left": "ends",
         "raised": "raises an exception",
         "died": "exits" if part.code >= 0 else "is killed",
         "elsewhere": "is blocked outside any collective",
         "computing": "computes",
-        "absent": "never calls init_process_group",
         "unknown": "makes no further call; what it did instead is not known",
         "blocked": "waits",
-    }[part.how]
+    }
+    return f"{words[part.how]} before init_process_group" if part.absent else words[part.how]
 
 
 def _happens(plan: Plan, timeout_s: int) -> list[str]:

@@ -77,6 +77,7 @@ class Part:
         stands_for: the ranks that behave like it.
         steps: its calls.
         how: what it does after them. ``blocked``: the last step does not end.
+        absent: it never calls init_process_group.
         waits_in: the place of the step that it waits in last, where it issued others after it; None: in none.
     """
 
@@ -88,6 +89,7 @@ class Part:
     waits_in: int | None = None
     code: int = 0
     message: str = ""
+    absent: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def plan_of(recording: Recording, most: int = MOST) -> Plan:
         UsageError: nothing of it can be re-enacted.
     """
     everyone = behaviours(recording)
-    if not any(b.made or b.making is not None or b.how in ("absent", "blocked") for b in everyone.values()):
+    if not any(b.made or b.making is not None or b.absent or b.how == "blocked" for b in everyone.values()):
         raise UsageError(
             "this recording has no collective, send, receive or start-up of any rank: there is nothing to re-enact.",
             "Record the ranks while they hang: world.snapshot(), or ddpnb run --save.",
@@ -262,8 +264,8 @@ class _Planning:
             if stands and mode == "call":
                 break
         how = behaviour.how
-        for event in self._groups_of(behaviour):
-            steps.insert(self._earlier(made, event), self._new_group(behaviour, event))
+        for place, event in enumerate(self._groups_of(behaviour)):
+            steps.insert(place + self._earlier(made, event), self._new_group(behaviour, event))
         if how == "blocked" and not steps and blocked is not None:
             how = "unknown"
         return Part(
@@ -275,6 +277,7 @@ class _Planning:
             waits_in,
             behaviour.code,
             behaviour.message,
+            behaviour.absent,
         )
 
     def _groups_of(self, behaviour: Behaviour) -> list[NewGroup]:

@@ -33,7 +33,15 @@ def _kind(behaviour: Behaviour) -> object:
         if one.seq:
             last[role(one.group)] = one.seq
     making = behaviour.making is not None
-    return behaviour.how, making, behaviour.message, open_, tuple(sorted(last.items())), behaviour.silent
+    return (
+        behaviour.how,
+        making,
+        behaviour.message,
+        open_,
+        tuple(sorted(last.items())),
+        behaviour.silent,
+        behaviour.absent,
+    )
 
 
 def _place(one: Made) -> tuple[object, ...]:

@@ -107,12 +107,7 @@ class _Writer:
     def _main(self) -> None:
         plan = self._plan
         self._add(1, 'rank = int(os.environ["RANK"])')
-        absent = [part.rank for part in plan.parts if part.how == "absent"]
-        if absent:
-            self._add(1, f"if {ranks_are(absent)}:", "never called init_process_group")
-            self._use(2, "leave()")
-            self._add(2, "return")
-            self._here -= set(absent)
+        self._endings(1, [part for part in plan.parts if part.absent])
         self._add(1, 'dist.init_process_group("gloo", timeout=TIMEOUT)')
         for group in plan.groups[1:]:
             label = f', group_desc="{group.group.label}"' if _LABEL.fullmatch(group.group.label) else ""
@@ -249,14 +244,16 @@ class _Writer:
 
     # -- what ranks do after their calls
 
-    def _endings(self, depth: int) -> None:
+    def _endings(self, depth: int, parts: Sequence[Part] | None = None) -> None:
+        """What ranks do that have no further step: of these, or of all."""
         ended = [part for rank, part in self._parts.items() if rank in self._here and not self._left[rank]]
+        ended = ended if parts is None else list(parts)
         alike: dict[tuple[object, ...], list[Part]] = {}
         for part in ended:
             alike.setdefault((part.how, part.code, part.message, part.waits_in is not None), []).append(part)
-        for parts in alike.values():
-            self._ending(depth, parts)
-            self._here -= {part.rank for part in parts}
+        for those in alike.values():
+            self._ending(depth, those)
+            self._here -= {part.rank for part in those}
 
     def _ending(self, depth: int, parts: Sequence[Part]) -> None:
         first, ranks = parts[0], {part.rank for part in parts}
