@@ -187,6 +187,12 @@ def export(
     """
     check_writable(path)
     if isinstance(source, Bisection):
+        result = source.result
+        if result is not None and result.outcome == "found" and not (source.typed() or source.commit()):
+            raise UsageError(
+                "functions have no command line that a script could run.",
+                "Run those that fail with world.run(), and export that run.",
+            )
         source.write_repro(path)
         return 0
     seconds = arguments.whole("timeout", timeout, 1, 86400)

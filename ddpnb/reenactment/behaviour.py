@@ -17,7 +17,7 @@ from ddpnb.model.events.startup import NewGroup
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 
-How = Literal["blocked", "left", "raised", "died", "elsewhere", "computing", "unknown"]
+How = Literal["blocked", "left", "raised", "died", "elsewhere", "stopped", "computing", "unknown"]
 _NOT_MADE = (CallState.HELD, CallState.REFUSED)
 _BLOCKING = (CallState.ENTERED, CallState.WAITING, CallState.FENCED)
 _ENDLESS = 1 << 40
@@ -124,6 +124,8 @@ def _behaviour(recording: Recording, standing: Standing, everyone: tuple[int, ..
         blocked = made[-1].call
     elif standing.state is RankState.COMPUTING:
         how = "computing"
+    elif record.process.activity == "stopped":
+        how = "stopped"
     elif standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
         how = "elsewhere"
     place = next((place for place, one in enumerate(made) if one.call is blocked), None)

@@ -50,6 +50,7 @@ def instead(part: Part) -> str:
         "raised": "raises an exception",
         "died": "exits" if part.code >= 0 else "is killed",
         "elsewhere": "is blocked outside any collective",
+        "stopped": "is stopped (SIGSTOP)",
         "computing": "computes",
         "unknown": "makes no further call; what it did instead is not known",
         "blocked": "waits",

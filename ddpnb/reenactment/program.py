@@ -45,36 +45,66 @@ Item = Line | Loop
 
 def program_of(plan: Plan) -> list[Item]:
     """The calls of all live ranks as one program."""
+    order = _Order(plan)
     lines: list[Line] = []
     for part in sorted(plan.parts, key=lambda part: (-len(part.steps), part.rank)):
-        lines = _merged(lines, part, plan.ordered)
+        lines = _merged(lines, part, order)
     blocked = {part.rank for part in plan.parts if part.how == "blocked"}
-    uneven = plan.expected is not None and plan.expected.type == UNEVEN_ITERATIONS
-    return _folded(lines, blocked, uneven=uneven)
+    return _folded(lines, blocked, uneven=order.uneven or order.tied)
 
 
-def _merged(lines: Sequence[Line], part: Part, ordered: bool) -> list[Line]:
+class _Order:
+    """Which steps may share a line, and which line comes first."""
+
+    def __init__(self, plan: Plan) -> None:
+        finding = plan.expected
+        self.uneven = finding is not None and finding.type == UNEVEN_ITERATIONS
+        self.tied = plan.ordered and finding is not None and bool(finding.sides)  # none has passed the other's line
+        self._in_sequence = plan.ordered
+        culprits = finding.culprits if finding is not None else ()
+        self._passed = {part.rank for part in plan.parts if part.original in culprits}  # the call that others wait in
+
+    def shared(self, line: Line, step: Step) -> int:
+        """How much speaks for a step on a line; 0: it is another one."""
+        if line.kind != step.kind:
+            return 0
+        numbers = {one.seq for one in line.steps.values()}
+        if step.seq not in numbers and not (self._in_sequence or self.uneven):
+            return 0  # a decision parts the ranks: from there on each has lines of its own
+        return _MATCH[any((one.group, one.seq) == (step.group, step.seq) for one in line.steps.values())]
+
+    def before(self, rank: int, step: Step, line: Line) -> bool:
+        """Whether a rank's own step comes before a line to which it does not come."""
+        if not self._in_sequence:
+            return False
+        if self._passed:
+            return rank not in self._passed and line.ranks <= self._passed
+        file, number, _ = line.kind
+        return step.site.file == file and 0 < step.site.line < number
+
+
+def _merged(lines: Sequence[Line], part: Part, order: _Order) -> list[Line]:
     """Add the steps of a rank: to lines that it shares, else to lines of its own."""
     steps = part.steps
     rows, columns = len(lines), len(steps)
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
     for row in reversed(range(rows)):
         for column in reversed(range(columns)):
-            shared = _shared(lines[row], steps[column])
+            shared = order.shared(lines[row], steps[column])
             best[row][column] = max(
                 best[row + 1][column], best[row][column + 1], best[row + 1][column + 1] + shared if shared else 0
             )
     merged: list[Line] = []
     row = column = 0
     while row < rows or column < columns:
-        shared = _shared(lines[row], steps[column]) if row < rows and column < columns else 0
+        shared = order.shared(lines[row], steps[column]) if row < rows and column < columns else 0
         if shared and best[row][column] == best[row + 1][column + 1] + shared:
             merged.append(Line({**lines[row].steps, part.rank: steps[column]}))
             row, column = row + 1, column + 1
         elif column == columns or (
             row < rows
             and best[row][column] == best[row + 1][column]
-            and not (ordered and _before(steps[column], lines[row]) and best[row][column] == best[row][column + 1])
+            and not (best[row][column] == best[row][column + 1] and order.before(part.rank, steps[column], lines[row]))
         ):
             merged.append(lines[row])
             row += 1
@@ -84,21 +114,11 @@ def _merged(lines: Sequence[Line], part: Part, ordered: bool) -> list[Line]:
     return merged
 
 
-def _shared(line: Line, step: Step) -> int:
-    if line.kind != step.kind:
-        return 0
-    return _MATCH[any((one.group, one.seq) == (step.group, step.seq) for one in line.steps.values())]
-
-
-def _before(step: Step, line: Line) -> bool:
-    """Whether the source has the line of a step before that line."""
-    file, number, _ = line.kind
-    return step.site.file == file and 0 < step.site.line < number
-
-
 def _folded(lines: Sequence[Line], blocked: set[int], *, uneven: bool) -> list[Item]:
     """The same lines, with loops where they repeat. ``uneven``: ranks that left a loop early are what is re-enacted."""
     found = _repetition(lines)
+    if uneven and (found is None or found[2] < len(lines)):
+        found = _begun_again(lines) or found
     if found is None:
         return list(lines)
     start, body, end = found
@@ -146,6 +166,13 @@ def _repetition(lines: Sequence[Line]) -> tuple[int, int, int] | None:
                     best, most = (start, body, end), end - start - body
             start = max(start + 1, end - body + 1)
     return best
+
+
+def _begun_again(lines: Sequence[Line]) -> tuple[int, int, int] | None:
+    """The same for a loop whose second iteration has only its first line: the last one of the program."""
+    last = len(lines) - 1
+    first = next((place for place in reversed(range(last)) if lines[place].kind == lines[last].kind), None)
+    return None if first is None or last - first > _LONGEST_BODY else (first, last - first, last + 1)
 
 
 def _iterations(passes: Sequence[Sequence[Line | None]], rank: int) -> int:

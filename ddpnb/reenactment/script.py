@@ -277,6 +277,9 @@ class _Writer:
             return
         elif first.how == "elsewhere":
             self._use(inner, "wait_elsewhere()")
+        elif first.how == "stopped":
+            self._used.add("signal")
+            self._add(inner, "os.kill(os.getpid(), signal.SIGSTOP)")
         elif first.how == "computing":
             self._use(inner, "compute()")
         else:

@@ -38,6 +38,10 @@ def other_operation(me):
     return me.waits("all_reduce", line(9))
 
 
+def other_operation_of_two(me):
+    return me.waits("broadcast", line(7), root=0) if me.rank else me.waits("all_reduce", line(9))
+
+
 def other_shape(me):
     return me.waits("all_reduce", line(3), shape=(5_000_000 if me.rank == 3 else 4_000_000,))
 

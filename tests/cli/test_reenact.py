@@ -1,0 +1,75 @@
+"""``ddpnb reenact`` and ``ddpnb export``, and the exported script under torchrun and ``ddpnb run``."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ddpnb import export
+from tests.cli.commands import ddpnb
+from tests.reenactment import programs
+from tests.reenactment.programs import recording_of
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(kind, world=2):
+        path = tmp_path / "hang.ddpnb"
+        recording_of(kind, world).save(path)
+        return path
+
+    return save
+
+
+def test_a_recording_is_re_enacted(saved, tmp_path):
+    done = ddpnb("reenact", saved(programs.never_called), "--json", "found.json", "--save", "live.ddpnb", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "2 live ranks give the finding of the recording, DDP301" in done.stdout
+    assert json.loads((tmp_path / "found.json").read_text())["findings"][0]["code"] == "DDP301"
+    assert (tmp_path / "live.ddpnb").exists()
+
+
+def test_nothing_to_re_enact(tmp_path):
+    (tmp_path / "empty.ddpnb").write_text("")
+    done = ddpnb("reenact", "empty.ddpnb", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def torchrun(kind, folder):
+    """Begin the script that is exported from a kind of hang."""
+    path = folder / f"{kind.__name__}.py"
+    assert export(recording_of(kind, 2), path, timeout=2) == 2
+    imported = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import)]
+    assert "ddpnb" not in {alias.name for node in imported for alias in node.names}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def test_scripts_hang_under_torchrun_until_their_time_out(tmp_path):
+    kinds = (
+        programs.never_called,
+        programs.other_operation_of_two,
+        programs.crossed,
+        programs.receives_first,
+        programs.uneven,
+    )
+    jobs = {kind.__name__: torchrun(kind, tmp_path) for kind in kinds}
+    for name, job in jobs.items():
+        _, errors = job.communicate(timeout=90)
+        assert job.returncode != 0, name
+        # What gloo does with two operations in one place depends on them: it also fails at once.
+        assert "Timed out waiting" in errors or (name == "other_operation_of_two" and "ChildFailedError" in errors), (
+            errors
+        )
+
+
+def test_ddpnb_finds_in_the_script_what_the_recording_shows(saved, tmp_path):
+    assert ddpnb("export", saved(programs.skipped), "-o", "repro.py", cwd=tmp_path).returncode == 0
+    done = ddpnb("run", "-n", 2, "--json", "found.json", "repro.py", cwd=tmp_path)
+    assert done.returncode == 3
+    assert json.loads((tmp_path / "found.json").read_text())["findings"][0]["code"] == "DDP301"
