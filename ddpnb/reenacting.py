@@ -15,9 +15,9 @@ from ddpnb.control.bisecting import Bisection
 from ddpnb.control.run import Run
 from ddpnb.errors import UsageError
 from ddpnb.files import check_writable, write_whole
+from ddpnb.loading import load
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
-from ddpnb.model.recording_file import load
 from ddpnb.reenactment.agreement import Agreement, compare
 from ddpnb.reenactment.plan import MOST, Plan, plan_of
 from ddpnb.reenactment.script import TIMEOUT_S, script_of
@@ -213,7 +213,7 @@ def recorded(source: Any) -> tuple[str, Recording]:
         return f"run {source.number}", recording
     paths = source if isinstance(source, (list, tuple)) else [source]
     names = [os.path.basename(os.fspath(one)) for one in paths if isinstance(one, (str, os.PathLike))]
-    return ", ".join(names) or "a recording", load(source)  # pyright: ignore[reportArgumentType]
+    return ", ".join(names) or "a recording", load(source)
 
 
 def _most(ranks: int) -> int:

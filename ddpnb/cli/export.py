@@ -27,7 +27,6 @@ def run(arguments: argparse.Namespace) -> int:
     from ddpnb.cli import say
     from ddpnb.reenacting import export
 
-    paths = arguments.paths if len(arguments.paths) > 1 else arguments.paths[0]
-    size = export(paths, arguments.output, ranks=arguments.ranks, timeout=arguments.timeout)
+    size = export(arguments.paths, arguments.output, ranks=arguments.ranks, timeout=arguments.timeout)
     say(f"written. Run it: torchrun --nproc-per-node {size} {arguments.output}")
     return 0

@@ -41,10 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     from ddpnb.render.terminal import wants_colour
 
     claim_results(arguments)
-    paths = arguments.paths if len(arguments.paths) > 1 else arguments.paths[0]
     with ExitStack() as stack:
         with interrupts.put_off():  # once ranks run, they are ended
-            live = stack.enter_context(reenact(paths, ranks=arguments.ranks, wait=False))
+            live = stack.enter_context(reenact(arguments.paths, ranks=arguments.ranks, wait=False))
         live.wait()
         status = save(live.run.diagnosis, arguments.json, live.run.exit_status)
         status = save(live.run.recording or live.world.snapshot(), arguments.save, status)
