@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
 from ddpnb.diagnosis.hangs.endings import is_consequence, is_fence_stop
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.reported import while_waiting
-from ddpnb.model.calls import OPERATIONS, Call, CallState, Group, Signature
+from ddpnb.model.calls import OPERATIONS, UNNAMED, Call, CallState, Group, Signature
 from ddpnb.model.collectives import collective_of, message_key
 from ddpnb.model.events.startup import NewGroup
 from ddpnb.model.rank_state import RankState
@@ -94,7 +94,7 @@ class Behaviour:
 
 def behaviours(recording: Recording) -> dict[int, Behaviour]:
     """What each rank did, also those that the recording does not have."""
-    recording = while_waiting(recording)
+    recording = _numbered(while_waiting(recording))
     standing = standings(recording)
     size = min(recording.world_size, _MOST_RANKS)
     known = [rank for rank in recording.ranks if 0 <= rank < _MOST_RANKS]
@@ -103,6 +103,30 @@ def behaviours(recording: Recording) -> dict[int, Behaviour]:
     for rank in known:
         found[rank] = _behaviour(recording, standing[rank], everyone)
     return found
+
+
+def _numbered(recording: Recording) -> Recording:
+    """The same with what a report leaves open of a call in flight: its number and its operation are those of the others."""
+    if recording.report is None:
+        return recording
+    known: dict[str, Counter[int]] = defaultdict(Counter)
+    named: dict[tuple[str, int], Call] = {}
+    for _, record in sorted(recording.ranks.items()):
+        for call in record.calls:
+            if call.seq and call.op != UNNAMED:
+                named.setdefault((call.group.key, call.seq), call)
+            if call.seq and call.state.in_flight:
+                known[call.group.key][call.seq] += 1
+
+    def numbered(call: Call) -> Call:
+        numbers = known.get(call.group.key)
+        if not call.seq and not call.is_p2p and call.state.in_flight and numbers:
+            call = replace(call, seq=numbers.most_common(1)[0][0])
+        example = named.get((call.group.key, call.seq))
+        return replace(call, signature=example.signature) if call.op == UNNAMED and example is not None else call
+
+    ranks = {rank: replace(one, calls=tuple(map(numbered, one.calls))) for rank, one in recording.ranks.items()}
+    return replace(recording, ranks=ranks)
 
 
 def _behaviour(recording: Recording, standing: Standing, everyone: tuple[int, ...]) -> Behaviour:

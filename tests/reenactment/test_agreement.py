@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.model.report import Report
 from ddpnb.reenactment.agreement import compare
 from ddpnb.reenactment.plan import plan_of
+from tests.diagnosis.recordings import Rank, line, record
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
 
@@ -30,6 +32,14 @@ def test_other_ranks_are_another_result():
     plan, finding = planned(programs.never_called)
     agreement = compare(plan, replace(finding, culprits=(2,)))
     assert agreement.differences == ("At fault in the recording: rank 1; of the live ranks: rank 2.",)
+
+
+def test_ranks_of_which_nothing_is_known_are_nobodys_fault_in_the_recording():
+    recording = record(Rank(3, 4).waits("all_reduce", line(3)), world_size=4)
+    plan = plan_of(replace(recording, report=Report(waited_s=60)))
+    assert [part.how for part in plan.parts] == ["unknown", "unknown", "unknown", "blocked"]
+    assert compare(plan, replace(plan.expected, culprits=(0, 1, 2))).same
+    assert not compare(plan, replace(plan.expected, culprits=(3,))).same
 
 
 def test_another_call_is_another_result():

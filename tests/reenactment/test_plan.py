@@ -5,6 +5,7 @@ import time
 import pytest
 
 from ddpnb.errors import UsageError
+from ddpnb.model.calls import Signature
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.report import Report
 from ddpnb.reenactment.plan import plan_of
@@ -130,6 +131,21 @@ def test_a_send_that_waits_is_large_on_both_sides():
     (step,) = plan_of(recorded(make, 2)).parts[0].steps
     assert step.given.tensor.elements > 1_000_000
     assert step.peer == 1
+
+
+def test_what_a_report_leaves_open_of_a_call_follows_from_the_others():
+    unknown = Signature("?", agreed="?")
+    ranks = record(
+        Rank(0, 3).waits("all_reduce", line(3), seq=57),
+        Rank(1, 3).waits("reduce", line(4), seq=0, root=0),
+        Rank(2, 3).waits("?", line(3), seq=57, signature=unknown),
+    ).ranks
+    plan = plan_of(Recording(3, ranks, report=Report(waited_s=60)))
+    assert [(one.steps[-1].given.op, one.steps[-1].seq) for one in plan.parts] == [
+        ("all_reduce", 1),
+        ("reduce", 1),
+        ("all_reduce", 1),
+    ]
 
 
 def test_what_calls_cannot_show_is_said():

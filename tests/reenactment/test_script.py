@@ -175,3 +175,36 @@ def test_recorded_of_many_ranks_is_short():
 
 def test_it_is_the_same_each_time():
     assert script_of(plan_of(recorded(programs.crossed))) == script_of(plan_of(recorded(programs.crossed)))
+
+
+def test_what_ranks_at_fault_call_instead_comes_after_what_they_left_out():
+    def make(me):
+        for _ in range(8):
+            me.calls("all_reduce", programs.LOOP.at("reduce")).calls("barrier", programs.LOOP.at("barrier"))
+        me.calls("all_reduce", programs.LOOP.at("reduce"))
+        if me.rank == 1:
+            return me.waits("all_reduce", programs.LOOP.at("reduce"))
+        return me.waits("barrier", programs.LOOP.at("barrier"))
+
+    assert body(script(make))[-4:] == [
+        "dist.all_reduce(torch.ones(4))",
+        "if rank != 1:",
+        "    dist.barrier()",
+        "dist.all_reduce(torch.ones(4))",
+    ]
+
+
+def test_a_loop_of_which_an_iteration_is_begun_again():
+    def make(me):
+        me.calls("all_reduce", programs.LOOP.at("reduce")).calls("broadcast", line(50), root=0)
+        return me.finishes() if me.rank == 1 else me.waits("all_reduce", programs.LOOP.at("reduce"))
+
+    plan = plan_of(recorded(make, 2, programs.LOOP))
+    uneven = replace(plan.expected, type=plan_of(recording_of(programs.uneven)).expected.type)
+    plan = replace(plan, diagnosis=replace(plan.diagnosis, findings=(uneven,)))
+    assert "for _ in range(1 if rank == 1 else 2):" in body(script_of(plan))
+
+
+def test_a_stopped_rank_stops():
+    text = script(lambda me: me.stops(60, line(4)) if me.rank == 1 else me.waits("all_reduce", line(3)), 2)
+    assert "os.kill(os.getpid(), signal.SIGSTOP)" in text
