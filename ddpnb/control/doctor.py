@@ -8,7 +8,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -150,15 +150,25 @@ class Checkup:
             CannotWrite: the disk is full, or the folder does not exist.
         """
         secrets, identities = Secrets(os.environ), Identities(*names(os.environ))
-        texts = {"report.txt": self.report() + "\n"} | {f"rank{rank}.log": log for rank, log in self.logs.items()}
         report = secrets.masked(self.to_json())
-        for text in (*texts.values(), json.dumps(report)):
+        for text in (json.dumps(report), *self.logs.values()):
             identities.learn(text)  # a later text may be the only one that shows that a word is a name
+
+        def mask(text: str) -> str:
+            return identities.mask(secrets.mask(text))
+
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr("doctor.json", json.dumps(identities.masked(report), indent=1) + "\n")
-            for name, text in texts.items():
-                file.writestr(name, identities.mask(secrets.mask(text)))
+            report = identities.masked(report)
+            file.writestr("doctor.json", json.dumps(report, indent=1) + "\n")
+            # what is wrapped is masked before: a value with blanks is not found over the end of a line
+            checks = tuple(Check(**one) for one in report["host"])
+            masked = dataclasses.replace(
+                self, checks=checks, findings=tuple(_masked(one, mask) for one in self.findings)
+            )
+            file.writestr("report.txt", mask(masked.report()) + "\n")
+            for rank, log in self.logs.items():
+                file.writestr(f"rank{rank}.log", mask(log))
         write_whole(path, content.getvalue())
 
 
@@ -181,6 +191,11 @@ def examine(ranks: OwnRanks, groups: Groups, releasing: Releasing, timeout: floa
     releasing.release()
     found = (*_once(findings), *_of_checks(checks, findings))
     return Checkup(tuple(checks), state, shown, found, logs, timing, collectives, ranks.plan.description)
+
+
+def _masked(finding: Finding, mask: Callable[[str], str]) -> Finding:
+    evidence = tuple(map(mask, finding.evidence))
+    return dataclasses.replace(finding, summary=mask(finding.summary), evidence=evidence, remedy=mask(finding.remedy))
 
 
 def _once(findings: Sequence[Finding]) -> list[Finding]:

@@ -76,6 +76,7 @@ def test_a_bundle_holds_no_secrets_and_no_names(tmp_path, capsys, monkeypatch):
         "TORCH_HOME": "https://ann:pa55word@models.example/hub",
         "TORCH_EXTRA": "0123456789abcdef0123456789abcdef01234567",
         "WANDB_API_KEY": "wandb-secret",
+        "TORCH_PASSPHRASE": "a long horse " * 6 + "staple",  # is wrapped where it is printed
     }
     for name, value in (secrets | names).items():
         monkeypatch.setenv(name, value)
@@ -89,7 +90,16 @@ def test_a_bundle_holds_no_secrets_and_no_names(tmp_path, capsys, monkeypatch):
     with zipfile.ZipFile(bundle) as file:
         written = "\n".join(file.read(name).decode() for name in file.namelist())
         facts = json.loads(file.read("doctor.json"))["steps"]["0"]["environment"]["facts"]
-    hidden = [*secrets.values(), "pa55word", "quentin", "gpu-18", "cluster.example", "198.51.100.3", "2001:db8::77"]
+    hidden = [
+        *secrets.values(),
+        "staple",
+        "pa55word",
+        "quentin",
+        "gpu-18",
+        "cluster.example",
+        "198.51.100.3",
+        "2001:db8::77",
+    ]
     assert [value for value in hidden if value in written] == []
     words = [socket.gethostname(), os.path.expanduser("~"), *addresses_of_this_machine()]
     assert [word for word in words if re.search(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", written)] == []
