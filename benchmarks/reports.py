@@ -1,19 +1,22 @@
 """Flight-recorder dumps against torch's own analyser: ``python -m benchmarks.reports [RANKS ...]``.
 
 Each rank has 2,000 entries with stacks, in the layout of torch's NCCL dumps: all-reduces of the default group, and all-gathers of
-groups of eight. Rank 3 does not make the last all-reduce, in which all others wait. Both programs run in processes of their
-own, in turn, from the files to the text that they print. Memory is the sum of the peaks of all processes of a program.
+groups of eight. Rank 3 does not make the last all-reduce, in which all others wait. `ddpnb diagnose` and torch's program
+run in processes of their own, in turn, from the files to the text that they print. Memory is the sum of the peaks of all
+processes of a program.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +25,7 @@ OFFICIAL_UP_TO = 256  # ranks: it takes minutes for more
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch/"
 MISSING = 3
 
-OURS = """
-import sys
-from ddpnb.diagnosis.diagnose import diagnose
-from ddpnb.render import card
-from ddpnb.reports import files, flight_recorder, together
-print(card.text(diagnose(together.recording(flight_recorder.read(files.find(sys.argv[1:])))), width=100))
-"""
+OURS = "from ddpnb.cli import main; import sys; sys.exit(main(['diagnose', *sys.argv[1:]]))"
 OFFICIAL = "from torch.distributed.flight_recorder.fr_trace import main; import sys; main(sys.argv[1:])"
 
 
@@ -104,19 +101,29 @@ def write(folder: str, world: int) -> None:
         Path(folder, f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(held, 2))
 
 
-def run(code: str, *arguments: str) -> tuple[float, float, str]:
-    """(seconds, MB of all its processes at their peaks, what it printed) of a program."""
+@dataclass
+class Run:
+    """A program: how long it took, with the processor time of all its processes, their memory, and what it printed."""
+
+    seconds: float
+    processor: float
+    memory: float
+    text: str
+
+
+def run(code: str, *arguments: str) -> Run:
     peaks: dict[int, int] = {}
     with tempfile.TemporaryFile("w+") as output:
-        began = time.perf_counter()
+        began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         process = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=output, stderr=subprocess.STDOUT)
         while process.poll() is None:
             for pid in [process.pid, *children(process.pid)]:
                 peaks[pid] = max(peaks.get(pid, 0), peak(pid))
             time.sleep(0.02)
-        took = time.perf_counter() - began
+        took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
         output.seek(0)
-        return took, sum(peaks.values()) / 1024, output.read()
+        processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Run(took, processor, sum(peaks.values()) / 1024, output.read())
 
 
 def children(pid: int) -> list[int]:
@@ -137,31 +144,27 @@ def peak(pid: int) -> int:
 def main() -> None:
     worlds = [int(given) for given in sys.argv[1:]] or list(RANKS)
     print(f"load: {os.getloadavg()[0]:.1f}; medians of {ROUNDS} runs, {ENTRIES} entries on each rank")
-    print(f"{'ranks':>6} {'dumps':>9} {'ddpnb':>18} {'torchfrtrace':>20} {'time':>7} {'memory':>7}")
+    print(f"{'ranks':>6} {'dumps':>9} {'program':>14} {'seconds':>9} {'processor':>9} {'memory':>9}")
     for world in worlds:
         with tempfile.TemporaryDirectory() as folder:
             write(folder, world)
             size = sum(path.stat().st_size for path in Path(folder).iterdir()) >> 20
-            ours: list[tuple[float, float, str]] = []
-            official: list[tuple[float, float, str]] = []
+            runs: dict[str, list[Run]] = {"ddpnb": [], "torchfrtrace": []}
             for _ in range(ROUNDS):
-                ours.append(run(OURS, folder))
+                runs["ddpnb"].append(run(OURS, folder))
                 if world <= OFFICIAL_UP_TO:
-                    official.append(run(OFFICIAL, folder, "-p", "nccl_trace_rank_"))
-            row = f"{world:6} {size:6} MB {shown(ours):>18} {shown(official):>20}"
-            if official:
-                row += f" {middle(official, 0) / middle(ours, 0):6.1f}x {middle(official, 1) / middle(ours, 1):6.1f}x"
-            print(row, flush=True)
-            for _, _, text in (*ours[:1], *official[:1]):
-                print("    " + "\n    ".join(text.strip().splitlines()[:6]), flush=True)
-
-
-def middle(runs: list[tuple[float, float, str]], place: int) -> float:
-    return statistics.median(one[place] for one in runs)
-
-
-def shown(runs: list[tuple[float, float, str]]) -> str:
-    return f"{middle(runs, 0):6.2f} s {middle(runs, 1):6.0f} MB" if runs else "-"
+                    runs["torchfrtrace"].append(run(OFFICIAL, folder, "-p", "nccl_trace_rank_"))
+            for name, made in runs.items():
+                if made:
+                    middle = [
+                        statistics.median(getattr(one, of) for one in made) for of in ("seconds", "processor", "memory")
+                    ]
+                    seconds, processor, memory = middle
+                    row = f"{seconds:7.2f} s {processor:7.2f} s {memory:6.0f} MB"
+                    print(f"{world:6} {size:6} MB {name:>14} {row}", flush=True)
+            for name, made in runs.items():
+                for line in made[0].text.strip().splitlines()[:5] if made else ():
+                    print(f"    {name}: {line}", flush=True)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def read(files: Sequence[ReportFile], progress: Callable[[int, int], None] = lam
     if dumps:
         first = min(dump.place for dump in dumps)
         facts[first] += [*([WorldSize(known.size)] if known.size_known else []), *map(Unknown, (*known.notes, *ended))]
-        facts[first] += _members(config, known)
+        facts[first] += _members(config)
     for place, texts in notes.items():
         facts[place] += map(Unknown, texts)
     return [Found(file.path, FORMAT, tuple(facts[place])) for place, file in enumerate(files) if place in facts]
@@ -246,11 +246,11 @@ def _progress(dump: _Dump, own: Own, known: groups.Groups) -> list[Fact]:
     return found
 
 
-def _members(config: Mapping[int, groups.Names], known: groups.Groups) -> list[Fact]:
-    """The groups of which each has one set of members in all dumps."""
+def _members(config: Mapping[int, groups.Names]) -> list[Fact]:
+    """The groups of which dumps name the members."""
     found: dict[str, Fact] = {}
     for own in config.values():
         for name, (label, ranks) in own.config.items():
-            if ranks and name not in found and known.named(name) == 1 and not groups.is_default(name, label):
+            if ranks and name not in found and not groups.is_default(name, label):
                 found[name] = Members(GroupName(name, label, -1, ranks))
     return list(found.values())

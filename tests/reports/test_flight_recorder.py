@@ -253,6 +253,9 @@ def test_one_name_for_several_groups(tmp_path):
     }
     made = calls(write(tmp_path, held))
     assert [made[rank][0].group.ranks for rank in range(4)] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    recording = together.recording(flight_recorder.read(files.find([str(tmp_path)])))
+    assert recording.report is not None
+    assert recording.report.observed == ()
 
 
 def test_old_versions_count_groups_in_each_process(tmp_path):
