@@ -32,10 +32,12 @@ _FAILED = re.compile(
 )
 _CLOSED = re.compile(r"Sending process (\d{1,10}) closing signal (SIG[A-Z0-9]{2,8})")
 _SHELL = re.compile(r"line \d{1,6}:\s{1,8}(\d{1,10}) (Killed|Terminated|Segmentation fault|Aborted|Bus error)\s")
-_LAUNCH = re.compile(
-    r"exits with return code = -?\d{1,4}|returned non-zero exit status \d{1,4}|died with <Signals\.\w{1,20}: \d{1,3}>"
+_LAUNCH = (
+    re.compile(r"exits with return code = -?\d{1,4}"),
+    re.compile(r"returned non-zero exit status \d{1,4}"),
+    re.compile(r"died with <Signals\.\w{1,20}: \d{1,3}>"),
 )
-_SPAWNED = re.compile(r"[Pp]rocess (\d{1,6}) terminated with (?:signal (\w{1,20})|exit code (\d{1,6}))")
+_SPAWNED = re.compile(r"rocess (\d{1,6}) terminated with (?:signal (\w{1,20})|exit code (\d{1,6}))")
 _SRUN = re.compile(
     r"srun: error: (?P<host>[\w.\[\],-]{1,200}): tasks? (?P<tasks>[\d,\-\[\] ]{1,2000}):\s{1,3}"
     r"(?P<how>Killed|Terminated|Out Of Memory|Segmentation fault|Aborted|Bus error|Exited with exit code (?P<code>\d{1,3}))"
@@ -43,12 +45,18 @@ _SRUN = re.compile(
 _OUT_OF_MEMORY = re.compile(r"slurmstepd: error: Detected \d{1,9} oom[_-]kill event[^\n]{0,300}")
 _TIME_LIMIT = re.compile(r"slurmstepd: error: \*{3} [^\n]{0,200}? DUE TO TIME LIMIT[^\n]{0,60}")
 _MPIRUN = re.compile(
-    r"(?:mpirun|prterun|mpiexec)[^\n]{0,40}? process rank (\d{1,6}) with PID (\d{1,10}) on node ([\w.-]{1,200})\s{1,3}"
+    r" process rank (\d{1,6}) with PID (\d{1,10}) on node ([\w.-]{1,200})\s{1,3}"
     r"exited on\s{1,3}signal (\d{1,3})"
 )
 _MPI_STATUS = re.compile(r"Process name: \[[^\]\n]{1,80},\s{0,2}(\d{1,6})\]\s{1,8}Exit code:\s{1,8}(-?\d{1,6})")
-_WORLD = re.compile(
-    r"(?:\bWORLD_SIZE(?: is|=|: )|\bworld_size(?:=|: |\s{1,3}: |=\[))\s{0,3}(\d{1,6})\b|dist_world_size=(\d{1,6})\b"
+# One pattern for each word: a search for plain text is fast.
+_WORLD = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"WORLD_SIZE(?<!\w.{10})(?: is|=|: )\s{0,3}(\d{1,6})\b",
+        r"world_size(?<!\w.{10})(?:=|: |\s{1,3}: |=\[)\s{0,3}(\d{1,6})\b",
+        r"dist_world_size=(\d{1,6})\b",
+    )
 )
 _GLOBAL = re.compile(r"global_world_sizes=\[(\d{1,6})[,\]]")
 _NAMED_SIGNALS = {
@@ -66,9 +74,7 @@ def read(log: Log) -> Iterator[Fact]:
     text = log.text
     facts = [*_tables(text), *_lines(log)]
     yield from {repr(fact): fact for fact in facts}.values()  # a log may repeat its end
-    sizes = {int(match[1] or match[2]) for match in _WORLD.finditer(text)} | {
-        int(match[1]) for match in _GLOBAL.finditer(text)
-    }
+    sizes = {int(match[1]) for pattern in (*_WORLD, _GLOBAL) for match in pattern.finditer(text)}
     if len(sizes) == 1 and 0 < min(sizes) <= 1_000_000:
         yield WorldSize(sizes.pop())
 
@@ -120,7 +126,7 @@ def _lines(log: Log) -> Iterator[Fact]:
         yield Ended(speaker, Ending("died", -int(match[4])), root=True)
     for match in _MPI_STATUS.finditer(text):
         yield Ended(Speaker(int(match[1])), _ending(int(match[2])), root=True)
-    for pattern in (_OUT_OF_MEMORY, _TIME_LIMIT, _LAUNCH):
+    for pattern in (_OUT_OF_MEMORY, _TIME_LIMIT, *_LAUNCH):
         for match in pattern.finditer(text):
             yield Message(log.speaker_at(match.start()), match[0].strip())
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from ddpnb.explanations.messages import collectives, rendezvous
 from ddpnb.explanations.messages.explained import Raised
 from ddpnb.model.calls import UNNAMED, CallState, Signature
 from ddpnb.reports.facts import CallSeen, Fact, GroupName, Message, Speaker, Unknown, Waiting, WorldSize
-from ddpnb.reports.logs import Log
+from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.operations import operation
 
 NAME = "torch.distributed's checks and time-outs"
@@ -24,14 +24,26 @@ _DTYPES = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
     "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
 }  # fmt: skip
-_PLACES = re.compile(
-    r"(?:\[Rank \d{1,9}\]: ?)?Ranks? [\d, ]{1,20000} failed to pass monitoredBarrier|Rank \d{1,9} timed out in monitoredBarrier"
-    r"|Rank \d{1,9} successfully reached monitoredBarrier|Timed out after \d{1,12} seconds waiting for clients"
-    r"|(?:Timed out|Waiting|initializ\w{1,8})[^\n]{0,80}? in store based barrier|[Ww]ait timeout after|Timeout waiting for key"
-    r"|client socket has|[^\n]{0,80}retr(?:ie|ei)ving ncclUniqueId from"
+# Each is plain text, for which a search is fast; a message is the line from its beginning, or a part of it.
+_PLACES = tuple(
+    map(
+        re.compile,
+        (
+            "failed to pass monitoredBarrier",
+            "timed out in monitoredBarrier",
+            "successfully reached monitoredBarrier",
+            "seconds waiting for clients",
+            "store based barrier on rank",
+            "ait timeout after",
+            "Timeout waiting for key",
+            "client socket has",
+            "ncclUniqueId from",
+        ),
+    )
 )
+_HEAD = re.compile(r"[\w.]{1,100}(?:Error|Exception): ")
 _SELF = re.compile(
-    r"^\[Rank (\d{1,6})\]|^Rank (\d{1,6}) (?:timed out|successfully)|barrier[^\n]{0,60}? (?:on|for) rank:? (\d{1,6})"
+    r"\[Rank (\d{1,6})\]: ?Rank|\bRank (\d{1,6}) (?:timed out|successfully)|barrier[^\n]{0,60}? (?:on|for) rank:? (\d{1,6})"
 )
 _SIZE = re.compile(r"\d{1,9}/(\d{1,9}) clients joined|world_size=(\d{1,9})")
 _AFTER = re.compile(r"(\d{1,12}) ?ms|after (\d{1,9}) seconds|timeout=(\d{1,4}):(\d\d):(\d\d)")
@@ -50,7 +62,7 @@ _FUNCTIONS = {
     "DDP108": "new_group",
 }
 _RULES = (collectives.monitored_barrier, rendezvous.incomplete, rendezvous.store, rendezvous.address)
-_AHEAD = 4000  # characters of a message
+_AHEAD, _BEHIND = 4000, 1000  # characters of a message
 _MOST = 5000  # messages
 
 
@@ -62,13 +74,14 @@ def read(log: Log) -> Iterator[Fact]:
         start, seen = log.text.find(collectives.MISMATCH, start + 1), seen + 1
     yield from _announced(log)
     done: set[Fact] = set()
-    for number, match in enumerate(_PLACES.finditer(log.text)):
-        if number >= _MOST:
-            return
-        for fact in _waits(log.speaker_at(match.start()), log.text[match.start() : match.start() + _AHEAD]):
-            if fact not in done:
-                done.add(fact)
-                yield fact
+    for pattern in _PLACES:
+        for match in islice(pattern.finditer(log.text), _MOST):
+            line = max(log.starts[log.line_at(match.start())], match.start() - _BEHIND)
+            start = head.end() if (head := last_match(_HEAD, log.text, line, match.start())) else line
+            for fact in _waits(log.speaker_at(match.start()), log.text[start : start + _AHEAD]):
+                if fact not in done:
+                    done.add(fact)
+                    yield fact
 
 
 def _announced(log: Log) -> Iterator[Fact]:
