@@ -93,6 +93,16 @@ class RecordedHost:
         return self._first.start
 
     @property
+    def name(self) -> str:
+        """Of the host."""
+        return self._first.host
+
+    @property
+    def numbers(self) -> list[int]:
+        """The ranks that have records here."""
+        return list(self._known)
+
+    @property
     def here(self) -> bool:
         return self._first.here
 

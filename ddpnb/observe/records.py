@@ -7,7 +7,7 @@ import re
 import stat
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -26,6 +26,7 @@ _WATCH_S, _LOOK_S = 1.0, 0.2
 # share shows what was written to a mapped file up to a minute later.
 _EARLIER_S, _EARLIER_ELSEWHERE_S = 10.0, 90.0
 _IDENTITY = re.compile(r"rank\d{1,6}\.json")
+_TOGETHER_NS = 300 * 10**9  # within which the hosts of a job come to its start
 _ENTRIES = 1 << 16  # of one folder
 _MOST_RANKS = 1 << 16
 _DEPTH = 2  # the folder of the job, of a host, of a process group
@@ -63,7 +64,7 @@ def read(paths: Sequence[str | os.PathLike[str]], patience: float = PATIENCE) ->
             "there are no records of ranks in this folder.",
             "ddpnb run --record -- COMMAND writes them; a rank is recorded from the start of its process group on.",
         )
-    starts = sorted(groups.values(), key=lambda hosts: max(host.began_ns for host in hosts))
+    starts = _joined(groups.values())
     chosen = next((hosts for hosts in reversed(starts) if not _ended_well(hosts)), starts[-1])
     told = _others(starts, chosen) + _refused(folders)
     _watch(chosen, patience)
@@ -89,6 +90,35 @@ def _starts(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
                 below += [entry.path for entry in listed if entry.is_dir(follow_symlinks=False)]
         level = sorted(below)
     return list(dict.fromkeys(map(os.path.abspath, found)))
+
+
+def _joined(groups: Iterable[list[RecordedHost]]) -> list[list[RecordedHost]]:
+    """The starts of process groups, in order: those whose hosts give the store different addresses are one.
+
+    On the host of the store it may be ``localhost``.
+    """
+    starts: list[list[RecordedHost]] = []
+    for hosts in sorted(groups, key=_began):
+        before = next((others for others in reversed(starts) if _belong_together(others, hosts)), None)
+        if before is not None:
+            before += hosts
+        else:
+            starts.append(hosts)
+    return sorted(starts, key=_began)
+
+
+def _began(hosts: Sequence[RecordedHost]) -> int:
+    return max(host.began_ns for host in hosts)
+
+
+def _belong_together(one: Sequence[RecordedHost], other: Sequence[RecordedHost]) -> bool:
+    names, ranks = {host.name for host in one}, {rank for host in one for rank in host.numbers}
+    return (
+        names.isdisjoint(host.name for host in other)
+        and all(ranks.isdisjoint(host.numbers) for host in other)
+        and _size(one) == _size(other)
+        and abs(_began(one) - _began(other)) < _TOGETHER_NS
+    )
 
 
 def _is_plain(entry: os.DirEntry[str]) -> bool:

@@ -17,7 +17,7 @@ import os, signal, subprocess, sys
 ranks = []
 for rank in range(4):
     mine = {"RANK": str(rank), "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": os.environ["PORT"]}
-    mine |= {"OTHER_HOST": "node/2"} if rank > 1 else {}
+    mine |= {"OTHER_HOST": "node/2", "MASTER_ADDR": "localhost"} if rank > 1 else {}
     ranks.append(subprocess.Popen(sys.argv[1:], env=os.environ | mine))
 sys.exit(max(rank.wait() for rank in ranks))
 """
