@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
@@ -18,7 +17,7 @@ from ddpnb.files import check_writable, write_whole
 from ddpnb.loading import load
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
-from ddpnb.reenactment.agreement import Agreement, compare
+from ddpnb.reenactment.agreement import Agreement, compare, root
 from ddpnb.reenactment.plan import MOST, Plan, plan_of
 from ddpnb.reenactment.script import TIMEOUT_S, script_of
 from ddpnb.render import reenactment as render
@@ -27,9 +26,8 @@ from ddpnb.world import World, launch
 Path = str | os.PathLike[str]
 _SCRIPT = "reenact.py"
 _LIVE_TIMEOUT_S = 1800  # the ranks of a re-enactment hang for as long as one looks at them
-_PATIENCE_S = 2.0  # a rank of a re-enactment that is in no call is meant to be: nothing else would be awaited
-_WAIT_S = 15.0  # besides
-_TICK_S = 0.5
+PATIENCE_S = 2.0  # a rank of a re-enactment that is in no call is meant to be: nothing else would be awaited
+WAIT_S = 15.0  # besides
 
 
 class Reenactment:
@@ -63,13 +61,8 @@ class Reenactment:
             >>> ddpnb.reenact("hang.ddpnb", wait=False).wait().same
             True
         """
-        self.run.wait(_PATIENCE_S + _WAIT_S)
+        self.run.wait(PATIENCE_S + WAIT_S)
         return self
-
-    def wait_for_interrupt(self) -> None:
-        """Keep the ranks until a signal ends this."""
-        while not self.world.closed:
-            time.sleep(_TICK_S)
 
     @property
     def expected(self) -> Finding | None:
@@ -79,8 +72,7 @@ class Reenactment:
     @property
     def finding(self) -> Finding | None:
         """The finding of the live ranks; None: there is none."""
-        diagnosis = self.run.diagnosis
-        return next(iter(diagnosis.errors), None) or next(iter(diagnosis.findings), None)
+        return root(self.run.diagnosis)
 
     @property
     def agreement(self) -> Agreement:
@@ -139,25 +131,42 @@ def reenact(
         >>> with ddpnb.reenact("hang.ddpnb") as reenactment:
         ...     reenactment.world.status()
     """
-    name, given = recorded(recording)
-    plan = plan_of(given, _most(ranks))
-    if world is not None and plan.size != world.size:
-        raise UsageError(
-            f"the re-enactment has {plan.size} ranks, and the World {world.size}.",
-            f"Launch {plan.size} ranks, or leave world out.",
-        )
-    folder = tempfile.TemporaryDirectory(prefix="ddpnb-reenact-")
     with ExitStack() as undo:
-        undo.callback(folder.cleanup)
-        path = os.path.join(folder.name, _SCRIPT)
-        write_whole(path, script_of(plan, name, _LIVE_TIMEOUT_S, _SCRIPT))
+        folder = undo.enter_context(tempfile.TemporaryDirectory(prefix="ddpnb-reenact-"))
+        plan, path = write_script(recording, folder, ranks)
+        if world is not None and plan.size != world.size:
+            raise UsageError(
+                f"the re-enactment has {plan.size} ranks, and the World {world.size}.",
+                f"Launch {plan.size} ranks, or leave world out.",
+            )
         live = undo.enter_context(launch(plan.size, backend="gloo", quiet=quiet)) if world is None else world
-        run = live.run(path, stream=not quiet, patience=_PATIENCE_S)
+        run = live.run(path, stream=not quiet, patience=PATIENCE_S)
         reenactment = Reenactment(plan, live, run, path, undo)
         if wait:
             reenactment.wait()
         reenactment._end = undo.pop_all()
         return reenactment
+
+
+def write_script(source: Any, folder: str, ranks: int) -> tuple[Plan, str]:
+    """Write the script that live ranks run.
+
+    Args:
+        source: as for ``reenact()``.
+        folder: for the script.
+        ranks: at most so many.
+
+    Returns:
+        The plan, and the path of the script.
+
+    Raises:
+        UsageError: there is nothing to re-enact.
+    """
+    name, given = recorded(source)
+    plan = plan_of(given, _most(ranks))
+    path = os.path.join(folder, _SCRIPT)
+    write_whole(path, script_of(plan, name, _LIVE_TIMEOUT_S, _SCRIPT))
+    return plan, path
 
 
 def export(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+from contextlib import ExitStack
 
 HELP = "re-enact a recorded hang on live ranks of this machine"
 
@@ -15,9 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a hang or mismatch; 0 the ranks completed; 2 usage error, or nothing to re-enact; that of the script if it crashed"
     )
     add_reports(parser)
-    parser.add_argument("--keep", action="store_true", help="leave the ranks alive, until Ctrl-C, to look at them")
+    parser.add_argument("--keep", action="store_true", help="leave the ranks alive, and print how to open them")
     parser.add_argument("--json", metavar="FILE", help="write the diagnosis of the live ranks as JSON")
     parser.add_argument("--save", metavar="FILE", help="write a recording of the live ranks, which ddpnb.load() reads")
+    parser.set_defaults(account=False)
 
 
 def add_reports(parser: argparse.ArgumentParser) -> None:
@@ -31,25 +34,33 @@ def add_reports(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Re-enact it; returns the exit status."""
-    from contextlib import ExitStack
-
     from ddpnb import interrupts
-    from ddpnb.cli import say, show
-    from ddpnb.cli.run import claim_results, save
-    from ddpnb.reenacting import reenact
+    from ddpnb.cli import show
+    from ddpnb.cli.run import claim_results, report, reported_when_interrupted
+    from ddpnb.control.plain_run import PlainRun
+    from ddpnb.processes import devices
+    from ddpnb.processes.jobs.spawned import Program
+    from ddpnb.reenacting import PATIENCE_S, WAIT_S, write_script
+    from ddpnb.reenactment.agreement import compare, root
     from ddpnb.render import reenactment as render
     from ddpnb.render.terminal import wants_colour
 
     claim_results(arguments)
     with ExitStack() as stack:
-        with interrupts.put_off():  # once ranks run, they are ended
-            live = stack.enter_context(reenact(arguments.paths, ranks=arguments.ranks, wait=False))
-        live.wait()
-        status = save(live.run.diagnosis, arguments.json, live.run.exit_status)
-        status = save(live.run.recording or live.world.snapshot(), arguments.save, status)
-        show(render.text(live.plan, live.agreement, live.run.diagnosis, colour=wants_colour(sys.stdout)))
-        if arguments.keep and live.run.outcome == "hang":
-            say(f"the ranks are kept; they run {live.script}. Look at one: ddpnb attach {live.world.pids()[0]}")
-            say("They end with Ctrl-C here.")
-            live.wait_for_interrupt()
-        return status
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ddpnb-reenact-"))
+        plan, path = write_script(arguments.paths, folder, arguments.ranks)
+        started: list[PlainRun] = []
+        with reported_when_interrupted(lambda: started[0].run if started else None, arguments):
+            with interrupts.put_off():  # once ranks run, what is known of them is shown
+                job = PlainRun(
+                    devices.plan(plan.size, "gloo"),
+                    Program(path, (), False),
+                    fence="raise",
+                    patience=PATIENCE_S,
+                    stream=None,
+                )
+                started.append(stack.enter_context(job))
+            job.run.wait(PATIENCE_S + WAIT_S)
+        diagnosis = job.run.diagnosis
+        show(render.summary(plan, compare(plan, root(diagnosis)), colour=wants_colour(sys.stdout)))
+        return report(job, job.run, diagnosis, job.run.exit_status, arguments)

@@ -41,12 +41,17 @@ def notes(plan: Plan, agreement: Agreement | None) -> list[str]:
     return found + [f"Not re-enacted: {text}" for text in plan.left_out[:_SHOWN]]
 
 
-def text(plan: Plan, agreement: Agreement | None, diagnosis: Diagnosis, *, colour: bool = False) -> str:
-    """The result, and the card of the live ranks."""
+def summary(plan: Plan, agreement: Agreement | None, *, colour: bool = False) -> str:
+    """The result without the card of the live ranks."""
     role = "ok" if agreement is not None and agreement.same else "error"
     parts = [Paragraph((f"ddpnb: {headline(plan, agreement)}", f"bold {role}"))]
     parts += [Paragraph(note, first="  - ", rest="    ") for note in notes(plan, agreement)]
-    return f"{output(*parts, colour=colour)}\n\n{card.text(diagnosis, colour=colour)}"
+    return output(*parts, colour=colour)
+
+
+def text(plan: Plan, agreement: Agreement | None, diagnosis: Diagnosis) -> str:
+    """The result, and the card of the live ranks."""
+    return f"{summary(plan, agreement)}\n\n{card.text(diagnosis)}"
 
 
 def html(plan: Plan, agreement: Agreement | None, diagnosis: Diagnosis) -> str:
