@@ -98,6 +98,13 @@ node1:101:131 [1] NCCL INFO ncclCommInitRank comm 0x66d0 rank 1 nranks 2 cudaDev
 node1:100:100 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f recvbuff 0x7f count 1024 datatype 7 op 0 root 0 comm 0x55d0 [nranks=2] stream 0x1
 node1:101:101 [1] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f recvbuff 0x7f count 1024 datatype 7 op 2 root 0 comm 0x66d0 [nranks=2] stream 0x1
 """
+OTHER_CALL = (
+    NCCL
+    + """\
+node1:100:100 [0] NCCL INFO AllReduce: opCount 1 sendbuff 0x7f recvbuff 0x7f count 1024 datatype 7 op 2 root 0 comm 0x55d0 [nranks=2] stream 0x1
+node1:101:101 [1] NCCL INFO Broadcast: opCount 1 sendbuff 0x7f recvbuff 0x7f count 1024 datatype 7 op 0 root 0 comm 0x66d0 [nranks=2] stream 0x1
+"""
+)
 CHECKPOINTS = """\
 [2024-05-01 12:00:03.001][+3.2s][R0/2][LR0][4711] CHECKPOINT 9: about to start logger
 [2024-05-01 12:00:03.002][+3.2s][R1/2][LR1][4712] CHECKPOINT 9: about to start logger
@@ -134,6 +141,7 @@ REPORTS = {
     "desync": (DESYNC, "hang", "DDP301", (0,), "all_reduce", 57),
     "py-spy": (PY_SPY, "hang", "DDP313", (1,), None, 0),
     "nccl": (NCCL, "hang", "DDP305", (), "all_reduce", 1),
+    "another call of nccl": (OTHER_CALL.replace("op 2", "op 0"), "hang", "DDP302", (), "all_reduce", 2),
     "checkpoints": (CHECKPOINTS, "hang", "DDP313", (1,), None, 0),
     "gloo": (GLOO, "hang", "DDP301", (), None, 0),
     "fingerprints": (FINGERPRINTS, "hang", "DDP302", (), "broadcast", 77),

@@ -19,6 +19,8 @@ def _repeats(record: RankRecord, own: Call, other: Call) -> bool:
     At least one whole period is needed. Of many calls the older ones are not recorded, so the last ones must give the
     same answer as all.
     """
+    if record.partial:
+        return False
     kinds = (_kind(own), _kind(other))
     turns = [
         kind
