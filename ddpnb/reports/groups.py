@@ -60,7 +60,7 @@ class Groups:
             alike[group.ranks] = max(alike[group.ranks], group.ordinal + 1)
         for name in sorted(self._members.keys() - self._groups.keys(), key=_order):
             ranks = self._members[name]
-            label = self._labels.get(name) or ("" if name in said else f"group {name}")
+            label = self._labels.get(name) or f"group {name}"
             self._groups[name] = Group(ranks, alike[ranks], name, label)
             alike[ranks] += 1
         self.observed = tuple(sorted(group.key for name, group in self._groups.items() if name not in said))

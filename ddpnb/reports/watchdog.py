@@ -75,7 +75,7 @@ def read(log: Log) -> Iterator[Fact]:
     for start, speaker, stack in _stacks(log):
         stacks.setdefault(speaker, []).append((start, stack))
     sizes: dict[str, int] = {}
-    calls = list(_named(log, statuses, stacks, sizes))
+    calls = _adopted(list(_named(log, statuses, stacks, sizes)))
     yield from _without_later(calls)
     yield from _members(calls, [status for found in statuses.values() for status in found], sizes)
     yield from dict.fromkeys(status.progress for found in statuses.values() for status in found)
@@ -130,6 +130,25 @@ def _named(
         if known is None:
             named[speaker.rank, *same] = named[same] = found = replace(call, speaker=speaker, group=group)
             yield found
+
+
+def _adopted(calls: list[CallSeen]) -> list[CallSeen]:
+    """The calls, those of no named group in the one group that made the same call: a log may be cut before its name."""
+    named: dict[tuple[int, Signature], set[tuple[str, str]]] = {}
+    for call in calls:
+        if call.group.name not in ("", "?"):
+            named.setdefault((call.seq, call.signature), set()).add((call.group.name, call.group.label))
+    places = [(call.group.rank, call.speaker.rank) for call in calls if call.group.name not in ("", "?")]
+    alike = all(place == rank for place, rank in places)  # then a place in the group is a global rank
+    found: list[CallSeen] = []
+    for call in calls:
+        groups = named.get((call.seq, call.signature), set()) if call.group.name == "" and call.seq else set()
+        if len(groups) == 1:
+            ((name, label),) = groups
+            place = call.speaker.rank if alike and call.speaker.rank is not None else -1
+            call = replace(call, group=GroupName(name, label, place))
+        found.append(call)
+    return found
 
 
 def _without_later(calls: Iterable[CallSeen]) -> Iterator[CallSeen]:

@@ -110,6 +110,26 @@ CHECKPOINTS = """\
 [2024-05-01 12:00:03.002][+3.2s][R1/2][LR1][4712] CHECKPOINT 9: about to start logger
 [2024-05-01 12:00:04.001][+4.2s][R0/2][LR0][4711] CHECKPOINT 10: about to wrap model
 """
+CUT = "".join(
+    f"[{line}] [rank{rank}]:[E321 02:07:08.40 ProcessGroupNCCL.cpp:607] [Rank {rank}] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=466, NumelOut=466, Timeout(ms)=600000) ran for 600060 milliseconds before timing "
+    "out.\n"
+    for line, rank in ((80746, 0), (80747, 4), (80750, 2))
+) + (
+    "[80748] [rank0]:[E321 02:07:08.46 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 0] Exception (either an error or timeout) detected by "
+    "watchdog at work: 15, last enqueued NCCL work: 17, last completed NCCL work: 14.\n"
+    "[80749] [rank3]:[E321 02:07:08.46 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 3] Exception (either an error or timeout) detected by "
+    "watchdog at work: 15, last enqueued NCCL work: 17, last completed NCCL work: 14.\n"
+)
+WRAPPED = "".join(
+    f"[rank{rank}]:[E424 01:11:21.16 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, "
+    "OpTy\npe=BROADCAST, NumelIn=112, NumelOut=112, Timeout(ms)=1800000) ran for 1800010 milliseconds before timing out.\n"
+    for rank in (1, 2, 3)
+)
+STUCK = (
+    "[rank6]:[E429 13:55:49.38 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 6] ProcessGroupNCCL's watchdog got stuck "
+    "for 480 seconds without making progress in monitoring enqueued collectives.\n"
+)
 GLOO = """\
 Traceback (most recent call last):
   File "train.py", line 61, in <module>
@@ -145,6 +165,9 @@ REPORTS = {
     "checkpoints": (CHECKPOINTS, "hang", "DDP313", (1,), None, 0),
     "gloo": (GLOO, "hang", "DDP301", (), None, 0),
     "fingerprints": (FINGERPRINTS, "hang", "DDP302", (), "broadcast", 77),
+    "cut before the group of some": (CUT, "hang", "DDP301", (1,), "all_reduce", 15),
+    "wrapped within words": (WRAPPED, "hang", "DDP301", (0,), "broadcast", 4),
+    "stuck watchdog": (STUCK, "crash", "DDP314", (6,), None, 0),
     "killed": (KILLED, "crash", "DDP706", (), None, 0),
     "slurm": (SLURM, "crash", "DDP706", (5,), None, 0),
     "xid": (XID, "crash", "DDP206", (), None, 0),

@@ -187,7 +187,7 @@ def _remedy(ending: Ending) -> str:
     if ending.exception == "Released":
         return "world.rebuild() creates a new process group, which wrapped models use."
     if ending.how == "raised":
-        return f"Start with the {ending.exception}: the errors of the other ranks follow from it."
+        return f"Start with {f'the {ending.exception}' if ending.exception else 'this error'}: those of the other ranks follow from it."
     if ending.how == "exited":
         return "All ranks must exit together: reduce the decision over all ranks, then exit."
     if ending.signal_name == "SIGKILL":

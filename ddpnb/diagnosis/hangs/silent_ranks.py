@@ -64,13 +64,18 @@ def explain(
         if (other := standings[rank].call) is not None
     ]
     what = "send" if call.op != "send" else "receive"
-    remedy = (
-        f"Match it with a {what} of the same peer and tag on {who}."
-        if call.is_p2p
-        else "Call it on all ranks or on none: look at the condition or the loop around it, with the values that "
-        f"{who} {phrases.verb(culprits or unseen, 'has', 'have')}."
-    )
-    collect = f"What {who} did instead is not in these files: its output and its stack (py-spy dump --pid PID) say it."
+    if call.is_p2p:
+        remedy = f"Match it with a {what} of the same peer and tag on {who}."
+    elif culprits:
+        has = phrases.verb(culprits, "has", "have")
+        remedy = (
+            "Call it on all ranks or on none: look at the condition or the loop around it, with the values that "
+            f"{who} {has}."
+        )
+    else:
+        remedy = f"Find out which of {who} did not call it: on the others it timed out too."
+    theirs = phrases.verb(culprits or unseen, "its output and its stack", "their output and their stacks")
+    collect = f"What {who} did instead is not in these files: {theirs} (py-spy dump --pid PID) say it."
     return Finding(
         P2P_DEADLOCK if call.is_p2p else COLLECTIVE_MISSING,
         summary,

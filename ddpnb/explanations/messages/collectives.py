@@ -206,4 +206,21 @@ def timed_out(raised: Raised) -> Explained | None:
     )
 
 
-RULES = (monitored_barrier, fingerprints, sizes, uneven, timed_out)
+_STUCK = re.compile(r"watchdog got stuck for (\d{1,9})\s|Heartbeat monitor timed out")
+
+
+def stuck(raised: Raised) -> Explained | None:
+    """The thread that watches NCCL's calls does not run: a call of CUDA does not return, or the GIL is held in native code."""
+    match = _STUCK.search(raised.text)
+    if match is None:
+        return None
+    return Explained(
+        "DDP314",
+        f"NCCL's watchdog thread made no progress{f' for {match[1]} s' if match[1] else ''}: a call of CUDA or NCCL does not "
+        "return, or native code holds the GIL.",
+        "Look at the native frames of all threads while it hangs (py-spy dump --native --pid PID, or gdb), at the kernel's log for "
+        "Xid, and at the device (nvidia-smi -q).",
+    )
+
+
+RULES = (stuck, monitored_barrier, fingerprints, sizes, uneven, timed_out)
