@@ -114,6 +114,8 @@ def _of_report(recording: Recording, exit_codes: dict[int, int | None], patience
         findings += endings.find(recording, {}, consequences=True)
     errors = [finding for finding in findings if finding.severity == "error"]
     outcome = _outcome(waiting, errors)
+    if not errors and recording.report is not None and recording.report.messages:
+        outcome = "interrupted"
     if outcome == "divergence":  # no rank is known to have continued
         outcome = "hang" if errors[0].waiting or errors[0].type in reported.WAITS else "crash"
     return Diagnosis(

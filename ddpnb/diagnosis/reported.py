@@ -10,6 +10,7 @@ from dataclasses import replace
 from ddpnb.diagnosis import unattributed
 from ddpnb.diagnosis.hangs import queued_calls, stacks_alone
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE
+from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED, is_consequence
 from ddpnb.diagnosis.hangs.group_order import GROUP_ORDER
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.silent_ranks import began
@@ -18,12 +19,14 @@ from ddpnb.diagnosis.hangs.stack_calls import call_in
 from ddpnb.diagnosis.hangs.stacks_alone import SAME_COLLECTIVE
 from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE, WORLD_INCOMPLETE
 from ddpnb.diagnosis.places import where
+from ddpnb.explanations.messages.explain import explain_text
 from ddpnb.model import checkpoints, phrases
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Finding
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import UNKNOWN_SIGNAL, Ending, RankRecord, Recording
 from ddpnb.model.stacks import Stack
+from ddpnb.texts import shortened
 
 # How a rank fails that has waited too long, or whose peer has failed; and the messages that contain the calls themselves.
 _TIMED_OUT = re.compile(
@@ -86,9 +89,34 @@ def calls_alone(recording: Recording) -> bool:
 def as_certain(recording: Recording, finding: Finding) -> Finding:
     """The finding, as certain as the report can make it: a log shows a call that timed out, and not those behind it."""
     ranks = [recording.ranks[rank] for rank in finding.concerned if rank in recording.ranks]
+    if (
+        finding.type == RANK_RAISED
+        and ranks
+        and all(is_consequence(recording.ranks[rank]) for rank in finding.culprits)
+    ):
+        return _lost(recording, finding.culprits)
     if finding.type == GROUP_ORDER and any(record.partial for record in ranks):
         return replace(finding, certainty="likely")
     return finding
+
+
+def _lost(recording: Recording, waiting: tuple[int, ...]) -> Finding:
+    """DDP311: ranks lost their connection to another rank, of which the report does not say which, or why it ended."""
+    said = [(rank, ending) for rank in waiting if (ending := recording.ranks[rank].ending) is not None]
+    return Finding(
+        RANK_DEAD,
+        f"{phrases.ranks(waiting, True)} lost the connection to another rank: that one ended, or the network between "
+        "them failed.",
+        (),
+        waiting,
+        evidence=tuple(
+            phrases.sentence(f"Rank {rank}: {shortened(str(ending).removeprefix(': '), 300)}")
+            for rank, ending in said[:_FEW]
+        ),
+        remedy="Look at the output of the rank that ended first (its exit status, a traceback, the kernel's log), and at the "
+        "network (NCCL_DEBUG=INFO, the counters of the interface).",
+        certainty="likely",
+    )
 
 
 def find(recording: Recording, standing: dict[int, Standing], errors: Sequence[Finding]) -> list[Finding]:
@@ -228,6 +256,7 @@ def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str
     if report is None:
         return ()
     notes = list(report.unknown)
+    notes += [f"The reason for this line: {shortened(text, 300)}" for text in report.messages if not explain_text(text)]
     absent = [rank for rank, record in recording.ranks.items() if not record.mentioned]
     if not report.world_size_known:
         notes.append(f"The number of ranks: the highest that occurs is rank {recording.world_size - 1}.")

@@ -6,6 +6,7 @@ import re
 import signal
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ddpnb.explanations.messages import tracebacks
 from ddpnb.model.names import given_name
@@ -35,8 +36,8 @@ _SHELL = re.compile(r"line \d{1,6}:\s{1,8}(\d{1,10}) (Killed|Terminated|Segmenta
 _LAUNCH = (
     re.compile(r"exits with return code = -?\d{1,4}"),
     re.compile(r"returned non-zero exit status \d{1,4}"),
-    re.compile(r"died with <Signals\.\w{1,20}: \d{1,3}>"),
 )
+_DIED = re.compile(r"died with <Signals\.\w{1,20}: (\d{1,3})>")
 _SPAWNED = re.compile(r"rocess (\d{1,6}) terminated with (?:signal (\w{1,20})|exit code (\d{1,6}))")
 _SRUN = re.compile(
     r"srun: error: (?P<host>[\w.\[\],-]{1,200}): tasks? (?P<tasks>[\d,\-\[\] ]{1,2000}):\s{1,3}"
@@ -112,7 +113,7 @@ def _lines(log: Log) -> Iterator[Fact]:
     text = log.text
     for match in _FAILED.finditer(text):
         pid = int(match["pid"] or match["other"])
-        yield Ended(Speaker(None, pid), _ending(int(match["code"])), root=True)
+        yield Ended(Speaker(None, pid), _with_line(_ending(int(match["code"])), match[0]), root=True)
     for match in _SPAWNED.finditer(text):
         yield Ended(Speaker(int(match[1])), _ending(int(match[3])) if match[3] else _killed(match[2]), root=True)
     for match in _CLOSED.finditer(text):
@@ -126,9 +127,16 @@ def _lines(log: Log) -> Iterator[Fact]:
         yield Ended(speaker, Ending("died", -int(match[4])), root=True)
     for match in _MPI_STATUS.finditer(text):
         yield Ended(Speaker(int(match[1])), _ending(int(match[2])), root=True)
+    for match in _DIED.finditer(text):
+        yield Ended(Speaker(), _with_line(Ending("died", -int(match[1])), match[0]))
     for pattern in (_OUT_OF_MEMORY, _TIME_LIMIT, *_LAUNCH):
         for match in pattern.finditer(text):
             yield Message(log.speaker_at(match.start()), match[0].strip())
+
+
+def _with_line(ending: Ending, line: str) -> Ending:
+    """The ending with the line that says it, where there is no other message: it may name the local rank and the process."""
+    return ending if ending.message else replace(ending, message=" ".join(line.split())[:300])
 
 
 def _killed(name: str) -> Ending:

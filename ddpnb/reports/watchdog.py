@@ -11,7 +11,18 @@ from ddpnb.explanations.messages.tracebacks import of_user
 from ddpnb.model.calls import NO_SITE, P2P_OPS, UNNAMED, CallState, Signature, Site
 from ddpnb.model.names import given_name
 from ddpnb.model.stacks import MAX_FRAMES, Frame, Stack
-from ddpnb.reports.facts import NOBODY, CallSeen, Fact, GroupName, Members, Message, Progress, Speaker, Unknown
+from ddpnb.reports.facts import (
+    NOBODY,
+    CallSeen,
+    Fact,
+    GroupName,
+    Members,
+    Message,
+    Progress,
+    Speaker,
+    Unknown,
+    WorldSize,
+)
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.operations import operation
 
@@ -77,6 +88,7 @@ def read(log: Log) -> Iterator[Fact]:
     sizes: dict[str, int] = {}
     calls = _adopted(list(_named(log, statuses, stacks, sizes)))
     yield from _without_later(calls)
+    yield from (WorldSize(sizes[name]) for name in ("", "0") if name in sizes)
     yield from _members(calls, [status for found in statuses.values() for status in found], sizes)
     yield from dict.fromkeys(status.progress for found in statuses.values() for status in found)
     yield from _failures(log)

@@ -130,6 +130,18 @@ STUCK = (
     "[rank6]:[E429 13:55:49.38 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 6] ProcessGroupNCCL's watchdog got stuck "
     "for 480 seconds without making progress in monitoring enqueued collectives.\n"
 )
+LOST = (
+    "node3:2211:2398 [1] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.0.0.4<54321> with error 12, opcode 0\n"
+    "[rank9]:[E ProcessGroupNCCL.cpp:1182] [Rank 9] NCCL watchdog thread terminated with exception: NCCL error: remote process exited "
+    "or there was a network error, NCCL version 2.18.3\n"
+    "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\n"
+)
+LOCAL = "torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: -9) local_rank: 3 (pid: 8123) of binary: /usr/bin/python\n"
+LAUNCHED = "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGKILL: 9>.\n"
+NO_START = """\
+h03:45006:45006 [0] NCCL INFO AllReduce: opCount 28c sendbuff 0x7f recvbuff 0x7f count 99 datatype 7 op 0 root 0 comm 0x55 [nranks=4] stream 0x1
+h03:45012:45012 [2] NCCL INFO AllGather: opCount 28c sendbuff 0x7f recvbuff 0x7f count 59 datatype 0 op 0 root 0 comm 0x66 [nranks=4] stream 0x1
+"""
 GLOO = """\
 Traceback (most recent call last):
   File "train.py", line 61, in <module>
@@ -165,6 +177,10 @@ REPORTS = {
     "checkpoints": (CHECKPOINTS, "hang", "DDP313", (1,), None, 0),
     "gloo": (GLOO, "hang", "DDP301", (), None, 0),
     "fingerprints": (FINGERPRINTS, "hang", "DDP302", (), "broadcast", 77),
+    "lost connection": (LOST, "crash", "DDP311", (), None, 0),
+    "local rank": (LOCAL, "crash", "DDP311", (), None, 0),
+    "launched process": (LAUNCHED, "crash", "DDP311", (), None, 0),
+    "nccl without its start": (NO_START, "hang", "DDP302", (), "all_reduce", 653),
     "cut before the group of some": (CUT, "hang", "DDP301", (1,), "all_reduce", 15),
     "wrapped within words": (WRAPPED, "hang", "DDP301", (0,), "broadcast", 4),
     "stuck watchdog": (STUCK, "crash", "DDP314", (6,), None, 0),

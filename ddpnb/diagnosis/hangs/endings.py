@@ -49,6 +49,8 @@ def is_consequence(record: RankRecord) -> bool:
         return ending.exception in _NETWORK_ERRORS and "EADDRINUSE" not in ending.message
     if ending.exception in _NETWORK_ERRORS:
         return _CONSEQUENCE.search(ending.message) is not None and "EADDRINUSE" not in ending.message
+    if record.reported and not ending.exception and _TRANSPORT.search(ending.message):
+        return True  # NCCL's own words, outside of any exception
     if ending.exception not in ("RuntimeError", "TimeoutError", "ConnectionError", "ConnectionResetError"):
         return False
     if _TRANSPORT.search(ending.message):
