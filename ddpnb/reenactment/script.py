@@ -17,7 +17,7 @@ from ddpnb.reenactment.plan import Part, Plan, Step
 from ddpnb.reenactment.program import Item, Line, Loop, program_of
 
 TIMEOUT_S = 20
-_ENDS_AFTER = 5  # seconds after the time-out until a rank that waits outside any call ends
+_ENDS_AFTER = 60  # seconds after the time-out until a rank that waits outside any call ends
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _IMPORTS = """import os
 import time

@@ -42,7 +42,7 @@ def values_of(page, expression):
     return values
 
 
-@pytest.mark.parametrize("theme", ["Light", "Dark"])
+@pytest.mark.parametrize("theme", ["Dark"])
 def test_a_job_is_opened_stepped_and_released(theme, lab, page, tmp_path):
     (tmp_path / "train.py").write_text(textwrap.dedent(_SCRIPT))
     process = begin("run", "--keep", "--fence", "off", "--", *TORCHRUN, "train.py", cwd=tmp_path)
