@@ -192,6 +192,8 @@ def _forgotten(dump: _Dump) -> int:
     """How many entries the recorder has made that are not in the dump."""
     columns = dump.columns
     made = columns.number[-1] + 1 if dump.facts["records"] and columns.number else 0
+    if columns.number and columns.number[0] == 1:
+        made -= 1  # it counts from 1; if it did not, the numbers of the calls show what is missing
     return max(0, made - len(columns.number), dump.facts["left_out"])
 
 

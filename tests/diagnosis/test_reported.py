@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from ddpnb.model.calls import CallState
+from ddpnb.model.calls import Call, CallState, Group, Site
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.reports.facts import (
     NOBODY,
+    Calls,
     CallSeen,
     CheckpointPassed,
     GroupName,
@@ -209,3 +212,21 @@ def test_ranks_wait_in_groups_whose_members_no_file_names():
     names = [GroupName("1"), GroupName("2"), WORLD]
     finding = only(*(waits(rank, 1, group=group) for rank, group in enumerate(names)), size=3)
     assert (finding.code, finding.culprits, finding.certainty) == ("DDP306", (0, 1, 2), "likely")
+
+
+def dumped(rank, first, last, state):
+    group = Group((0, 1), name="0", label="default_pg")
+    calls = [
+        Call(number, group, seq, signature("all_reduce", dtype="float32"), Site("train.py", 9, "step"), state)
+        for number, seq in enumerate(range(first, last + 1), first)
+    ]
+    if state is CallState.ISSUED:
+        calls[0] = replace(calls[0], state=CallState.WAITING)
+    return Calls(Speaker(rank), tuple(calls), forgotten=first - 1)
+
+
+def test_the_first_call_that_a_rank_did_not_make_was_overwritten_in_the_dumps_of_the_others():
+    finding = only(dumped(0, 10346, 10360, CallState.ISSUED), dumped(1, 2300, 2344, CallState.COMPLETED), size=2)
+    assert (finding.code, finding.culprits, finding.waiting) == ("DDP301", (1,), (0,))
+    assert (finding.collective.op, finding.collective.seq) == ("all_reduce", 2345)
+    assert "#2345 to #10345 were overwritten" in finding.evidence[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ddpnb.diagnosis.hangs.p2p_deadlock import P2P_DEADLOCK
 from ddpnb.diagnosis.hangs.rank_state import Standing
@@ -11,7 +12,7 @@ from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
-from ddpnb.model.calls import UNNAMED, Call
+from ddpnb.model.calls import UNNAMED, Call, Signature
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
 
@@ -34,6 +35,8 @@ def explain(
     unseen = sorted(set(missing) - set(seen))
     few = len(unseen) == 1 or len(unseen) < len(inside)
     culprits = seen or (unseen if few else [])
+    lost = _overwritten(recording, call, seen, inside[0])
+    call = lost if lost is not None else call
     report = recording.report
     waited_s = report.waited_s if report is not None else 0.0
     who = phrases.ranks(culprits or unseen)
@@ -46,10 +49,16 @@ def explain(
     )
     # Those that wait elsewhere for a rank that waits here.
     rest = sorted(set(waiting) - set(inside) - set(culprits))
+    own = standings[inside[0]].call
     evidence = [
-        f"{phrases.ranks(inside, True)} waited in {phrases.in_call(call)}"
+        f"{phrases.ranks(inside, True)} waited in {phrases.in_call(own or call)}"
         + (f" for {waited_s:.0f} s" if waited_s else "")
-        + f"{phrases.at(standings[inside[0]].site)}.",
+        + f"{phrases.at(standings[inside[0]].site)}."
+        + (
+            ""
+            if lost is None or own is None
+            else f" Its dump begins there: #{call.seq} to #{own.seq - 1} were overwritten."
+        ),
         *(_last(recording.ranks[rank], call) for rank in seen[:_FEW]),
     ]
     for ranks, how in (
@@ -87,6 +96,28 @@ def explain(
         f"{remedy} {collect}",
         certainty="timed" if seen and waited_s else "likely",
     )
+
+
+def _overwritten(recording: Recording, call: Call, seen: Sequence[int], rank: int) -> Call | None:
+    """The first collective that the ranks at fault did not call, where the dumps of the others begin behind it.
+
+    Its operation is that of all calls that the dump of a waiting rank still holds of the group, if they have one.
+    """
+    record = recording.ranks[rank]
+    made = [one for one in record.calls if one.group.key == call.group.key and one.seq]
+    if not seen or call.is_p2p or not record.forgotten or not made:
+        return None
+    first = min(_reached(recording.ranks[one], call) for one in seen) + 1
+    if first >= min(one.seq for one in made):
+        return None
+    ops = {one.op for one in made}
+    return replace(call, seq=first, signature=Signature(ops.pop() if len(ops) == 1 else UNNAMED))
+
+
+def _reached(record: RankRecord, call: Call) -> int:
+    """The number of the last collective of a call's group that a rank is known to have called."""
+    numbers = (one.seq for one in record.calls if one.group.key == call.group.key)
+    return max(record.reached.get(call.group.key, 0), max(numbers, default=0))
 
 
 def _first(
@@ -136,7 +167,7 @@ def _calls_known(record: RankRecord | None, call: Call) -> bool:
 def _last(record: RankRecord, call: Call) -> str:
     """How far a rank came in the group of a call."""
     last = next((one for one in reversed(record.calls) if one.group.key == call.group.key), None)
-    number = record.reached.get(call.group.key, 0)
+    number = _reached(record, call)
     if last is None or number > last.seq > 0:
         return f"Rank {record.rank} called no collective of {call.group} after #{number}."
     return f"Rank {record.rank}'s last call in {call.group} was {last.title}{phrases.at(last.site)}."
