@@ -81,7 +81,7 @@ def _starts(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
             try:
                 with os.scandir(folder) as entries:
                     listed = list(islice(entries, _ENTRIES))
-            except OSError:
+            except (OSError, ValueError):
                 continue
             names = {entry.name for entry in listed}
             if any(_IDENTITY.fullmatch(name) and f"{name[:-5]}.box" in names for name in names):

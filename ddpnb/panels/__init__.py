@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from ddpnb.control.bisecting import Bisection
@@ -9,6 +10,7 @@ from ddpnb.control.run import Run
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.job import Job
+from ddpnb.loading import load
 from ddpnb.model.recording import Recording
 from ddpnb.world import World
 
@@ -16,19 +18,29 @@ if TYPE_CHECKING:
     from ddpnb.panels.panel import Panel
 
 
-def show(what: World | Job | Run | Recording | Bisection | None = None) -> Panel:
+def show(
+    what: World
+    | Job
+    | Run
+    | Recording
+    | Bisection
+    | str
+    | os.PathLike[str]
+    | list[str | os.PathLike[str]]
+    | None = None,
+) -> Panel:
     """Show a dashboard in the notebook.
 
     Args:
         what: a World or a Job: its live ranks, with buttons to control them. A Run or a Recording: its state at that
-            time. A Bisection: its guide. None: a form that launches a World or attaches to a job that runs, and then its
+            time. A Bisection: its guide. A path, or several: what ``ddpnb.load()`` reads there. None: a form that launches a World or attaches to a job that runs, and then its
             dashboard.
 
     Returns:
         A panel, which the notebook displays; ``text`` is its content as plain text.
 
     Raises:
-        UsageError: any other object.
+        UsageError: any other object, or a path at which nothing can be read.
 
     Example:
         >>> ddpnb.show(world)
@@ -44,11 +56,13 @@ def show(what: World | Job | Run | Recording | Bisection | None = None) -> Panel
         return Dashboard(what)
     if isinstance(what, Run):
         return Still(what.recording or what._monitor.observer.record(), what.diagnosis)
+    if isinstance(what, (str, os.PathLike, list)):
+        what = load(what)
     if isinstance(what, Recording):
         return Still(what, diagnose(what))
     if isinstance(what, Bisection):
         return Guide(what)
-    raise UsageError(f"show() takes a World, a Job, a Run, a Recording or a Bisection, not {_kind(what)}.")
+    raise UsageError(f"show() takes a World, a Job, a Run, a Recording, a Bisection or a path, not {_kind(what)}.")
 
 
 def guide(command: str = "", n: int | None = None) -> Panel:
