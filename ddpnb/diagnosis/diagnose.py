@@ -117,7 +117,9 @@ def _of_report(recording: Recording, exit_codes: dict[int, int | None], patience
     if not errors and recording.report is not None and recording.report.messages:
         outcome = "interrupted"
     if outcome == "divergence":  # no rank is known to have continued
-        outcome = "hang" if errors[0].waiting or errors[0].type in reported.WAITS else "crash"
+        outcome = "hang" if errors[0].waiting else "crash"
+    if errors and errors[0].type in reported.WAITS:  # what ended the ranks was a time-out
+        outcome = "hang"
     return Diagnosis(
         outcome=outcome,
         findings=tuple(_with_checkpoints(recording, findings, outcome)),

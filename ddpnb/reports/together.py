@@ -153,7 +153,7 @@ def _add(rank: _Rank, fact: reported.Fact) -> None:
             rank.events += _start(fact)
         case reported.Message():
             if rank.ending is None:
-                rank.ending = Ending("raised", 1, "", fact.text)
+                rank.ending = Ending("raised", 1, "", fact.text, at_ns=_LATER)
         case _:
             pass
 

@@ -142,6 +142,10 @@ NO_START = """\
 h03:45006:45006 [0] NCCL INFO AllReduce: opCount 28c sendbuff 0x7f recvbuff 0x7f count 99 datatype 7 op 0 root 0 comm 0x55 [nranks=4] stream 0x1
 h03:45012:45012 [2] NCCL INFO AllGather: opCount 28c sendbuff 0x7f recvbuff 0x7f count 59 datatype 0 op 0 root 0 comm 0x66 [nranks=4] stream 0x1
 """
+BARRIER = """\
+[rank1]:[E ProcessGroupGloo.cpp:144] Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank.
+[rank0]: RuntimeError: [Rank 0]: Ranks 2 failed to pass monitoredBarrier in 30000 ms
+"""
 GLOO = """\
 Traceback (most recent call last):
   File "train.py", line 61, in <module>
@@ -181,6 +185,7 @@ REPORTS = {
     "local rank": (LOCAL, "crash", "DDP311", (), None, 0),
     "launched process": (LAUNCHED, "crash", "DDP311", (), None, 0),
     "nccl without its start": (NO_START, "hang", "DDP302", (), "all_reduce", 653),
+    "monitored barrier": (BARRIER, "hang", "DDP301", (2,), None, 0),
     "cut before the group of some": (CUT, "hang", "DDP301", (1,), "all_reduce", 15),
     "wrapped within words": (WRAPPED, "hang", "DDP301", (0,), "broadcast", 4),
     "stuck watchdog": (STUCK, "crash", "DDP314", (6,), None, 0),
@@ -189,7 +194,7 @@ REPORTS = {
     "xid": (XID, "crash", "DDP206", (), None, 0),
     "worker": (WORKER, "crash", "DDP505", (), None, 0),
     "crash": (CRASH, "crash", "DDP311", (), None, 0),
-    "store": (STORE, "crash", "DDP102", (), None, 0),
+    "store": (STORE, "hang", "DDP102", (), None, 0),
     "address": (ADDRESS, "hang", "DDP104", (), None, 0),
 }
 

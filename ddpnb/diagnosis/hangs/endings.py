@@ -27,6 +27,7 @@ _CONSEQUENCE = re.compile(
 )
 # A lost peer, in the backend's own words.
 _TRANSPORT = re.compile(r"gloo/transport/.*(closed|reset|timed? ?out)|ncclRemoteError", re.IGNORECASE | re.DOTALL)
+_LOGGED = re.compile(f"{_TRANSPORT.pattern}|received errors while waiting for send/recv from rank", _TRANSPORT.flags)
 _NETWORK_ERRORS = frozenset({"DistNetworkError", "DistStoreError", "DistBackendError"})
 
 
@@ -49,8 +50,8 @@ def is_consequence(record: RankRecord) -> bool:
         return ending.exception in _NETWORK_ERRORS and "EADDRINUSE" not in ending.message
     if ending.exception in _NETWORK_ERRORS:
         return _CONSEQUENCE.search(ending.message) is not None and "EADDRINUSE" not in ending.message
-    if record.reported and not ending.exception and _TRANSPORT.search(ending.message):
-        return True  # NCCL's own words, outside of any exception
+    if record.reported and not ending.exception and _LOGGED.search(ending.message):
+        return True  # in words of the backend, outside of any exception
     if ending.exception not in ("RuntimeError", "TimeoutError", "ConnectionError", "ConnectionResetError"):
         return False
     if _TRANSPORT.search(ending.message):
