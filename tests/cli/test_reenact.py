@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -48,7 +49,10 @@ def torchrun(kind, folder):
     imported = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import)]
     assert "ddpnb" not in {alias.name for node in imported for alias in node.names}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    variables = {**os.environ, "DDPNB_PARENT": "1"}  # as below a process that has started ranks
+    return subprocess.Popen(
+        command, cwd=folder, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_scripts_hang_under_torchrun_until_their_time_out(tmp_path):
