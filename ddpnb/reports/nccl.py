@@ -65,8 +65,10 @@ _NO_CALLS = (
     "enqueued last."
 )
 
+_OF_ONE_HOST = 8  # GPUs of a machine: a job with more ranks has other machines, whose GPUs have the same numbers
 _DEVICES = (
-    "The log does not say which process is which rank: the number of its GPU is taken, as there is one process for each GPU. "
+    "The log does not say which process is which rank: the number of its GPU is taken, which is right for a job on one machine with "
+    "one process for each GPU. "
     "NCCL_DEBUG=INFO set before the start writes it."
 )
 
@@ -245,7 +247,7 @@ def _ranks_are_devices(state: _State) -> bool:
     devices = {state.devices[process] for process, held in state.processes.items() if held}
     sizes = {own.size for held in state.processes.values() for own in held.values()}
     hosts = {host for host, _ in state.devices}
-    if state.ranks or len(hosts) != 1 or len(sizes) != 1 or max(devices) >= max(sizes):
+    if state.ranks or len(hosts) != 1 or len(sizes) != 1 or max(devices) >= max(sizes) or max(sizes) > _OF_ONE_HOST:
         return False
     state.ranks |= {process: state.devices[process] for process, held in state.processes.items() if held}
     return len(set(state.ranks.values())) == len(state.ranks)

@@ -86,9 +86,20 @@ def read(log: Log) -> Iterator[Fact]:
     for start, speaker, stack in _stacks(log):
         stacks.setdefault(speaker, []).append((start, stack))
     sizes: dict[str, int] = {}
-    calls = _adopted(list(_named(log, statuses, stacks, sizes)))
+    found = list(_named(log, statuses, stacks, sizes))
+    calls = _adopted(found)
+    if calls != found:
+        yield Unknown(
+            "Calls of which the log names no group are taken for those of the group in which others made the same call."
+        )
     yield from _without_later(calls)
-    yield from (WorldSize(sizes[name]) for name in ("", "0") if name in sizes)
+    if "" in sizes:
+        yield WorldSize(sizes[""])
+    if "" in sizes and not any(call.group.label == "default_pg" for call in calls):
+        yield Unknown(
+            f"The log names no group for calls of {sizes['']} ranks: they are taken for those of the default group, and their number "
+            "for that of all ranks."
+        )
     yield from _members(calls, [status for found in statuses.values() for status in found], sizes)
     yield from dict.fromkeys(status.progress for found in statuses.values() for status in found)
     yield from _failures(log)
@@ -154,7 +165,11 @@ def _adopted(calls: list[CallSeen]) -> list[CallSeen]:
     alike = all(place == rank for place, rank in places)  # then a place in the group is a global rank
     found: list[CallSeen] = []
     for call in calls:
-        groups = named.get((call.seq, call.signature), set()) if call.group.name == "" and call.seq else set()
+        groups = (
+            named.get((call.seq, call.signature), set())
+            if not call.group.name + call.group.label and call.seq
+            else set()
+        )
         if len(groups) == 1:
             ((name, label),) = groups
             place = call.speaker.rank if alike and call.speaker.rank is not None else -1

@@ -4,7 +4,7 @@ import pytest
 
 from ddpnb.model.calls import CallState
 from ddpnb.reports import watchdog
-from ddpnb.reports.facts import CallSeen, GroupName, Members, Message, Progress, Speaker, Unknown
+from ddpnb.reports.facts import CallSeen, GroupName, Members, Message, Progress, Speaker, Unknown, WorldSize
 from tests.reports.reading import ANSI, NOISE, of, read
 
 
@@ -243,3 +243,29 @@ def test_many_ranks_take_no_time():
     start = time.monotonic()
     assert len(of(CallSeen, read(watchdog, text))) == 4096
     assert time.monotonic() - start < 10
+
+
+_GATHER = (
+    "[rank{0}]:[E1112 23:34:28.6 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, "
+    "OpType=_ALLGATHER_BASE, NumelIn=5, NumelOut=20, Timeout(ms)=1000) ran for 1004 milliseconds before timing out.\n"
+)
+_STATUS_OF = (
+    "[rank{0}]:[E1112 23:34:28.7 ProcessGroupNCCL.cpp:1785] [PG ID {1} PG GUID {1}{2} Rank {0}] Exception (either an error or timeout) "
+    "detected by watchdog at work: 9, last enqueued NCCL work: 9, last completed NCCL work: 8.\n"
+)
+
+
+def test_what_is_inferred_of_groups_that_a_log_does_not_name_is_said():
+    named = read(watchdog, _GATHER.format(0) + _STATUS_OF.format(0, 0, "(default_pg)"))
+    assert of(WorldSize, named) == [WorldSize(4)] and not of(Unknown, named)
+    unnamed = read(watchdog, _GATHER.format(0))
+    assert of(WorldSize, unnamed) == [WorldSize(4)]
+    assert "names no group for calls of 4 ranks" in of(Unknown, unnamed)[0].text
+    adopted = read(watchdog, _GATHER.format(0) + _STATUS_OF.format(0, 3, "") + _GATHER.format(2))
+    assert {call.group.name for call in of(CallSeen, adopted)} == {"3"}
+    assert any("others made the same call" in one.text for one in of(Unknown, adopted))
+
+
+def test_a_call_of_the_default_group_stays_there_beside_the_same_of_another():
+    text = _GATHER.format(0) + _STATUS_OF.format(0, 3, "") + _GATHER.format(2) + _STATUS_OF.format(2, 0, "(default_pg)")
+    assert {call.speaker.rank: call.group.name for call in of(CallSeen, read(watchdog, text))} == {0: "3", 2: ""}

@@ -94,7 +94,7 @@ def explain(
         where(standings, [*culprits, *inside, *rest]),
         tuple(evidence),
         f"{remedy} {collect}",
-        certainty="timed" if seen and waited_s else "likely",
+        certainty="timed" if seen and waited_s and lost is None else "likely",
     )
 
 
