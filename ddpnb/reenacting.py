@@ -25,6 +25,7 @@ from ddpnb.world import World, launch
 
 Path = str | os.PathLike[str]
 _SCRIPT = "reenact.py"
+_FEW = 3  # files that are named
 _LIVE_TIMEOUT_S = 1800  # the ranks of a re-enactment hang for as long as one looks at them
 PATIENCE_S = 2.0  # a rank of a re-enactment that is in no call is meant to be: nothing else would be awaited
 WAIT_S = 15.0  # besides
@@ -214,15 +215,20 @@ def export(
 def recorded(source: Any) -> tuple[str, Recording]:
     """What to call a recording, and the recording itself."""
     if isinstance(source, Recording):
-        return "a recording", source
+        return _names([one.path for one in source.report.sources] if source.report is not None else []), source
     if isinstance(source, Run):
         recording = source.recording
         if recording is None:
             raise UsageError("the run is in progress.", "Wait for its outcome, or give world.snapshot().")
         return f"run {source.number}", recording
     paths = source if isinstance(source, (list, tuple)) else [source]
-    names = [os.path.basename(os.fspath(one)) for one in paths if isinstance(one, (str, os.PathLike))]
-    return ", ".join(names) or "a recording", load(source)
+    return _names([os.fsdecode(one) for one in paths if isinstance(one, (str, os.PathLike))]), load(source)
+
+
+def _names(paths: Sequence[str]) -> str:
+    """What to call the files that a recording was read from."""
+    names = list(dict.fromkeys(os.path.basename(os.path.normpath(path)) for path in paths))
+    return f"{len(names)} files such as {names[0]}" if len(names) > _FEW else ", ".join(names) or "a recording"
 
 
 def _most(ranks: int) -> int:

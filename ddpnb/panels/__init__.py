@@ -33,8 +33,9 @@ def show(
 
     Args:
         what: a World or a Job: its live ranks, with buttons to control them. A Run or a Recording: its state at that
-            time. A Bisection: its guide. A path, or several: what ``ddpnb.load()`` reads there. None: a form that launches a World or attaches to a job that runs, and then its
-            dashboard.
+            time, with buttons to re-enact and to export it. A Bisection: its guide. A path, or several: what
+            ``ddpnb.load()`` reads there. None: a form that launches a World, attaches to a job that runs, or reads the
+            logs and dumps that are dropped there, and then what shows these.
 
     Returns:
         A panel, which the notebook displays; ``text`` is its content as plain text.
@@ -47,19 +48,22 @@ def show(
     """
     from ddpnb.panels.bisection_guide import Guide
     from ddpnb.panels.dashboard import Dashboard
+    from ddpnb.panels.given_files import GivenFiles
     from ddpnb.panels.launcher import Launcher
-    from ddpnb.panels.still import Still
+    from ddpnb.panels.recorded import Recorded
 
     if what is None:
         return Launcher()
     if isinstance(what, (World, Job)):
         return Dashboard(what)
     if isinstance(what, Run):
-        return Still(what.recording or what._monitor.observer.record(), what.diagnosis)
+        return Recorded(what.recording or what._monitor.observer.record(), what.diagnosis)
     if isinstance(what, (str, os.PathLike, list)):
-        what = load(what)
+        recording = load(what)
+        paths = [os.fsdecode(one) for one in (what if isinstance(what, list) else [what])]
+        return Recorded(recording, diagnose(recording), GivenFiles(paths))
     if isinstance(what, Recording):
-        return Still(what, diagnose(what))
+        return Recorded(what, diagnose(what))
     if isinstance(what, Bisection):
         return Guide(what)
     raise UsageError(f"show() takes a World, a Job, a Run, a Recording, a Bisection or a path, not {_kind(what)}.")

@@ -1,20 +1,23 @@
-"""A form that launches a World, attaches to a job or begins a bisection, and is then replaced by what shows that."""
+"""A form that launches a World, attaches to a job, begins a bisection or reads a report, and is then replaced by what shows that."""
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Mapping
 
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import DdpnbError
 from ddpnb.job import attach, jobs
 from ddpnb.live import LiveRanks
-from ddpnb.panels import asked
+from ddpnb.model.recording import Recording
+from ddpnb.panels import asked, variable
 from ddpnb.panels.bisection_guide import Guide
 from ddpnb.panels.dashboard import Dashboard
+from ddpnb.panels.given_files import GivenFiles
 from ddpnb.panels.panel import Panel
+from ddpnb.panels.recorded import Recorded
 from ddpnb.render import controls
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.world import launch
@@ -22,24 +25,30 @@ from ddpnb.world import launch
 _MOST = 8
 _JOBS = 8  # that are listed
 _BACKENDS = ("gloo", "nccl")
+_REPORT = "A hang was reported? Drop its logs, dumps or their folder here,"
 
 
 class Launcher(Panel):
     """A form that launches a World or attaches to a job that runs, and assigns it to a variable of the notebook.
 
+    It also begins a bisection, and reads the logs and dumps of a hang.
+
     Args:
-        name: of the variable for a World; that for a job is ``job``.
+        name: of the variable for a World; that for a job is ``job``, that of a report ``recording``.
     """
 
     def __init__(self, name: str = "world") -> None:
         self.world: LiveRanks | None = None
         self.dashboard: Dashboard | None = None
         self.guide: Guide | None = None
+        self.recorded: Recorded | None = None
         self._name = name
         self._going: threading.Thread | None = None
         self._cancelled = False
         self._form = Fragment(label="launch", on_action=self._act, live=False)
-        super().__init__((self._form,))
+        self.files = GivenFiles()
+        self.files.use(_REPORT, self._read)
+        super().__init__((self._form, self.files.drop))
         self._show()
 
     def _show(self, busy: str = "", said: str = "") -> None:
@@ -64,6 +73,11 @@ class Launcher(Panel):
             work = self._launch if action == "launch" else self._attach
             self._going = threading.Thread(target=work, args=(values,), name=f"ddpnb {action}", daemon=True)
             self._going.start()
+
+    def _read(self, recording: Recording) -> None:
+        variable.assign("recording", recording)
+        self.recorded = Recorded(recording, diagnose(recording), self.files)
+        self.box.children = (self.recorded.box,)
 
     def _attach(self, values: Mapping[str, str]) -> None:
         try:
@@ -100,7 +114,7 @@ class Launcher(Panel):
 
     def _begin(self, name: str, ranks: LiveRanks) -> None:
         self.world = ranks
-        _name(name, ranks)
+        variable.assign(name, ranks)
         self.dashboard = Dashboard(ranks)
         self.box.children = self.dashboard.box.children
 
@@ -109,11 +123,3 @@ class Launcher(Panel):
         while not ended.wait(0.25):
             if not self._cancelled:
                 self._show(f"starting {n} ranks: {time.monotonic() - began:.0f} s")
-
-
-def _name(name: str, ranks: LiveRanks) -> None:
-    """Assign the ranks to a variable of this name in the notebook, if there is one."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    if shell is not None:
-        shell.push({name: ranks})

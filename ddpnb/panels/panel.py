@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ipywidgets
@@ -20,7 +20,7 @@ class Panel:
     @property
     def text(self) -> str:
         """The content as plain text."""
-        return "\n\n".join(text for one in self.box.children if (text := getattr(one, "text", "")))
+        return "\n\n".join(_texts(self.box))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle: Any = self.box._repr_mimebundle_(**kwargs)
@@ -29,3 +29,11 @@ class Panel:
 
     def __repr__(self) -> str:
         return self.text
+
+
+def _texts(box: ipywidgets.Box) -> Iterator[str]:
+    for one in box.children:
+        if isinstance(one, ipywidgets.Box):
+            yield from _texts(one)
+        elif text := getattr(one, "text", ""):
+            yield text

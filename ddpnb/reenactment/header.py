@@ -8,6 +8,7 @@ from ddpnb.model import phrases
 from ddpnb.reenactment.expressions import comment
 from ddpnb.reenactment.plan import Part, Plan
 
+FIRST_LINE = "# Re-enacts the calls of "  # how every script begins
 _WIDE = 118
 _LONGEST = 600  # characters of a comment
 
@@ -22,7 +23,7 @@ def header(plan: Plan, name: str, timeout_s: int, file: str) -> list[str]:
         file: the name of the script.
     """
     found = plan.expected
-    lines = [f"# Re-enacts the calls of {comment(name)}. It was made by ddpnb, and needs torch alone."]
+    lines = [f"{FIRST_LINE}{comment(name)}. It was made by ddpnb, and needs torch alone."]
     if found is not None:
         lines += [
             "#",

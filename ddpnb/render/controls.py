@@ -48,20 +48,25 @@ def head(content: Head) -> str:
     detail = f", {content.detail}" if content.detail else ""
     state = f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {markup.text(words)}{markup.text(detail)}</span>'
     buttons = _buttons(content) if content.alive else ""
-    busy = (
-        f'<div class="row" style="margin-top:8px"><progress aria-label="working"></progress><span>{markup.text(", ".join(content.busy))} …</span></div>'
-        if content.busy
-        else ""
-    )
-    said = (
-        f'<div class="said{" bad" if content.bad else ""}" role="{"alert" if content.bad else "status"}">{markup.text(content.said, 2000)}</div>'
-        if content.said
-        else ""
-    )
     return (
         f'<div class="row head"><b>{markup.text(content.title)}</b><span class="mono">{markup.text(content.description)}</span>{state}'
-        f'<span class="space"></span>{buttons}</div>{busy}{said}'
+        f'<span class="space"></span>{buttons}</div>{progress(content.busy)}{message(content.said, bad=content.bad)}'
     )
+
+
+def progress(busy: Sequence[str]) -> str:
+    """The actions in progress; empty if there are none."""
+    if not busy:
+        return ""
+    named = markup.text(", ".join(busy))
+    return f'<div class="row" style="margin-top:8px"><progress aria-label="working"></progress><span>{named} …</span></div>'
+
+
+def message(text: str, *, bad: bool = False) -> str:
+    """The result of the last action, or an error; empty if there is none."""
+    if not text:
+        return ""
+    return f'<div class="said{" bad" * bad}" role="{"alert" if bad else "status"}">{markup.text(text, 2000)}</div>'
 
 
 def _buttons(content: Head) -> str:
@@ -117,7 +122,7 @@ def launcher(
         if busy
         else ""
     )
-    failed = f'<div class="said bad" role="alert">{markup.text(said, 2000)}</div>' if said else ""
+    failed = message(said, bad=True)
     head = '<div class="row head"><b>ddpnb</b><span class="faint">no ranks yet</span></div>'
     bisect = markup.button(
         "bisect", "guide", image="go", title="find which options, value or commit make a script fail"

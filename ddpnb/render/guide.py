@@ -11,7 +11,7 @@ from ddpnb.bisection.space import Probe, RangeSpace, SetSpace
 from ddpnb.bisection.varied import Varied
 from ddpnb.model.findings import Finding
 from ddpnb.render import bisection as words
-from ddpnb.render import card, markup
+from ddpnb.render import card, controls, markup
 
 _ANSWERS = {
     "bad": ("stop", "error"),
@@ -91,7 +91,7 @@ def ask(
         if log
         else ""
     )
-    return f"{_head(_HELP)}<div style='margin-top:10px'>{form}</div>{kept}{_said(said, bad=True)}"
+    return f"{_head(_HELP)}<div style='margin-top:10px'>{form}</div>{kept}{controls.message(said, bad=True)}"
 
 
 def choose(
@@ -131,7 +131,7 @@ def choose(
         + "</div>"
     )
     asked = f"<p>What may be the cause? Each is tried with its harmless value, in fresh processes.</p>{table}"
-    return f'{_head(command, code=True)}<form data-action="begin">{asked}{more}{how}</form>{_said(said, bad=bad)}'
+    return f'{_head(command, code=True)}<form data-action="begin">{asked}{more}{how}</form>{controls.message(said, bad=bad)}'
 
 
 def _row(number: int, one: Varied, *, ticked: bool) -> str:
@@ -177,7 +177,7 @@ def head(shown: Shown) -> str:
     stop = markup.button("end this probe", "stop", image="gone", title="end its processes; it has no answer")
     buttons = (run if idle else pause + stop) + undo + over
     row = f'<div class="row" style="margin-top:8px">{status}<span class="space"></span>{buttons}</div>'
-    return f"{_head(shown.title, code=True)}{row}{_said(shown.said, bad=shown.bad)}"
+    return f"{_head(shown.title, code=True)}{row}{controls.message(shown.said, bad=shown.bad)}"
 
 
 def upcoming(shown: Shown) -> str:
@@ -281,12 +281,6 @@ def still(shown: Shown) -> str:
 def _head(title: str, *, code: bool = False) -> str:
     kind = "mono" if code else "faint"
     return f'<div class="row head"><b>Bisection</b> <span class="{kind}">{markup.text(title, 300)}</span></div>'
-
-
-def _said(text: str, *, bad: bool) -> str:
-    if not text:
-        return ""
-    return f'<div class="said{" bad" * bad}" role="{"alert" if bad else "status"}">{markup.text(text, 2000)}</div>'
 
 
 def _count(number: int, noun: str) -> str:

@@ -157,7 +157,8 @@ def place(site: Site) -> str:
         return ""
     shown = relative(site.file[: _LONGEST + _PATH])
     label = f"<code>{text(shown, _LONGEST)}:{site.line}</code>"
-    if os.path.isabs(shown) or _NO_FILE.match(shown) or len(shown) > _LONGEST:
+    there = os.path.abspath(shown) == os.path.abspath(site.file)  # not a name that only stands for a path
+    if not there or os.path.isabs(shown) or _NO_FILE.match(shown) or len(shown) > _LONGEST:
         return label
     return f'<a href="{escape(quote(shown, errors="replace"))}#line={site.line}" target="_blank" rel="noopener">{label}</a>'
 

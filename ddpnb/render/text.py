@@ -8,7 +8,9 @@ import re
 from ddpnb.texts import shortened
 
 # A cell's file in the folder of the world:
-_CELL = re.compile(r"(?<![\w./-])/[\w./-]*/ddpnb-\d+-\w+/(?:(In\[\d+\])\.py|(?=cell\d+\.py))")
+_CELL = re.compile(
+    r"(?<![\w./-])/[\w./-]*/ddpnb-(?:\d+-\w+/(?:(In\[\d+\])\.py|(?=cell\d+\.py))|reenact-\w+/(?=reenact\.py))"
+)
 _STORIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pitfalls", "")
 # Before the first character of a path in a text; inside a path the name of the working directory may occur again.
 _BEGIN = r"(?:^|(?<=[\s\"'`=:,;|(\[{<>]))"
@@ -22,8 +24,8 @@ def printable(text: str) -> str:
 
 
 def relative(text: str) -> str:
-    """Shorten paths: below the working directory to relative ones, cells to their names, pitfalls to the path
-    inside the package.
+    """Shorten paths: below the working directory to relative ones, cells and the scripts of re-enactments to their
+    names, pitfalls to the path inside the package.
     """
     here = os.getcwd()
     text = _CELL.sub(r"\1", text)

@@ -115,7 +115,11 @@ def _doing(standing: Standing) -> str:
     if standing.state is RankState.BLOCKED:
         return standing.record.process.waits_on
     last = standing.record.calls[-1] if standing.record.calls else None
-    return f"after {last.title}" if last is not None else ""
+    if last is not None:
+        return f"after {last.title}"
+    if standing.record.reached:
+        return f"after {', '.join(f'#{seq}' for seq in standing.record.reached.values())}"
+    return "not in these files" if standing.reported and not standing.record.mentioned else ""
 
 
 def _since(recording: Recording, standing: Standing) -> float | None:

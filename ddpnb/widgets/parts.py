@@ -82,10 +82,14 @@ class Variables(Fragment):
 
 
 def parts(recording: Recording, diagnosis: Diagnosis) -> Sequence[Fragment | Timeline]:
-    """The widgets that show a completed Recording."""
-    timeline = Timeline()
-    timeline.show(recording, diagnosis)
-    shown = [Card(diagnosis), Board(recording, diagnosis), timeline, Variables(recording), Stacks(recording, diagnosis)]
+    """The widgets that show a completed Recording. Of a report, only what it contains: it may lack times and stacks."""
+    shown: list[Fragment | Timeline] = [Card(diagnosis), Board(recording, diagnosis)]
+    if recording.report is None or any(call.entered_ns for record in recording.ranks.values() for call in record.calls):
+        timeline = Timeline()
+        timeline.show(recording, diagnosis)
+        shown.append(timeline)
+    if recording.report is None or any(record.stacks for record in recording.ranks.values()):
+        shown += [Variables(recording), Stacks(recording, diagnosis)]
     if recording.startup is not None:
         steps = Fragment(label="start-up of the ranks", title="Start-up, step by step", folds=True)
         steps.show(startup.table(recording.startup), startup.text(recording.startup))

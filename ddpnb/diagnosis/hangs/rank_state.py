@@ -37,9 +37,9 @@ class Standing:
 
     @property
     def shown(self) -> RankState:
-        """The state for a reader: a rank on which nothing has run is idle."""
+        """The state for a reader: a rank on which nothing has run is idle; a report does not say that nothing has."""
         record = self.record
-        ran = record.calls or record.history or record.ending or self.state is RankState.UNRESPONSIVE
+        ran = record.calls or record.history or record.ending or record.reported or self.state is RankState.UNRESPONSIVE
         runs = record.main_stack is not None and record.main_stack.innermost_user is not None
         return self.state if ran or runs or record.unrecorded else RankState.IDLE
 

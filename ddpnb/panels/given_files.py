@@ -1,0 +1,68 @@
+"""Files that somebody drops, chooses or names: they are read in the background, and become a Recording."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ddpnb.errors import DdpnbError
+from ddpnb.loading import load
+from ddpnb.model.recording import Recording
+from ddpnb.widgets.file_drop import FileDrop
+
+Loaded = Callable[[Recording], None]
+
+
+class GivenFiles:
+    """A ``FileDrop`` whose files are read.
+
+    Args:
+        before: paths that are read again together with the new files, which belong to the same job.
+    """
+
+    def __init__(self, before: Sequence[str] = ()) -> None:
+        self.drop = FileDrop(self._received, lambda path: self._start([path]), label="files of a report")
+        self._before = list(before)
+        self._on_loaded: Loaded = lambda _recording: None
+        self._folders: list[str] = []  # where received files are: not part of their names
+
+    def use(self, hint: str, on_loaded: Loaded) -> None:
+        """Say what to drop there, and what to do with the Recording; that is called on another thread."""
+        self.drop.hint, self._on_loaded = hint, on_loaded
+
+    def _received(self, folder: str, names: list[str]) -> None:
+        self._folders.append(folder)
+        self._start([os.path.join(folder, first) for first in dict.fromkeys(name.split("/")[0] for name in names)])
+
+    def _start(self, paths: list[str]) -> None:
+        if not self.drop.busy:
+            self.drop.said, self.drop.busy = "", "reading"
+            threading.Thread(target=self._read, args=(paths,), name="ddpnb reading", daemon=True).start()
+
+    def _read(self, paths: list[str]) -> None:
+        paths = list(dict.fromkeys([*self._before, *paths]))
+        said = ""
+        try:
+            recording = self._named(load(paths if len(paths) > 1 else paths[0]))
+            self._before = paths
+            self._on_loaded(recording)
+        except DdpnbError as error:
+            said = self._short(str(error))
+        except Exception as error:  # the panel is expendable: what failed is said, and one may try again
+            said = f"reading failed: {type(error).__name__}: {error}"
+        self.drop.busy, self.drop.said = "", said
+
+    def _named(self, recording: Recording) -> Recording:
+        """With the names that the files had where they come from."""
+        report = recording.report
+        if report is None:
+            return recording
+        sources = tuple(replace(one, path=self._short(one.path)) for one in report.sources)
+        return replace(recording, report=replace(report, sources=sources))
+
+    def _short(self, text: str) -> str:
+        for folder in self._folders:
+            text = text.replace(f"{folder}/", "")
+        return text

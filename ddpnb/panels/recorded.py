@@ -1,0 +1,160 @@
+"""The dashboard of a Recording: what was found, its re-enactment on live ranks, and a script that anyone can run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import ipywidgets
+
+from ddpnb import reenacting
+from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.diagnosis.reported import while_waiting
+from ddpnb.errors import UsageError
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
+from ddpnb.panels import variable
+from ddpnb.panels.dashboard import Dashboard
+from ddpnb.panels.given_files import GivenFiles
+from ddpnb.panels.panel import Panel
+from ddpnb.panels.tasks import Tasks
+from ddpnb.reenacting import Reenactment
+from ddpnb.reenactment.header import FIRST_LINE
+from ddpnb.render import recorded as render
+from ddpnb.render import reenactment as words
+from ddpnb.render.report import sources
+from ddpnb.widgets.fragment import Fragment
+from ddpnb.widgets.parts import parts
+
+SCRIPT = "repro.py"
+SAVED = "hang.ddpnb"
+_MORE = "More files of this job? Drop them here,"
+
+
+class Recorded(Panel):
+    """The findings, the ranks, the time line, the variables and the stacks of one moment; of a report, what was read.
+
+    What its buttons do, ``ddpnb.reenact()``, ``ddpnb.export()`` and ``Recording.save()`` do as well.
+
+    Args:
+        recording: to show.
+        found: its diagnosis.
+        files: those that it was read from; more of the same job can then be added.
+    """
+
+    def __init__(self, recording: Recording, found: Diagnosis, files: GivenFiles | None = None) -> None:
+        self.recording, self.found = recording, found
+        self.reenactment: Reenactment | None = None
+        self.dashboard: Dashboard | None = None
+        self._script = SCRIPT
+        self._tasks = Tasks(self._refresh)
+        self._head = Fragment(label="recording", on_action=self._act)
+        self._result = Fragment(label="re-enactment", on_action=self._act)
+        self.files = files if recording.report is not None else None
+        if self.files is not None:
+            self.files.use(_MORE, self._added)
+        self._shown: Sequence[ipywidgets.Widget] = ()
+        super().__init__(())
+        self._show()
+
+    # -- what is shown
+
+    def _show(self) -> None:
+        """Show another recording."""
+        self._shown = parts(while_waiting(self.recording), self.found)
+        self._refresh()
+        self._place()
+
+    def _place(self) -> None:
+        """The widgets in their order: the re-enactment comes after the diagnosis that it is of."""
+        live = self.dashboard.box.children if self.dashboard is not None else ()
+        files = (self.files.drop,) if self.files is not None else ()
+        self.box.children = (self._head, *files, *self._shown, self._result, *live)
+
+    def _refresh(self) -> None:
+        """Update the buttons and the result of the last action; called on any thread."""
+        read, tasks = sources(self.recording), self._tasks
+        live = self.reenactment is not None and not self.reenactment.world.closed
+        html = render.head(
+            read,
+            script=self._script,
+            actions=bool(self.found.findings),
+            live=live,
+            busy=tasks.busy,
+            said=tasks.said,
+            bad=tasks.bad,
+        )
+        self._head.show(html, "\n".join(one for one in (read, tasks.said) if one))
+
+    def _compare(self, reenactment: Reenactment, *, known: bool) -> None:
+        agreement = reenactment.agreement if known else None
+        said = words.summary(reenactment.plan, agreement)
+        with open(reenactment.script, encoding="utf-8") as file:
+            script = file.read()
+        self._result.show(render.result(reenactment.plan, agreement, script), said)
+
+    # -- what somebody does
+
+    def _act(self, action: str, values: Mapping[str, str]) -> None:
+        if action == "reenact":
+            self._tasks.start("re-enacting", self._reenact)
+        elif action == "end":
+            self._tasks.start("ending the live ranks", self._end)
+        elif action == "export":
+            self._script = values.get("script", "").strip() or SCRIPT
+            self._tasks.start("writing the script", self._export)
+        elif action == "save":
+            self._tasks.start("saving", self._save)
+
+    def _reenact(self) -> str:
+        self._end()
+        reenactment = reenacting.reenact(self.recording, wait=False)
+        self.reenactment = reenactment
+        variable.assign("reenactment", reenactment)
+        self._compare(reenactment, known=False)
+        self.dashboard = Dashboard(reenactment.world)
+        self._place()
+        self._compare(reenactment.wait(), known=True)
+        return "The live ranks are the variable reenactment.world of the notebook."
+
+    def _end(self) -> str:
+        if self.dashboard is not None:
+            self.dashboard.stop()
+        if self.reenactment is not None:
+            self.reenactment.close()
+        self.reenactment = self.dashboard = None
+        self._result.show("")
+        self._place()
+        return "The live ranks are ended."
+
+    def _export(self) -> str:
+        path = self._script
+        if os.path.exists(path) and not _is_ours(path):
+            raise UsageError(f"{path} is there, and is not a script that ddpnb has written.", "Give another name.")
+        ranks = reenacting.export(self.recording, path)
+        return f"Written: {path}. Run it with: torchrun --nproc-per-node {ranks} {path}"
+
+    def _save(self) -> str:
+        path = _free(SAVED)
+        self.recording.save(path)
+        return f'Saved: {path}. Read it with: ddpnb.load("{path}")'
+
+    def _added(self, recording: Recording) -> None:
+        """More files were read, together with those before."""
+        self.recording, self.found = recording, diagnose(recording)
+        self._show()
+
+
+def _is_ours(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(FIRST_LINE)) == FIRST_LINE.encode()
+
+
+def _free(name: str) -> str:
+    """This name, or with a number if there is such a file."""
+    stem, ending = os.path.splitext(name)
+    number, path = 1, name
+    while os.path.lexists(path):
+        number += 1
+        path = f"{stem}-{number}{ending}"
+    return path
