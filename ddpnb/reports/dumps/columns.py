@@ -1,32 +1,23 @@
 """A flight-recorder dump as columns: a table of its different calls, and arrays with what differs from entry to entry.
 
-This runs in the processes of ``dump_processes``, so it needs the standard library alone. Fields may hold anything: what is
+This runs in the processes of ``processes``, so it needs the standard library alone. Fields may hold anything: what is
 absent or of another type is unknown.
 """
 
 from __future__ import annotations
 
 import json
-import marshal
 from array import array
-from collections.abc import Callable
-from itertools import chain
-from operator import itemgetter
 from typing import Any
 
-from ddpnb.reports.dumps.fields import LARGEST, MOST_TENSORS, config, rank, sizes, status, text, texts, whole
+from ddpnb.reports.dumps.call_table import CallTable
+from ddpnb.reports.dumps.fields import LARGEST, MOST_TENSORS, config, rank, status, text, whole
 from ddpnb.reports.pickles import Refused
 
 MOST_ENTRIES = 200_000  # the last ones
-MOST_FRAMES = 256
 
 DROPPED, ISSUED, WAITING, COMPLETED = 0, 2, 3, 4  # the states of an entry: those of model.calls.CallState
 _STATES = {"scheduled": 1, "issued": 1, "started": 2, "completed": 3}
-#: what calls have in common that are made again and again
-_ALIKE = (
-    "profiling_name", "process_group", "pg_id", "is_p2p", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes",
-    "timeout_ms",
-)  # fmt: skip
 _KEYS = ("entries", "pg_config", "pg_status", "nccl_comm_state")
 SILENT = ("gloo", "mpi", "ucc")  # backends that note no completion: they retire an entry when it ends, however it ends
 
@@ -52,7 +43,7 @@ def columns(dump: Any) -> tuple[bytes, bytes, list[array[int]]]:
     entries = [entry for entry in (listed if isinstance(listed, list) else ())[-MOST_ENTRIES:] if type(entry) is dict]
     if isinstance(dump.get("entries"), list) and listed and not any("profiling_name" in entry for entry in entries):
         raise Refused("is not a dump of the flight recorder: its entries name no operations")
-    table = _Table(entries)
+    table = CallTable(entries)
     own = _Columns(entries, table, status(dump))
     facts = {
         "version": text(dump.get("version"))[:32],
@@ -66,84 +57,10 @@ def columns(dump: Any) -> tuple[bytes, bytes, list[array[int]]]:
     return json.dumps(table.content()).encode(), json.dumps(facts).encode(), own.arrays()
 
 
-class _Table:
-    """The different calls of a dump. ``calls``: the place in it of each entry."""
-
-    def __init__(self, entries: list[dict[Any, Any]]) -> None:
-        self.rows: list[list[Any]] = []
-        self.groups: list[list[Any]] = []
-        self._frames: dict[Any, int] = {}
-        self._stacks: dict[Any, int] = {}
-        self._places: dict[tuple[str, ...], int] = {}
-        self._joined: dict[Any, int] = {}
-        stacks = self._read_stacks(entries)
-        places: dict[tuple[bytes, int], int] = {}
-        self.calls = [places.setdefault(key, len(places)) for key in zip(_keys(entries), stacks, strict=True)]
-        first: dict[int, int] = {}
-        for number in range(len(entries) - 1, -1, -1):
-            first[self.calls[number]] = number
-        for (_, stack), place in places.items():
-            self.rows.append(self._row(entries[first[place]], stack))
-
-    def _read_stacks(self, entries: list[dict[Any, Any]]) -> list[int]:
-        """Frames are shared between stacks as the recorder writes them: which objects a list holds tells it from others."""
-        lists = [entry.get("frames") for entry in entries]
-        lists = [one if type(one) is list else list(one) if type(one) is tuple else [] for one in lists]
-        objects = [tuple(map(id, one if len(one) <= MOST_FRAMES else one[:MOST_FRAMES])) for one in lists]
-        known = {key: self._stack(one) for key, one in dict(zip(objects, lists, strict=True)).items()}
-        return [known[key] for key in objects]
-
-    def _stack(self, frames: list[Any]) -> int:
-        content = tuple(map(self._frame, frames[:MOST_FRAMES]))
-        return self._stacks.setdefault(content, len(self._stacks)) if content else -1
-
-    def _frame(self, frame: Any) -> int:
-        held = frame if isinstance(frame, dict) else {}
-        place = (text(held.get("filename")), whole(held.get("line")), text(held.get("name"))[:200])
-        return self._frames.setdefault(place, len(self._frames))
-
-    def _row(self, entry: dict[Any, Any], stack: int) -> list[Any]:
-        named = entry.get("process_group")
-        name, label = (named[0], named[1]) if isinstance(named, (list, tuple)) and len(named) == 2 else (None, "")
-        number = text(entry.get("pg_id"))
-        group = (text(number if name is None else name), text(label), number)
-        place = self._places.setdefault(group, len(self._places))
-        if place == len(self.groups):
-            self.groups.append(list(group))
-        profiled = text(entry.get("profiling_name"))[:200]
-        return [
-            profiled, place, int(entry.get("is_p2p") is True or _is_message(profiled)),
-            sizes(entry.get("input_sizes")), sizes(entry.get("output_sizes")),
-            texts(entry.get("input_dtypes")), texts(entry.get("output_dtypes")),
-            whole(entry.get("timeout_ms")), stack,
-        ]  # fmt: skip
-
-    def join(self, parts: list[int], marker: int) -> int:
-        """The call that a batch is: all its tensors, at the line of its first part."""
-        key = (tuple(parts), marker)
-        if key not in self._joined:
-            self._joined[key] = len(self.rows)
-            rows, last = [self.rows[part] for part in parts], self.rows[marker]
-            alike = len({row[0] for row in rows}) == 1
-            plain = last[0].lower().endswith((":coalesced", ":coalesced_coalesced"))
-            name = rows[0][0] + "_coalesced" if alike and plain else last[0]
-            tensors = [list(chain.from_iterable(row[k] for row in rows))[:MOST_TENSORS] for k in range(3, 7)]
-            self.rows.append([name, last[1], 0, *tensors, last[7], rows[0][8] if rows[0][8] >= 0 else last[8]])
-        return self._joined[key]
-
-    def content(self) -> dict[str, Any]:
-        return {
-            "calls": self.rows,
-            "groups": self.groups,
-            "frames": list(self._frames),
-            "stacks": list(self._stacks),
-        }
-
-
 class _Columns:
     """What differs between entries of one call, and the state of each."""
 
-    def __init__(self, entries: list[dict[Any, Any]], table: _Table, status: dict[Any, list[int]]) -> None:
+    def __init__(self, entries: list[dict[Any, Any]], table: CallTable, status: dict[Any, list[int]]) -> None:
         self._table = table
         self._created = _column(entries, "time_created_ns")
         if not any(self._created):  # torch 2.2
@@ -261,25 +178,8 @@ class _Columns:
                 seq[place] = counts[group]
 
 
-def _keys(entries: list[dict[Any, Any]]) -> list[bytes]:
-    """Entries are alike if these fields are; as bytes they can be compared at once."""
-    known = [key for key in _ALIKE if entries and key in entries[0]]
-    get: Callable[[Any], Any] = itemgetter(*known) if known else str
-    try:
-        try:
-            return [marshal.dumps(get(entry), 2) for entry in entries]
-        except KeyError:
-            return [marshal.dumps([entry.get(key) for key in _ALIKE], 2) for entry in entries]
-    except ValueError:
-        raise Refused("is nested too deeply for a dump") from None
-
-
 def _column(entries: list[dict[Any, Any]], key: str) -> array[int]:
     try:
         return array("q", [entry.get(key) or 0 for entry in entries])
     except (TypeError, OverflowError):
         return array("q", [whole(entry.get(key)) for entry in entries])
-
-
-def _is_message(name: str) -> bool:
-    return name.rpartition(":")[2].startswith(("send", "recv"))
