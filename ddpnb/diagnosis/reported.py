@@ -46,7 +46,8 @@ def while_waiting(recording: Recording) -> Recording:
     """The same as it was before time-outs ended ranks: how these ended follows from what they waited for.
 
     A rank that the report shows in a call, and that was ended by the time-out of this call or by a peer that failed, counts
-    as waiting. One that a launcher stopped because another had failed counts as unknown.
+    as waiting. One that a launcher stopped because another had failed, or once its stacks were taken, counts as it was
+    before.
     """
     if recording.report is None:
         return recording
@@ -64,7 +65,8 @@ def _while_waiting(record: RankRecord, failed: bool) -> RankRecord:
     waits = any(call.state is CallState.WAITING for call in record.calls)
     if waits and _by_time_out(ending):
         return replace(record, ending=None)
-    if failed and ending.how != "raised" and ending.code in _STOPPED:
+    # Its stacks are older than its end: somebody looked at a job that hung, and stopped it then.
+    if ending.how != "raised" and ending.code in _STOPPED and (failed or record.stacks):
         return replace(record, ending=None)
     stack = Stack("MainThread", ending.frames, main=True)
     if ending.how == "raised" and _TIMED_OUT.search(ending.message[:20_000]) and call_in(stack) and not record.calls:

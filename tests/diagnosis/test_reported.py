@@ -167,6 +167,15 @@ def test_time_outs_of_gloo_in_tracebacks():
     assert [(rank, site.line) for rank, site in finding.where] == [(0, 44), (2, 44)]
 
 
+def test_a_launcher_stops_the_rank_that_did_not_time_out():
+    text = "[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 4000ms for recv operation to complete"
+    frames = (Frame("train.py", 44, "main"), Frame(TORCH, 2810, "all_reduce", user=False))
+    finding = only(*(raised(rank, "RuntimeError", text, frames=frames) for rank in (0, 2)), died(1, -15))
+    assert (finding.code, finding.culprits, finding.waiting) == ("DDP301", (1,), (0, 2))
+    assert "idle" not in str(finding), "nothing says what rank 1 did"
+    assert "py-spy" in finding.remedy
+
+
 def stack(rank, *frames, idle=True):
     return StacksSeen(Speaker(rank, 100 + rank), (Stack("MainThread", frames, main=True),), idle)
 
@@ -187,6 +196,13 @@ def test_stacks_alone():
     finding = only(*here, stack(1, *IN_ALL_REDUCE))
     assert (finding.code, finding.culprits) == ("DDP318", ())
     assert "on this host" not in str(finding)
+
+
+def test_ranks_that_were_stopped_once_their_stacks_were_taken():
+    stacks = [stack(0, *IN_ALL_REDUCE), stack(1, Frame("train.py", 31, "load"))]
+    finding = only(*stacks, *(died(rank, -15) for rank in (0, 1)))
+    assert (finding.code, finding.culprits, finding.waiting) == ("DDP313", (1,), (0,))
+    assert only(*stacks, died(1, -11)).code == "DDP311"
 
 
 def test_a_rank_that_passed_no_further_checkpoint():

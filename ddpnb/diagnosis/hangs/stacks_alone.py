@@ -55,7 +55,7 @@ def _find(recording: Recording, standings: dict[int, Standing], patience: float)
     waiting = [rank for rank, one in standings.items() if one.function and _still(one) >= patience]
     frozen = [rank for rank, one in standings.items() if one.state is RankState.UNRESPONSIVE and one.idle_s >= patience]
     ended = [rank for rank, one in standings.items() if one.state is RankState.ENDED]
-    silent = [rank for rank, one in standings.items() if one.reported and not one.record.mentioned]
+    silent = [rank for rank, one in standings.items() if _nowhere(one)]
     elsewhere = [
         rank
         for rank, one in standings.items()
@@ -71,18 +71,18 @@ def _find(recording: Recording, standings: dict[int, Standing], patience: float)
     if frozen:
         return blocked.finding(standings, RANK_FROZEN, frozen, waiting, None)
     if ended:
-        return _missing(standings, waiting, ended, "has ended", "have ended")
+        return _missing(standings, waiting, ended, "it has ended", "they have ended")
     few = len(silent) == 1 or 0 < len(silent) < len(waiting)
     if few and not moving and not elsewhere and len({standings[rank].function for rank in waiting}) == 1:
-        return _missing(standings, waiting, silent, "is in none of these files", "are in none of these files")
+        return _not_shown(standings, waiting, silent)
     if moving and recording.report is not None:
-        return _missing(standings, waiting, moving, "was outside it", "were outside it")
+        return _missing(standings, waiting, moving, "it was outside it", "they were outside it")
     if moving:
         return _late(standings, waiting, moving)
     if elsewhere:
         past = [rank for rank in elsewhere if _past(recording, standings[waiting[0]].record, standings[rank].record)]
         if past and past == elsewhere:
-            return _missing(standings, waiting, past, "is past it", "are past it")
+            return _missing(standings, waiting, past, "it is past it", "they are past it")
         finding = blocked.finding(standings, BLOCKED_ELSEWHERE, elsewhere, waiting, None)
         return replace(finding, evidence=(*finding.evidence, *_waits(standings, waiting)))
     return _all_wait(recording, standings, waiting)
@@ -106,6 +106,11 @@ def _still(standing: Standing) -> float:
     return min(standing.idle_s, standing.record.process.still_s)
 
 
+def _nowhere(standing: Standing) -> bool:
+    """Whether a report does not show where a rank was: it has no call and no stack of it."""
+    return standing.reported and standing.state is RankState.UNKNOWN and standing.record.main_stack is None
+
+
 # -- who waits, and who does not
 
 
@@ -122,12 +127,12 @@ def _nobody_waits(
 def _missing(standings: dict[int, Standing], waiting: list[int], missing: list[int], one: str, many: str) -> Finding:
     """DDP301: ranks that cannot reach the call any more in which others wait."""
     first = standings[waiting[0]]
-    how = [_instead(standings[rank]) for rank in missing[:_FEW] if standings[rank].record.mentioned]
+    how = [_instead(standings[rank]) for rank in missing[:_FEW] if not _nowhere(standings[rank])]
     return Finding(
         WORLD_INCOMPLETE if first.function == START else COLLECTIVE_MISSING,
         f"{phrases.ranks(missing, True)} did not call the {first.function} that {phrases.ranks(waiting)} "
         f"{phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(first.site)}: "
-        f"{phrases.verb(missing, f'it {one}', f'they {many}')}.",
+        f"{phrases.verb(missing, one, many)}.",
         tuple(missing),
         tuple(waiting),
         None,
@@ -135,6 +140,17 @@ def _missing(standings: dict[int, Standing], waiting: list[int], missing: list[i
         (*_waits(standings, waiting), *how),
         "Call it on all ranks or on none: move it out of the condition, or end all ranks together.",
     )
+
+
+def _not_shown(standings: dict[int, Standing], waiting: list[int], silent: list[int]) -> Finding:
+    """DDP301: ranks that no file shows in a call, while others waited in one."""
+    mentioned = any(standings[rank].record.mentioned for rank in silent)
+    why = ("its stack is in none of these files", "their stacks are in none of these files")
+    absent = ("it is in none of these files", "they are in none of these files")
+    finding = _missing(standings, waiting, silent, *(why if mentioned else absent))
+    who, what = phrases.ranks(silent), phrases.verb(silent, "its output and its stack", "their output and their stacks")
+    collect = f"What {who} did instead is not in these files: {what} (py-spy dump --pid PID) say it."
+    return replace(finding, remedy=f"{finding.remedy} {collect}")
 
 
 def _instead(standing: Standing) -> str:
