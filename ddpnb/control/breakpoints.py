@@ -113,7 +113,7 @@ class Breakpoints:
                 if not (holding.hold.anything and set(holding.ranks) <= set(chosen))
             ]
             self._ranks.send(chosen, {"verb": "resume"})
-            self._restore_timeouts(resumed=chosen)
+            self._restore_timeouts()
 
     def remove(self, holding: Holding) -> None:
         """See ``Holding.remove``."""
@@ -140,16 +140,15 @@ class Breakpoints:
     def _drop_ended(self) -> None:
         self._armed = [(holding, keep) for holding, keep in self._armed if keep]
 
-    def _restore_timeouts(self, resumed: Sequence[int] = (), unresponsive: Iterable[int] = ()) -> None:
+    def _restore_timeouts(self, unresponsive: Iterable[int] = ()) -> None:
         """Restore the time-outs of the groups when no hold is armed and no rank is held.
 
         Args:
-            resumed: ranks that may still appear held for a moment.
             unresponsive: ranks that need not be asked.
         """
         gates = self._ranks.ask([rank for rank in self._ranks.alive() if rank not in unresponsive], {"verb": "gate"})
         armed = any(gate.get("holds") or gate.get("pause") for gate in gates.values())
-        held = any(gate.get("held") for rank, gate in gates.items() if rank not in resumed)
+        held = any(gate.get("held") for gate in gates.values())
         if not self._armed and not armed and not held:
             self._ranks.ask(list(gates), {"verb": "hurry"})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from _thread import get_ident
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ class AtDoor:
     group: Any  # model.calls.Group
     frame: Any  # the user's, or None
     opened: int = -1  # number of releases of all threads when it reached the gate
+    marks: Callable[[bool], None] | None = None  # writes in its record that it is held, or no longer
+    since: float = 0.0  # when it was held
 
     def fits(self, hold: Hold) -> bool:
         """Whether a hold matches this call.
@@ -59,7 +61,7 @@ class AtDoor:
 
     def to_json(self) -> dict[str, Any]:
         """The call, as JSON."""
-        facts = {"op": self.op, "seq": self.seq, "group": str(self.group)}
+        facts = {"op": self.op, "seq": self.seq, "group": str(self.group), "since": self.since}
         return facts if self.frame is None else facts | place_of(self.frame)
 
     def _names(self) -> tuple[str, ...]:
@@ -84,7 +86,7 @@ class Gate:
         self._pause = False  # stop before every call that is not allowed
         self._allowed = 0
         self._opened = 0  # number of releases of all threads
-        self._held: dict[int, dict[str, Any]] = {}
+        self._held: dict[int, AtDoor] = {}
         self.troubles: list[str] = []  # conditions that could not be evaluated
 
     # -- requests of the launcher
@@ -108,16 +110,21 @@ class Gate:
             self._settle()
 
     def step(self, count: int) -> None:
-        """Let ``count`` calls through, and stop before the one after them."""
+        """Let ``count`` calls through, and stop before the one after them. A call that continues is no longer held then."""
         with self._condition:
             self._pause, self._allowed = True, count
+            for call in [*self._held.values()]:
+                if self._pass():
+                    self._free(call)
             self._settle()
 
     def resume(self) -> None:
-        """Let all threads continue until a hold matches again."""
+        """Let all threads continue until a hold matches again. Their calls are no longer held then."""
         with self._condition:
             self._pause, self._allowed = False, 0
             self._opened += 1
+            for call in [*self._held.values()]:
+                self._free(call)
             self._settle()
 
     def end_of_run(self) -> None:
@@ -141,7 +148,7 @@ class Gate:
         """The armed holds and the held calls, as JSON."""
         with self._condition:
             now = time.monotonic()
-            held = [{**call, "for_s": now - call["since"]} for call in self._held.values()]
+            held = [{**call.to_json(), "for_s": now - call.since} for call in self._held.values()]
             holds = [str(hold) for hold, _ in self._holds.values()]
             return {"held": held, "holds": holds, "pause": self._pause, "troubles": self.troubles[-4:]}
 
@@ -167,16 +174,29 @@ class Gate:
             Released: it was released.
         """
         with self._condition:
-            self._held[get_ident()] = {"since": time.monotonic(), **call.to_json()}
+            if self._opened == call.opened and not self._pass():
+                call.since = time.monotonic()
+                self._held[id(call)] = call
+                self._mark(call, True)
             try:
                 while True:
                     if self._release.wanted:
                         raise self._release.exception()
-                    if self._opened != call.opened or self._pass():
+                    if id(call) not in self._held:
                         break
                     self._condition.wait(_TICK_S)
             finally:
-                self._held.pop(get_ident(), None)  # a call of a signal handler may have been held meanwhile
+                self._held.pop(id(call), None)
+
+    def _free(self, call: AtDoor) -> None:
+        """Its thread continues when it wakes up, which may take long on a busy machine: it is not held from now on."""
+        del self._held[id(call)]
+        self._mark(call, False)
+
+    @staticmethod
+    def _mark(call: AtDoor, held: bool) -> None:
+        if call.marks is not None:
+            call.marks(held)
 
     def _pass(self) -> bool:
         if self._pause and self._allowed > 0:

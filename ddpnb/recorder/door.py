@@ -16,6 +16,7 @@ import sys
 from _thread import get_ident
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic_ns
 from typing import Any
 
@@ -271,30 +272,37 @@ class Door:
 
         Exceptions while it is held go to the user: a release, an interrupt, or from a signal handler.
         """
-        at, memory = entry[0], self.box.memory
-        call = AtDoor(spec.name, seq, group.identity, frame)
+        call = AtDoor(spec.name, seq, group.identity, frame, marks=partial(self._mark, entry))
         try:
             if not self.gate.stops(call):
                 return
-            memory[at + _STATE_AT] = _HELD
         except Exception:
             self.detach()
             return
         try:
             self.gate.wait(call)
         except BaseException:  # the call will not be issued
+            at, memory = entry[0], self.box.memory
             if _get_stamp(memory, at)[0] == entry[1] + 1:
                 memory[at + _STATE_AT] = _ENTERED
             self.flight.finish(entry, _REFUSED)
             if seq:
                 group.returned.append(seq)
             raise
-        if _get_stamp(memory, at)[0] != entry[1] + 1:
-            return  # other threads made so many calls meanwhile that its record was used again
-        now = monotonic_ns()
-        _put_time(memory, at + layout.CALL_ENTERED_AT, now)
-        _put_time(memory, _PROGRESS_AT + 8, now)
-        memory[at + _STATE_AT] = _ENTERED
+
+    def _mark(self, entry: tuple[int, int, bool], held: bool) -> None:
+        """Write in the record of a call that it is held, or, which is when it is entered, no longer."""
+        at, memory = entry[0], self.box.memory
+        try:
+            if _get_stamp(memory, at)[0] != entry[1] + 1:
+                return  # other threads made so many calls meanwhile that its record was used again
+            if not held:
+                now = monotonic_ns()
+                _put_time(memory, at + layout.CALL_ENTERED_AT, now)
+                _put_time(memory, _PROGRESS_AT + 8, now)
+            memory[at + _STATE_AT] = _HELD if held else _ENTERED
+        except Exception:
+            self.detach()
 
     def site_of(self, frame: Any) -> int:
         """The string number of the site (file, line) of this user frame."""

@@ -105,6 +105,25 @@ def test_pause_step_and_resume(gate):
     assert passing.stands_after(6) and not gate.armed
 
 
+@pytest.mark.parametrize("goes_on", [lambda gate: gate.step(1), lambda gate: gate.resume()], ids=["step", "resume"])
+def test_a_call_that_goes_on_is_not_held_any_more_although_its_thread_has_not_run_yet(gate, goes_on):
+    gate.hold(Hold())
+    one, marked = call(), []
+    one.marks = marked.append
+    assert gate.stops(one)
+    thread = threading.Thread(target=gate.wait, args=(one,), daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 5
+    while not gate.state()["held"] and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert marked == [True]
+    with gate._condition:  # it wakes up when this is over
+        goes_on(gate)
+        assert marked == [True, False] and gate.state()["held"] == [] and thread.is_alive()
+    thread.join(5)
+    assert not thread.is_alive() and marked == [True, False]
+
+
 def test_a_hold_fits_again_after_a_resume(gate):
     gate.hold(Hold(when="step in (2, 5)"))
     passing = Passing(gate)
