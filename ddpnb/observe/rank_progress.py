@@ -138,24 +138,25 @@ class RankProgress:
     def process(self, answer: dict[str, Any] | None, device: str) -> Process:
         """The state of its process; ``answer``: to the last request, if there was one and it came."""
         now = time.monotonic()
-        wakes = answer.get("wakes_in_s") if answer else None
+        wakes_at = answer.get("wakes_at") if answer else self._wakes_at
         where = self.stacks[0].frames and self.stacks[0].innermost if self.stacks else None
         place = (where, self.status.calls, self.switches) if self.stacks else None
         if place != self._place:
             self._place, self._place_since, self._sleeps = place, now, 0
         still_until = now if self.looked_at is None else self.looked_at
-        if isinstance(wakes, (int, float)):
-            # The same sleep as last time? A loop of sleeps always wakes soon and never ends.
-            if self._wakes_at is None or abs(self._wakes_at - (now + wakes)) > 0.05:
-                self._wakes_at, self._wakes_known = now + wakes, now
-                self._sleeps += 1
-        else:
-            self._wakes_at = None
-        long_sleep = self._wakes_at is not None and now - self._wakes_known > 1.0 and self._sleeps <= 1
+        if not isinstance(wakes_at, (int, float)) or (not answer and wakes_at < now):
+            wakes_at = None  # of a rank that did not answer it is known until then that it sleeps
+        elif (
+            wakes_at != self._wakes_at
+        ):  # not the same sleep as last time: a loop of sleeps always wakes soon and never ends
+            self._wakes_known = now
+            self._sleeps += 1
+        self._wakes_at = wakes_at
+        long_sleep = wakes_at is not None and now - self._wakes_known > 1.0 and self._sleeps <= 1
         return Process(
             self.tracker.activity,
             self.tracker.idle_s,
-            max(0.0, self._wakes_at - now) if long_sleep and self._wakes_at is not None else None,
+            max(0.0, wakes_at - now) if long_sleep and wakes_at is not None else None,
             str(answer.get("waits_on", ""))[:200] if answer else "",
             answered=not self.silent,
             holds_lock=self.silent and any(stack.holds_lock for stack in self.stacks),

@@ -10,7 +10,6 @@ import base64
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -105,13 +104,12 @@ class ControlChannel:
     def _snapshot(self, content: dict[str, Any]) -> dict[str, Any]:
         # Polling here makes the in-flight state right for calls that nobody in Python waits for.
         self._door.flight.poll()
-        words, wakes = threads.waits_on()
+        words, wakes_at = threads.waits_on()
         return {
             "gate": self._door.gate.state(),
             "stacks": threads.stacks(bool(content.get("locals", True)), values=bool(content.get("values"))),
             "waits_on": words,
-            "wakes_in_s": wakes,
-            "monotonic_ns": time.monotonic_ns(),
+            "wakes_at": wakes_at,
         }
 
     def _hold(self, content: dict[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Heartbeat:
 
     def _write(self, now: int, *, idle: bool) -> None:
         told = self._answer({"verb": "snapshot", "locals": True})
-        kept = {key: told.get(key) for key in ("stacks", "waits_on", "wakes_in_s")}
+        kept = {key: told.get(key) for key in ("stacks", "waits_on", "wakes_at")}
         with open(f"{self._path}.part", "w") as file:
             json.dump(encodable({"at_ns": now, "idle": idle, **kept}), file)
         os.replace(f"{self._path}.part", self._path)

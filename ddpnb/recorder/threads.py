@@ -11,7 +11,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -92,18 +92,17 @@ def _name_of(thread: threading.Thread | None, ident: int) -> str:
 
 
 def waits_on() -> tuple[str, float | None]:
-    """What the main thread waits for in the kernel, in words, and in how many seconds it wakes.
+    """What the main thread waits for in the kernel, in words, and when it wakes, on the monotonic clock.
 
     The second is known for ``time.sleep`` alone: its deadline lies in this process's own memory.
     Empty where the system does not show it (not Linux, or the thread is running).
     """
     name, args = system_call(os.getpid(), "self")
-    wakes = _sleep_left(args) if name == "clock_nanosleep" and len(args) >= 3 else None
-    return words(name, args), wakes
+    wakes_at = _sleeps_until(args) if name == "clock_nanosleep" and len(args) >= 3 else None
+    return words(name, args), wakes_at
 
 
-def _sleep_left(args: list[int], now: Callable[[], float] = time.monotonic) -> float | None:
-    # ``now`` as it was when this was imported: the user's program may have put a clock of its own in its place.
+def _sleeps_until(args: list[int]) -> float | None:
     clock, absolute, address = args[:3]
     if clock != time.CLOCK_MONOTONIC or absolute != 1:
         return None
@@ -118,4 +117,4 @@ def _sleep_left(args: list[int], now: Callable[[], float] = time.monotonic) -> f
     if read(os.getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0) != 16:
         return None
     seconds, nanoseconds = struct.unpack("<qq", buffer.raw)
-    return seconds + nanoseconds * 1e-9 - now()
+    return seconds + nanoseconds * 1e-9
