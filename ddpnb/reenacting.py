@@ -18,7 +18,8 @@ from ddpnb.loading import load
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 from ddpnb.reenactment.agreement import Agreement, compare, root
-from ddpnb.reenactment.plan import MOST, Plan, plan_of
+from ddpnb.reenactment.plan import Plan
+from ddpnb.reenactment.planning import MOST, plan_of
 from ddpnb.reenactment.script import TIMEOUT_S, script_of
 from ddpnb.render import reenactment as render
 from ddpnb.world import World, launch

@@ -9,17 +9,17 @@ from ddpnb.diagnosis import reported, rules
 from ddpnb.diagnosis.causes import frameworks
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data.batches import uneven_shards
-from ddpnb.diagnosis.exit_status import EXIT_CODE_MASKED
 from ddpnb.diagnosis.hangs import blocked, endings, mismatch, missing_calls, stacks_alone, startup, stores, stragglers
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
-from ddpnb.diagnosis.hangs.endings import RANK_RAISED
 from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
+from ddpnb.diagnosis.outcome import outcome_of
+from ddpnb.diagnosis.settled import is_settled
 from ddpnb.errors import UsageError
 from ddpnb.model import checkpoints
-from ddpnb.model.calls import Call, CallState
+from ddpnb.model.calls import Call
 from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.rank_state import RankState
@@ -68,17 +68,11 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     unknown = set(range(recording.world_size)) - set(standing)
     ended = not unknown and all(s.state is RankState.ENDED for s in standing.values())
     errors = [finding for finding in findings if finding.severity == "error"]
-    outcome = _outcome(recording, errors)
+    outcome = outcome_of(recording, errors)
     return Diagnosis(
         outcome=outcome,
         findings=tuple(_with_checkpoints(recording, findings, outcome)),
-        settled=ended
-        or (bool(errors) and _nobody_moves(standing, held, patience))
-        or (bool(held) and bool(errors))
-        or (bool(errors) and _all_stand_in_calls(standing, patience))
-        or any(f.type.after_patience for f in errors)
-        or any(_stands_in(standing, f, patience) for f in errors if f.type.mismatch)
-        or any(_stands_before(standing, f, patience) for f in errors if f.type.group_mismatch),
+        settled=ended or is_settled(standing, held, errors, patience),
         world_size=recording.world_size,
         exit_codes=exit_codes,
     )
@@ -91,7 +85,7 @@ def _from_stacks(recording: Recording, standing: dict[int, Standing], patience: 
     errors = [finding for finding in findings if finding.severity == "error"]
     ended = len(standing) == recording.world_size and all(s.state is RankState.ENDED for s in standing.values())
     return Diagnosis(
-        outcome=_outcome(recording, errors),
+        outcome=outcome_of(recording, errors),
         findings=tuple(findings),
         settled=ended or bool(errors),
         world_size=recording.world_size,
@@ -113,7 +107,7 @@ def _of_report(recording: Recording, exit_codes: dict[int, int | None], patience
     if not any(finding.severity == "error" for finding in findings):
         findings += endings.find(recording, {}, consequences=True)
     errors = [finding for finding in findings if finding.severity == "error"]
-    outcome = _outcome(waiting, errors)
+    outcome = outcome_of(waiting, errors)
     if not errors and recording.report is not None and recording.report.messages:
         outcome = "interrupted"
     if outcome == "divergence":  # no rank is known to have continued
@@ -146,40 +140,6 @@ def _with_checkpoints(recording: Recording, findings: list[Finding], outcome: Ou
         return findings
     root = replace(findings[first], evidence=(*findings[first].evidence, text))
     return [*findings[:first], root, *findings[first + 1 :]]
-
-
-def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience: float) -> bool:
-    """Whether a rank has failed and none of the others can continue."""
-    failed = any(s.record.ending is not None and not s.record.ending.well for s in standing.values())
-    return failed and all(
-        s.state is RankState.ENDED or rank in held or s.expired(patience) for rank, s in standing.items()
-    )
-
-
-_MISMATCH_S = 2.0
-
-
-def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
-    """Whether ranks are blocked in a mismatch: all have made their calls, but the backend does not complete them."""
-    return any(
-        rank in standing and standing[rank].call is not None and standing[rank].idle_s >= min(_MISMATCH_S, patience)
-        for rank in finding.concerned
-    )
-
-
-def _all_stand_in_calls(standing: dict[int, Standing], patience: float) -> bool:
-    """Whether each rank that has not ended has been blocked in a call for some time."""
-    open_ranks = [s for s in standing.values() if s.state is not RankState.ENDED]
-    return bool(open_ranks) and all(
-        s.call is not None and s.state is RankState.WAITING and s.idle_s >= min(_MISMATCH_S, patience)
-        for s in open_ranks
-    )
-
-
-def _stands_before(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
-    """Whether a rank is blocked creating a group that the ranks create differently: all may be in that call."""
-    making = [standing[r] for r in finding.concerned if r in standing]
-    return any(one.state in (RankState.STARTING, RankState.CREATING_GROUP) and one.idle_s >= patience for one in making)
 
 
 def _exit_code(record: RankRecord) -> int | None:
@@ -307,27 +267,3 @@ def _all_idle_patience(standing: Standing, before_init: bool) -> int:
     """
     waits_on = standing.record.process.waits_on
     return 1 if before_init and waits_on.startswith(blocked.LOCAL) else _NOBODY_WAITS
-
-
-def _outcome(recording: Recording, errors: list[Finding]) -> Outcome:
-    own_failure = any(
-        r.ending is not None and not r.ending.well and not endings.is_fence_stop(r.ending)
-        for r in recording.ranks.values()
-    )
-    # A fence stop counts even if the script swallowed it; so does a mismatch that made ranks fail.
-    fenced = any(
-        endings.is_fence_stop(r.ending) or any(call.state is CallState.FENCED for call in r.calls)
-        for r in recording.ranks.values()
-    )
-    died = any(r.ending is not None and r.ending.how == "died" and r.ending.code for r in recording.ranks.values())
-    mismatched = bool(errors) and errors[0].type.mismatch and not died
-    if own_failure and not mismatched and not (fenced and errors and errors[0].type != RANK_RAISED):
-        return "crash"
-    if fenced or (mismatched and own_failure):
-        return "hang"
-    complete = all(r.ending is not None and r.ending.well for r in recording.ranks.values())
-    if complete and any(finding.type == EXIT_CODE_MASKED for finding in errors):
-        return "crash"
-    if errors and complete:
-        return "divergence"
-    return "hang" if errors else "ok"

@@ -1,7 +1,7 @@
 """Recordings of kinds of hangs, written by hand, and the scripts made from them."""
 
 from ddpnb.model.calls import CallState
-from ddpnb.reenactment.plan import plan_of
+from ddpnb.reenactment.planning import plan_of
 from ddpnb.reenactment.script import script_of
 from tests.diagnosis.recordings import Script, group, line, recorded
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.report import Report
 from ddpnb.reenactment.agreement import compare
-from ddpnb.reenactment.plan import plan_of
+from ddpnb.reenactment.planning import plan_of
 from tests.diagnosis.recordings import Rank, line, record
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.model.calls import CallState, Group, Signature, Site
-from ddpnb.reenactment.plan import plan_of
+from ddpnb.reenactment.planning import plan_of
 from ddpnb.reenactment.script import script_of
 from tests.diagnosis.recordings import Rank, line, record, recorded
 from tests.reenactment import programs

@@ -15,9 +15,10 @@ from ddpnb.diagnosis.hangs import workers
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED
 from ddpnb.diagnosis.hangs.mismatch import ARGUMENT_MISMATCH, DTYPE_MISMATCH, OP_MISMATCH, SHAPE_MISMATCH
+from ddpnb.diagnosis.hangs.new_groups import SUBGROUP_MISMATCH
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
-from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE, SUBGROUP_MISMATCH, WORLD_INCOMPLETE
+from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE, WORLD_INCOMPLETE
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording

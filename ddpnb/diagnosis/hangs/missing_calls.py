@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.hangs import blocked, ended_ranks, group_order, p2p_deadlock, silent_ranks, startup
+from ddpnb.diagnosis.hangs import blocked, ended_ranks, group_order, new_groups, p2p_deadlock, silent_ranks, startup
 from ddpnb.diagnosis.hangs.cycles import connected_parts
 from ddpnb.diagnosis.hangs.init_facts import address_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
@@ -59,7 +59,7 @@ def _explain(
         return startup.never_joined(recording, standings, starting, ended)
     grouping = [rank for rank in waiting if standings[rank].state is RankState.CREATING_GROUP]
     if grouping:
-        return startup.group_not_made(recording, standings, waits, grouping, waiting)
+        return new_groups.not_made(recording, standings, waits, grouping, waiting)
     calls = {rank: call for rank in waiting if (call := standings[rank].call) is not None}
     if recording.report is not None and gone and not ended:
         return silent_ranks.explain(recording, standings, waits, waiting)

@@ -49,6 +49,13 @@ class Standing:
         return self.event if self.state in (RankState.STARTING, RankState.CREATING_GROUP) else None
 
     @property
+    def path(self) -> list[Site]:
+        """The user's frames, outermost first."""
+        stack = self.record.main_stack
+        path = [frame.site for frame in stack.user_frames] if stack is not None else []
+        return path or ([self.site] if self.site != NO_SITE else [])
+
+    @property
     def idle_s(self) -> float:
         return self.record.process.idle_s
 

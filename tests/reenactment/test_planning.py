@@ -8,7 +8,7 @@ from ddpnb.errors import UsageError
 from ddpnb.model.calls import Signature
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.report import Report
-from ddpnb.reenactment.plan import plan_of
+from ddpnb.reenactment.planning import plan_of
 from tests.diagnosis.recordings import Rank, line, record, recorded
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
