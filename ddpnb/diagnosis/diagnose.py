@@ -20,10 +20,11 @@ from ddpnb.diagnosis.settled import is_settled
 from ddpnb.errors import UsageError
 from ddpnb.model import checkpoints
 from ddpnb.model.calls import Call
+from ddpnb.model.ending import UNKNOWN_SIGNAL
 from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import UNKNOWN_SIGNAL, RankRecord, Recording
+from ddpnb.model.recording import RankRecord, Recording
 
 PATIENCE = 10.0
 # All ranks idle and none in a collective is far weaker evidence than a rank that others wait for: a download on

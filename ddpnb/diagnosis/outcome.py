@@ -1,0 +1,34 @@
+"""How a run ended, from its Recording and the errors that were found."""
+
+from __future__ import annotations
+
+from ddpnb.diagnosis.exit_status import EXIT_CODE_MASKED
+from ddpnb.diagnosis.hangs import endings
+from ddpnb.diagnosis.hangs.endings import RANK_RAISED
+from ddpnb.model.calls import CallState
+from ddpnb.model.findings import Finding, Outcome
+from ddpnb.model.recording import Recording
+
+
+def outcome_of(recording: Recording, errors: list[Finding]) -> Outcome:
+    own_failure = any(
+        r.ending is not None and not r.ending.well and not endings.is_fence_stop(r.ending)
+        for r in recording.ranks.values()
+    )
+    # A fence stop counts even if the script swallowed it; so does a mismatch that made ranks fail.
+    fenced = any(
+        endings.is_fence_stop(r.ending) or any(call.state is CallState.FENCED for call in r.calls)
+        for r in recording.ranks.values()
+    )
+    died = any(r.ending is not None and r.ending.how == "died" and r.ending.code for r in recording.ranks.values())
+    mismatched = bool(errors) and errors[0].type.mismatch and not died
+    if own_failure and not mismatched and not (fenced and errors and errors[0].type != RANK_RAISED):
+        return "crash"
+    if fenced or (mismatched and own_failure):
+        return "hang"
+    complete = all(r.ending is not None and r.ending.well for r in recording.ranks.values())
+    if complete and any(finding.type == EXIT_CODE_MASKED for finding in errors):
+        return "crash"
+    if errors and complete:
+        return "divergence"
+    return "hang" if errors else "ok"
