@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
+from ddpnb.model.ending import Ending
 from ddpnb.model.events import read
-from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.render import card
 

@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from ddpnb.job import Job, attach, jobs
     from ddpnb.loading import load
     from ddpnb.model.checks import Check
+    from ddpnb.model.ending import Ending
     from ddpnb.model.faults import Fault
     from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
     from ddpnb.model.holds import Hold
     from ddpnb.model.rank_state import RankState
-    from ddpnb.model.recording import Ending, Recording
+    from ddpnb.model.recording import Recording
     from ddpnb.model.startup import StartupState, StepState
     from ddpnb.panels import guide, show
     from ddpnb.panels.panel import Panel

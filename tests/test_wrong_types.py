@@ -213,7 +213,7 @@ def _healthy():
 
 def test_several_ranks_are_spoken_of_as_several():
     from ddpnb.diagnosis.hangs.endings import _what
-    from ddpnb.model.recording import Ending
+    from ddpnb.model.ending import Ending
 
     killed = Ending("died", -9, 0)
     for ranks, said in (((1,), "rank 1 was killed (SIGKILL)"), ((1, 2), "ranks 1 and 2 were killed (SIGKILL)")):

@@ -8,8 +8,9 @@ from typing import Any
 from ddpnb import arguments
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.errors import WorldError
+from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
 from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import UNKNOWN_SIGNAL, Ending, Recording
+from ddpnb.model.recording import Recording
 from ddpnb.observe import logs
 from ddpnb.render.account import TimeAccount
 from ddpnb.timing.account import account

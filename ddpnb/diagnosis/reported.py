@@ -22,9 +22,10 @@ from ddpnb.diagnosis.places import where
 from ddpnb.explanations.messages.explain import explain_text
 from ddpnb.model import checkpoints, phrases
 from ddpnb.model.calls import CallState
+from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
 from ddpnb.model.findings import Finding
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import UNKNOWN_SIGNAL, Ending, RankRecord, Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Stack
 from ddpnb.texts import shortened
 

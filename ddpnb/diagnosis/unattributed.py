@@ -11,8 +11,9 @@ from ddpnb.diagnosis.hangs.workers import kills_for_memory
 from ddpnb.explanations.messages.explain import explain, explain_text
 from ddpnb.explanations.messages.explained import Explained
 from ddpnb.model import phrases
+from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Ending, Recording
+from ddpnb.model.recording import Recording
 from ddpnb.texts import shortened
 
 _OF_TIME_OUTS = ("DDP301", "DDP313")  # what a time-out's own text says: the least of what is known

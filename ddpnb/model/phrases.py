@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ddpnb.model.calls import NO_SITE, UNNAMED, Call, Site, runs
+from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Ending, RankRecord
+from ddpnb.model.recording import RankRecord
 
 _FEW = 12  # ranks that are named one by one
 SIDES = 8  # sides that are named one by one

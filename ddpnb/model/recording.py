@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from ddpnb.model.account import Account
 from ddpnb.model.calls import Call
-from ddpnb.model.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
+from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, EventState
 from ddpnb.model.events.runs import DoorDetached, FunctionNotFound
 from ddpnb.model.marks import Mark
@@ -24,9 +24,6 @@ from ddpnb.model.stacks import Stack
 from ddpnb.model.startup import StartupState
 
 E = TypeVar("E", bound=Event)
-
-__all__ = ["UNKNOWN_SIGNAL", "UNKNOWN_STATUS", "Activity", "Child", "Ending", "Process", "RankRecord", "Recording"]
-
 
 Activity = Literal["computing", "idle", "stopped", "gone", "unknown"]
 

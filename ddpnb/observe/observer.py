@@ -19,9 +19,10 @@ from typing import Any
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import NO_SITE
+from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
 from ddpnb.model.events.startup import UsedAfterFork
-from ddpnb.model.recording import Activity, Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Activity, Process, RankRecord, Recording
 from ddpnb.model.stacks import stacks_in
 from ddpnb.observe import logs
 from ddpnb.observe.rank_progress import RankProgress

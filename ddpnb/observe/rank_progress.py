@@ -10,8 +10,9 @@ from typing import Any
 
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
+from ddpnb.model.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
 from ddpnb.model.names import UNDECODABLE
-from ddpnb.model.recording import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Child, Ending, Process
+from ddpnb.model.recording import Child, Process
 from ddpnb.model.shared import shared_file
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.observe import logs

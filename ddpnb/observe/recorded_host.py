@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.ending import Ending
 from ddpnb.model.names import UNDECODABLE
-from ddpnb.model.recording import Ending, RankRecord
+from ddpnb.model.recording import RankRecord
 from ddpnb.model.shared import FileBytes
 from ddpnb.model.stacks import Stack, stacks_in
 from ddpnb.observe.observer import Observer

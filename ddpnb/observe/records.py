@@ -14,8 +14,9 @@ from typing import Any
 
 from ddpnb.errors import UsageError
 from ddpnb.model import phrases
+from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
 from ddpnb.model.names import given_name
-from ddpnb.model.recording import UNKNOWN_SIGNAL, Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.report import Report, Source
 from ddpnb.observe.recorded_host import RecordedHost, RecordedRank, host_in
 

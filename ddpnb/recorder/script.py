@@ -44,7 +44,7 @@ _USED_PROCESS = (
 
 @dataclass
 class Ended:
-    """How the code ended: the JSON of ``model.recording.Ending`` and, for a function, its result."""
+    """How the code ended: the JSON of ``model.ending.Ending`` and, for a function, its result."""
 
     ending: dict[str, Any]
     result: Any = None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ddpnb.explanations.messages import tracebacks
 from ddpnb.explanations.messages.tracebacks import LoggedError
-from ddpnb.model.recording import Ending
+from ddpnb.model.ending import Ending
 from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
 from ddpnb.reports.logs import Log
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ddpnb.model.calls import NO_SITE, UNNAMED, Call, CallState, Signature, Site
-from ddpnb.model.recording import Ending
+from ddpnb.model.ending import Ending
 from ddpnb.model.stacks import Stack
 
 

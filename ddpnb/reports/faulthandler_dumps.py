@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ddpnb.explanations.messages.tracebacks import of_user
+from ddpnb.model.ending import Ending
 from ddpnb.model.names import given_name
-from ddpnb.model.recording import Ending
 from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS, Frame, Stack
 from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
 from ddpnb.reports.logs import Log, last_match

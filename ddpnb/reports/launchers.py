@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ddpnb.explanations.messages import tracebacks
+from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
 from ddpnb.model.names import given_name
-from ddpnb.model.recording import UNKNOWN_SIGNAL, Ending
 from ddpnb.reports.facts import Ended, Fact, Identity, Message, Speaker, WorldSize
 from ddpnb.reports.logs import Log, last_match
 

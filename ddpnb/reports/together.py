@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ddpnb.model.calls import Call
+from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
-from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.report import Report, Source
 from ddpnb.model.stacks import Stack
 from ddpnb.reports import facts as reported

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.bisection.checkpoints import checkpoints
-from ddpnb.model.recording import Ending, Recording
+from ddpnb.model.ending import Ending
+from ddpnb.model.recording import Recording
 from tests.bisection.test_steps import thinned
 from tests.diagnosis.recordings import Rank, line, record
 

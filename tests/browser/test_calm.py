@@ -11,7 +11,8 @@ ODD = r"""
 from dataclasses import replace
 import ddpnb
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
-from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.model.ending import Ending
+from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 
 BAD = "<img src=x onerror='window.got=1'><script>window.got=1</script>"

@@ -23,9 +23,10 @@ from typing import Any
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
+from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Child, Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Child, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from tests.diagnosis.training import Training
 

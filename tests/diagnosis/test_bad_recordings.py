@@ -15,10 +15,11 @@ import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, CallState, Group, Signature, Site
+from ddpnb.model.ending import Ending
 from ddpnb.model.events import read, written
 from ddpnb.model.events.base import fields_of
 from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Child, Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Child, Process, RankRecord, Recording
 from ddpnb.model.replicas import Digest
 from ddpnb.model.stacks import Frame, Stack
 from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, group, line, record

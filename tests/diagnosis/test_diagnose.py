@@ -7,9 +7,10 @@ import pytest
 
 from ddpnb.diagnosis.diagnose import PATIENCE, diagnose
 from ddpnb.model.calls import Call, CallState, Group, Signature
+from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
 from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, group, line, record
 

@@ -14,8 +14,9 @@ from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.model import recording_file
 from ddpnb.model.account import Account, Parts, RankAccount, Straggler
 from ddpnb.model.calls import Group, Site
+from ddpnb.model.ending import Ending
 from ddpnb.model.marks import Mark
-from ddpnb.model.recording import Child, Ending, Process, Recording
+from ddpnb.model.recording import Child, Process, Recording
 from ddpnb.model.replicas import Digest, Model, Sample, TensorSpec
 from ddpnb.model.stacks import Frame
 from ddpnb.model.startup import StartupState, StepState

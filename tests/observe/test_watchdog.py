@@ -8,7 +8,7 @@ import pytest
 
 from ddpnb.errors import WorldError
 from ddpnb.model.blackbox import Status
-from ddpnb.model.recording import Ending
+from ddpnb.model.ending import Ending
 from ddpnb.observe import watchdog as module
 from ddpnb.observe.watchdog import Watchdog
 from tests.diagnosis.recordings import Rank, line, record

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
-from ddpnb.model.recording import Ending
+from ddpnb.model.ending import Ending
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.reports.facts import (
     NOBODY,

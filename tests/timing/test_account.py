@@ -10,8 +10,9 @@ import pytest
 
 from ddpnb.model.account import Account
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.ending import Ending
 from ddpnb.model.marks import Mark
-from ddpnb.model.recording import Ending, RankRecord, Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Model, TensorSpec
 from ddpnb.timing import timeline
 from ddpnb.timing.account import Ledger, account

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.model.recording import Ending, RankRecord, Recording
+from ddpnb.model.ending import Ending
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.views.frame_variables import side_by_side
 

@@ -10,10 +10,11 @@ import pytest
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
+from ddpnb.model.ending import Ending
 from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.views import lanes as analysis
 from ddpnb.views.columns import Shown

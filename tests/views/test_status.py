@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.ending import Ending
 from ddpnb.model.events.runs import Checkpoint
-from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render.status import status_rows
 from ddpnb.views.status import status
 

@@ -10,9 +10,10 @@ from ddpnb.diagnosis.hangs.rank_state import last_site
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
+from ddpnb.model.ending import Ending
 from ddpnb.model.events.startup import DestroyProcessGroup
 from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Ending, RankRecord, Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.texts import shortened
 
 RANK_DEAD = FindingType("DDP311", "rank-dead")

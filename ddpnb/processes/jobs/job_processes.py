@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpnb.errors import WorldError
+from ddpnb.model.ending import UNKNOWN_SIGNAL
 from ddpnb.model.names import UNDECODABLE, given_name
-from ddpnb.model.recording import UNKNOWN_SIGNAL
 from ddpnb.processes.jobs import sockets
 from ddpnb.processes.jobs.exits import Exits, exit_status
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status

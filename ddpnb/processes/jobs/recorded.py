@@ -6,7 +6,7 @@ import os
 import re
 import signal
 
-from ddpnb.model.recording import UNKNOWN_SIGNAL
+from ddpnb.model.ending import UNKNOWN_SIGNAL
 from ddpnb.processes.jobs.exits import exit_status
 from ddpnb.processes.jobs.job_processes import JobProcesses
 

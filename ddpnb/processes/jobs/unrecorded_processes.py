@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ddpnb.errors import WorldError
-from ddpnb.model.recording import UNKNOWN_SIGNAL, UNKNOWN_STATUS
+from ddpnb.model.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS
 from ddpnb.processes.jobs.found_job import FoundJob
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
 from ddpnb.processes.py_spy import TIMEOUT_S, check_py_spy, described_stacks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
-from ddpnb.model.recording import Ending
+from ddpnb.model.ending import Ending
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import FILE, Rank, line, record
 

@@ -9,8 +9,8 @@ from ddpnb.diagnosis.hangs.endings import find, is_consequence, is_fence_stop
 from ddpnb.diagnosis.hangs.rank_state import standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
 from ddpnb.model.calls import CallState
+from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Ending
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import TORCH_FRAME, Rank, line, record
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.model.ending import Ending
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Ending, Process, RankRecord, Recording
+from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.views.board import tiles
 from ddpnb.views.status import status
