@@ -18,6 +18,7 @@ from ddpnb.model.recording import Recording
 from ddpnb.source.paths import parting, path_to
 
 GROUP_ORDER = FindingType("DDP306", "group-order", separate_calls=True)
+_FEW = 8  # ranks with an evidence line of their own
 
 
 def explain(
@@ -45,10 +46,7 @@ def explain(
             waiting,
             call,
             where(standings, [*culprits, *waiting]),
-            tuple(
-                f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}."
-                for r, c in sorted(calls.items())[:8]
-            ),
+            _places(standings, calls),
             "Call every collective of a group on all of its members.",
             certainty="likely",
             hint=hints.deciding_branch(recording, path_to(recording.ranks[rank], call)),
@@ -68,10 +66,21 @@ def cycle_of_groups(standings: dict[int, Standing], calls: dict[int, Call], cycl
         waiting,
         calls[cycle[0]],
         where(standings, [*cycle, *waiting]),
-        tuple(
-            f"Rank {r} is in {phrases.in_call(c)}{phrases.at(standings[r].site)}." for r, c in sorted(calls.items())[:8]
-        ),
-        "Call the collectives of different groups in the same order on all ranks.",
+        _places(standings, calls),
+        "Call the collectives of different groups in the same order on all ranks. A call that one rank skips changes its "
+        "order too.",
+    )
+
+
+def _places(standings: dict[int, Standing], calls: dict[int, Call]) -> tuple[str, ...]:
+    """Where each rank is; at a line to which several callers lead, with the line of the caller."""
+    callers: dict[Site, set[str]] = {}
+    for call in calls.values():
+        callers.setdefault(call.site, set()).add(call.site.via)
+    return tuple(
+        f"Rank {rank} is in {phrases.in_call(call)}{phrases.at(standings[rank].site)}"
+        + (f", called at {call.site.via}." if call.site.via and len(callers[call.site]) > 1 else ".")
+        for rank, call in sorted(calls.items())[:_FEW]
     )
 
 

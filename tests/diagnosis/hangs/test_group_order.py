@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import FILE, Rank, Script, group, line, only_finding, record, world_group
 
@@ -18,6 +20,21 @@ def test_two_groups_in_two_orders():
     assert (found.code, found.name) == ("DDP306", "group-order")
     assert set(found.culprits) == {0, 1}
     assert set(found.where) == {(0, line(7)), (1, line(7))}
+
+
+def test_calls_at_one_line_are_told_apart_by_their_callers():
+    one, other = group(0, 1), group(0, 1, ordinal=1)
+
+    def called_at(caller):
+        return replace(line(29, "average_gradients"), via=f"{FILE}:{caller}")
+
+    recording = record(
+        Rank(0, 2).waits("all_reduce", called_at(55), group=one),
+        Rank(1, 2).waits("all_reduce", called_at(56), group=other),
+    )
+    said = only_finding(recording).evidence
+    assert said[0].endswith(f"in average_gradients, called at {FILE}:55.")
+    assert said[1].endswith(f"in average_gradients, called at {FILE}:56.")
 
 
 def test_who_waits_for_a_cycle_is_not_in_it():
