@@ -29,7 +29,7 @@ import torch.distributed as dist
 _LEAVE = '''
 def leave():
     """This rank makes no further call. Its connections stay open, as NCCL's would: gloo's end with the process."""
-    if "DDPNB_FOLDER" not in os.environ:  # under ddpnb, which sees the end of a rank
+    if "DDPNB_FOLDER" not in os.environ:  # set by ddpnb, which sees the end of a rank
         time.sleep(TIMEOUT.total_seconds() + {after})
 '''
 _ELSEWHERE = '''
