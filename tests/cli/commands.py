@@ -12,6 +12,7 @@ import time
 
 import psutil
 
+from ddpnb.cli import main
 from tests.conftest import alive
 
 DDPNB = [sys.executable, "-m", "ddpnb"]
@@ -21,6 +22,14 @@ def ddpnb(*args, cwd=None, timeout=60, **more):
     return subprocess.run(
         [*DDPNB, *map(str, args)], capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False, **more
     )
+
+
+def refused(*args) -> int:
+    """The exit status of a command that ends before it starts anything, in this process; an exception is none."""
+    try:
+        return main([*map(str, args)])
+    except SystemExit as end:  # argparse
+        return int(end.code or 0)
 
 
 def begin(*args, cwd=None, output=subprocess.DEVNULL):

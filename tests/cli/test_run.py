@@ -19,7 +19,7 @@ from ddpnb.cli import main
 from ddpnb.cli.run import save
 from ddpnb.errors import LaunchError, WorldError
 from ddpnb.model.findings import Diagnosis
-from tests.cli.commands import DDPNB, assert_all_ended, begin, ddpnb, family, left_by
+from tests.cli.commands import DDPNB, assert_all_ended, begin, ddpnb, family, left_by, refused
 from tests.conftest import VICTIMS
 
 
@@ -90,13 +90,20 @@ def test_the_scripts_own_status(tmp_path):
         (["run", "-n", "1", "--\x1b[2J=1", "x.py"], "unrecognized|required"),
     ],
 )
-def test_wrong_use(args, says, tmp_path):
+def test_wrong_use(args, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "x.py").write_text("")
-    done = ddpnb(*args, cwd=tmp_path)
-    assert done.returncode == 2
-    assert any(word in done.stderr for word in says.split("|")), done.stderr
-    assert "Traceback" not in done.stderr
-    assert not {"\x1b", "\x07"} & set(done.stderr)
+    assert refused(*args) == 2
+    said = capsys.readouterr().err
+    assert any(word in said for word in says.split("|")), said
+    assert "Traceback" not in said
+    assert not {"\x1b", "\x07"} & set(said)
+
+
+def test_wrong_use_as_it_is_typed(tmp_path):
+    done = ddpnb("run", "nope\x1b.py", cwd=tmp_path)
+    assert (done.returncode, "does not exist" in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr and "\x1b" not in done.stderr
 
 
 def test_help_names_every_exit_status(capsys):
@@ -107,9 +114,12 @@ def test_help_names_every_exit_status(capsys):
         assert status in said
 
 
-def test_backend_from_the_environment(tmp_path):
-    done = ddpnb("run", "x.py", cwd=tmp_path, env={**os.environ, "DDP_BACKEND": "smoke"})
-    assert done.returncode == 2
+def test_backend_from_the_environment(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py").write_text("")
+    monkeypatch.setenv("DDP_BACKEND", "smoke")
+    assert refused("run", "x.py") == 2
+    assert "smoke" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a GPU: nothing to fall back from")
