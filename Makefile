@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# The tests start many hundred processes: without bytecode each of them compiles ddpnb again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: lab test live stories rest check browser pictures torture torture-signals torture-others matrix clean
 
@@ -10,8 +12,8 @@ lab: $(VENV)/.installed
 	$(BIN)/ddpnb lab
 
 # Three lanes of about equal duration run in parallel. Tests on live ranks mostly wait, so two lanes of them share the
-# machine; the lane `rest` has a lower priority. `make test` runs a failed test once more, alone, and prints FLAKY if it
-# then passes: tests.again decides from the report and the exit status of each lane in $(REPORTS).
+# machine; the lane `rest` and the types have a lower priority. `make test` runs a failed test once more, alone, and prints
+# FLAKY if it then passes: tests.again decides from the report and the exit status of each lane in $(REPORTS).
 STORIES := $(foreach name,pitfalls victims healthy,tests/world/test_$(name).py) tests/test_notebooks.py tests/cli/test_run.py tests/cli/test_bisect.py tests/world/test_attach_unrecorded.py
 OTHERS := $(addprefix --ignore=,$(STORIES))
 
@@ -22,9 +24,8 @@ STATUS = $(if $(LANES_TOGETHER),; echo $$? >$(REPORTS)/$@.status)
 
 test: $(VENV)/.tested browser
 	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
-	@$(MAKE) --no-print-directory -j3 --output-sync=target live stories rest LANES_TOGETHER=1
+	@$(MAKE) --no-print-directory -j4 --output-sync=target live stories rest check LANES_TOGETHER=1
 	@$(BIN)/python -m tests.again $(REPORTS) live stories rest
-	@$(MAKE) --no-print-directory check
 
 live: $(VENV)/.tested
 	$(LANE) -m "world and not beside" $(OTHERS) $(STATUS)
@@ -39,7 +40,7 @@ check: $(VENV)/.tested
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
-	$(BIN)/pyright
+	nice -n 10 $(BIN)/pyright
 
 # The browser for the tests: the Debian package if we may install it, otherwise that of Playwright.
 browser: $(VENV)/.tested
