@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ddpnb import arguments
@@ -37,10 +37,27 @@ def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Rec
     Example:
         >>> ddpnb.diagnose(ddpnb.load("torchrun.log"))
     """
+    paths = _paths(path)
+    with Progress("reading", 0, quiet=not _many(paths)) as shown:
+        return read(paths, shown.update)
+
+
+def read(paths: Sequence[str], progress: Callable[[int, int], None]) -> Recording:
+    """Read these paths, as ``load()`` does.
+
+    Args:
+        paths: files and folders, all of one job.
+        progress: called with the number of files that were read, and of all.
+
+    Returns:
+        The Recording.
+
+    Raises:
+        UsageError: as ``load()``.
+    """
     from ddpnb.observe import records
     from ddpnb.reports import reading
 
-    paths = _paths(path)
     recorded = [one for one in paths if records.is_records(one)]
     if recorded and len(recorded) < len(paths):
         raise UsageError("records of ranks and other files cannot be loaded together.", "Load each alone.")
@@ -51,8 +68,7 @@ def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Rec
     for one in paths:
         if recording_file.recognises(one):
             raise UsageError(f"{arguments.short(os.fspath(one))} is a recording of its own.", "Load it alone.")
-    with Progress("reading", 0, quiet=not _many(paths)) as shown:
-        return reading.read(paths, shown.update)
+    return reading.read(paths, progress)
 
 
 def _paths(given: Any) -> list[str]:

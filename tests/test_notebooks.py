@@ -16,7 +16,7 @@ notebooks = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path
 
 
 def test_all_are_there():
-    assert {path.stem for path in NOTEBOOKS} == {"tour", "startup", "pitfalls", "ranks", "bisection"}
+    assert {path.stem for path in NOTEBOOKS} == {"tour", "startup", "pitfalls", "ranks", "bisection", "reported-hang"}
 
 
 @pytest.mark.world

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ddpnb.errors import DdpnbError
-from ddpnb.loading import load
+from ddpnb.loading import read
 from ddpnb.model.recording import Recording
 from ddpnb.widgets.file_drop import FileDrop
 
 Loaded = Callable[[Recording], None]
+_PAUSE_S = 0.2  # between two updates of the page
 
 
 class GivenFiles:
@@ -26,6 +28,7 @@ class GivenFiles:
         self.drop = FileDrop(self._received, lambda path: self._start([path]), label="files of a report")
         self._before = list(before)
         self._on_loaded: Loaded = lambda _recording: None
+        self._told = 0.0
         self._folders: list[str] = []  # where received files are: not part of their names
 
     def use(self, hint: str, on_loaded: Loaded) -> None:
@@ -45,7 +48,7 @@ class GivenFiles:
         paths = list(dict.fromkeys([*self._before, *paths]))
         said = ""
         try:
-            recording = self._named(load(paths if len(paths) > 1 else paths[0]))
+            recording = self._named(read(paths, self._progress))
             self._before = paths
             self._on_loaded(recording)
         except DdpnbError as error:
@@ -53,6 +56,10 @@ class GivenFiles:
         except Exception as error:  # the panel is expendable: what failed is said, and one may try again
             said = f"reading failed: {type(error).__name__}: {error}"
         self.drop.busy, self.drop.said = "", said
+
+    def _progress(self, ready: int, wanted: int) -> None:
+        if time.monotonic() > self._told + _PAUSE_S:
+            self._told, self.drop.busy = time.monotonic(), f"reading: {ready} of {wanted} files"
 
     def _named(self, recording: Recording) -> Recording:
         """With the names that the files had where they come from."""

@@ -57,5 +57,6 @@ def result(plan: Plan, agreement: Agreement | None, script: str) -> str:
     return (
         f'<h3>Re-enactment</h3><div class="{role}" role="status">{markup.icon(image)} <b>{text}</b></div>'
         + (f'<ul aria-label="notes">{listed}</ul>' if listed else "")
-        + f"<details><summary>The script that the live ranks run</summary><pre>{markup.text(script)}</pre></details>"
+        + "<details><summary>The script that the live ranks run</summary>"
+        + f'<pre tabindex="0" aria-label="script">{markup.text(script)}</pre></details>'
     )
