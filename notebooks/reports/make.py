@@ -46,7 +46,7 @@ def torchrun_log(folder: Path) -> None:
         for rank, count in enumerate((200, 180, 200, 197)):
             numbers = (3 * math.sin(number + rank) for number in range(count))
             (at / f"part-{rank}.txt").write_text("".join(f"{number:.2f}\n" for number in numbers))
-        with torchrun(at, 4, "finetune.py", ".", "--timeout", "4") as job:
+        with torchrun(at, 4, "finetune.py", ".", "--timeout", "5") as job:
             job.wait(LIMIT_S)
         (folder / "torchrun.log").write_text(neutral((at / "job.log").read_text(), at))
 
@@ -65,7 +65,7 @@ def stacks(folder: Path) -> None:
         (into / "job.log").write_text(neutral((at / "job.log").read_text(), at))
 
 
-REPORTS = (flight_recorder, torchrun_log, stacks)
+REPORTS = {"flight-recorder": flight_recorder, "torchrun.log": torchrun_log, "stacks": stacks}
 
 
 # -- jobs
@@ -84,6 +84,7 @@ def project(script: str) -> Iterator[Path]:
 def torchrun(at: Path, ranks: int, *command: str) -> Iterator[subprocess.Popen[bytes]]:
     """A job that writes its output into ``job.log``; it is ended as Ctrl-C would."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    launcher += ["--monitor-interval", "2"]  # it stops the others only when all that time out have written why
     with open(at / "job.log", "wb") as log:
         started = {"cwd": at, "env": environment(), "start_new_session": True}
         job = subprocess.Popen([*launcher, *command], stdout=log, stderr=subprocess.STDOUT, **started)
@@ -153,5 +154,5 @@ def neutral_dump(dump: bytes, at: Path) -> bytes:
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
-    for make in REPORTS:
+    for make in REPORTS.values():
         make(target)

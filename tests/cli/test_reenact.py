@@ -15,6 +15,7 @@ from ddpnb import export
 from tests.cli.commands import ddpnb
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
+from tests.reports import real
 
 
 @pytest.fixture
@@ -65,8 +66,11 @@ def test_scripts_hang_under_torchrun_until_their_time_out(tmp_path):
             assert "Timed out waiting" in errors, errors
 
 
-def test_ddpnb_finds_in_the_script_what_the_recording_shows(saved, tmp_path):
-    assert ddpnb("export", saved(programs.skipped), "-o", "repro.py", cwd=tmp_path).returncode == 0
-    done = ddpnb("run", "-n", 2, "--json", "found.json", "repro.py", cwd=tmp_path)
+def test_ddpnb_finds_in_the_script_what_the_report_shows(tmp_path):
+    shows = next(report for report in real.REPORTS if report.name == "flight-recorder")
+    assert ddpnb("export", real.FOLDER / shows.name, "-o", "repro.py", cwd=tmp_path).returncode == 0
+    done = ddpnb("run", "-n", 4, "--json", "found.json", "repro.py", cwd=tmp_path)
     assert done.returncode == 3
-    assert json.loads((tmp_path / "found.json").read_text())["findings"][0]["code"] == "DDP301"
+    finding = json.loads((tmp_path / "found.json").read_text())["findings"][0]
+    assert (finding["code"], tuple(finding["culprits"])) == (shows.code, shows.culprits)
+    assert finding["collective"]["op"] == shows.op
