@@ -31,11 +31,7 @@ def test_the_notebook_finds_the_pair_by_mouse(lab, page):
     rows = form.get_by_role("table", name="what to vary").get_by_role("row")
     expect(rows).to_have_count(7)
     expect(rows.filter(has_text="--checkpoint")).to_contain_text("best.pt")
-    for option in (
-        "--num-workers",
-        "--amp",
-        "--log",
-    ):  # the notebook's own search varies them too: tests/test_notebooks.py
+    for option in ("--num-workers", "--amp", "--log"):  # tests/test_notebooks.py varies all
         form.get_by_label(f"vary {option}").uncheck()
     form.get_by_label("start the ranks").select_option("fork")
     form.get_by_role("button", name="begin").click()
