@@ -16,15 +16,9 @@ from tests.reenactment.programs import KINDS, recording_of
 pytestmark = pytest.mark.world
 
 
-@pytest.fixture(scope="module")
-def world():
-    with ddpnb.launch(4, quiet=True) as world:
-        yield world
-
-
 @pytest.fixture
 def reenact(world):
-    """Re-enacts on the ranks of the module, which are idle again afterwards."""
+    """Re-enacts on the shared ranks, which are idle again afterwards."""
     opened = []
 
     def on_world(recording):
