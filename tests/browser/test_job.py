@@ -33,6 +33,7 @@ _SCRIPT = """
 def values_of(page, expression):
     """The values of this expression on ranks 0 and 1."""
     part, head = of(page, "hold and step"), of(page, "job")
+    expect(head.get_by_label("working")).to_have_count(0)  # when an action ends, what is below its line moves up
     part.get_by_label("expression, in each rank's current frame").fill(expression)
     part.get_by_role("button", name="evaluate").click()
     told = head.get_by_role("status").filter(has_text=expression)
