@@ -12,7 +12,7 @@ from ddpnb.model import recording_file
 from ddpnb.model.recording import Recording
 from ddpnb.progress import Progress
 
-_MANY = 16  # files from which on the progress is shown
+_SLOW_S = 1.0  # after which the progress is shown
 _HINT = "Give the path of a recording, of a log or a dump, of a folder of these, or a list of paths."
 
 
@@ -38,7 +38,7 @@ def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Rec
         >>> ddpnb.diagnose(ddpnb.load("torchrun.log"))
     """
     paths = _paths(path)
-    with Progress("reading", 0, quiet=not _many(paths)) as shown:
+    with Progress("reading", 0, after_s=_SLOW_S) as shown:
         return read(paths, shown.update)
 
 
@@ -81,7 +81,3 @@ def _paths(given: Any) -> list[str]:
             raise UsageError(f"cannot load {arguments.short(one)}: not a path.", _HINT)
         paths.append(os.fsdecode(one))
     return paths
-
-
-def _many(paths: Sequence[str]) -> bool:
-    return len(paths) > _MANY or any(os.path.isdir(path) for path in paths)

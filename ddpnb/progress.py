@@ -10,12 +10,20 @@ from typing import Any
 
 
 class Progress:
-    """Shows ``what: ready/wanted``; silent if there is no terminal and no notebook."""
+    """Shows ``what: ready/wanted``; silent if there is no terminal and no notebook.
 
-    def __init__(self, what: str, wanted: int, quiet: bool = False) -> None:
+    Args:
+        what: is done.
+        wanted: how many there are.
+        quiet: show nothing.
+        after_s: show nothing of what takes no longer.
+    """
+
+    def __init__(self, what: str, wanted: int, quiet: bool = False, after_s: float = 0.0) -> None:
         self._what = what
         self._wanted = wanted
         self._began = time.monotonic()
+        self._after_s = after_s
         self._display: Any = None
         self._terminal = not quiet and sys.stderr.isatty()
         ipython = sys.modules.get("IPython")
@@ -24,7 +32,8 @@ class Progress:
         )
 
     def __enter__(self) -> Progress:
-        self._show(f"{self._what} ...")
+        if not self._after_s:
+            self._show(f"{self._what} ...")
         return self
 
     def update(self, ready: int, wanted: int) -> None:
@@ -37,6 +46,8 @@ class Progress:
         self._show(f"{self._what}: {'ready' if kind is None else 'stopped'} after {seconds:.1f} s", last=True)
 
     def _show(self, text: str, last: bool = False) -> None:
+        if time.monotonic() < self._began + self._after_s:
+            return
         if self._notebook:
             from IPython.display import display
 
