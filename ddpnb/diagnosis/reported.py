@@ -7,22 +7,20 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ddpnb.diagnosis import unattributed
+from ddpnb.diagnosis import reported_waits, unattributed
 from ddpnb.diagnosis.hangs import queued_calls, stacks_alone
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE
 from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED, is_consequence
 from ddpnb.diagnosis.hangs.group_order import GROUP_ORDER
 from ddpnb.diagnosis.hangs.rank_state import Standing
-from ddpnb.diagnosis.hangs.silent_ranks import began
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
 from ddpnb.diagnosis.hangs.stack_calls import call_in
 from ddpnb.diagnosis.hangs.stacks_alone import SAME_COLLECTIVE
 from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE, WORLD_INCOMPLETE
-from ddpnb.diagnosis.places import where
 from ddpnb.explanations.messages.explain import explain_text
 from ddpnb.model import checkpoints, phrases
 from ddpnb.model.calls import CallState
-from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
+from ddpnb.model.ending import UNKNOWN_STATUS, Ending
 from ddpnb.model.findings import Finding
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
@@ -36,9 +34,8 @@ _TIMED_OUT = re.compile(
     re.IGNORECASE,
 )
 _BY_TIME_OUT = frozenset(
-    {-signal.SIGABRT, -signal.SIGTERM, -signal.SIGKILL, 1, 128 + signal.SIGABRT, 128 + signal.SIGTERM}
+    {-signal.SIGABRT, -signal.SIGTERM, -signal.SIGKILL, 1, 128 + signal.SIGABRT, 128 + signal.SIGTERM, UNKNOWN_STATUS}
 )
-_STOPPED = (-signal.SIGTERM, UNKNOWN_SIGNAL)  # by a launcher, once another rank has failed
 WAITS = frozenset({COLLECTIVE_MISSING, BLOCKED_ELSEWHERE, SAME_COLLECTIVE, WORLD_INCOMPLETE, RENDEZVOUS_UNREACHABLE})
 _FEW = 8
 
@@ -53,7 +50,7 @@ def while_waiting(recording: Recording) -> Recording:
     if recording.report is None:
         return recording
     failed = any(
-        (ending := record.ending) is not None and not ending.well and ending.code not in _STOPPED
+        (ending := record.ending) is not None and not ending.well and ending.code not in unattributed.STOPPED
         for record in recording.ranks.values()
     )
     return replace(recording, ranks={rank: _while_waiting(record, failed) for rank, record in recording.ranks.items()})
@@ -67,7 +64,7 @@ def _while_waiting(record: RankRecord, failed: bool) -> RankRecord:
     if waits and _by_time_out(ending):
         return replace(record, ending=None)
     # Its stacks are older than its end: somebody looked at a job that hung, and stopped it then.
-    if ending.how != "raised" and ending.code in _STOPPED and (failed or record.stacks):
+    if ending.how != "raised" and ending.code in unattributed.STOPPED and (failed or record.stacks):
         return replace(record, ending=None)
     stack = Stack("MainThread", ending.frames, main=True)
     if ending.how == "raised" and _TIMED_OUT.search(ending.message[:20_000]) and call_in(stack) and not record.calls:
@@ -98,9 +95,21 @@ def as_certain(recording: Recording, finding: Finding) -> Finding:
         and all(is_consequence(recording.ranks[rank]) for rank in finding.culprits)
     ):
         return _lost(recording, finding.culprits)
+    if finding.type == RANK_RAISED and ranks and all(one.ending is None or one.ending.how == "exited" for one in ranks):
+        return replace(finding, evidence=(*finding.evidence, *_unnamed_exceptions(recording)))
     if finding.type == GROUP_ORDER and any(record.partial for record in ranks):
         return replace(finding, certainty="likely")
     return finding
+
+
+def _unnamed_exceptions(recording: Recording) -> list[str]:
+    """What may have made ranks exit of which only the exit status is known."""
+    endings = recording.report.endings if recording.report is not None else ()
+    return [
+        phrases.sentence(f"A rank that the files do not name raised {shortened(str(ending).split(chr(10), 1)[0], 300)}")
+        for ending in endings
+        if ending.how == "raised"
+    ][:_FEW]
 
 
 def _lost(recording: Recording, waiting: tuple[int, ...]) -> Finding:
@@ -116,8 +125,7 @@ def _lost(recording: Recording, waiting: tuple[int, ...]) -> Finding:
             phrases.sentence(f"Rank {rank}: {shortened(str(ending).removeprefix(': '), 300)}")
             for rank, ending in said[:_FEW]
         ),
-        remedy="Look at the output of the rank that ended first (its exit status, a traceback, the kernel's log), and at the "
-        "network (NCCL_DEBUG=INFO, the counters of the interface).",
+        remedy=unattributed.LOOK_AT_FIRST,
         certainty="likely",
     )
 
@@ -131,9 +139,10 @@ def find(recording: Recording, standing: dict[int, Standing], errors: Sequence[F
         _of_stacks(recording, standing)
         or _named_missing(recording)
         or queued_calls.find(recording, standing)
-        or _crossed(recording, standing)
-        or _same_call(standing)
+        or reported_waits.find(recording, standing)
         or _after_checkpoints(recording, standing)
+        or reported_waits.unnamed(recording)
+        or unattributed.stopped(recording.report.endings if recording.report is not None else ())
     )
 
 
@@ -155,67 +164,6 @@ def _named_missing(recording: Recording) -> list[Finding]:
             evidence=(f"{named} named as missing in these files.",),
             remedy="Look at the output of these ranks, and at their stacks while it hangs (py-spy dump --pid PID).",
             certainty="timed",
-        )
-    ]
-
-
-def _crossed(recording: Recording, standing: dict[int, Standing]) -> list[Finding]:
-    """DDP306: ranks wait in different groups, and of one at least the members are not known."""
-    calls = {rank: one.call for rank, one in sorted(standing.items()) if one.state is RankState.WAITING and one.call}
-    keys = {call.group.key for call in calls.values()}
-    observed = set(recording.report.observed) if recording.report is not None else set[str]()
-    if len(keys) < 2 or observed.isdisjoint(keys):
-        return []
-    ranks = tuple(calls)
-    return [
-        Finding(
-            GROUP_ORDER,
-            f"{phrases.ranks(ranks, True)} were blocked in different groups: "
-            + ", ".join(f"{rank} in {call.title} of {call.group}" for rank, call in list(calls.items())[:_FEW])
-            + ". Probably they wait for each other.",
-            ranks,
-            (),
-            calls[ranks[0]],
-            where(standing, ranks),
-            tuple(
-                f"Rank {rank} was in {phrases.in_call(call)}{phrases.at(standing[rank].site)}."
-                for rank, call in list(calls.items())[:_FEW]
-            ),
-            "Call the collectives of different groups in the same order on all ranks.",
-            certainty="likely",
-        )
-    ]
-
-
-def _same_call(standing: dict[int, Standing]) -> list[Finding]:
-    """DDP318: ranks wait in calls, and no call that the report holds is missing or differs."""
-    waiting = sorted(rank for rank, one in standing.items() if one.state is RankState.WAITING and one.call is not None)
-    if not waiting:
-        return []
-    calls = {rank: call for rank in waiting if (call := standing[rank].call) is not None}
-    first = min(calls, key=lambda rank: began(calls[rank]))
-    call = calls[first]
-    inside = [rank for rank, own in calls.items() if (own.group.key, own.seq) == (call.group.key, call.seq)]
-    others = sorted(set(waiting) - set(inside))
-    past = [rank for rank in others if calls[rank].group.key == call.group.key]
-    which = f"which {phrases.ranks(past)} completed" if past else "which all of its ranks have called"
-    return [
-        Finding(
-            SAME_COLLECTIVE,
-            f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'was', 'were')} blocked in {call.title} of {call.group}"
-            f"{phrases.at(standing[first].site)}, {which}: these files show no difference between the calls.",
-            (),
-            tuple(waiting),
-            call,
-            where(standing, waiting),
-            tuple(
-                f"Rank {rank} was in {phrases.in_call(calls[rank])}{phrases.at(standing[rank].site)}."
-                for rank in [*inside, *others][:_FEW]
-            ),
-            "Look for what the calls do not show: the network between the hosts (NCCL_DEBUG=INFO, NCCL_SOCKET_IFNAME), a "
-            "device (dmesg for Xid, nvidia-smi -q), reduce operations that differ. Started with `ddpnb run --`, the job is "
-            "recorded with its arguments and lines.",
-            certainty="likely",
         )
     ]
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 
 from ddpnb.diagnosis.causes.exits import HOST_MEMORY, LESS_HOST_MEMORY
 from ddpnb.diagnosis.finding_types import type_of
-from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED
+from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED, is_consequence
 from ddpnb.diagnosis.hangs.workers import kills_for_memory
 from ddpnb.explanations.messages.explain import explain, explain_text
 from ddpnb.explanations.messages.explained import Explained
 from ddpnb.model import phrases
-from ddpnb.model.ending import Ending
+from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.texts import shortened
 
 _OF_TIME_OUTS = ("DDP301", "DDP313")  # what a time-out's own text says: the least of what is known
 _LONGEST = 200  # characters of a message in a sentence
+STOPPED = (-signal.SIGTERM, UNKNOWN_SIGNAL)  # by a launcher, once another rank has failed
+LOOK_AT_FIRST = (
+    "Look at the output of the rank that ended first (its exit status, a traceback, the kernel's log), and at the network "
+    "(NCCL_DEBUG=INFO, the counters of the interface)."
+)
 _FIRST = (
     "Start with this error: those of the other ranks follow from it. Give each rank a log of its own (torchrun --log-dir DIR "
     "--redirects 3) to see whose it is."
@@ -87,10 +93,14 @@ def _finding(explained: Explained, place: str, silent: Finding | None) -> Findin
 
 def _plain(recording: Recording, endings: Sequence[Ending]) -> list[Finding]:
     """DDP311, DDP312 or DDP706: a process of an unknown rank failed, with an error of the user's own or a signal."""
-    failed = [ending for ending in endings if not ending.well]
+    failed = [ending for ending in endings if not ending.well and ending.code not in STOPPED]
     if not failed:
         return []
-    first = failed[0]
+    # A connection that was lost follows from the end of another.
+    own = [ending for ending in failed if not is_consequence(RankRecord(0, ending=ending, reported=True))]
+    if not own:
+        return [_lost(failed[0])]
+    first = own[0]
     message = shortened(first.message.strip().split("\n", 1)[0], _LONGEST)
     if first.how == "raised":
         kind, what = RANK_RAISED, f"raised {first.exception}" + (f": {message}" if message else "")
@@ -104,7 +114,7 @@ def _plain(recording: Recording, endings: Sequence[Ending]) -> list[Finding]:
     else:
         kind, what, remedy = RANK_DEAD, phrases.ended(first), _FIRST
     evidence = ["The file does not say which rank it is."]
-    if first.how == "died" and message:
+    if first.how in ("died", "ended") and message:
         evidence.append(phrases.sentence(f"The log says: {message}"))
     return [
         Finding(
@@ -112,6 +122,33 @@ def _plain(recording: Recording, endings: Sequence[Ending]) -> list[Finding]:
             phrases.sentence(f"A rank {what}{_place(first)}"),
             evidence=tuple(evidence),
             remedy=remedy,
+            certainty="likely",
+        )
+    ]
+
+
+def _lost(ending: Ending) -> Finding:
+    return Finding(
+        RANK_DEAD,
+        f"A rank lost the connection to another one{_place(ending)}: that one ended, or the network between them failed.",
+        evidence=(
+            phrases.sentence(f"It raised {shortened(str(ending), _LONGEST)}"),
+            "The file does not say which rank it is.",
+        ),
+        remedy=LOOK_AT_FIRST,
+        certainty="likely",
+    )
+
+
+def stopped(endings: Sequence[Ending]) -> list[Finding]:
+    """DDP311: a launcher ended processes, and nothing says why."""
+    if not any(ending.code == -signal.SIGTERM for ending in endings):
+        return []
+    return [
+        Finding(
+            RANK_DEAD,
+            "A launcher ended its processes (SIGTERM), as it does after the failure of one: these files do not show which.",
+            remedy=LOOK_AT_FIRST,
             certainty="likely",
         )
     ]

@@ -239,7 +239,8 @@ class Call:
         if self.op in ("recv", "recv_any_source"):
             source = f"from {self.peer}" if self.peer >= 0 else "from any rank"
             return f"recv {source}" + (f" (tag {self.tag})" if self.tag else "")
-        return f"{self.op if self.op != UNNAMED else 'unnamed call'} #{self.seq}"
+        name = self.op if self.op != UNNAMED else "unnamed call"
+        return f"{name} #{self.seq}" if self.seq else name
 
 
 P2P_OPS = frozenset({"send", "recv", "recv_any_source"})

@@ -92,6 +92,8 @@ class RankRecord:
     partial: bool = False  # of a report that shows only some of its calls: others may be missing between them
     # Of a report: by group, the number of the last collective that it called, where that call itself is not in the report.
     reached: Mapping[str, int] = field(default_factory=dict[str, int])
+    # Of a report that says no more of it: a "call" timed out or failed, or it lost the connection to the "store".
+    lost: Literal["", "call", "store"] = ""
 
     def events(self, *kinds: type[E], state: EventState | None = None) -> list[E]:
         """Its events of these kinds, in the order in which they began; ``state``: only those in this state."""
@@ -130,7 +132,16 @@ class RankRecord:
     @property
     def mentioned(self) -> bool:
         """Whether anything is known of it: a report need not say something of every rank."""
-        return bool(self.pid or self.calls or self.history or self.stacks or self.ending or self.reached or self.output)
+        return bool(
+            self.pid
+            or self.calls
+            or self.history
+            or self.stacks
+            or self.ending
+            or self.reached
+            or self.output
+            or self.lost
+        )
 
     @property
     def main_stack(self) -> Stack | None:

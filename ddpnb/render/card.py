@@ -110,6 +110,8 @@ def _role(diagnosis: Diagnosis) -> str:
 def _headline(diagnosis: Diagnosis) -> str:
     if diagnosis.reported and diagnosis.outcome == "ok":
         return "no problem is visible in these files"
+    if diagnosis.reported and diagnosis.outcome == "interrupted":
+        return "failed: these files do not show why"
     if not diagnosis.settled and diagnosis.outcome == "ok":
         return "running: no problems found so far"
     if diagnosis.outcome == "ok" and None in diagnosis.exit_codes.values():

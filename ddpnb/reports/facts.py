@@ -161,7 +161,8 @@ class Waiting:
 
     Args:
         speaker: who waits.
-        function: ``"init_process_group"``, ``"new_group"``, ``"monitored_barrier"``, or a call's name.
+        function: ``"init_process_group"``, ``"new_group"``, ``"monitored_barrier"``, or a call's name; ``"call"``: one
+            that timed out or failed, and that the file does not name; ``"store"``: it lost the connection to the store.
         missing: the global ranks that it names as missing.
         timeout_s: after which time it gave up.
     """

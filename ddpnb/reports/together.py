@@ -6,8 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from typing import Literal
 
-from ddpnb.model.calls import Call
+from ddpnb.model.calls import Call, CallState
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
 from ddpnb.model.recording import Process, RankRecord, Recording
@@ -39,6 +41,7 @@ class _Rank:
     waits_at: Stack | None = None  # of the call that a dump shows it in; stacks of the process say more
     idle: bool | None = None
     events: list[Event] = field(default_factory=list[Event])
+    lost: Literal["", "call", "store"] = ""
 
 
 def recording(found: Sequence[reported.Found]) -> Recording:
@@ -68,6 +71,8 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         rank = groups.global_rank(fact)
         if rank is not None:
             _add(ranks[rank], fact)
+        elif isinstance(fact, reported.CallSeen) and fact.state is CallState.WAITING and fact.waited_s + fact.timeout_s:
+            messages.append(_timed_out(fact))
         elif isinstance(fact, reported.Message):
             messages.append(fact.text)
         elif isinstance(fact, reported.Ended):
@@ -93,18 +98,27 @@ class _Speakers:
     """Which rank a fact is about."""
 
     def __init__(self, facts: Iterable[reported.Fact]) -> None:
-        self._by_pid: dict[tuple[str, int], int] = {}
+        self._by_pid: dict[int, dict[str, int]] = defaultdict(dict)
         for fact in facts:
             if isinstance(fact, reported.Identity) and fact.speaker.rank is not None and fact.speaker.pid:
-                self._by_pid[fact.speaker.host, fact.speaker.pid] = fact.speaker.rank
-                self._by_pid.setdefault(("", fact.speaker.pid), fact.speaker.rank)
+                self._by_pid[fact.speaker.pid][fact.speaker.host] = fact.speaker.rank
 
     def rank(self, speaker: Speaker) -> int | None:
         if speaker.rank is not None:
             return speaker.rank if 0 <= speaker.rank < MOST_RANKS else None
-        if not speaker.pid:
-            return None
-        return self._by_pid.get((speaker.host, speaker.pid), self._by_pid.get(("", speaker.pid)))
+        hosts = self._by_pid.get(speaker.pid, {})
+        if speaker.host in hosts:
+            return hosts[speaker.host]
+        # One file names a host, another its address: two addresses are two hosts.
+        apart = _is_address(speaker.host)
+        return next((rank for host, rank in hosts.items() if not (apart and _is_address(host))), None)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(ip_address(host))
+    except ValueError:
+        return False
 
 
 def _world_size(facts: Iterable[reported.Fact], who: _Speakers) -> tuple[int, bool]:
@@ -152,6 +166,8 @@ def _add(rank: _Rank, fact: reported.Fact) -> None:
             rank.events.append(read("checkpoint", {"name": fact.name, "number": fact.number}, "done", at, at))
         case reported.Waiting():
             rank.events += _start(fact)
+            if fact.function in ("call", "store"):
+                rank.lost = rank.lost or fact.function
         case reported.Message():
             if rank.ending is None:
                 rank.ending = Ending("raised", 1, "", fact.text, at_ns=_LATER)
@@ -177,6 +193,16 @@ def _start(fact: reported.Waiting) -> list[Event]:
     if fact.function not in ("init_process_group", "new_group"):
         return []
     return [read(fact.function, {"timeout_s": fact.timeout_s or None}, "open", 0, 0)]
+
+
+def _timed_out(call: reported.CallSeen) -> str:
+    """The call of a rank that no file names, in the words of the watchdog."""
+    number = f"SeqNum={call.seq}, " if call.seq else ""
+    waited_ms = 1000 * (call.waited_s or call.timeout_s)
+    return (
+        f"Watchdog caught collective operation timeout: WorkNCCL({number}OpType={call.signature.op}, "
+        f"Timeout(ms)={1000 * call.timeout_s:.0f}) ran for {waited_ms:.0f} milliseconds before timing out."
+    )
 
 
 def _said(fact: reported.Fact) -> str:
@@ -213,6 +239,7 @@ def _record(rank: int, told: _Rank, groups: Groups) -> RankRecord:
         reported=True,
         partial=not told.calls,
         reached=_reached(told, groups),
+        lost=told.lost if told.ending is None and not calls else "",
     )
 
 

@@ -16,7 +16,7 @@ from ddpnb.reports.logs import Log
 from ddpnb.reports.watchdog_lines import Status
 
 NAME = "NCCL watchdog log"
-MARKS = ("CL(", "enqueued", "watchdog", "Heartbeat monitor")
+MARKS = ("CL(", "enqueued", "watchdog", "Heartbeat monitor", "failed or timed out", "should dump")
 
 _MOST = 4096  # statuses of one rank
 
@@ -37,6 +37,11 @@ def read(log: Log) -> Iterator[Fact]:
             "Calls of which the log names no group are taken for those of the group in which others made the same call."
         )
     yield from _without_later(calls)
+    named = {call.group.name for call in calls}
+    if (
+        "" not in named and (size := sizes.pop("", 0)) and len(named) == 1
+    ):  # it is that of the group which they are taken for
+        sizes.setdefault(min(named), size)
     if "" in sizes:
         yield WorldSize(sizes[""])
     if "" in sizes and not any(call.group.label == "default_pg" for call in calls):
@@ -47,6 +52,7 @@ def read(log: Log) -> Iterator[Fact]:
     yield from _members(calls, [status for found in statuses.values() for status in found], sizes)
     yield from dict.fromkeys(status.progress for found in statuses.values() for status in found)
     yield from watchdog_lines.failures(log)
+    yield from watchdog_lines.unnamed(log, {call.speaker.rank for call in calls})
 
 
 def _named(

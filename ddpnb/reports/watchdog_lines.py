@@ -11,7 +11,7 @@ from ddpnb.explanations.messages.tracebacks import of_user
 from ddpnb.model.calls import NO_SITE, P2P_OPS, UNNAMED, CallState, Signature, Site
 from ddpnb.model.names import given_name
 from ddpnb.model.stacks import MAX_FRAMES, Frame, Stack
-from ddpnb.reports.facts import NOBODY, CallSeen, Fact, GroupName, Message, Progress, Speaker
+from ddpnb.reports.facts import NOBODY, CallSeen, Fact, GroupName, Message, Progress, Speaker, Waiting
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.operations import operation
 
@@ -21,7 +21,7 @@ _WORK = re.compile(r"Work[A-Z][A-Z0-9]{0,8}CL\s?\(")
 _CAUGHT = re.compile(r"Watchdog\s{1,3}caught\s")
 _CALL = re.compile(
     r"Work\w{1,12}\((?:SeqNum=(?P<seq>\d{1,18}),)?OpType=(?P<op>\w{1,60})"
-    r"(?:,TensorShape=\[(?P<shape>[\d,\[\]]{0,400}?)\])?(?:,NumelIn=(?P<numel>\d{1,18}))?(?:,NumelOut=(?P<out>\d{1,18}))?"
+    r"(?:,TensorShape=\[(?P<shape>[\d,\[\]]{0,400}?)\])?(?:,NumelIn=(?P<numel>\d{1,20}))?(?:,NumelOut=(?P<out>\d{1,20}))?"
     r"(?:,Timeout\(ms\)=(?P<timeout>\d{1,15}))?\)(?:ranfor(?P<ran>\d{1,15})milliseconds|timedout)?"
 )
 _TIMED_OUT = re.compile(r"(?:[Tt]ime-?out|timedout):?$")
@@ -36,16 +36,28 @@ _NUMBERS = re.compile(
     r"lastcompleted(?:\w{1,6}?)?work:(-?\d{1,18})"
 )
 _AT = re.compile(r"at(?:\w{1,6}?)?work(?:sequenceid)?:(\d{1,18}),?(?:PGstatus:)?$")
+_UNNAMED = {
+    "call": (
+        re.compile(r"due to a collective timeout from\s{1,3}rank (\d{1,6})\b"),
+        re.compile(r"\[Rank (\d{1,6})\]\s{1,3}Some \w{1,10} operations have failed or timed out"),
+    ),
+    "store": (
+        re.compile(
+            r"PG (?:ID )?0 [^\n\]]{0,60}Rank (\d{1,6})\] Failed to check the .should dump. flag on TCPStore[^\n]{0,100}error: "
+        ),
+    ),
+}
 _TRACE = re.compile(r"Stack trace of the failed collective:\s{0,3}\n")
 _FRAME = re.compile(r"\s{0,8}#\d{1,4} (.{1,200}?) from (.{1,1000}):(\d{1,9})$")
 _FAILED = tuple(
     re.compile(pattern)
     for pattern in (
-        r"watchdog thread terminated with exception:\s{1,3}(?!\[Rank \d{1,6}\]\s{1,3}Watchdog\s{1,3}caught)",
+        r"watchdog thread terminated with exception:\s{1,3}(?!\[Rank \d{1,6}\]\s{1,3}Watchdog\b)",
         r"Heartbeat monitor timed out",
         r"watchdog got stuck for \d{1,9}\s",
     )
 )
+_NO_SIZE = str(2**64 - 1)  # -1
 _GLOG = re.compile(r"\[[EFWI][\d ][^\]\n]{0,80}")
 _WRAPPED = 4  # lines
 _BEFORE, _AFTER = 400, 900  # characters of a message
@@ -115,7 +127,8 @@ def _size(op: str, given: int, received: int) -> int:
 def _signature(op: str, shape: str | None, numel: str | None) -> Signature:
     name = UNNAMED if op == "unknown" else op
     sizes = shape if shape is not None else numel
-    if sizes is None:
+    # Of coalesced calls it is the size of one of them, or that of none.
+    if sizes is None or op == "coalesced" or sizes == _NO_SIZE:
         return Signature(name, device="cuda")
     return Signature(name, (tuple(int(size) for size in re.findall(r"\d{1,18}", sizes)[:16]),), device="cuda")
 
@@ -170,10 +183,23 @@ def failures(log: Log) -> Iterator[Fact]:
         elif speaker.rank is None and rank is not None:
             speaker = replace(speaker, rank=int(rank[1]))
         text = log.text[place.start() : place.start() + 2000].partition("Exception raised from")[0]
-        text = re.split(r"\n\s{0,8}\n|\n\[", text, maxsplit=1)[0].strip()
+        text = re.split(r"\n\s{0,8}\n|\n\[|\. This typically", text, maxsplit=1)[0].strip()
         if (speaker, text) not in seen:
             seen.add((speaker, text))
             yield Message(speaker, text)
+
+
+def unnamed(log: Log, shown: set[int | None]) -> Iterator[Fact]:
+    """Ranks on which a call timed out or failed that the log does not show, and those that lost the store.
+
+    Args:
+        log: of the job.
+        shown: the ranks whose calls the log shows.
+    """
+    for what, patterns in _UNNAMED.items():
+        ranks = {int(match[1]) for pattern in patterns for match in pattern.finditer(log.text)}
+        for rank in sorted(ranks - shown):
+            yield Waiting(Speaker(rank), what)
 
 
 def _speaker(log: Log, offset: int) -> Speaker:

@@ -19,7 +19,7 @@ from ddpnb.reports.facts import (
     Waiting,
     WorldSize,
 )
-from tests.reports.told import WORLD, died, progress, raised, report, signature, waits
+from tests.reports.told import WORLD, diagnosis, died, progress, raised, report, signature, waits
 
 TENSOR_PARALLEL = GroupName("3", "mesh_tp", ranks=(2, 3))
 
@@ -159,3 +159,21 @@ def test_what_was_read_is_saved(tmp_path):
     from ddpnb.model.recording_file import load
 
     assert load(tmp_path / "a.ddpnb") == taken
+
+
+def test_one_process_id_on_two_addresses_is_two_processes():
+    """A host may be named in one file and be an address in another; two addresses are two hosts."""
+    known = Identity(Speaker(62, 833, "10.0.0.1"))
+    for host, rank in (("10.0.0.1", 62), ("10.0.0.2", None), ("", 62), ("node1", 62)):
+        recording = report(known, Ended(Speaker(None, 833, host), Ending("died", -9)))
+        assert (recording.ranks[62].ending is not None) == (rank == 62), host
+
+
+def test_a_time_out_of_a_rank_that_no_file_names():
+    call = CallSeen(
+        Speaker(), GroupName("1", rank=1), 199, signature("reduce_scatter_tensor"), CallState.WAITING, timeout_s=600.0
+    )
+    found = diagnosis(call)
+    assert (found.outcome, found.findings[0].code, found.findings[0].culprits) == ("hang", "DDP301", ())
+    assert "reduce_scatter_tensor #199" in found.findings[0].summary
+    assert found.findings[0].certainty == "likely"

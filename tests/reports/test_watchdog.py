@@ -4,7 +4,7 @@ import pytest
 
 from ddpnb.model.calls import CallState
 from ddpnb.reports import watchdog
-from ddpnb.reports.facts import CallSeen, GroupName, Members, Message, Progress, Speaker, Unknown, WorldSize
+from ddpnb.reports.facts import CallSeen, GroupName, Members, Message, Progress, Speaker, Unknown, Waiting, WorldSize
 from tests.reports.reading import ANSI, NOISE, of, read
 
 
@@ -269,3 +269,28 @@ def test_what_is_inferred_of_groups_that_a_log_does_not_name_is_said():
 def test_a_call_of_the_default_group_stays_there_beside_the_same_of_another():
     text = _GATHER.format(0) + _STATUS_OF.format(0, 3, "") + _GATHER.format(2) + _STATUS_OF.format(2, 0, "(default_pg)")
     assert {call.speaker.rank: call.group.name for call in of(CallSeen, read(watchdog, text))} == {0: "3", 2: ""}
+
+
+def test_sizes_of_coalesced_calls_are_not_compared():
+    """Of several calls the size is that of one, and of point-to-point alone it is -1, written as unsigned."""
+    none = f"NumelIn={2**64 - 1}, NumelOut={2**64 - 1}, "
+    for work in (none, "NumelIn=56320, NumelOut=450560, "):
+        (call,) = of(CallSeen, read(watchdog, timeout(3, op="COALESCED", work=work)))
+        assert (call.signature.op, call.signature.shapes, call.seq) == ("coalesced", (), 57)
+
+
+def test_ranks_whose_call_the_log_does_not_show():
+    failed = "[rank4]:[E602 x.cpp:684] [Rank 4] Some NCCL operations have failed or timed out. Due to the asynchronous nature\n"
+    dump = "[rank0]:[E x] [PG ID 0 PG GUID 0 Rank 0] Received a dump signal due to a collective timeout from  rank 13 and we will\n"
+    assert of(Waiting, read(watchdog, failed + dump)) == [Waiting(Speaker(4), "call"), Waiting(Speaker(13), "call")]
+    cut = "[rank4]:[E x] [PG ID 1 PG GUID 1 Rank 4] Process group watchdog thread terminated with exception: [Rank 4] Watchdog"
+    assert not of(Message, read(watchdog, failed + cut))
+    assert not of(Waiting, read(watchdog, timeout(4, prefix="[rank4]:[E x] ") + failed))
+
+
+def test_a_rank_that_lost_the_store():
+    text = (
+        '[rank1]:[W1229 22:06:38.480 x.cpp:1662] [PG ID 0 PG GUID 0 Rank 1] Failed to check the "should dump" flag on TCPStore, '
+        "(maybe TCPStore server has shut down too early), with error: Broken pipe\n"
+    )
+    assert of(Waiting, read(watchdog, text + text)) == [Waiting(Speaker(1), "store")]

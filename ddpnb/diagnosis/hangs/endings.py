@@ -140,7 +140,7 @@ def _finding(
     call = waits[waiting[0]].standing.call if waiting and waiting[0] in waits else None
     where = [(rank, last_site(recording.ranks[rank])) for rank in ranks]
     where += [(rank, _site_of(recording, waits, rank)) for rank in waiting]
-    died = ending.how == "died"
+    died = ending.how in ("died", "ended")
     evidence = [_how(rank, recording.ranks[rank]) for rank in ranks[:8]]
     if call is not None:
         held = [rank for rank in waiting if rank in waits]
@@ -149,7 +149,7 @@ def _finding(
         )
     if lost:
         evidence.append(f"{phrases.ranks(lost, True)} lost the connection (secondary failure).")
-    summary = f"{phrases.ranks(ranks, True)} {_what(ending, phrases.verb(ranks, 'was', 'were'))}"
+    summary = f"{phrases.ranks(ranks, True)} {_what(record, phrases.verb(ranks, 'was', 'were'))}"
     if waiting:
         summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}"
     return Finding(
@@ -160,7 +160,7 @@ def _finding(
         call,
         tuple((rank, site) for rank, site in where if site != NO_SITE),
         tuple(evidence),
-        _remedy(ending),
+        _remedy(record),
     )
 
 
@@ -168,12 +168,16 @@ def _site_of(recording: Recording, waits: dict[int, Wait], rank: int):  # noqa: 
     return waits[rank].standing.site if rank in waits else last_site(recording.ranks[rank])
 
 
-def _what(ending: Ending, was: str = "was") -> str:
+def _what(record: RankRecord, was: str = "was") -> str:
+    ending = record.ending
+    assert ending is not None
     if ending.how == "raised":
         message = shortened(ending.message.strip().splitlines()[0], 200) if ending.message.strip() else ""
         named = f"raised {ending.exception}" if ending.exception else "reported"
         return named + (f": {message}" if message else "")
-    if ending.how == "exited":
+    if ending.how == "ended":
+        return str(ending)
+    if ending.how == "exited" and not record.reported:  # of others a launcher saw the status alone
         return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({ending.code})"
     return f"{was} killed ({ending.signal_name})" if ending.code < 0 else f"exited with status {ending.code}"
 
@@ -181,21 +185,30 @@ def _what(ending: Ending, was: str = "was") -> str:
 def _how(rank: int, record: RankRecord) -> str:
     ending = record.ending
     assert ending is not None
-    text = phrases.sentence(f"Rank {rank} {_what(ending)}" + (phrases.at(last_site(record)) if ending.frames else ""))
+    text = phrases.sentence(f"Rank {rank} {_what(record)}" + (phrases.at(last_site(record)) if ending.frames else ""))
     if ending.how == "died" and record.calls:
         text += f" Its last call was {record.calls[-1].title}{phrases.at(record.calls[-1].site)}."
     return text
 
 
-def _remedy(ending: Ending) -> str:
+def _remedy(record: RankRecord) -> str:
+    ending = record.ending
+    assert ending is not None
     if ending.exception == "Released":
         return "world.rebuild() creates a new process group, which wrapped models use."
     if ending.how == "raised":
         return f"Start with {f'the {ending.exception}' if ending.exception else 'this error'}: those of the other ranks follow from it."
+    if ending.how == "exited" and record.reported:
+        return "Look at the end of the output: Python exits with status 1 after an exception."
     if ending.how == "exited":
         return "All ranks must exit together: reduce the decision over all ranks, then exit."
     if ending.signal_name == "SIGKILL":
         return "Most often SIGKILL comes from the kernel's OOM killer (see dmesg, or the container's memory limit)."
+    if ending.signal_name == "SIGABRT" and record.reported:
+        return (
+            "Look at the end of the output: SIGABRT follows a time-out of NCCL's watchdog, which writes it there, or a crash in "
+            "native code."
+        )
     if ending.signal_name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL"):
         return "It crashed in native code: the stacks of all threads are at the end of its log."
     return "Look at the end of this rank's log."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ddpnb.diagnosis.hangs import blocked, ended_ranks, group_order, new_groups, p2p_deadlock, silent_ranks, startup
 from ddpnb.diagnosis.hangs.cycles import connected_parts
+from ddpnb.diagnosis.hangs.endings import is_consequence
 from ddpnb.diagnosis.hangs.init_facts import address_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
@@ -61,7 +62,7 @@ def _explain(
     if grouping:
         return new_groups.not_made(recording, standings, waits, grouping, waiting)
     calls = {rank: call for rank in waiting if (call := standings[rank].call) is not None}
-    if recording.report is not None and gone and not ended:
+    if recording.report is not None and gone and all(is_consequence(recording.ranks[rank]) for rank in ended):
         return silent_ranks.explain(recording, standings, waits, waiting)
     if any(call.is_p2p for call in calls.values()):
         return p2p_deadlock.explain(recording, standings, waits, calls, ended)

@@ -15,6 +15,7 @@ from ddpnb.model import phrases
 from ddpnb.model.calls import UNNAMED, Call, Signature
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.texts import shortened
 
 _FEW = 8  # ranks with an evidence line of their own
 
@@ -36,6 +37,7 @@ def explain(
     few = len(unseen) == 1 or len(unseen) < len(inside)
     culprits = seen or (unseen if few else [])
     lost = _overwritten(recording, call, seen, inside[0])
+    own = standings[inside[0]].call
     call = lost if lost is not None else call
     report = recording.report
     waited_s = report.waited_s if report is not None else 0.0
@@ -45,18 +47,24 @@ def explain(
         f"{phrases.verb(inside, 'was', 'were')} blocked in{phrases.at(standings[inside[0]].site)}."
         if culprits
         else f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'was', 'were')} blocked in {_named(call)}"
-        f"{phrases.at(standings[inside[0]].site)}: a call of {who} is missing, of which nothing is known."
+        f"{phrases.at(standings[inside[0]].site)}: these files show no call of {who}."
     )
+    if lost is not None and own is not None:
+        summary = (
+            f"{phrases.ranks(culprits, True)} did not call {_named(call)} of {call.group}: {phrases.ranks(inside)} "
+            f"{phrases.verb(inside, 'was', 'were')} blocked in {_named(own)}{phrases.at(standings[inside[0]].site)}, a later one."
+        )
     # Those that wait elsewhere for a rank that waits here.
     rest = sorted(set(waiting) - set(inside) - set(culprits))
-    own = standings[inside[0]].call
     evidence = [
         f"{phrases.ranks(inside, True)} waited in {phrases.in_call(own or call)}"
-        + (f" for {waited_s:.0f} s" if waited_s else "")
+        + (f" for {waited_s:.0f} s" if waited_s >= 1 else f" for {waited_s:.2g} s" if waited_s else "")
         + f"{phrases.at(standings[inside[0]].site)}."
         + (
             ""
             if lost is None or own is None
+            else f" These files show none of the calls #{call.seq} to #{own.seq - 1}."
+            if recording.ranks[inside[0]].partial
             else f" Its dump begins there: #{call.seq} to #{own.seq - 1} were overwritten."
         ),
         *(_last(recording.ranks[rank], call) for rank in seen[:_FEW]),
@@ -67,6 +75,11 @@ def explain(
     ):
         if ranks:
             evidence.append(f"{phrases.ranks(ranks, True)} {phrases.verb(ranks, 'occurs', 'occur')} {how}.")
+    evidence += [
+        phrases.sentence(f"Rank {rank} lost its connection to another: {shortened(str(ending), 200)}")
+        for rank in unseen[:_FEW]
+        if rank in recording.ranks and (ending := recording.ranks[rank].ending) is not None
+    ]
     evidence += [
         f"Rank {rank} was in {phrases.in_call(other)}{phrases.at(standings[rank].site)}."
         for rank in rest[:_FEW]

@@ -110,7 +110,7 @@ def _read(rank: int, text: str) -> Fingerprint:
     if op and shape is None and name != "BARRIER":
         # torch misreads the fingerprint of a call whose layout differs from its own,
         # and names a wrong operation (seen: REDUCE for a barrier).
-        name = ANOTHER
+        name, seq = ANOTHER, None  # and a wrong number
     return Fingerprint(
         rank, name.lower(), int(seq[1]) if seq else None, shape[1] if shape else "", dtype[1].lower() if dtype else ""
     )
@@ -118,7 +118,8 @@ def _read(rank: int, text: str) -> Fingerprint:
 
 def _difference(first: Fingerprint, second: Fingerprint, text: str) -> tuple[str, str]:
     if first.op != second.op:
-        return "DDP302", f"issued different collectives at the same sequence number: {first.op} and {second.op}"
+        same = " at the same sequence number" if first.seq == second.seq else ""
+        return "DDP302", f"issued different collectives{same}: {first.op} and {second.op}"
     if first.shape != second.shape:
         return "DDP303", f"passed {first.op} tensors of different sizes: [{first.shape}] and [{second.shape}]"
     if first.dtype != second.dtype:
@@ -128,7 +129,8 @@ def _difference(first: Fingerprint, second: Fingerprint, text: str) -> tuple[str
     if first.seq != second.seq:
         return (
             "DDP301",
-            f"are at different sequence numbers: {first.op} is #{first.seq} on one, #{second.seq} on the other",
+            f"are at different sequence numbers: {first.op} is #{first.seq} on rank {first.rank}, #{second.seq} on rank "
+            f"{second.rank}",
         )
     return "DDP305", f"passed {first.op} different arguments"
 

@@ -80,7 +80,7 @@ def test_monitored_barrier_that_rank_0_leaves_waiting():
         (fingerprint("ALLREDUCE"), fingerprint("ALLREDUCE", "4"), " Tensor Tensor shapes: 3vs 4", "DDP303", "[3] and [4]"),
         (fingerprint("REDUCE", "2, 3"), fingerprint("REDUCE", "3, 2"), "", "DDP303", "[2, 3] and [3, 2]"),
         (fingerprint("ALLREDUCE", dtype="Long"), fingerprint("ALLREDUCE"), " Tensor Tensor dtypes: Longvs Float", "DDP304", "long and float"),
-        (fingerprint("BROADCAST", seq=7), fingerprint("BROADCAST", seq=5), " Sequence number: 7vs 5", "DDP301", "#7 on one, #5"),
+        (fingerprint("BROADCAST", seq=7), fingerprint("BROADCAST", seq=5), " Sequence number: 7vs 5", "DDP301", "#7 on rank 0, #5 on rank 1"),
         (fingerprint("BROADCAST"), fingerprint("BROADCAST"), " Tensor Tensor devices: cpuvs cuda", "DDP305", "devices"),
         (fingerprint("ALLREDUCE", seq=None), "REDUCE", "", "DDP302", "allreduce and reduce"),
         (fingerprint("ALLREDUCE"), "CollectiveFingerPrint(SequenceNumber=0OpType=BARRIER)", "", "DDP302", "allreduce and barrier"),
