@@ -24,7 +24,7 @@ _FINISHED = re.compile(
     r"(?:\s{1,3}but didn't join collective\s{1,3}#(\d{1,18}))?"
 )
 _HEAD = re.compile(r"#(\d{1,18})\s{1,3}(started|finished)\s{1,3}ranks:")
-_STATE = re.compile(rf"\s{{0,12}}{_RANKS}\s{{1,3}}(started|finished)\s{{1,3}}(\w{{1,60}})")
+_STATE = re.compile(rf"\s{{0,40}}{_RANKS}\s{{1,3}}(started|finished)\s{{1,3}}(\w{{1,60}})")
 _MOST = 100_000  # ranks in one report
 
 

@@ -17,7 +17,10 @@ MARKS = ("Traceback", "Error", "Exception", "terminated with the following error
 _START = re.compile(r"Traceback \(most recent call last\)|-- Process (\d{1,6}) terminated with the following error")
 _SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error")
 _CHAINED = re.compile(r"the direct cause of the following|During handling of the above exception")
-_ABORTED = re.compile(r"NCCL communicator was aborted on rank (\d{1,6})\b")
+#: how a message names the rank that raised it
+_NAMED = re.compile(
+    r"^NCCL communicator was aborted on rank (\d{1,6})\b|\(PID:\d{1,10}, Device:-?\d{1,6}, RankID:(\d{1,6})\)"
+)
 _WINDOW = 600  # lines of a traceback and its message
 _SHORT = 5_000  # lines: a log that is read whole where no traceback begins
 _MOST = 2_000  # exceptions of one process
@@ -26,7 +29,7 @@ _LONGEST = 20_000  # characters of a traceback that are kept
 _LAUNCHERS = frozenset(
     {
         "ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException", "SignalException",
-        "RayTaskError", "SystemExit",
+        "RayTaskError", "SystemExit", "ActorDiedError", "RayActorError", "WorkerCrashedError",
     }
 )  # fmt: skip
 
@@ -82,22 +85,14 @@ def _name(error: LoggedError) -> str:
 
 
 def _facts(speaker: Speaker, errors: list[LoggedError], lines: list[str]) -> Iterator[Fact]:
-    known = speaker.rank is not None or speaker.pid
     starts = _starts(errors, lines)
     for index, error in enumerate(errors):
         spawned = _SPAWNED.search("\n".join(lines[max(starts[index] - 3, 0) : error.line]))
-        aborted = _ABORTED.match(error.message)
-        who = (
-            speaker
-            if known
-            else Speaker(int(spawned[1]))
-            if spawned
-            else Speaker(int(aborted[1]))
-            if aborted
-            else NOBODY
-        )
+        named = _NAMED.search(error.message[:_LONGEST])
+        said = next((rank for match in (spawned, named) if match for rank in match.groups() if rank), "")
+        who = Speaker(int(said)) if said and speaker.rank is None else speaker
         chained = index + 1 < len(errors) and starts[index + 1] <= error.line
-        if chained or (who != NOBODY and not spawned and index + 1 < len(errors)):
+        if chained or (speaker != NOBODY and not spawned and index + 1 < len(errors)):
             continue  # a later one ended the process
         text = "\n".join(lines[starts[index] : error.line])[-_LONGEST:]
         traceback = f"{text}\n{error.exception}: {error.message[:_LONGEST]}".strip()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ddpnb.explanations.messages import tracebacks
-from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
+from ddpnb.model.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
 from ddpnb.model.names import given_name
 from ddpnb.reports.facts import Ended, Fact, Identity, Message, Speaker, WorldSize
 from ddpnb.reports.logs import Log, last_match
@@ -17,14 +17,14 @@ from ddpnb.reports.logs import Log, last_match
 NAME = "launcher's log"
 MARKS = (
     "local_rank", "exitcode", "ChildFailedError", "Root Cause", "terminated with", "srun:", "slurmstepd", "closing signal",
-    "subprocess", "mpirun", "prterun", "world_size", "exit code", "nnodes",
+    "subprocess", "mpirun", "prterun", "world_size", "exit code", "nnodes", "return code", "Worker exit type", "actor_id",
 )  # fmt: skip
 
 _ROW = re.compile(
     r"rank\s{0,12}: (?P<rank>\d{1,6}) \(local_rank: (?P<local>-?\d{1,6})\)\s{1,20}"
-    r"exit_?code\s{0,12}: (?P<code>-?\d{1,6}|<N/A>) \(pid: (?P<pid>\d{1,10})\)[^\n]{0,60}\n"
+    r"exit_?code\s{0,12}: (?P<code>-?\d{1,6}|<N/A>) \(pid: (?P<pid>\d{1,10})\)(?:[^\n]{0,60}\n"
     r"(?:\s{0,20}error_file\s{0,12}: [^\n]{0,2000}\n)?"
-    r"(?:\s{0,20}(?:traceback|msg)\s{0,12}: (?P<trace>[^\n]{0,2000}(?:\n[ \t]{2,}[^\n]{1,2000}){0,400}))?"
+    r"(?:\s{0,20}(?:traceback|msg)\s{0,12}: (?P<trace>[^\n]{0,2000}(?:\n[ \t]{2,}[^\n]{1,2000}){0,400}))?)?"
 )
 _HOST = re.compile(r"host\s{0,12}: ([\w.:-]{1,200})\s")
 _ROOT = re.compile(r"Root Cause")
@@ -34,8 +34,20 @@ _FAILED = re.compile(
 _CLOSED = re.compile(r"Sending process (\d{1,10}) closing signal (SIG[A-Z0-9]{2,8})")
 _SHELL = re.compile(r"line \d{1,6}:\s{1,8}(\d{1,10}) (Killed|Terminated|Segmentation fault|Aborted|Bus error)\s")
 _LAUNCH = (
-    re.compile(r"exits with return code = -?\d{1,4}"),
+    re.compile(r"exits with return code = \d{1,4}"),
     re.compile(r"returned non-zero exit status \d{1,4}"),
+)
+_KILLED = re.compile(r"exits with return code = (-\d{1,3})\b")
+_WORKER = re.compile(r"pid (\d{1,10}) died, exit code: (-?\d{1,6})\b")
+#: Ray, of the process of an actor
+_ACTOR = (
+    re.compile(
+        r"Worker IP address: (?P<ip>[\w.:]{1,64}) Worker port: \d{1,6} Worker PID: (?P<pid>\d{1,10}) Worker exit type: "
+        r"(?:SYSTEM_ERROR|NODE_OUT_OF_MEMORY)"
+    ),
+    re.compile(
+        r"actor_id: \w{1,80}\n\s{0,20}pid: (?P<pid>\d{1,10})\n(?:[^\n]{0,300}\n){0,3}?\s{0,20}ip: (?P<ip>[\w.:]{1,64})"
+    ),
 )
 _DIED = re.compile(r"died with <Signals\.\w{1,20}: (\d{1,3})>")
 _SPAWNED = re.compile(r"rocess (\d{1,6}) terminated with (?:signal (\w{1,20})|exit code (\d{1,6}))")
@@ -120,6 +132,11 @@ def _lines(log: Log) -> Iterator[Fact]:
         yield Ended(Speaker(None, int(match[1])), _killed(match[2]))
     for match in _SHELL.finditer(text):
         yield Ended(Speaker(None, int(match[1])), Ending("died", -_NAMED_SIGNALS[match[2]]))
+    for match in _WORKER.finditer(text):
+        yield Ended(Speaker(None, int(match[1])), _with_line(_ending(int(match[2])), match[0]))
+    for match in (match for pattern in _ACTOR for match in pattern.finditer(text)):
+        ending = Ending("ended", UNKNOWN_STATUS, message=f"pid {match['pid']}, ip {match['ip']}")
+        yield Ended(Speaker(None, int(match["pid"]), given_name(match["ip"])), ending)
     yield from _tasks(log)
     for match in _MPIRUN.finditer(text):
         speaker = Speaker(int(match[1]), int(match[2]), match[3])
@@ -127,6 +144,8 @@ def _lines(log: Log) -> Iterator[Fact]:
         yield Ended(speaker, Ending("died", -int(match[4])), root=True)
     for match in _MPI_STATUS.finditer(text):
         yield Ended(Speaker(int(match[1])), _ending(int(match[2])), root=True)
+    for match in _KILLED.finditer(text):
+        yield Ended(Speaker(), _with_line(Ending("died", int(match[1])), match[0]))
     for match in _DIED.finditer(text):
         yield Ended(Speaker(), _with_line(Ending("died", -int(match[1])), match[0]))
     for pattern in (_OUT_OF_MEMORY, _TIME_LIMIT, *_LAUNCH):

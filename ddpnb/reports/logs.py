@@ -1,7 +1,7 @@
 r"""A log as its formats get it: plain text, and which process wrote each line.
 
 Colours, control characters and the prefixes of launchers are taken off: ``[rank3]:``, ``[default3]:``, srun's ``3:``, mpirun's
-``[1,3]<stderr>:``, pdsh's ``node1:``, Ray's ``(RayTrainWorker pid=1, ip=10.0.0.1)``, and before them the times and names of
+``[1,3]<stderr>:``, horovodrun's ``[3]<stderr>:``, pdsh's ``node1:``, Ray's ``(RayTrainWorker pid=1, ip=10.0.0.1)``, and before them the times and names of
 containers. A prefix says who speaks; the path of a file says it where no line does.
 """
 
@@ -25,6 +25,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 _LAYER = re.compile(
     # a time
     r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\s"
+    # Kaggle's notebooks: the time and the number of a line
+    r"|\d{1,7}\.\d{1,3}s\t\d{1,9}\t"
+    # the consoles of clouds: a table of times and lines
+    r"|\s{0,4}\|\s(?=\d{4}-\d\d-\d\dT)|\d{4}-\d\d-\d\dT[\d:.]{5,24}Z?\s\|\s"
     # containers: the time of a line, the name of a pod, docker compose's service
     r"|\d{4}-\d\d-\d\dT[\d:.]{5,24}(?:Z|[+-]\d\d:?\d\d)\s(?:std(?:out|err) [FP] )?"
     r"|\[pod/(?P<pod>[\w.-]{1,120})/[\w.-]{1,120}\]\s"
@@ -32,13 +36,16 @@ _LAYER = re.compile(
     r"|\(\w{1,80}(?:\(\w{1,40}\))? pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:-]{1,64}))?\)\s?"
     # a number before torchrun's prefix; torchrun, mpirun, srun -l
     r"|\[\d{1,10}\]\s{1,4}(?=\[(?:rank|default)\d)"
-    r"|\[(?:rank|default|trainer|worker)? ?(?P<a>\d{1,6})\]:\s?"
+    r"|\[(?:rank|default|trainer|worker)? ?(?P<a>\d{1,6})\](?:<\w{1,10}>)?:\s?"
+    # a role: a host, and a process of it
+    r"|\[\w{1,40}\|\d{1,6}\]:\s?"
     r"|\[\d{1,6},(?P<b>\d{1,6})\](?:<\w{1,10}>)?:?\s?"
     r"|\s{0,4}(?P<c>\d{1,5}):\s"
 )
-_FIRST = frozenset("[( \t0123456789")  # with which a line with a prefix begins
+_FIRST = frozenset("[( \t|0123456789")  # with which a line with a prefix begins
 _HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,63}\d[\w.-]{0,32}):\s")
 _SERVICE = re.compile(r"(?P<host>[\w.-]{1,64})\s{1,40}\|\s")
+_DATED = re.compile(r"(?P<host>)(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d ")
 _INLINE = re.compile(r"\[(?:rank|default)(\d{1,6})\]:")
 _OF_PATH = re.compile(
     r"(?:^|[/\\])attempt_\d{1,6}[/\\](\d{1,6})[/\\][^/\\]{0,200}$"
@@ -181,9 +188,9 @@ def _without_prefix(line: str, outer: re.Pattern[str] | None) -> tuple[str, Spea
 
 
 def _outer(lines: list[str]) -> re.Pattern[str] | None:
-    """pdsh's and docker compose's prefix: only where nearly all lines have it, as ``name: text`` is common."""
+    """pdsh's and docker compose's prefix, or a date: only where nearly all lines have it, as ``name: text`` is common."""
     sample = [line for line in lines[:2000] if line.strip()]
-    for pattern in (_HOST, _SERVICE):
+    for pattern in (_DATED, _HOST, _SERVICE):
         if len(sample) > 3 and sum(pattern.match(line) is not None for line in sample) >= 0.9 * len(sample):
             return pattern
     return None

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, cast
 
 from ddpnb.explanations.messages.tracebacks import of_user
@@ -25,6 +26,8 @@ _ARGUMENT = re.compile(r"(?:--(?:global[-_])?rank[ =]|\bRANK=)(\d{1,6})\b")
 _THREAD = re.compile(
     r'[ \t]{0,16}Thread (?:0x)?([0-9A-Fa-f]{1,20}|\?) \((\w{1,10}(?:\+gil)?)\)(?:: "(.{0,200})")?\s{0,4}$'
 )
+_MAIN = re.compile(r'^[ \t]{0,16}Thread (?:0x)?[0-9A-Fa-f]{1,20} \(\w{1,10}(?:\+gil)?\): "MainThread"', re.MULTILINE)
+_TITLE = re.compile(r"\brank[ _:=#-]{0,2}(\d{1,6})\b", re.IGNORECASE)
 _FRAME = re.compile(r"([ \t]{2,24})(\S.{0,300}?) \((.{1,1000}?)(?::(\d{1,9}))?\)\s{0,4}$")
 _LOCAL = re.compile(r"[ \t]{8,40}([^:\s]{1,200}): (.{0,2000})$")
 _NATIVE = re.compile(r"\.so(?:[.\d]{0,20})$|\.(?:c|cc|cpp|cu|cxx|h|hpp|S|pyx|rs)$|^\[|^0x")
@@ -62,7 +65,9 @@ def rank_above(log: Log, before: int, offset: int) -> int | None:
 
 
 def _of_text(log: Log) -> Iterator[Fact]:
-    processes = list(_PROCESS.finditer(log.text))[:_MOST]
+    processes = list(islice(_PROCESS.finditer(log.text), _MOST))
+    if not processes:
+        yield from _of_threads(log)
     ends = [match.start() for match in processes[1:]] + [len(log.text)]
     before = 0
     for match, end in zip(processes, ends, strict=False):
@@ -77,6 +82,20 @@ def _of_text(log: Log) -> Iterator[Fact]:
             rank = int(argument[1]) if argument else speaker.rank
         before = match.end()
         yield from facts(Speaker(rank, int(match[1]), speaker.host), stacks, idle)
+
+
+def _of_threads(log: Log) -> Iterator[Fact]:
+    """A part of an output, without its first lines: the stacks of main threads below lines that name ranks."""
+    mains = list(islice(_MAIN.finditer(log.text), _MOST))
+    ends = [match.start() for match in mains[1:]] + [len(log.text)]
+    before = 0
+    for match, end in zip(mains, ends, strict=False):
+        stacks, idle = _stacks(log.text[match.start() : end])
+        above = last_match(_TITLE, log.text, max(before, match.start() - 300), match.start())
+        rank = int(above[1]) if above else log.speaker_at(match.start()).rank
+        before = match.end()
+        if stacks and rank is not None:
+            yield from facts(Speaker(rank), stacks, idle)
 
 
 def facts(speaker: Speaker, stacks: tuple[Stack, ...], idle: bool | None) -> Iterator[Fact]:

@@ -43,3 +43,8 @@ def test_ranks_that_joined_nothing():
 def test_hostile_text():
     assert not of(CallSeen, read(desync, "[" + "1," * 500_000 + "#1 started ranks:" * 10_000))
     assert len(read(desync, "[0-999999] joined but didn't finish collective #3")) <= 100_001
+
+
+def test_reports_are_indented_as_the_logger_likes():
+    text = _REPORT.replace("\t ", " " * 16)
+    assert set(read(desync, text)) == set(read(desync, _REPORT))

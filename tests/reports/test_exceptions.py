@@ -96,3 +96,18 @@ def test_much_noise_takes_no_time():
     start = time.monotonic()
     assert of(Ended, read(exceptions, text))
     assert time.monotonic() - start < 10
+
+
+def test_a_message_may_name_the_rank():
+    npu = "RuntimeError: npuSynchronizeDevice error code is 507048\n[ERROR] 2025-06-25 (PID:13075, Device:0, RankID:8) ERR00100 x"
+    for prefix, error, rank in (
+        ("(train pid=84) ", npu.replace("\n", "\n(train pid=84) "), 8),
+        ("", npu, 8),
+        ("", "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 3.", 3),
+    ):
+        (ended,) = of(Ended, read(exceptions, "".join(trace(error, prefix=prefix))))
+        assert ended.speaker == Speaker(rank)
+    both = "".join(
+        line for rank in (1, 2) for line in trace(f"RuntimeError: NCCL communicator was aborted on rank {rank}.")
+    )
+    assert {fact.speaker.rank for fact in of(Ended, read(exceptions, both))} == {1, 2}

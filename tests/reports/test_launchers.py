@@ -1,6 +1,6 @@
 import pytest
 
-from ddpnb.model.ending import Ending
+from ddpnb.model.ending import UNKNOWN_STATUS, Ending
 from ddpnb.reports import launchers
 from ddpnb.reports.facts import Ended, Identity, Message, Speaker, WorldSize
 from tests.reports.reading import ANSI, NOISE, of, read
@@ -128,3 +128,33 @@ def test_a_normal_end():
 def test_hostile_tables():
     assert read(launchers, "rank : 1 (local_rank: 1)\n exitcode : " * 20_000) == []
     assert len(of(Ended, read(launchers, "srun: error: n: tasks 0-999999: Killed\n"))) <= 100_001
+
+
+def test_a_table_whose_rows_are_one_line():
+    text = "".join(
+        f"[{number}]: time : 2024-05-01_12:00:00 host : algo-2 rank : {rank} (local_rank: {rank}) exitcode : -6 (pid: {20 + rank}) "
+        f"error_file: <N/A> traceback : Signal 6 (SIGABRT) received by PID {20 + rank}\n"
+        for number, rank in enumerate((2, 3))
+    )
+    ended = {fact.speaker: fact.ending.code for fact in of(Ended, read(launchers, text))}
+    assert ended == {Speaker(2, 22, "algo-2"): -6, Speaker(3, 23, "algo-2"): -6}
+
+
+def test_processes_of_actors_workers_and_deepspeed():
+    ray = (
+        "(raylet) A worker died or was killed. Worker IP address: 10.0.0.5 Worker port: 10258 Worker PID: 833 Worker exit type: "
+        "SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits.\n"
+        "ray.exceptions.ActorDiedError: The actor died.\n\tclass_name: W\n\tactor_id: 5a61\n\tpid: 834\n\tname: W_0:1\n"
+        "\tnamespace: n\n\tip: 10.0.0.6\n"
+    )
+    others = (
+        "ERROR 05-01 12:00:00 utils.py:120] Worker VllmWorkerProcess pid 198 died, exit code: -6\n"
+        "[ERROR] [launch.py:321:sigkill_handler] ['python', 'train.py', '--local_rank=0'] exits with return code = -9\n"
+    )
+    ended = {fact.speaker: (fact.ending.how, fact.ending.code) for fact in of(Ended, read(launchers, ray + others))}
+    assert ended == {
+        Speaker(None, 833, "10.0.0.5"): ("ended", UNKNOWN_STATUS),
+        Speaker(None, 834, "10.0.0.6"): ("ended", UNKNOWN_STATUS),
+        Speaker(None, 198): ("died", -6),
+        Speaker(): ("died", -9),
+    }

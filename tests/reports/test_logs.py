@@ -16,6 +16,12 @@ from ddpnb.reports.facts import NOBODY, Speaker
         ("3: boom", "boom", Speaker(3)),
         (" 12:   File", "  File", Speaker(12)),
         ("[1,3]<stderr>:boom", "boom", Speaker(3)),
+        ("[3]<stderr>:boom", "boom", Speaker(3)),
+        ("[node7|2]:boom", "boom", NOBODY),
+        ("704.7s\t1468\t[rank3]: boom", "boom", Speaker(3)),
+        ("704.7s\t1468\t  rank      : 3", "  rank      : 3", NOBODY),
+        ("  | 2024-05-01T12:00:00.123Z | [rank3]: boom", "boom", Speaker(3)),
+        ("  | boom", "  | boom", NOBODY),
         ("2024-05-01T12:00:00.123456789Z [rank3]: boom", "boom", Speaker(3)),
         ("2024-05-01T12:00:00.123456789Z stderr F [rank3]: boom", "boom", Speaker(3)),
         ("[pod/train-worker-3/pytorch] [rank2]: boom", "boom", Speaker(2, 0, "train-worker-3")),
@@ -35,6 +41,14 @@ from ddpnb.reports.facts import NOBODY, Speaker
 def test_prefixes_of_launchers_say_who_speaks(line, text, speaker):
     log = logs.read("x.log", line)
     assert (log.text, log.speaker_at(0)) == (text, speaker)
+
+
+def test_a_date_is_taken_off_where_all_lines_have_it():
+    lines = ["Traceback (most recent call last):", '  File "train.py", line 3', "ValueError: bad", "[rank3]: boom"]
+    log = logs.read("x.log", "\n".join(f"Jul  3 21:22:34 {line}" for line in lines))
+    assert log.text == "\n".join([*lines[:3], "boom"])
+    assert log.speakers[-1] == Speaker(3)
+    assert logs.read("x.log", "Jul  3 21:22:34 boom\nbad\nworse\nworst").text.startswith("Jul")
 
 
 def test_a_prefix_of_hosts_is_taken_off_where_all_lines_have_it():

@@ -230,3 +230,15 @@ def test_hostile_dumps_take_no_time(text):
     start = time.monotonic()
     every(text)
     assert time.monotonic() - start < 10
+
+
+def test_a_part_of_a_dump_below_a_line_that_names_the_rank():
+    text = (
+        "The stack for rank0:\n"
+        'Thread 0x7FA6E7C01740 (idle): "MainThread"\n    wait (threading.py:302)\n    __next__ (data/iterators.py:648)\n\n'
+        "Rank 3 is here:\n"
+        'Thread 14 (active): "MainThread"\n    all_reduce (torch/distributed/distributed_c10d.py:2501)\n    main (train.py:7)\n'
+    )
+    found = {fact.speaker: fact.stacks[0].frames[0].function for fact in of(StacksSeen, read(pyspy, text))}
+    assert found == {Speaker(0): "__next__", Speaker(3): "main"}
+    assert not read(pyspy, text.replace("ank", "atio"))
