@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 HELP = "write a small torchrun script that hangs as a recording does, without ddpnb"
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=20,
         metavar="S",
-        help="of its calls: the script ends after it (default: %(default)s)",
+        help="seconds after which its calls give up, and the script ends (default: %(default)s)",
     )
 
 
@@ -26,7 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the script; returns the exit status."""
     from ddpnb.cli import say
     from ddpnb.reenacting import export
+    from ddpnb.render.text import printable
 
     size = export(arguments.paths, arguments.output, ranks=arguments.ranks, timeout=arguments.timeout)
-    say(f"written. Run it: torchrun --nproc-per-node {size} {arguments.output}")
+    say(
+        f"wrote {printable(arguments.output)}. Run it: torchrun --nproc-per-node {size} {printable(shlex.quote(arguments.output))}"
+    )
     return 0

@@ -13,7 +13,7 @@ HELP = "re-enact a recorded hang on live ranks of this machine"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ddpnb reenact [options] PATH..."
     parser.epilog = (
-        "The ranks make the calls of the recording, in its order, with small tensors on the CPU. exit status: as for ddpnb run: 3 "
+        "The ranks make the calls of the recording, in its order, with small tensors on the CPU. Exit status: as for ddpnb run: 3 "
         "a hang or mismatch; 0 the ranks completed; 2 usage error, or nothing to re-enact; that of the script if it crashed"
     )
     add_reports(parser)
@@ -29,7 +29,9 @@ def add_reports(parser: argparse.ArgumentParser) -> None:
         "-n", "--ranks", type=int, default=8, metavar="N",
         help="at most so many ranks; a larger job is represented by a few ranks of each kind (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="what ddpnb.load() reads")
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a recording, or the logs and dumps of one job: files and folders"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,11 @@ def comment(text: str, longest: int = 160) -> str:
     return shortened(one_line(text), longest).encode("ascii", "backslashreplace").decode()
 
 
+def base_name(file: str) -> str:
+    """The name of a file without its folders, on any system."""
+    return file.replace("\\", "/").rpartition("/")[2]
+
+
 def ranks_are(ranks: Iterable[int]) -> str:
     """A condition.
 

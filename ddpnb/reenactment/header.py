@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 
 from ddpnb.model import phrases
-from ddpnb.reenactment.expressions import comment
+from ddpnb.model.findings import Finding
+from ddpnb.reenactment.expressions import base_name, comment
 from ddpnb.reenactment.plan import Part, Plan
 
 FIRST_LINE = "# Re-enacts the calls of "  # how every script begins
@@ -22,15 +24,15 @@ def header(plan: Plan, name: str, timeout_s: int, file: str) -> list[str]:
         timeout_s: after which the calls give up.
         file: the name of the script.
     """
-    found = plan.expected
+    found, command = plan.expected, comment(shlex.quote(file))
     lines = [f"{FIRST_LINE}{comment(name)}. It was made by ddpnb, and needs torch alone."]
     if found is not None:
         lines += [
             "#",
-            *_wrapped(f"{comment(found.summary, _LONGEST)}  [{comment(f'{found.code} {found.name}')}]", "#   "),
+            *_wrapped(f"{comment(_summary(plan, found), _LONGEST)}  [{comment(f'{found.code} {found.name}')}]", "#   "),
         ]
-    lines += ["#", f"# Run it:    torchrun --nproc-per-node {plan.size} {comment(file)}"]
-    lines += [f"# Diagnose:  ddpnb run -n {plan.size} {comment(file)}", "#"]
+    lines += ["#", f"# Run it:    torchrun --nproc-per-node {plan.size} {command}"]
+    lines += [f"# Diagnose:  ddpnb run -n {plan.size} {command}", "#"]
     for text in _happens(plan, timeout_s):
         lines += _wrapped(comment(text), "# ")
     if plan.size != plan.world_size:
@@ -70,7 +72,18 @@ def _happens(plan: Plan, timeout_s: int) -> list[str]:
         for call, ranks in waiting.items()
     ]
     happens += [f"Rank {part.rank} {instead(part)}." for part in plan.parts if part.how != "blocked"]
+    if plan.completes:
+        return [*happens, "No rank waits for another one: the script completes."]
     return [*happens, f"The calls give up after {timeout_s} s."] if waiting else happens
+
+
+def _summary(plan: Plan, found: Finding) -> str:
+    """The finding in one sentence, with the names of files and without their folders."""
+    sites = [site for _, site in found.where] + [step.site for part in plan.parts for step in part.steps]
+    text = found.summary
+    for file in sorted({site.file for site in sites}, key=len, reverse=True):
+        text = text.replace(f"{file}:", f"{base_name(file)}:") if file else text
+    return text
 
 
 def _waits_in(part: Part) -> str:

@@ -103,6 +103,14 @@ class Plan:
         return len(self.parts)
 
     @property
+    def completes(self) -> bool:
+        """Whether all ranks end after their calls: none waits for another one."""
+        return all(
+            part.how == "left" and not part.absent and all(step.mode == "call" for step in part.steps)
+            for part in self.parts
+        )
+
+    @property
     def expected(self) -> Finding | None:
         """The root cause that the diagnosis of the recording names."""
         return next(iter(self.diagnosis.errors), None) or next(iter(self.diagnosis.findings), None)

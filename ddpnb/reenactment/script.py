@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.reenactment.call_lines import text_of
-from ddpnb.reenactment.expressions import Case, comment, one_of, ranks_are, ranks_are_not
+from ddpnb.reenactment.expressions import Case, base_name, comment, one_of, ranks_are, ranks_are_not
 from ddpnb.reenactment.header import header, instead
 from ddpnb.reenactment.plan import Part, Plan, Step
 from ddpnb.reenactment.program import Item, Line, Loop, program_of
@@ -282,6 +282,8 @@ class _Writer:
             self._add(inner, "os.kill(os.getpid(), signal.SIGSTOP)")
         elif first.how == "computing":
             self._use(inner, "compute()")
+        elif self._plan.completes:
+            self._add(inner, "dist.destroy_process_group()")
         else:
             self._use(inner, "leave()")
         if inner > depth:
@@ -317,4 +319,4 @@ def _signal(code: int) -> str:
 
 
 def _place(site: Site) -> str:
-    return f"{site.file.replace(chr(92), '/').rpartition('/')[2]}:{site.line}"
+    return f"{base_name(site.file)}:{site.line}"

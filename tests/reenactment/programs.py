@@ -20,6 +20,12 @@ def uneven(me):
     return me.finishes() if me.rank == 1 else me.waits("all_reduce", LOOP.at("reduce"))
 
 
+def healthy(me):
+    for _ in range(5):
+        me.calls("all_reduce", LOOP.at("reduce"))
+    return me.finishes()
+
+
 def skipped(me):
     for _ in range(20):
         me.calls("all_reduce", LOOP.at("reduce")).calls("barrier", LOOP.at("barrier"))

@@ -29,6 +29,28 @@ def test_an_uneven_loop_stays_a_loop():
     ]
 
 
+def test_ranks_that_all_end_wait_for_nobody():
+    text = script(programs.healthy)
+    assert body(text) == [
+        *HEAD,
+        "for _ in range(5):",
+        "    dist.all_reduce(torch.ones(4))",
+        "dist.destroy_process_group()",
+    ]
+    assert "# No rank waits for another one: the script completes." in text
+    assert "\nimport time\n" not in text
+
+
+def test_no_folder_of_the_recorded_machine_is_named():
+    recording = recording_of(programs.never_called)
+    plan = plan_of(recording)
+    assert plan.expected is not None
+    assert " /home/user/train.py:4" in plan.expected.summary
+    text = script_of(plan)
+    assert " train.py:4" in text
+    assert "/home/user" not in text
+
+
 def test_a_call_that_was_left_out_stands_before_the_next_one():
     assert body(script(programs.skipped)) == [
         *HEAD,
