@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     import argparse
 
 COMMANDS = ("run", "bisect", "attach", "diagnose", "reenact", "export", "lab", "explain", "scan", "pitfalls", "doctor")
+_WITH_RANKS = ("run", "bisect", "reenact", "pitfalls", "doctor")  # that start ranks, and end them
 STATUS_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry of ``ddpnb``; returns the exit status."""
+    given = sys.argv[1:] if argv is None else list(argv)
     with interrupts.ending(for_good=argv is None):
         try:
-            return _run(sys.argv[1:] if argv is None else list(argv))
+            return _run(given)
         except KeyboardInterrupt:
             interrupts.notice()  # else it is raised again, uncaught
-            say("interrupted; no ranks are left running")
+            say("interrupted; no ranks are left running" if given[:1] and given[0] in _WITH_RANKS else "interrupted")
             return STATUS_INTERRUPTED
         except DdpnbError as error:
             complain(error)
