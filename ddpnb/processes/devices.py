@@ -98,7 +98,7 @@ def plan(
     """
     if isinstance(n, bool) or not isinstance(n, int) or n <= 0:
         raise UsageError(
-            f"a World needs at least one rank, not {arguments.short(n)}.", "Give a whole number: ddpnb.launch(4)."
+            f"at least one rank is needed, not {arguments.short(n)}.", "Give a whole number of ranks, such as 4."
         )
     most, limit = room()
     if n > most:

@@ -106,7 +106,9 @@ class ReportFile:
 
     def _unreadable(self, error: Exception) -> UsageError:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-        return UsageError(f"cannot read {arguments.short(self.path)}: {reason}.", "Give the path of a log or a dump.")
+        return UsageError(
+            f"cannot read {arguments.short(self.path)}: {reason}.", "Give the path of a recording, a log or a dump."
+        )
 
 
 def find(paths: Iterable[str | os.PathLike[str]]) -> list[ReportFile]:
@@ -134,7 +136,7 @@ def _below(path: str) -> Iterator[str]:
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise UsageError(
-            f"cannot read {arguments.short(path)}: {reason}.", "Give the path of a log or a dump."
+            f"cannot read {arguments.short(path)}: {reason}.", "Give the path of a recording, a log or a dump."
         ) from None
     if not stat.S_ISDIR(mode):
         yield path
@@ -157,7 +159,8 @@ def _unpacked(path: str) -> list[ReportFile]:
             magic = file.read(4)
     except OSError as error:
         raise UsageError(
-            f"cannot read {arguments.short(path)}: {error.strerror or error}.", "Give the path of a log or a dump."
+            f"cannot read {arguments.short(path)}: {error.strerror or error}.",
+            "Give the path of a recording, a log or a dump.",
         ) from None
     if magic[:2] == b"\x1f\x8b":
         return [ReportFile(path, lambda: gzip.open(path, "rb"), plain=False)]  # type: ignore[return-value]

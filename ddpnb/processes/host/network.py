@@ -1,6 +1,7 @@
 """Interfaces and names: which address gloo and NCCL would take, and what the host name resolves to.
 
-Both are predictions by the steps of torch 2.13 and NCCL 2.27, as far as they are listed here; the libraries are not asked. gloo: the interfaces of GLOO_SOCKET_IFNAME; else the first address of the host name to which a socket can be bound; else the
+Both are predictions by the steps of torch 2.13 and NCCL 2.27, as far as they are listed here; the libraries are not asked.
+gloo: the interfaces of GLOO_SOCKET_IFNAME; else the first address of the host name to which a socket can be bound; else the
 loopback. NCCL's sockets: the interfaces that are up, have an address of NCCL_SOCKET_FAMILY and match NCCL_SOCKET_IFNAME; without
 that, the first of these patterns that any matches: ib*, others, docker*, lo, virbr*. Not looked at are NCCL_COMM_ID, files with
 settings of NCCL, network plugins, and the devices of InfiniBand that carry the data. NCCL's part was not compared with a run on
