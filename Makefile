@@ -40,7 +40,7 @@ check: $(VENV)/.tested
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
-	nice -n 10 $(BIN)/pyright
+	$(if $(LANES_TOGETHER),nice -n 10) $(BIN)/pyright
 
 # The browser for the tests: the Debian package if we may install it, otherwise that of Playwright.
 browser: $(VENV)/.tested
