@@ -210,7 +210,7 @@ def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str
     notes += [f"The reason for this line: {shortened(text, 300)}" for text in report.messages if not explain_text(text)]
     absent = [rank for rank, record in recording.ranks.items() if not record.mentioned]
     if not report.world_size_known:
-        notes.append(f"The number of ranks: the highest that occurs is rank {recording.world_size - 1}.")
+        notes.append(f"The number of ranks: it is at least {recording.world_size}.")
     if absent:
         notes.append(
             f"What {phrases.ranks(absent)} did: collect {phrases.verb(absent, 'its', 'their')} output (torchrun --log-dir DIR "

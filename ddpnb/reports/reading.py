@@ -17,6 +17,7 @@ _KNOWN = (
     "Known are flight-recorder dumps, NCCL and gloo logs, output of torchrun and other launchers, tracebacks, py-spy and "
     "faulthandler dumps, kernel logs, and recordings of ddpnb."
 )
+_ENCODINGS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}  # as PowerShell writes a file, by its first bytes
 _CUT = "Of {path} the first {first} MiB and the last {last} MiB were read."
 
 
@@ -43,6 +44,8 @@ def read(paths: Sequence[str | os.PathLike[str]], progress: Report = lambda _rea
         head = file.head()
         if flight_recorder.recognises(head):
             dumps.append(file)
+        elif (encoding := _ENCODINGS.get(head[:2])) is not None:
+            found += _of_log(file, encoding)
         elif b"\x00" not in head[:1024]:
             found += _of_log(file)
     if dumps:
@@ -53,10 +56,10 @@ def read(paths: Sequence[str | os.PathLike[str]], progress: Report = lambda _rea
     return together.recording([one for one in found if one.facts])
 
 
-def _of_log(file: ReportFile) -> list[Found]:
+def _of_log(file: ReportFile, encoding: str = "utf-8") -> list[Found]:
     beginning, end = file.ends()
-    text = beginning.decode("utf-8", "replace")
+    text = beginning.decode(encoding, "replace").removeprefix("\ufeff")
     found = formats.facts_of(logs.read(file.path, text))
     if end:
-        found += formats.facts_of(logs.read(file.path, end.decode("utf-8", "replace")))
+        found += formats.facts_of(logs.read(file.path, end.decode(encoding, "replace")))
     return found

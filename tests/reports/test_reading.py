@@ -32,6 +32,13 @@ def test_the_name_of_a_file_says_nothing(tmp_path):
     assert diagnose(load(tmp_path)).errors[0].code == "DDP305"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8-sig"])
+def test_a_log_that_powershell_wrote(tmp_path, encoding):
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    (tmp_path / "job.log").write_bytes(f"{mark}{STORE}".encode(encoding))
+    assert diagnose(load(tmp_path / "job.log")).errors[0].code == "DDP102"
+
+
 def test_a_compressed_log(tmp_path):
     (tmp_path / "job.log.1").write_bytes(gzip.compress(STORE.encode()))
     assert diagnose(load(tmp_path / "job.log.1")).errors[0].code == "DDP102"
