@@ -17,20 +17,18 @@ from ddpnb.diagnosis.hangs.p2p_deadlock import P2P_DEADLOCK
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
 from ddpnb.diagnosis.hangs.stack_calls import POINT_TO_POINT, START, WORK, may_wait_for_work
+from ddpnb.diagnosis.hangs.stack_evidence import FEW, different_variables, is_past, still_s, waiting_lines
 from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.diagnosis.hangs.stragglers import STRAGGLER
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
-from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.source.loops import loop_around
+from ddpnb.model.recording import Recording
 
 SAME_COLLECTIVE = FindingType("DDP318", "same-collective", after_patience=True)
 
 _NOBODY_WAITS = 3  # times the patience, as for recorded ranks
-_FEW = 8  # ranks with an evidence line of their own
 _NOT_RECORDED = (
     "No recorder ran in these ranks: this follows from their stacks alone. Which call of its group each is in, for "
     "which ranks it waits and with which sizes is not known."
@@ -44,7 +42,8 @@ def find(recording: Recording, standings: Mapping[int, Standing], patience: floa
     if finding is None:
         return []
     unknown = [rank for rank in range(recording.world_size) if not _seen(standings.get(rank))]
-    evidence = [*finding.evidence, *_different_variables(standings, finding), _NOT_RECORDED]
+    comparable = sorted(finding.concerned) if finding.type in (SAME_COLLECTIVE, OP_MISMATCH) else ()
+    evidence = [*finding.evidence, *different_variables(standings, comparable), _NOT_RECORDED]
     if unknown and recording.report is None and finding.type != WORLD_INCOMPLETE:
         have = phrases.verb(unknown, "has", "have")
         evidence.append(f"{phrases.ranks(unknown, True)} {have} no process on this host: attach on the others too.")
@@ -52,7 +51,7 @@ def find(recording: Recording, standings: Mapping[int, Standing], patience: floa
 
 
 def _find(recording: Recording, standings: dict[int, Standing], patience: float) -> Finding | None:
-    waiting = [rank for rank, one in standings.items() if one.function and _still(one) >= patience]
+    waiting = [rank for rank, one in standings.items() if one.function and still_s(one) >= patience]
     frozen = [rank for rank, one in standings.items() if one.state is RankState.UNRESPONSIVE and one.idle_s >= patience]
     ended = [rank for rank, one in standings.items() if one.state is RankState.ENDED]
     silent = [rank for rank, one in standings.items() if _nowhere(one)]
@@ -80,11 +79,11 @@ def _find(recording: Recording, standings: dict[int, Standing], patience: float)
     if moving:
         return _late(standings, waiting, moving)
     if elsewhere:
-        past = [rank for rank in elsewhere if _past(recording, standings[waiting[0]].record, standings[rank].record)]
+        past = [rank for rank in elsewhere if is_past(recording, standings[waiting[0]].record, standings[rank].record)]
         if past and past == elsewhere:
             return _missing(standings, waiting, past, "it is past it", "they are past it")
         finding = blocked.finding(standings, BLOCKED_ELSEWHERE, elsewhere, waiting, None)
-        return replace(finding, evidence=(*finding.evidence, *_waits(standings, waiting)))
+        return replace(finding, evidence=(*finding.evidence, *waiting_lines(standings, waiting)))
     return _all_wait(recording, standings, waiting)
 
 
@@ -99,11 +98,6 @@ def _with_work(recording: Recording, standing: Standing) -> Standing:
 
 def _seen(standing: Standing | None) -> bool:
     return standing is not None and (standing.record.pid > 0 or standing.state is RankState.ENDED)
-
-
-def _still(standing: Standing) -> float:
-    """For how long a rank has been in one call: its main thread has not run, and nothing in its process computed."""
-    return min(standing.idle_s, standing.record.process.still_s)
 
 
 def _nowhere(standing: Standing) -> bool:
@@ -127,7 +121,7 @@ def _nobody_waits(
 def _missing(standings: dict[int, Standing], waiting: list[int], missing: list[int], one: str, many: str) -> Finding:
     """DDP301: ranks that cannot reach the call any more in which others wait."""
     first = standings[waiting[0]]
-    how = [_instead(standings[rank]) for rank in missing[:_FEW] if not _nowhere(standings[rank])]
+    how = [_instead(standings[rank]) for rank in missing[:FEW] if not _nowhere(standings[rank])]
     return Finding(
         WORLD_INCOMPLETE if first.function == START else COLLECTIVE_MISSING,
         f"{phrases.ranks(missing, True)} did not call the {first.function} that {phrases.ranks(waiting)} "
@@ -137,7 +131,7 @@ def _missing(standings: dict[int, Standing], waiting: list[int], missing: list[i
         tuple(waiting),
         None,
         where(standings, [*missing, *waiting]),
-        (*_waits(standings, waiting), *how),
+        (*waiting_lines(standings, waiting), *how),
         "Call it on all ranks or on none: move it out of the condition, or end all ranks together.",
     )
 
@@ -178,7 +172,7 @@ def _late(standings: dict[int, Standing], waiting: list[int], moving: list[int])
         tuple(waiting),
         None,
         where(standings, [*moving, *waiting]),
-        tuple(f"Rank {rank} still moves{phrases.at(standings[rank].site)}." for rank in moving[:_FEW]),
+        tuple(f"Rank {rank} still moves{phrases.at(standings[rank].site)}." for rank in moving[:FEW]),
         "This is no error yet: find out what the late rank does that the others do not.",
     )
 
@@ -201,7 +195,7 @@ def _all_wait(recording: Recording, standings: dict[int, Standing], waiting: lis
             tuple(waiting),
             None,
             where(standings, waiting),
-            tuple(_waits(standings, waiting)),
+            tuple(waiting_lines(standings, waiting)),
             "Look whether the other ranks were started, on their hosts, with the same MASTER_ADDR and MASTER_PORT.",
         )
     if functions <= POINT_TO_POINT:
@@ -224,7 +218,7 @@ def _all_wait(recording: Recording, standings: dict[int, Standing], waiting: lis
         tuple(waiting),
         None,
         where(standings, waiting),
-        tuple(_waits(standings, waiting)),
+        tuple(waiting_lines(standings, waiting)),
         "Compare the sizes, dtypes and roots of the call and the number of earlier iterations on the ranks (their "
         "variables); look at the network between them (GLOO_SOCKET_IFNAME, NCCL_DEBUG=INFO). Started with "
         "`ddpnb run --`, the job is recorded, and the finding names the difference.",
@@ -246,65 +240,7 @@ def _differing(
         tuple(sides[0]) if named else () if len(sides) > 1 else tuple(everybody),
         None,
         where(standings, everybody),
-        tuple(_waits(standings, everybody)),
+        tuple(waiting_lines(standings, everybody)),
         remedy,
         sides=() if named or len(sides) < 2 else tuple(map(tuple, sides)),
     )
-
-
-# -- evidence
-
-
-def _waits(standings: Mapping[int, Standing], waiting: Sequence[int]) -> list[str]:
-    """Where these ranks wait, one line each."""
-    by_text = [rank for rank in waiting if standings[rank].function == WORK]
-    guess = (
-        [f"The wait for a Work of {phrases.ranks(by_text)} is inferred from the text of the line."] if by_text else []
-    )
-    return guess + [
-        (
-            f"Rank {rank} was in {standings[rank].function}"
-            if standings[rank].reported
-            else f"The main thread of rank {rank} has stood in {standings[rank].function} for {_still(standings[rank]):.0f} s"
-        )
-        + f"{phrases.at(standings[rank].site)}."
-        for rank in waiting[:_FEW]
-    ]
-
-
-def _past(recording: Recording, waits: RankRecord, other: RankRecord) -> bool:
-    """Whether a rank is behind the call in which another one waits, in the same function and in no loop with it."""
-    mine, theirs = _path(other), _path(waits)
-    for here, there in zip(mine, theirs, strict=False):
-        if here != there:
-            if (here.file, here.function) != (there.file, there.function) or here.line <= there.line:
-                return False
-            source = recording.sources.get(here.file, "")
-            loop = loop_around(source, there.line)
-            return bool(source) and not (loop is not None and loop[0] <= here.line <= loop[1])
-        if loop_around(recording.sources.get(here.file, ""), here.line) is not None:
-            return False  # it may be in an earlier iteration
-    return False
-
-
-def _path(record: RankRecord) -> list[Site]:
-    stack = record.main_stack
-    return [frame.site for frame in stack.user_frames] if stack is not None else []
-
-
-def _different_variables(standings: Mapping[int, Standing], finding: Finding) -> list[str]:
-    """Numbers that differ between ranks in the user's frame where they wait: ``step`` tells that one is ahead."""
-    texts: dict[str, dict[int, str]] = defaultdict(dict)
-    if finding.type not in (SAME_COLLECTIVE, OP_MISMATCH):
-        return []
-    for rank in sorted(finding.concerned):
-        stack = standings[rank].record.main_stack
-        frame = stack.innermost_user if stack is not None else None
-        for name, text in frame.locals.items() if frame is not None else ():
-            if text.lstrip("-").isdecimal() and name.lower() not in ("rank", "local_rank", "global_rank"):
-                texts[name][rank] = text[:40]
-    differing = {name: held for name, held in texts.items() if len(held) > 1 and len(set(held.values())) > 1}
-    return [
-        f"{name} is {', '.join(f'{text} on rank {rank}' for rank, text in list(held.items())[:_FEW])}."
-        for name, held in list(differing.items())[:_FEW]
-    ]
