@@ -15,7 +15,8 @@ from ddpnb.model.account import Account
 from ddpnb.model.calls import Call
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, EventState
-from ddpnb.model.events.runs import DoorDetached, FunctionNotFound
+from ddpnb.model.events.runs import DoorDetached, FunctionNotFound, LinesNotRecorded
+from ddpnb.model.executed_lines import ExecutedLines
 from ddpnb.model.marks import Mark
 from ddpnb.model.names import given_name
 from ddpnb.model.replicas import Model, Sample
@@ -94,6 +95,7 @@ class RankRecord:
     reached: Mapping[str, int] = field(default_factory=dict[str, int])
     # Of a report that says no more of it: a "call" timed out or failed, or it lost the connection to the "store".
     lost: Literal["", "call", "store"] = ""
+    lines: ExecutedLines | None = None  # None: not recorded, as with Python 3.11
 
     def events(self, *kinds: type[E], state: EventState | None = None) -> list[E]:
         """Its events of these kinds, in the order in which they began; ``state``: only those in this state."""
@@ -122,6 +124,13 @@ class RankRecord:
             f"This version of torch has no {given_name(event.function)}: what rank {self.rank} does there is not recorded."
             for event in self.events(FunctionNotFound)
         ]
+        for event in self.events(LinesNotRecorded)[:1]:
+            what = "only for the run as a whole, not in windows" if event.whole else "not recorded"
+            found.append(f"Executed lines of rank {self.rank} are {what}: {given_name(event.why)}.")
+        if self.lines is not None and self.lines.dropped:
+            found.append(
+                f"There was no room for {self.lines.dropped} executed lines of rank {self.rank}: they are not recorded."
+            )
         if self.detached:
             found.append(
                 f"Rank {self.rank} is no longer monitored because a hook of ddpnb failed on it: its later collectives are "

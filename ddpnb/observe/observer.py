@@ -25,6 +25,7 @@ from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.model.recording import Activity, Process, RankRecord, Recording
 from ddpnb.model.stacks import stacks_in
 from ddpnb.observe import logs
+from ddpnb.observe.line_files import LineFiles
 from ddpnb.observe.rank_progress import RankProgress
 from ddpnb.observe.replica_samples import ReplicaSamples
 from ddpnb.observe.time_ledger import TimeLedger
@@ -69,6 +70,7 @@ class Observer:
         self._sources: dict[str, str] = {}
         self._killed_before = machine.oom_kills()
         self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks))
+        self._lines = LineFiles(folder, run)
         self._ledger = TimeLedger(run)
         self._began = time.monotonic()
         self._lock = threading.RLock()  # the watchdog and the user may look at the same time
@@ -227,6 +229,7 @@ class Observer:
             unnamed=reader.dropped if reader is not None else 0,
             marks=reader.marks(last=history) if reader is not None else (),
             unrecorded=not self._processes.recorded,
+            lines=self._lines.of(rank),
         )
 
     def _of_children(self, rank: int) -> tuple[Event, ...]:

@@ -184,4 +184,6 @@ def _shifted(record: RankRecord, ns: int) -> RankRecord:
         marks=tuple(replace(mark, at_ns=at(mark.at_ns)) for mark in record.marks),
         samples=tuple(replace(sample, at_ns=at(sample.at_ns)) for sample in record.samples),
         ending=record.ending and replace(record.ending, at_ns=at(record.ending.at_ns)),
+        lines=record.lines
+        and replace(record.lines, windows=tuple(replace(w, began_ns=at(w.began_ns)) for w in record.lines.windows)),
     )

@@ -68,6 +68,11 @@ class BlackBox:
         self.intern({})  # string 0: nothing
 
     @property
+    def calls(self) -> int:
+        """Collectives that this process has begun."""
+        return layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]
+
+    @property
     def steps(self) -> int:
         """Optimizer steps of this run."""
         return self._steps

@@ -74,6 +74,8 @@ class Door:
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
         self._run = 0
         self._child_recorded = False
+        #: called with the number of each call before the backend is; they never raise
+        self.on_call: list[Callable[[int], None]] = []
         #: not empty once a hook has failed: calls then go directly to the backend
         self.off: list[bool] = []
         self._library: torch.library.Library | None = None
@@ -142,7 +144,7 @@ class Door:
         returns_work = spec.name != "monitored_barrier"
         group_at, p2p, new_group = spec.group, spec.p2p, self.groups.get
         silent, off, held, faults = self.box.silent, self.off, self.gate.armed, self.faults.armed
-        pending, fresh, poll = self.flight.pending, self.flight.fresh, self.flight.poll
+        pending, fresh, poll, on_call = self.flight.pending, self.flight.fresh, self.flight.poll, self.on_call
         groups, sites = self.groups.known, self._sites
         memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.reader(spec)
         unbox_group, unbox_work = ProcessGroup.unbox, Work.unbox
@@ -188,6 +190,8 @@ class Door:
             except Exception:
                 self.detach()
                 return redispatch(keyset & _AFTER, *args)
+            for look in on_call:
+                look(number)
             if held:
                 self._stop(entry, group, spec, seq, frame)
             board = group.board

@@ -4,7 +4,7 @@ Standard library only, so that a launcher can import it without torch.
 
 The folder of a job (``DDPNB_JOB``) has one folder for each start of a process group by a launcher, whose name comes from
 the address of its store; ranks that ddpnb itself has started use the folder of the job. There each rank has
-``rank0.box`` and ``rank0.samples`` (``model``), ``rank0.json`` (who it is), ``rank0.end.json`` (how its program ended),
+``rank0.box``, ``rank0.samples`` and ``rank0.lines`` (``model``), ``rank0.json`` (who it is), ``rank0.end.json`` (how its program ended),
 ``rank0.status`` (its exit status as a byte), ``rank0.crash`` (what faulthandler wrote) and ``rank0.sock`` (its control
 channel).
 
@@ -32,6 +32,7 @@ LOOKS = (
     "DDPNB_LOOKS"  # LOW..HIGH: between these numbers of optimizer steps the replica watch looks at all tensors in each
 )
 MODULES = "DDPNB_MODULES"  # 1: the first forward and backward of each model are recorded module by module
+LINES = "DDPNB_LINES"  # 0: which lines run is not recorded
 RECORD = "DDPNB_RECORD"  # 1: nothing but recording, on any number of hosts
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
 RUN = "DDPNB_RUN"  # the number of the only run of a plain process; 1 if it is not set

@@ -13,6 +13,7 @@ from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.data import Data
 from ddpnb.recorder.door import Door
+from ddpnb.recorder.executed_lines import Lines
 from ddpnb.recorder.faults.faults import Faults
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.own_ranks import OwnRanks
@@ -41,7 +42,8 @@ class Recorder:
         #: all that is watched outside of the door; each set of hooks falls alone when it fails
         self.replicas = Replicas(self.box, self.door, folder, rank)
         self.data = Data(self.box)
-        self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data]
+        self.lines = Lines(self.box, self.door, folder, rank)
+        self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data, self.lines]
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)
         self.door.open()
@@ -68,6 +70,7 @@ class Recorder:
         for hooks in self.hooks:
             hooks.new_run()
         self.replicas.begin(number)
+        self.lines.begin(number)
 
     def arm(self, run: int, holds: Iterable[Any], faults: Iterable[Any]) -> None:
         """Arm the holds and faults of a run, as JSON, each with whether it stays; those of an earlier one are removed."""

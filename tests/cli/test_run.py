@@ -46,6 +46,17 @@ def test_hang(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python reports lines from 3.12 on")
+def test_the_lines_that_only_one_rank_executed_are_in_the_recording(tmp_path):
+    done = ddpnb("run", "-n", 2, "--save", "hang.ddpnb", VICTIMS / "missing.py", "early_return", cwd=tmp_path)
+    assert done.returncode == 3
+    lines = [record.lines for _, record in sorted(load(tmp_path / "hang.ddpnb").ranks.items())]
+    first, second = ({line.site for line in of_rank.lines} for of_rank in lines)
+    text = (VICTIMS / "missing.py").read_text().splitlines()
+    assert any(text[site.line - 1].strip().startswith("return") for site in second - first)
+    assert [of_rank.windows[0].number for of_rank in lines] == [1, 1]
+
+
 def test_success_and_output(tmp_path):
     done = ddpnb("run", "-n", 2, "--log-dir", "logs", VICTIMS / "alone.py", "0", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -77,6 +77,14 @@ class HooksDetached(Event):
     error: str = ""
 
 
+@event("lines not recorded")
+class LinesNotRecorded(Event):
+    """``whole``: lines are recorded for the run as a whole, but not for its windows."""
+
+    why: str = ""
+    whole: bool = False
+
+
 @event("door detached")
 class DoorDetached(Event):
     """The door failed: the collectives of this rank after it were not recorded."""
