@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ddpnb import arguments
 from ddpnb.diagnosis import reported, rules
+from ddpnb.diagnosis.before_the_end import while_waiting
 from ddpnb.diagnosis.causes import frameworks
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data.batches import uneven_shards
@@ -96,7 +97,7 @@ def _from_stacks(recording: Recording, standing: dict[int, Standing], patience: 
 
 def _of_report(recording: Recording, exit_codes: dict[int, int | None], patience: float) -> Diagnosis:
     """The diagnosis of logs and dumps: by the same rules, of the moment before time-outs ended the ranks."""
-    waiting = reported.while_waiting(recording)
+    waiting = while_waiting(recording)
     standing = standings(waiting)
     found_waits = waits(waiting, standing, patience)
     held = stuck(found_waits, standing, patience)

@@ -2,81 +2,28 @@
 
 from __future__ import annotations
 
-import re
-import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ddpnb.diagnosis import reported_waits, unattributed
+from ddpnb.diagnosis.before_the_end import interrupted_while_waiting
 from ddpnb.diagnosis.hangs import queued_calls, stacks_alone
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE
 from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED, is_consequence
 from ddpnb.diagnosis.hangs.group_order import GROUP_ORDER
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
-from ddpnb.diagnosis.hangs.stack_calls import call_in
 from ddpnb.diagnosis.hangs.stacks_alone import SAME_COLLECTIVE
 from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE, WORLD_INCOMPLETE
 from ddpnb.explanations.messages.explain import explain_text
 from ddpnb.model import checkpoints, phrases
-from ddpnb.model.calls import CallState
-from ddpnb.model.ending import UNKNOWN_STATUS, Ending
 from ddpnb.model.findings import Finding
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.stacks import Stack
+from ddpnb.model.recording import Recording
 from ddpnb.texts import shortened
 
-# How a rank fails that has waited too long, or whose peer has failed; and the messages that contain the calls themselves.
-_TIMED_OUT = re.compile(
-    r"watchdog|tim(?:ed?|e-) ?out|connection (?:was )?(?:closed|reset|refused|aborted)|broken pipe|ncclRemoteError|remote process"
-    r"|NCCL communicator was aborted|Detected mismatch between collectives",
-    re.IGNORECASE,
-)
-_BY_TIME_OUT = frozenset(
-    {-signal.SIGABRT, -signal.SIGTERM, -signal.SIGKILL, 1, 128 + signal.SIGABRT, 128 + signal.SIGTERM, UNKNOWN_STATUS}
-)
 WAITS = frozenset({COLLECTIVE_MISSING, BLOCKED_ELSEWHERE, SAME_COLLECTIVE, WORLD_INCOMPLETE, RENDEZVOUS_UNREACHABLE})
 _FEW = 8
-
-
-def while_waiting(recording: Recording) -> Recording:
-    """The same as it was before time-outs ended ranks: how these ended follows from what they waited for.
-
-    A rank that the report shows in a call, and that was ended by the time-out of this call or by a peer that failed, counts
-    as waiting. One that a launcher stopped because another had failed, or once its stacks were taken, counts as it was
-    before.
-    """
-    if recording.report is None:
-        return recording
-    failed = any(
-        (ending := record.ending) is not None and not ending.well and ending.code not in unattributed.STOPPED
-        for record in recording.ranks.values()
-    )
-    return replace(recording, ranks={rank: _while_waiting(record, failed) for rank, record in recording.ranks.items()})
-
-
-def _while_waiting(record: RankRecord, failed: bool) -> RankRecord:
-    ending = record.ending
-    if ending is None:
-        return record
-    waits = any(call.state is CallState.WAITING for call in record.calls)
-    if waits and _by_time_out(ending):
-        return replace(record, ending=None)
-    # Its stacks are older than its end: somebody looked at a job that hung, and stopped it then.
-    if ending.how != "raised" and ending.code in unattributed.STOPPED and (failed or record.stacks):
-        return replace(record, ending=None)
-    stack = Stack("MainThread", ending.frames, main=True)
-    if ending.how == "raised" and _TIMED_OUT.search(ending.message[:20_000]) and call_in(stack) and not record.calls:
-        process = replace(record.process, activity="idle")
-        return replace(record, ending=None, unrecorded=True, stacks=record.stacks or (stack,), process=process)
-    return record
-
-
-def _by_time_out(ending: Ending) -> bool:
-    if ending.how == "raised":
-        return _TIMED_OUT.search(ending.message[:20_000]) is not None
-    return not ending.well and ending.code in _BY_TIME_OUT
 
 
 def calls_alone(recording: Recording) -> bool:
@@ -207,6 +154,8 @@ def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str
     if report is None:
         return ()
     notes = list(report.unknown)
+    if errors and interrupted_while_waiting(recording):
+        notes.append("Whether the ranks would have continued: they were interrupted (KeyboardInterrupt).")
     notes += [f"The reason for this line: {shortened(text, 300)}" for text in report.messages if not explain_text(text)]
     absent = [rank for rank, record in recording.ranks.items() if not record.mentioned]
     if not report.world_size_known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
+from ddpnb.diagnosis.before_the_end import stopped_by_signal
 from ddpnb.diagnosis.causes.exits import HOST_MEMORY, LESS_HOST_MEMORY
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED, is_consequence
@@ -12,14 +13,13 @@ from ddpnb.diagnosis.hangs.workers import kills_for_memory
 from ddpnb.explanations.messages.explain import explain, explain_text
 from ddpnb.explanations.messages.explained import Explained
 from ddpnb.model import phrases
-from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
+from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.texts import shortened
 
 _OF_TIME_OUTS = ("DDP301", "DDP313")  # what a time-out's own text says: the least of what is known
 _LONGEST = 200  # characters of a message in a sentence
-STOPPED = (-signal.SIGTERM, UNKNOWN_SIGNAL)  # by a launcher, once another rank has failed
 LOOK_AT_FIRST = (
     "Look at the output of the rank that ended first (its exit status, a traceback, the kernel's log), and at the network "
     "(NCCL_DEBUG=INFO, the counters of the interface)."
@@ -93,7 +93,7 @@ def _finding(explained: Explained, place: str, silent: Finding | None) -> Findin
 
 def _plain(recording: Recording, endings: Sequence[Ending]) -> list[Finding]:
     """DDP311, DDP312 or DDP706: a process of an unknown rank failed, with an error of the user's own or a signal."""
-    failed = [ending for ending in endings if not ending.well and ending.code not in STOPPED]
+    failed = [ending for ending in endings if not ending.well and not stopped_by_signal(ending)]
     if not failed:
         return []
     # A connection that was lost follows from the end of another.

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import ipywidgets
 
 from ddpnb import reenacting
+from ddpnb.diagnosis.before_the_end import while_waiting
 from ddpnb.diagnosis.diagnose import diagnose
-from ddpnb.diagnosis.reported import while_waiting
 from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from ddpnb.diagnosis.before_the_end import while_waiting
 from ddpnb.diagnosis.hangs.endings import is_consequence, is_fence_stop
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
-from ddpnb.diagnosis.reported import while_waiting
 from ddpnb.model.calls import OPERATIONS, UNNAMED, Call, CallState, Group, Signature
 from ddpnb.model.collectives import collective_of, message_key
 from ddpnb.model.events.startup import NewGroup
@@ -147,7 +147,7 @@ def _behaviour(recording: Recording, standing: Standing, everyone: tuple[int, ..
     elif blocked is None and made and made[-1].call.state in _BLOCKING:
         blocked = made[-1].call
     elif standing.state is RankState.COMPUTING:
-        how = "computing"
+        how = "unknown" if record.reported else "computing"  # one stack of a rank does not say what it did afterwards
     elif record.process.activity == "stopped":
         how = "stopped"
     elif standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from ddpnb.explanations.messages import tracebacks
 from ddpnb.explanations.messages.tracebacks import LoggedError
 from ddpnb.model.ending import Ending
+from ddpnb.model.stacks import Frame
 from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
 from ddpnb.reports.logs import Log
 
@@ -96,7 +97,22 @@ def _facts(speaker: Speaker, errors: list[LoggedError], lines: list[str]) -> Ite
             continue  # a later one ended the process
         text = "\n".join(lines[starts[index] : error.line])[-_LONGEST:]
         traceback = f"{text}\n{error.exception}: {error.message[:_LONGEST]}".strip()
-        yield Ended(who, Ending("raised", 1, _name(error), error.message, error.frames, traceback))
+        before = errors[index - 1] if index and starts[index - 1] == starts[index] else None
+        frames = _interrupted_in(before, error) if before is not None else error.frames
+        yield Ended(who, Ending("raised", 1, _name(error), error.message, frames, traceback))
+
+
+def _interrupted_in(before: LoggedError, error: LoggedError) -> tuple[Frame, ...]:
+    """The frames of an exception; of a KeyboardInterrupt during the handling of another one where that one was raised.
+
+    A rank that waits in a collective sees Ctrl-C only when the call has failed. The traceback of an exception that was
+    handled begins at the frame that handled it.
+    """
+    if _name(error) != "KeyboardInterrupt" or not before.frames:
+        return error.frames
+    handled = (before.frames[0].file, before.frames[0].function)
+    places = [place for place, frame in enumerate(error.frames) if (frame.file, frame.function) == handled]
+    return (*error.frames[: places[-1]], *before.frames) if places else error.frames
 
 
 def _starts(errors: list[LoggedError], lines: list[str]) -> list[int]:

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.model.calls import Call, CallState, Group, Site
+from ddpnb.model.ending import Ending
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.reports.facts import (
     NOBODY,
     Calls,
     CallSeen,
     CheckpointPassed,
+    Ended,
     GroupName,
     Members,
     Message,
@@ -246,3 +248,34 @@ def test_the_first_call_that_a_rank_did_not_make_was_overwritten_in_the_dumps_of
     assert (finding.code, finding.culprits, finding.waiting) == ("DDP301", (1,), (0,))
     assert (finding.collective.op, finding.collective.seq) == ("all_reduce", 2345)
     assert "#2345 to #10345 were overwritten" in finding.evidence[0]
+
+
+def interrupted(rank, *frames):
+    return raised(rank, "KeyboardInterrupt", "", frames=frames)
+
+
+def test_ctrl_c_shows_where_the_ranks_were():
+    told = diagnosis(
+        interrupted(0, *IN_ALL_REDUCE), interrupted(1, Frame("train.py", 54, "main")), interrupted(2, *IN_ALL_REDUCE)
+    )
+    (finding,) = told.errors
+    assert (told.outcome, finding.code, finding.culprits, finding.waiting) == ("hang", "DDP301", (1,), (0, 2))
+    assert "Rank 1 was running at train.py:54" in " ".join(finding.evidence)
+    assert any("interrupted" in note for note in told.notes)
+
+
+def test_ctrl_c_outside_any_collective_is_what_ended_the_ranks():
+    told = diagnosis(*(interrupted(rank, Frame("train.py", 54, "main")) for rank in (0, 1)))
+    assert {finding.code for finding in told.errors} == {"DDP312"}
+
+
+def test_an_error_before_ctrl_c_is_the_cause():
+    told = diagnosis(interrupted(0, *IN_ALL_REDUCE), raised(1, "ValueError", "a bad record"))
+    assert told.errors[0].culprits == (1,)
+    assert "ValueError" in told.errors[0].summary
+
+
+def test_a_process_that_was_stopped_is_no_cause_where_stacks_are_known():
+    stopped = Ended(NOBODY, Ending("died", -2))
+    finding = only(interrupted(0, *IN_ALL_REDUCE), interrupted(1, Frame("train.py", 54, "main")), stopped)
+    assert finding.code == "DDP301"

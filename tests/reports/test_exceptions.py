@@ -43,6 +43,33 @@ def test_exceptions_that_were_raised_from_others_are_one():
     assert (ended.ending.exception, "OSError: first" in ended.ending.traceback) == ("RuntimeError", True)
 
 
+def test_an_interrupt_while_a_failed_call_was_handled_was_in_that_call():
+    """Ctrl-C reaches a rank in gloo only when its call has failed, as another rank is gone."""
+    torch = "/venv/lib/python3.11/site-packages/torch/distributed"
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "{torch}/c10d_logger.py", line 83, in wrapper',
+        "    return func(*args, **kwargs)",
+        f'  File "{torch}/distributed_c10d.py", line 3252, in all_reduce',
+        "    work.wait()",
+        "RuntimeError: Connection closed by peer [127.0.0.1]:13013",
+        "",
+        "During handling of the above exception, another exception occurred:",
+        "",
+        "Traceback (most recent call last):",
+        '  File "/home/u/train.py", line 29, in average',
+        "    dist.all_reduce(total)",
+        f'  File "{torch}/c10d_logger.py", line 85, in wrapper',
+        "    message = describe(func)",
+        f'  File "{torch}/c10d_logger.py", line 40, in describe',
+        "    def describe(func):",
+        "KeyboardInterrupt",
+    ]
+    (ended,) = of(Ended, read(exceptions, "".join(f"[rank0]: {line}\n" for line in lines)))
+    assert ended.ending.exception == "KeyboardInterrupt"
+    assert [frame.function for frame in ended.ending.frames] == ["average", "wrapper", "all_reduce"]
+
+
 def test_mp_spawn():
     text = (
         'Traceback (most recent call last):\n  File "x.py", line 3, in <module>\n    mp.spawn(f)\n'

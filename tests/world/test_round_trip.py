@@ -7,8 +7,8 @@ import time
 import pytest
 
 import ddpnb
+from ddpnb.diagnosis.before_the_end import while_waiting
 from ddpnb.diagnosis.hangs.rank_state import RankState, standings
-from ddpnb.diagnosis.reported import while_waiting
 from tests.reports import real
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(180)]

@@ -97,7 +97,9 @@ def _with_work(recording: Recording, standing: Standing) -> Standing:
 
 
 def _seen(standing: Standing | None) -> bool:
-    return standing is not None and (standing.record.pid > 0 or standing.state is RankState.ENDED)
+    return standing is not None and (
+        standing.record.pid > 0 or bool(standing.record.stacks) or standing.state is RankState.ENDED
+    )
 
 
 def _nowhere(standing: Standing) -> bool:
