@@ -19,7 +19,10 @@ def headline(plan: Plan, agreement: Agreement | None) -> str:
     if agreement is None:
         return f"re-enactment of {what}: running"
     if agreement.same:
-        return f"re-enacted: {plan.size} live ranks give the finding of the recording, {what}"
+        found = (
+            f"give the finding of the recording, {what}" if finding is not None else "have no finding, as the recording"
+        )
+        return f"re-enacted: {plan.size} live ranks {found}"
     return f"re-enacted, with another result than the recording: {what}"
 
 
