@@ -214,8 +214,9 @@ def _healthy():
 def test_several_ranks_are_spoken_of_as_several():
     from ddpnb.diagnosis.hangs.endings import _what
     from ddpnb.model.ending import Ending
+    from ddpnb.model.recording import RankRecord
 
-    killed = Ending("died", -9, 0)
+    killed = RankRecord(1, ending=Ending("died", -9))
     for ranks, said in (((1,), "rank 1 was killed (SIGKILL)"), ((1, 2), "ranks 1 and 2 were killed (SIGKILL)")):
         assert f"{phrases.ranks(ranks)} {_what(killed, phrases.verb(ranks, 'was', 'were'))}" == said
     assert startup_waits._plural("is dead") == "are dead"
