@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import weakref
+from functools import partial
 from itertools import islice
 from time import monotonic, monotonic_ns, sleep  # a script may replace those of the module
 from typing import Any
@@ -30,6 +31,8 @@ class Flight:
         # unless waited for: it is held only until the caller surely has it, then weakly.
         self.fresh: list[tuple[Any, tuple[int, int, bool]]] = []
         self.p2p: weakref.WeakKeyDictionary[Any, tuple[int, int, bool]] = weakref.WeakKeyDictionary()
+        # By number: what says that a Work is gone. Not weakref.finalize, which says nothing once the process exits.
+        self._until_gone: dict[int, weakref.ref[Any]] = {}
 
     def finish(self, entry: tuple[int, int, bool], state: int) -> None:
         """Record the state and end time of a call, unless recorded before or its record was reused."""
@@ -49,7 +52,11 @@ class Flight:
             except IndexError:  # another thread took the last one
                 return
             self.p2p[work] = entry
-            weakref.finalize(work, self.finish, entry, _DROPPED).atexit = False
+            self._until_gone[entry[1]] = weakref.ref(work, partial(self._gone, entry))
+
+    def _gone(self, entry: tuple[int, int, bool], _reference: object) -> None:
+        self._until_gone.pop(entry[1], None)
+        self.finish(entry, _DROPPED)
 
     def poll(self, most: int = layout.CALLS) -> None:
         """Mark completed calls, oldest first; at most as many as the box holds.

@@ -39,7 +39,6 @@ def thrown_away(rank):
 
     if rank == 0:
         dist.isend(torch.ones(4), dst=1)
-        dist.isend(torch.ones(4), dst=2)
     elif rank == 1:
         time.sleep(0.5)
         dist.recv(torch.zeros(4), src=0)  # waiting: thrown_away
