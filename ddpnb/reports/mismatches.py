@@ -17,7 +17,7 @@ from ddpnb.reports.operations import operation
 NAME = "torch.distributed's checks and time-outs"
 MARKS = (
     collectives.MISMATCH, "Running collective", "monitoredBarrier", "clients joined", "client socket", "ait timeout after", "store based barrier",
-    "Timeout waiting for key", "ncclUniqueId",
+    "Timeout waiting for key", "ncclUniqueId", "op.preamble.length",
 )  # fmt: skip
 
 _DTYPES = {
@@ -38,6 +38,7 @@ _PLACES = tuple(
             "Timeout waiting for key",
             "client socket has",
             "ncclUniqueId from",
+            "op\\.preamble\\.length",
         ),
     )
 )
@@ -61,7 +62,7 @@ _FUNCTIONS = {
     "DDP102": "init_process_group",
     "DDP108": "new_group",
 }
-_RULES = (collectives.monitored_barrier, rendezvous.incomplete, rendezvous.store, rendezvous.address)
+_RULES = (collectives.monitored_barrier, collectives.sizes, rendezvous.incomplete, rendezvous.store, rendezvous.address)
 _AHEAD, _BEHIND = 4000, 1000  # characters of a message
 _MOST = 5000  # messages
 

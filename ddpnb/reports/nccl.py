@@ -15,6 +15,7 @@ from ddpnb.model.calls import UNNAMED, CallState, Signature
 from ddpnb.reports import communicators
 from ddpnb.reports.communicators import Communicator, Communicators, Operations
 from ddpnb.reports.facts import (
+    NOBODY,
     CallSeen,
     Fact,
     GroupName,
@@ -32,6 +33,12 @@ NAME = "NCCL debug log"
 MARKS = ("NCCL INFO", "NCCL WARN")
 
 _WARN = re.compile(r"NCCL WARN [^\n]{1,1000}")
+#: warnings of calls that failed, whatever the reason: in the network, and on the device
+_FAILED = re.compile(
+    r"Got completion from peer|Call to (?:recv|send|ibv_modify_qp|ibv_create_qp)\b[^\n]{0,200} failed"
+    r"|Cuda failure (?:\d{1,4} )?'(?:device-side assert|an illegal memory|unspecified launch|uncorrectable ECC|misaligned)"
+)
+_FEW = 3  # of these: one failure is followed by many
 _DTYPES = (
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn",
     "float8_e5m2",
@@ -130,12 +137,18 @@ def _waiting(found: Communicators, groups: dict[communicators.Identity, GroupNam
 def _warnings(log: Log, found: Communicators) -> Iterator[Fact]:
     """Warnings that mean an error; most do not."""
     seen: set[tuple[Speaker, str]] = set()
+    failed: list[str] = []
     for number, match in enumerate(_WARN.finditer(log.text)):
         if number >= _MOST_WARNINGS:
             return
         text = match[0].strip()
         process = found.process_at(match.start())
         speaker = found.speaker(process) if process is not None else log.speaker_at(match.start())
-        if (speaker, text) not in seen and explain(text) is not None:
-            seen.add((speaker, text))
+        if (speaker, text) in seen:
+            continue
+        seen.add((speaker, text))
+        if explain(text) is not None:
             yield Message(speaker, text)
+        elif len(failed) < _FEW and _FAILED.search(text) and text not in failed:
+            failed.append(text)
+            yield Message(NOBODY, text)  # it may follow from the failure of another rank: it blames none

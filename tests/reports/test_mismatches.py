@@ -91,3 +91,10 @@ def test_announcements_of_several_groups_cannot_be_told_apart():
 def test_hostile_text():
     assert not of(CallSeen, read(mismatches, ("Detected mismatch between collectives on ranks" + "(" * 50) * 20_000))
     read(mismatches, "wait timeout after " * 100_000)
+
+
+def test_sizes_that_gloo_sees_without_a_traceback():
+    line = "  what():  [enforce fail at ../third_party/gloo/gloo/transport/tcp/pair.cc:4] op.preamble.length <= op.nbytes. 16 vs 12\n"
+    text = f"[rank3]:terminate called after throwing an instance of 'gloo::EnforceNotMet'\n[rank3]:{line}"
+    (message,) = of(Message, read(mismatches, NOISE + text))
+    assert message.speaker.rank == 3 and "16 vs 12" in message.text

@@ -136,6 +136,29 @@ def test_warnings_that_mean_an_error():
     assert "Duplicate" in message.text
 
 
+def test_calls_that_failed_without_a_reason_blame_no_rank():
+    text = "".join(
+        f"{who(1)} ib.cc:1 NCCL WARN {warning}\n"
+        for warning in (
+            "Call to connect returned Connection refused, retrying",
+            "NET/IB : Got completion from peer 10.1.1.4<4711> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
+            "socketProgressOpt: Call to recv from 10.1.1.4<4711> failed : Broken pipe",
+            "Cuda failure 'peer access is not supported between these two devices'",
+            "Cuda failure 710 'device-side assert triggered'",
+            "Cuda failure 700 'an illegal memory access was encountered'",
+        )
+    )
+    messages = of(Message, read(nccl, text))
+    assert [message.speaker for message in messages] == [Speaker()] * 3
+    assert [message.text.split()[2] for message in messages] == ["NET/IB", "socketProgressOpt:", "Cuda"]
+
+
+def test_sizes_that_do_not_match_in_the_network():
+    line = "NCCL WARN NET/IB : req 0/1 tag 0 peer 10.1.1.4<4711> collective mismatch error, local size 4096 remote size 1024"
+    (message,) = of(Message, read(nccl, f"{who(1)} net_ib.cc:1 {line}\n"))
+    assert message.text == line
+
+
 def test_without_operations_it_says_what_to_set():
     assert "NCCL_DEBUG_SUBSYS" in of(Unknown, read(nccl, init(0, 1)))[0].text
 

@@ -144,6 +144,7 @@ _REMEDIES = {
 }
 
 _BYTES = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,19}) vs\.? (\d{1,19})")
+_NET_BYTES = re.compile(r"collective mismatch error, local size (\d{1,19}) remote size (\d{1,19})")
 _NCCL_MISMATCH = re.compile(
     r"Mismatched collective detected, please check your collective calls at and around rank (\d{1,9})"
 )
@@ -157,6 +158,13 @@ def sizes(raised: Raised) -> Explained | None:
             f"Another rank sent {match[1]} bytes where {match[2]} were expected: the tensors of one call have different "
             "sizes or dtypes.",
             _REMEDIES["DDP303"] + " Different dtypes have different sizes too: convert before the call.",
+        )
+    if match := _NET_BYTES.search(raised.text):
+        return Explained(
+            "DDP303",
+            f"A rank sends {match[1]} bytes where its peer expects at most {match[2]}: their calls differ in the sizes of the "
+            "tensors, or altogether.",
+            _REMEDIES["DDP303"],
         )
     if match := _NCCL_MISMATCH.search(raised.text):
         return Explained(
