@@ -25,6 +25,10 @@ _SUMMARY = re.compile(
     r"\(total\)\s{1,9}per node\s{1,9}per process\s{1,9}\(total\)\s{1,9}\(total\)[ \t]{0,9}\n"
     r"[ \t]{1,20}\d{1,7}[ \t]{1,20}\d{1,7}[ \t]{1,20}\d{1,7}[ \t]{1,20}\d{1,7}[ \t]{1,20}(\d{1,7})[ \t]{0,9}\n"
 )
+#: where the nodes differ
+_TOTAL = re.compile(
+    r"\(total\)[ \t]{1,20}\(total\)[ \t]{1,20}\(total\)[ \t]{0,9}\n[ \t]{1,20}\d{1,7}[ \t]{1,20}\d{1,7}[ \t]{1,20}(\d{1,7})[ \t]{0,9}\n"
+)
 _TABLE_ROW = re.compile(
     r"^[ \t]{1,12}(\d{1,6})[ \t]{1,12}(\d{1,7})[ \t]{1,12}\d{1,7}[ \t]{1,12}\d{1,7}(?:-\d{1,7})?[ \t]{1,12}(\d{1,7})"
     r"[ \t]{1,12}\d{1,7}[ \t]{1,12}[A-Z,]{2,40}[ \t]{1,12}[A-Z,]{2,40}[ \t]{0,9}$",
@@ -66,9 +70,9 @@ class _Communicator:
 def read(log: Log) -> Iterator[Fact]:
     """The world size, which ranks do not answer, and in which operations the ranks differ."""
     communicators = _of_json(log.text) or list(_of_text(log.text))
-    sizes = [int(match[1]) for match in _SUMMARY.finditer(log.text)] or [each.size for each in communicators]
-    total = max(sizes, default=0)
-    if not communicators and not _SUMMARY.search(log.text):
+    said = [int(match[1]) for pattern in (_SUMMARY, _TOTAL) for match in pattern.finditer(log.text)]
+    total = max(said or [each.size for each in communicators], default=0)
+    if not communicators and not said:
         return
     if 0 < total <= _MOST:
         yield WorldSize(total)

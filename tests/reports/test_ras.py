@@ -33,6 +33,20 @@ def test_counts_of_an_operation():
         assert len(of(Unknown, facts)) == 1
 
 
+def test_a_communicator_of_a_part_of_unequal_nodes_has_ranks_of_its_own():
+    text = (
+        "Job summary\n===========\n\n  Nodes  Processes         GPUs\n          per node  per process\n"
+        "      1          8            1\n      1          2            1\n\n"
+        "  Nodes  Processes         GPUs\n(total)    (total)      (total)\n      2         10           10\n\n"
+        "    0         1         1         1         2         1   RUNNING  INCOMPLETE\n\n"
+        "#0-0 (b339) INCOMPLETE\n  Missing communicator data from 1 rank\n"
+        "  Rank 1 -- GPU 0 managed by process 4711 on node 10.1.1.4\n"
+    )
+    facts = read(ras, text)
+    assert of(WorldSize, facts) == [WorldSize(10)]
+    assert [message.speaker.rank for message in of(Message, facts)] == [None]
+
+
 def test_counts_of_all_operations_in_nccl_2_24():
     facts = read(ras, _HEAD + _COUNTS.format("collective"))
     assert {call.signature.op for call in of(CallSeen, facts)} == {"?"}
