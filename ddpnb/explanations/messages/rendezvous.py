@@ -72,7 +72,7 @@ _UNIQUE_ID = re.compile(r"retr(?:ie|ei)ving ncclUniqueId from \[(\d{1,9})\]")
 def store(raised: Raised) -> Explained | None:
     """Time-outs in the store, identified by their keys: each rank stores its address under its own number."""
     if match := _UNIQUE_ID.search(raised.text):
-        return _absent((int(match[1]),), "to set up NCCL", "")
+        return _without_id(int(match[1]))
     match = _WAITED.search(raised.text)
     if match is None:
         return None
@@ -103,6 +103,16 @@ def store(raised: Raised) -> Explained | None:
             culprits=(),
         )
     return None
+
+
+def _without_id(rank: int) -> Explained:
+    return Explained(
+        "DDP102",
+        f"NCCL was not set up: the id that rank {rank} makes was not in the store, or the store could not be asked.",
+        f"Look at what rank {rank} did: it exited or failed before, or did not make this call. If it did, look at the network.",
+        culprits=(),
+        missing=(rank,),
+    )
 
 
 def _absent(ranks: tuple[int, ...], where: str, waited: str) -> Explained:
