@@ -90,7 +90,7 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         tuple({(one.how, one.code, one.exception, one.message): one for one in endings}.values()),
         tuple(dict.fromkeys(unknown)),
     )
-    kills = sum(1 for fact in every if _KILLED_FOR_MEMORY.search(_said(fact)))
+    kills = _kills(every)
     return Recording(size, records, host={"oom_kills": kills, "oom_kills_before": 0}, report=report)
 
 
@@ -203,6 +203,12 @@ def _timed_out(call: reported.CallSeen) -> str:
         f"Watchdog caught collective operation timeout: WorkNCCL({number}OpType={call.signature.op}, "
         f"Timeout(ms)={1000 * call.timeout_s:.0f}) ran for {waited_ms:.0f} milliseconds before timing out."
     )
+
+
+def _kills(facts: Iterable[reported.Fact]) -> int:
+    """How many processes were killed for memory: the kernel and a launcher may both say it of one."""
+    said = [fact for fact in facts if _KILLED_FOR_MEMORY.search(_said(fact))]
+    return len({fact.speaker for fact in said if isinstance(fact, reported.Ended)}) or min(len(said), 1)
 
 
 def _said(fact: reported.Fact) -> str:

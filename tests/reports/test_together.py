@@ -177,3 +177,13 @@ def test_a_time_out_of_a_rank_that_no_file_names():
     assert (found.outcome, found.findings[0].code, found.findings[0].culprits) == ("hang", "DDP301", ())
     assert "reduce_scatter_tensor #199" in found.findings[0].summary
     assert found.findings[0].certainty == "likely"
+
+
+def test_a_kill_for_memory_that_two_programs_report_is_one():
+    said = (
+        Ended(Speaker(0), Ending("died", -9, message="Out Of Memory")),
+        Message(NOBODY, "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0."),
+    )
+    assert report(*said).host["oom_kills"] == 1
+    assert report(said[1]).host["oom_kills"] == 1
+    assert report(said[0], Ended(Speaker(1), said[0].ending)).host["oom_kills"] == 2
