@@ -16,7 +16,7 @@ from ddpnb.reports.logs import Log, last_match
 
 NAME = "launcher's log"
 MARKS = (
-    "local_rank", "exitcode", "ChildFailedError", "Root Cause", "terminated with", "srun:", "slurmstepd", "closing signal",
+    "local_rank", "exitcode", "ChildFailedError", "Root Cause", "terminated with", "srun:", "slurmstepd", "closing signal", "via signal",
     "subprocess", "mpirun", "prterun", "world_size", "exit code", "nnodes", "return code", "Worker exit type", "actor_id",
 )  # fmt: skip
 
@@ -31,7 +31,7 @@ _ROOT = re.compile(r"Root Cause")
 _FAILED = re.compile(
     r"failed \(exit_?code: (?P<code>-?\d{1,6})\)\s{1,3}(?:local_rank: (?P<local>\d{1,6}) \(pid: (?P<pid>\d{1,10})\)|.{0,40}?pid: (?P<other>\d{1,10}))"
 )
-_CLOSED = re.compile(r"Sending process (\d{1,10}) closing signal (SIG[A-Z0-9]{2,8})")
+_CLOSED = re.compile(r"(?:Sending|Closing) process (\d{1,10}) (?:closing|via) signal (SIG[A-Z0-9]{2,8})")
 _SHELL = re.compile(r"line \d{1,6}:\s{1,8}(\d{1,10}) (Killed|Terminated|Segmentation fault|Aborted|Bus error)\s")
 _LAUNCH = (
     re.compile(r"exits with return code = \d{1,4}"),

@@ -38,12 +38,16 @@ _NUMBERS = re.compile(
 _AT = re.compile(r"at(?:\w{1,6}?)?work(?:sequenceid)?:(\d{1,18}),?(?:PGstatus:)?$")
 _UNNAMED = {
     "call": (
-        re.compile(r"due to a collective timeout from\s{1,3}rank (\d{1,6})\b"),
-        re.compile(r"\[Rank (\d{1,6})\]\s{1,3}Some \w{1,10} operations have failed or timed out"),
+        re.compile(r"due to a collective timeout from\s{1,3}rank (?P<other>\d{1,6})\b"),
+        re.compile(r"due to a collective timeout from\s{1,3}this\s{1,3}local\s{1,3}rank\b"),
+        re.compile(r"\[Rank (?P<own>\d{1,6})\]\s{1,3}Some \w{1,10} operations have failed or timed out"),
+        re.compile(
+            r"\[Rank (?P<own>\d{1,6})\]\s{1,3}To avoid data inconsistency, we are taking the entire process down"
+        ),
     ),
     "store": (
         re.compile(
-            r"PG (?:ID )?0 [^\n\]]{0,60}Rank (\d{1,6})\] Failed to check the .should dump. flag on TCPStore[^\n]{0,100}error: "
+            r"PG (?:ID )?0 [^\n\]]{0,60}Rank (?P<own>\d{1,6})\] Failed to check the .should dump. flag on TCPStore[^\n]{0,100}error: "
         ),
     ),
 }
@@ -197,9 +201,18 @@ def unnamed(log: Log, shown: set[int | None]) -> Iterator[Fact]:
         shown: the ranks whose calls the log shows.
     """
     for what, patterns in _UNNAMED.items():
-        ranks = {int(match[1]) for pattern in patterns for match in pattern.finditer(log.text)}
-        for rank in sorted(ranks - shown):
+        ranks = {_lost(log, match) for pattern in patterns for match in pattern.finditer(log.text)}
+        for rank in sorted(rank for rank in ranks - shown if rank is not None):
             yield Waiting(Speaker(rank), what)
+
+
+def _lost(log: Log, match: re.Match[str]) -> int | None:
+    """The global rank that a message is about: one in brackets is that in its group, the prefix of the line names its own."""
+    named = match.groupdict()
+    if named.get("other"):
+        return int(named["other"])
+    rank = _speaker(log, match.start() + 1).rank  # its own bracket may be the first of the match
+    return int(named["own"]) if rank is None and named.get("own") else rank
 
 
 def _speaker(log: Log, offset: int) -> Speaker:

@@ -63,6 +63,7 @@ def test_the_traceback_of_an_error_file():
             -9,
         ),
         ("W0501 Sending process 28 closing signal SIGTERM", Speaker(None, 28), -15),
+        ("W0227 [x.py:766] Closing process 28 via signal SIGTERM", Speaker(None, 28), -15),
         (
             "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGSEGV",
             Speaker(1),

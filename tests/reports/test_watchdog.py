@@ -288,6 +288,22 @@ def test_ranks_whose_call_the_log_does_not_show():
     assert not of(Waiting, read(watchdog, timeout(4, prefix="[rank4]:[E x] ") + failed))
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "[Rank 1] Some NCCL operations have failed or timed out. Due to the asynchronous nature\n",
+        "[Rank 1] To avoid data inconsistency, we are taking the entire process down.\n",
+        "[PG ID 4 PG GUID 20(mesh_tp) Rank 1] Received a dump signal due to a collective timeout from this local rank and we\n",
+    ],
+)
+def test_the_rank_in_brackets_is_that_in_the_group(message):
+    """The prefix of the line names the rank of the process: another with the rank in brackets need not occur."""
+    before = "[rank8]:[E602 x.cpp:684] [Rank 0] Some NCCL operations have failed or timed out. Due to\n"
+    found = of(Waiting, read(watchdog, before + "[rank9]:[E602 x.cpp:684] " + message))
+    assert found == [Waiting(Speaker(8), "call"), Waiting(Speaker(9), "call")]
+    assert of(Waiting, read(watchdog, "[E602 x.cpp:684] " + message)) in ([], [Waiting(Speaker(1), "call")])
+
+
 def test_a_rank_that_lost_the_store():
     text = (
         '[rank1]:[W1229 22:06:38.480 x.cpp:1662] [PG ID 0 PG GUID 0 Rank 1] Failed to check the "should dump" flag on TCPStore, '
