@@ -107,7 +107,8 @@ def _of_report(recording: Recording, exit_codes: dict[int, int | None], patience
     errors = [finding for finding in findings if finding.severity == "error"]
     findings = [*reported.find(waiting, standing, errors), *findings]
     if not any(finding.severity == "error" for finding in findings):
-        findings += endings.find(recording, {}, consequences=True)
+        alone = endings.find(recording, {}, consequences=True)
+        findings += [reported.as_certain(recording, finding) for finding in alone]
     errors = [finding for finding in findings if finding.severity == "error"]
     outcome = outcome_of(waiting, errors)
     if not errors and recording.report is not None and recording.report.messages:

@@ -13,6 +13,7 @@ from ddpnb.diagnosis.hangs.workers import kills_for_memory
 from ddpnb.explanations.messages.explain import explain, explain_text
 from ddpnb.explanations.messages.explained import Explained
 from ddpnb.model import phrases
+from ddpnb.model.calls import CallState
 from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
@@ -71,7 +72,8 @@ def _place(ending: Ending) -> str:
 
 def _finding(explained: Explained, place: str, silent: Finding | None) -> Finding:
     named = explained.culprits or explained.missing
-    said = () if named and not place else (f"It was raised{place} on a rank that the file does not name.",)
+    where = f"It was raised{place}; it is not known" if place else "It is not known"
+    said = () if named and not place else (f"{where} in which process{'' if place else ' it was raised'}.",)
     if silent is not None and silent.culprits and not named:
         ranks = phrases.ranks(silent.culprits)
         said = (*said, f"It is probably {ranks}, for which the others waited.", *silent.evidence)
@@ -93,7 +95,14 @@ def _finding(explained: Explained, place: str, silent: Finding | None) -> Findin
 
 def _plain(recording: Recording, endings: Sequence[Ending]) -> list[Finding]:
     """DDP311, DDP312 or DDP706: a process of an unknown rank failed, with an error of the user's own or a signal."""
-    failed = [ending for ending in endings if not ending.well and not stopped_by_signal(ending)]
+    waits = any(call.state is CallState.WAITING for record in recording.ranks.values() for call in record.calls)
+    failed = [
+        ending
+        for ending in endings
+        if not ending.well
+        and not stopped_by_signal(ending)
+        and not (waits and ending.how == "died" and ending.code == -signal.SIGABRT)  # how the watchdog ends a rank
+    ]
     if not failed:
         return []
     # A connection that was lost follows from the end of another.

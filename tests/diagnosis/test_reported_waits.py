@@ -83,3 +83,24 @@ def test_the_end_of_a_process_without_a_status():
     # Its time-out ended it.
     found = diagnosis(Ended(Speaker(1, 834), ended), waits(1, 57), size=2)
     assert (found.outcome, found.findings[0].code) == ("hang", "DDP301")
+
+
+def test_one_rank_alone_accuses_no_other_where_the_number_of_ranks_is_not_known():
+    (finding,) = diagnosis(waits(1, 57)).findings
+    assert (finding.code, finding.culprits, finding.waiting) == ("DDP301", (), (1,))
+    assert "another rank" in finding.remedy
+    (finding,) = diagnosis(waits(1, 57), size=2).findings
+    assert (finding.code, finding.culprits) == ("DDP301", (0,))
+
+
+def test_the_abort_of_an_unknown_process_follows_from_a_time_out():
+    abort = Ended(Speaker(None, 1159), Ending("died", -6, message="pid 1159 died, exit code: -6"))
+    (finding,) = diagnosis(waits(0, 57), abort).findings
+    assert (finding.code, finding.waiting) == ("DDP318", (0,))
+    (finding,) = diagnosis(abort).findings
+    assert finding.code == "DDP311"
+
+
+def test_a_lost_connection_is_not_the_fault_of_the_rank_that_lost_it():
+    (finding,) = diagnosis(raised(6, "RuntimeError", _CLOSED)).findings
+    assert (finding.code, finding.culprits, finding.waiting, finding.certainty) == ("DDP311", (), (6,), "likely")

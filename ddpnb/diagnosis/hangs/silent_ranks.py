@@ -34,7 +34,7 @@ def explain(
     call, inside, missing = chosen
     seen = [rank for rank in missing if _calls_known(recording.ranks.get(rank), call)]
     unseen = sorted(set(missing) - set(seen))
-    few = len(unseen) == 1 or len(unseen) < len(inside)
+    few = len(unseen) < len(inside) or (len(unseen) == 1 and _members_known(recording, call))
     culprits = seen or (unseen if few else [])
     lost = _overwritten(recording, call, seen, inside[0])
     own = standings[inside[0]].call
@@ -94,6 +94,8 @@ def explain(
             "Call it on all ranks or on none: look at the condition or the loop around it, with the values that "
             f"{who} {has}."
         )
+    elif len(unseen) == 1:
+        remedy = f"Find out whether it is {who} or another rank that did not call it."
     else:
         remedy = f"Find out which of {who} did not call it: on the others it timed out too."
     theirs = phrases.verb(culprits or unseen, "its output and its stack", "their output and their stacks")
@@ -109,6 +111,15 @@ def explain(
         f"{remedy} {collect}",
         certainty="timed" if seen and waited_s and lost is None else "likely",
     )
+
+
+def _members_known(recording: Recording, call: Call) -> bool:
+    """Whether no further rank can be the one that did not make the call."""
+    report = recording.report
+    if report is None or call.is_p2p:
+        return True
+    default = len(call.group.ranks) == recording.world_size
+    return report.world_size_known if default else call.group.key not in report.observed
 
 
 def _overwritten(recording: Recording, call: Call, seen: Sequence[int], rank: int) -> Call | None:

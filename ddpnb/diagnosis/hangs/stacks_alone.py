@@ -237,7 +237,7 @@ def _differing(
     text = phrases.by_side(sides, lambda rank: f"{standings[rank].function}{phrases.at(standings[rank].site)}")
     return Finding(
         kind,
-        f"{phrases.ranks(everybody, True)} are blocked {how}: {text}.",
+        f"{phrases.ranks(everybody, True)} {phrases.verb(everybody, 'is', 'are')} blocked {how}: {text}.",
         tuple(odd) if named else (),
         tuple(sides[0]) if named else () if len(sides) > 1 else tuple(everybody),
         None,
