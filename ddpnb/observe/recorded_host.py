@@ -139,8 +139,8 @@ class RecordedHost:
         if isinstance(at_ns, int) and at_ns > progress_ns:
             known.stacks = stacks_in(told.get("stacks"))
             known.idle = told.get("idle") is True
-            wakes_at = told.get("wakes_at")
-            known.wakes_in_s = wakes_at - known.alive_ns * 1e-9 if isinstance(wakes_at, (int, float)) else None
+            wakes = told.get("wakes_in_s")
+            known.wakes_in_s = wakes - (known.alive_ns - at_ns) * 1e-9 if isinstance(wakes, (int, float)) else None
             known.waits_on = str(told.get("waits_on") or "")[:200]
         known.alive_ns += shift_ns
         return known

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from time import monotonic_ns, process_time_ns, sleep  # a script may replace those of the module
+from time import monotonic, monotonic_ns, process_time_ns, sleep  # a script may replace those of the module
 from typing import Any
 
 from ddpnb.recorder.blackbox import BlackBox
@@ -60,7 +60,12 @@ class Heartbeat:
 
     def _write(self, now: int, *, idle: bool) -> None:
         told = self._answer({"verb": "snapshot", "locals": True})
-        kept = {key: told.get(key) for key in ("stacks", "waits_on", "wakes_at")}
+        wakes_at = told.get("wakes_at")
+        kept = {
+            "stacks": told.get("stacks"),
+            "waits_on": told.get("waits_on"),
+            "wakes_in_s": wakes_at - monotonic() if isinstance(wakes_at, (int, float)) else None,
+        }
         with open(f"{self._path}.part", "w") as file:
             json.dump(encodable({"at_ns": now, "idle": idle, **kept}), file)
         os.replace(f"{self._path}.part", self._path)
