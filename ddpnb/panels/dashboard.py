@@ -88,8 +88,6 @@ class Dashboard(Panel):
     def _beat(self) -> None:
         if self.world.closed:
             self._refresh_controls()
-            for one in self._beating:
-                one.live = False  # it says that it is closed, and not that something is lost
             return
         for one in self._beating:
             one.beat()
