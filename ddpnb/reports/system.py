@@ -27,6 +27,10 @@ _KILLED = re.compile(r"[Oo]ut of memory(?:: | \(\w{1,20}\): )Kill(?:ed)? process
 _KILLER = re.compile(r"oom-kill:constraint=[^\n]{0,600}?,task=([\w. :/-]{1,60}),pid=(\d{1,10})\b")
 _XID = re.compile(r"NVRM: Xid \(PCI:[\w:.]{1,20}\): \d{1,4}(?:, pid='?(\d{1,10}|<unknown>)'?)?[^\n]{0,300}")
 _LOST = re.compile(r"NVRM: GPU [\w:.]{1,20}: GPU has fallen off the bus[^\n]{0,100}")
+#: where the driver is loaded: the same in three lines
+_LOST_BEFORE = re.compile(
+    r"NVRM: The NVIDIA GPU ([\w:.]{1,20})[^\n]{0,60}\n(?:[^\n]{0,80}NVRM: [^\n]{0,100}\n){0,2}?[^\n]{0,80}NVRM: fallen off the bus"
+)
 _MEMORY = re.compile(r"out of memory\b[^\n]{0,600}")
 _DEVICE = re.compile(r"\b(?:(?:CUDA|HIP|XPU|NPU|MPS)(?: backend)? |CUDA error: )$")
 _HOST_MEMORY = re.compile(r"DefaultCPUAllocator: (?:can't allocate|not enough) memory[^\n]{0,200}")
@@ -45,6 +49,8 @@ def read(log: Log) -> Iterator[Fact]:
     for match in _some(_XID, log.text):
         named = match[1] or ""
         yield Message(Speaker(None, int(named) if named.isdigit() else 0), match[0])
+    for match in _some(_LOST_BEFORE, log.text):
+        yield Message(Speaker(), f"NVRM: GPU {match[1]}: GPU has fallen off the bus")
     for pattern in (_LOST, _MEMORY, _HOST_MEMORY, _WORKER):
         seen: set[Speaker] = set()
         for match in _some(pattern, log.text):

@@ -33,6 +33,15 @@ def test_errors_of_gpus(line, pid):
     assert (message.speaker.pid, message.text.startswith("NVRM: Xid")) == (pid, True)
 
 
+def test_a_gpu_that_is_lost_when_the_driver_is_loaded():
+    text = (
+        "[ 18.1] NVRM: The NVIDIA GPU 0000:3b:00.0\n         NVRM: (PCI ID: 10de:2330) installed in this system has\n"
+        "         NVRM: fallen off the bus and is not responding to commands.\n"
+    )
+    (message,) = of(Message, every(NOISE + text))
+    assert message.text == "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus"
+
+
 def test_memory_errors_that_a_logger_wrote():
     text = (
         "[rank2]: ERROR CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.15 GiB\n" * 3
