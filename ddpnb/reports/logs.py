@@ -25,6 +25,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 _LAYER = re.compile(
     # a time
     r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\s"
+    # a quotation in an issue or a mail
+    r"|>\s"
     # Kaggle's notebooks: the time and the number of a line
     r"|\d{1,7}\.\d{1,3}s\t\d{1,9}\t"
     # the consoles of clouds: a table of times and lines
@@ -42,7 +44,7 @@ _LAYER = re.compile(
     r"|\[\d{1,6},(?P<b>\d{1,6})\](?:<\w{1,10}>)?:?\s?"
     r"|\s{0,4}(?P<c>\d{1,5}):\s"
 )
-_FIRST = frozenset("[( \t|0123456789")  # with which a line with a prefix begins
+_FIRST = frozenset("[( \t|>0123456789")  # with which a line with a prefix begins
 _HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,63}\d[\w.-]{0,32}):\s")
 _SERVICE = re.compile(r"(?P<host>[\w.-]{1,64})\s{1,40}\|\s")
 _DATED = re.compile(r"(?P<host>)(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d ")
