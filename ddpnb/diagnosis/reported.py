@@ -8,7 +8,7 @@ from dataclasses import replace
 from ddpnb.diagnosis import reported_waits, unattributed
 from ddpnb.diagnosis.before_the_end import interrupted_while_waiting
 from ddpnb.diagnosis.hangs import queued_calls, stacks_alone
-from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE
+from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.endings import RANK_DEAD, RANK_RAISED, is_consequence
 from ddpnb.diagnosis.hangs.group_order import GROUP_ORDER
 from ddpnb.diagnosis.hangs.rank_state import Standing
@@ -46,6 +46,8 @@ def as_certain(recording: Recording, finding: Finding) -> Finding:
         return replace(finding, evidence=(*finding.evidence, *_unnamed_exceptions(recording)))
     if finding.type == GROUP_ORDER and any(record.partial for record in ranks):
         return replace(finding, certainty="likely")
+    if finding.type == RANK_FROZEN and ranks and all(record.reported for record in ranks):
+        return replace(finding, certainty="likely")  # NCCL's watchdog says what a stop of it "typically" means
     return finding
 
 

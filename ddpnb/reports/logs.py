@@ -44,6 +44,8 @@ _LAYER = re.compile(
     r"|\[\d{1,6},(?P<b>\d{1,6})\](?:<\w{1,10}>)?:?\s?"
     r"|\s{0,4}(?P<c>\d{1,5}):\s"
 )
+# What shows that torchrun wrote lines too; a traceback of a rank contains torch/distributed/elastic/multiprocessing/errors.
+_LAUNCHER = ("torchrun", "torch.distributed.run", "distributed/run.py", "multiprocessing/api", "ChildFailedError")
 _FIRST = frozenset("[( \t|>0123456789")  # with which a line with a prefix begins
 _HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,63}\d[\w.-]{0,32}):\s")
 _SERVICE = re.compile(r"(?P<host>[\w.-]{1,64})\s{1,40}\|\s")
@@ -142,6 +144,7 @@ def read(path: str, raw: str) -> Log:
         shown = [_unwrapped(line) for line in shown]
     dirty = _CONTROL.search(text) is not None
     outer, ranked = _outer(shown), "[rank" in text
+    launchers = any(word in text for word in _LAUNCHER)
     lines: list[str] = []
     starts: list[int] = []
     speakers: list[Speaker] = []
@@ -149,7 +152,7 @@ def read(path: str, raw: str) -> Log:
     for line in shown:
         speaker = NOBODY
         if outer is not None or line[:1] in _FIRST:
-            line, speaker = _without_prefix(line, outer)
+            line, speaker = _without_prefix(line, outer, launchers)
         if (
             ranked
             and speaker.rank is None
@@ -170,8 +173,9 @@ def read(path: str, raw: str) -> Log:
     return Log(path, "\n".join(lines), starts, speakers)
 
 
-def _without_prefix(line: str, outer: re.Pattern[str] | None) -> tuple[str, Speaker]:
-    rank, pid, host, end = None, 0, "", 0
+def _without_prefix(line: str, outer: re.Pattern[str] | None, launchers: bool) -> tuple[str, Speaker]:
+    """The text of a line, and who wrote it; ``launchers``: a task of srun may be one, which has ranks of its own."""
+    rank, pid, host, end, task = None, 0, "", 0, False
     if outer is not None and (match := outer.match(line)):
         host, end = match["host"], match.end()
     for _ in range(6):
@@ -180,12 +184,14 @@ def _without_prefix(line: str, outer: re.Pattern[str] | None) -> tuple[str, Spea
             break
         number = match["a"] or match["b"] or match["c"]
         if number is not None:
-            if rank is not None:
+            if rank is not None and not (task and "rank" in match[0]):
                 break  # "[rank3]: 12: text": the second is the text's
-            rank = int(number)
+            rank, task = int(number), match["c"] is not None
         pid = int(match["pid"]) if match["pid"] else pid
         host = match["ip"] or match["pod"] or host
         end = match.end()
+    if task and launchers:
+        rank, host = None, host or f"task {rank}"
     return (line[end:], _speaker(rank, pid, host)) if end else (line, NOBODY)
 
 

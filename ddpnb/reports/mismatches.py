@@ -52,6 +52,10 @@ _NEXT = re.compile(
     r"\n(?=\n|\[|Traceback|\s{0,8}File |Exception raised from|[\w.]{0,80}(?:Error|Exception|Timeout)\b|terminate called|frame #)"
 )
 _ANNOUNCED = re.compile(r"\[Rank (\d{1,6})\]\s{1,2}Running collective:\s{1,2}(?=Collective)")
+_UNREACHED = re.compile(
+    r"client socket has failed to connect to (?:\[([\w.:-]{1,200})\]|([\w.-]{1,200})):(\d{1,5}) \((?:\w{1,20} )?(?:errno|error): ?\d{1,5} - ([^)\n]{1,100})\)"
+)
+_SHOWN = 3  # addresses
 _LAST = 256  # calls of a rank
 _SEVERAL = (
     "The collectives that the ranks announce belong to several process groups, which the log does not name: collect the flight "
@@ -83,6 +87,19 @@ def read(log: Log) -> Iterator[Fact]:
                 if fact not in done:
                     done.add(fact)
                     yield fact
+    yield from _unreached(log)
+
+
+def _unreached(log: Log) -> Iterator[Fact]:
+    """Warnings about attempts to connect: torch makes several, and a log need not show whether a later one succeeded."""
+    failed = dict.fromkeys(
+        (match[1] or match[2], match[3], match[4].strip()) for match in _UNREACHED.finditer(log.text)
+    )
+    for host, port, reason in islice(failed, _SHOWN):
+        yield Unknown(
+            f"Whether a process reached {host}:{port} in the end: an attempt failed ({reason}). Try the host and the port from that "
+            "machine (getent hosts HOST, nc -vz HOST PORT)."
+        )
 
 
 def _announced(log: Log) -> Iterator[Fact]:

@@ -79,6 +79,13 @@ def test_a_rank_that_writes_behind_a_progress_bar():
     assert (log.speaker_at(3).rank, log.speaker_at(log.text.index("boom")).rank) == (4, 5)
 
 
+def test_a_task_of_srun_that_is_torchrun_is_a_node():
+    text = "1: [rank5]: boom\n1: torchrun: starting\n0: hello\n"
+    assert [one.rank for one in logs.read("a.log", text).speakers] == [5, None, None, None]
+    assert logs.read("a.log", text).speakers[2].host == "task 0"
+    assert [one.rank for one in logs.read("a.log", "1: [rank5]: boom\n3: hello\n").speakers] == [5, 3, None]
+
+
 def test_a_progress_bar_that_writes_over_itself():
     assert logs.read("x.log", "1%\r2%\r[rank1]: boom\r\nnext").text == "1%\n2%\nboom\nnext"
 

@@ -98,3 +98,9 @@ def test_sizes_that_gloo_sees_without_a_traceback():
     text = f"[rank3]:terminate called after throwing an instance of 'gloo::EnforceNotMet'\n[rank3]:{line}"
     (message,) = of(Message, read(mismatches, NOISE + text))
     assert message.speaker.rank == 3 and "16 vs 12" in message.text
+
+
+def test_an_attempt_to_connect_that_failed_may_have_been_repeated():
+    line = "[W socket.cpp:601] [c10d] The client socket has failed to connect to node-3:29500 (errno: 113 - No route to host).\n"
+    (said,) = [fact for fact in read(mismatches, line * 40) if isinstance(fact, Unknown)]
+    assert "Whether a process reached node-3:29500" in said.text and "(No route to host)" in said.text
