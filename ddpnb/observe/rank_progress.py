@@ -147,9 +147,8 @@ class RankProgress:
         still_until = now if self.looked_at is None else self.looked_at
         if not isinstance(wakes_at, (int, float)) or (not answer and wakes_at < now):
             wakes_at = None  # of a rank that did not answer it is known until then that it sleeps
-        elif (
-            wakes_at != self._wakes_at
-        ):  # not the same sleep as last time: a loop of sleeps always wakes soon and never ends
+        elif wakes_at != self._wakes_at:
+            # Not the same sleep as last time: a loop of sleeps always wakes soon and never ends.
             self._wakes_known = now
             self._sleeps += 1
         self._wakes_at = wakes_at

@@ -140,7 +140,9 @@ class Recorded(Panel):
         return f'Saved: {path}. Read it with: ddpnb.load("{path}")'
 
     def _added(self, recording: Recording) -> None:
-        """More files were read, together with those before."""
+        """More files were read, together with those before: a re-enactment of those alone is over."""
+        variable.assign("recording", recording)
+        self._end()
         self.recording, self.found = recording, diagnose(recording)
         self._show()
 

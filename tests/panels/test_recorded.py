@@ -84,7 +84,11 @@ def test_it_is_re_enacted_twice_and_ended(tmp_path, monkeypatch):
         assert first.status()[0].state == "waiting"
         assert "reenact.py:" in panel.text and "ddpnb-reenact-" not in panel.text
         press(panel, "reenact")
-        assert first.closed and not panel.reenactment.world.closed
+        second = panel.reenactment.world
+        assert first.closed and not second.closed
+        panel._added(recording_of(programs.crossed, 2))
+        assert second.closed and panel.reenactment is None
+        assert "live ranks give" not in panel.text and "DDP306" in panel.text
     finally:
         press(panel, "end")
     assert panel.reenactment is None and "live ranks are ended" in panel.text
