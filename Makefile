@@ -1,5 +1,10 @@
 # The two main targets are `make lab` and `make test`. Both create the environment first if it is missing.
-PYTHON ?= python3
+# The newest supported Python that runs: where pyenv has its shims on the PATH, a name may exist and fail.
+NEWEST := for minor in 13 12 11; do \
+  for python in python3.$$minor $$(ls -d "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.$$minor.*/bin/python3 2>/dev/null | sort -rV); do \
+    "$$python" -c "import ensurepip, sqlite3, ssl, venv" 2>/dev/null && echo "$$python" && exit; \
+  done; done; echo python3
+PYTHON ?= $(shell $(NEWEST))
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
