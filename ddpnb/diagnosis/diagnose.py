@@ -10,6 +10,7 @@ from ddpnb.diagnosis.before_the_end import while_waiting
 from ddpnb.diagnosis.causes import frameworks
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data.batches import uneven_shards
+from ddpnb.diagnosis.execution.located import located
 from ddpnb.diagnosis.hangs import blocked, endings, mismatch, missing_calls, stacks_alone, startup, stores, stragglers
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
@@ -66,7 +67,10 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         return _from_stacks(recording, standing, patience)
     found_waits = waits(recording, standing, patience)
     held = stuck(found_waits, standing, patience)
-    findings = [_with_gaps(recording, f) for f in _findings(recording, standing, found_waits, held, patience)]
+    findings = [
+        _with_gaps(recording, located(recording, finding))
+        for finding in _findings(recording, standing, found_waits, held, patience)
+    ]
     unknown = set(range(recording.world_size)) - set(standing)
     ended = not unknown and all(s.state is RankState.ENDED for s in standing.values())
     errors = [finding for finding in findings if finding.severity == "error"]

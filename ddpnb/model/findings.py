@@ -39,6 +39,8 @@ class FindingType:
     group_mismatch: bool = field(default=False, compare=False)
     # Each culprit is in a call of its own, not in the finding's collective.
     separate_calls: bool = field(default=False, compare=False)
+    # The ranks took different ways to their calls: the lines that they executed show where.
+    ways_part: bool = field(default=False, compare=False)
     # Adds nothing where a failure names the same lines.
     once_per_line: bool = field(default=False, compare=False)
 
@@ -90,6 +92,7 @@ class Finding:
     sides: tuple[tuple[int, ...], ...] = ()
     certainty: Certainty = "proven"
     hint: Hint | None = None
+    moments: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.severity:

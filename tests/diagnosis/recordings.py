@@ -25,6 +25,7 @@ from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
+from ddpnb.model.executed_lines import ExecutedLine, ExecutedLines, Window
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Child, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
@@ -101,6 +102,7 @@ class Rank(Training):
         self._forwards = 0
         self._children: tuple[Child, ...] = ()
         self._output = ""
+        self._windows: list[tuple[int, int, int, list[Site]]] = []
         self.joins()
 
     # -- events
@@ -265,6 +267,30 @@ class Rank(Training):
         self._ending, self._process, self._stacks = ending, Process("gone"), []
         return self
 
+    # -- what it executed
+
+    def runs(self, script: Script, marks: str, function: str = "main") -> Rank:
+        """Executed the lines with these marks, in a window of its own that begins here."""
+        path = [script.at(mark, function) for mark in marks.split()]
+        self._windows.append((self._now(), len(self._calls), sum(self._stepped.values()), path))
+        return self
+
+    def _executed(self) -> ExecutedLines | None:
+        numbers: dict[Site, list[int]] = {}
+        for number, (*_, path) in enumerate(self._windows, 1):
+            for site in path:
+                numbers.setdefault(site, []).append(number)
+        every = list(numbers)
+        return (
+            ExecutedLines(
+                tuple(ExecutedLine(site, n[0], n[-1], len(set(n))) for site, n in numbers.items()),
+                tuple(Window(n, at, calls, steps, n - 1) for n, (at, calls, steps, _) in enumerate(self._windows, 1)),
+                tuple(tuple(map(every.index, dict.fromkeys(path))) for *_, path in self._windows),
+            )
+            if every
+            else None
+        )
+
     def _now(self) -> int:
         self._steps += 1
         return self._steps * MILLISECOND
@@ -287,6 +313,7 @@ class Rank(Training):
             self._output,
             forwards=self._forwards,
             events_forgotten=self._events_forgotten,
+            lines=self._executed(),
         )
 
 

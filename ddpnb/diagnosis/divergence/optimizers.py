@@ -14,7 +14,7 @@ from ddpnb.model.replicas import Model
 
 SCALING_DIFFERS = FindingType("DDP409", "scaling-differs")
 OPTIMIZER_DIFFERS = FindingType("DDP410", "optimizer-differs")
-STATE_ON_ONE_RANK = FindingType("DDP605", "state-on-one-rank")
+STATE_ON_ONE_RANK = FindingType("DDP605", "state-on-one-rank", ways_part=True)
 
 
 def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ddpnb.diagnosis import hints
+from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
 from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, uneven_iterations
@@ -35,7 +36,10 @@ def explain(recording: Recording, standings: dict[int, Standing], calls: dict[in
     finished = all((ending := recording.ranks[rank].ending) is not None and ending.well for rank in missing)
     how = "finished" if finished else "ended"
     path = path_to(recording.ranks[first], call)
-    if all(been.values()) and _in_loop(recording, first, call, path, missing):
+    ways = departures(recording, tuple(missing), tuple(waiting), call)
+    # Executed lines show whether a loop was left; without them the source tells whether it may have been.
+    left = all(way.leaves_loop for way in ways) if ways else _in_loop(recording, first, call, path, missing)
+    if all(been.values()) and left:
         header = loop_header(recording.sources, path)
         counted = fewer_batches(recording, missing)
         hint = None

@@ -18,6 +18,7 @@ from ddpnb.model.recording import RankRecord, Recording
 RANK_ZERO_FORWARD = FindingType(
     "DDP411",
     "rank-zero-forward",
+    ways_part=True,
     # Replicas diverge as a result.
     supersedes=("DDP405", "DDP406", "DDP407", "DDP408", "DDP409", "DDP410", "DDP415", "DDP601", "DDP605"),
 )

@@ -17,7 +17,7 @@ from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.source.paths import parting, path_to
 
-GROUP_ORDER = FindingType("DDP306", "group-order", separate_calls=True)
+GROUP_ORDER = FindingType("DDP306", "group-order", separate_calls=True, ways_part=True)
 _FEW = 8  # ranks with an evidence line of their own
 
 

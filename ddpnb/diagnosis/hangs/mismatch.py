@@ -14,10 +14,10 @@ from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.source.paths import parting
 
-OP_MISMATCH = FindingType("DDP302", "op-mismatch", mismatch=True)
-SHAPE_MISMATCH = FindingType("DDP303", "shape-mismatch", mismatch=True)
-DTYPE_MISMATCH = FindingType("DDP304", "dtype-mismatch", mismatch=True)
-ARGUMENT_MISMATCH = FindingType("DDP305", "argument-mismatch", mismatch=True)
+OP_MISMATCH = FindingType("DDP302", "op-mismatch", mismatch=True, ways_part=True)
+SHAPE_MISMATCH = FindingType("DDP303", "shape-mismatch", mismatch=True, ways_part=True)
+DTYPE_MISMATCH = FindingType("DDP304", "dtype-mismatch", mismatch=True, ways_part=True)
+ARGUMENT_MISMATCH = FindingType("DDP305", "argument-mismatch", mismatch=True, ways_part=True)
 
 
 def first_mismatch(recording: Recording) -> Collective | None:

@@ -16,7 +16,7 @@ from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 
-SUBGROUP_MISMATCH = FindingType("DDP108", "subgroup-mismatch", group_mismatch=True)
+SUBGROUP_MISMATCH = FindingType("DDP108", "subgroup-mismatch", group_mismatch=True, ways_part=True)
 
 _LISTED = 4  # groups of a rank that are spelled out
 

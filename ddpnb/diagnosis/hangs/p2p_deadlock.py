@@ -10,7 +10,7 @@ from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 
-P2P_DEADLOCK = FindingType("DDP307", "p2p-deadlock", separate_calls=True)
+P2P_DEADLOCK = FindingType("DDP307", "p2p-deadlock", separate_calls=True, ways_part=True)
 
 
 def explain(

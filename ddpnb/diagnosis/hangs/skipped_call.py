@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ddpnb.diagnosis import hints
+from ddpnb.diagnosis.execution.departures import Departure, departures
 from ddpnb.diagnosis.hangs.call_order import begun_later, in_turn, may_come_again, out_of_turn, path_of, share_a_loop
 from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, ranks_after_loop, uneven_calls
 from ddpnb.model import phrases
@@ -12,22 +15,32 @@ from ddpnb.model.recording import Recording
 from ddpnb.source.branches import conditions_of
 from ddpnb.source.paths import Parting
 
-COLLECTIVE_MISSING = FindingType("DDP301", "collective-missing")
+COLLECTIVE_MISSING = FindingType("DDP301", "collective-missing", ways_part=True)
 
 
 def find(recording: Recording, collective: Collective, where: Parting) -> Finding:
     reference, odd = collective.sides
     tied = len(odd) == len(reference)
+    paths = {reference: path_of(recording, collective, 0), odd: path_of(recording, collective, -1)}
+    ways = {
+        side: departures(recording, side, other, collective.calls[other[0]])
+        for side, other in ((reference, odd), (odd, reference))
+    }
     left = ranks_after_loop(recording, collective, where)
-    if left is not None:
+    skipped = any(way.skips for way in ways[left[0]]) if left is not None else False
+    if left is not None and not skipped:
         # The rank after the loop may be right and the other one have skipped a call: both may run it again.
-        again = tied and share_a_loop(recording, where, path_of(recording, collective, -1))
+        again = tied and share_a_loop(recording, where, paths[odd])
         if again and not fewer_batches(recording, left[0]):
             return _one_skipped(collective)
         return uneven_calls(recording, collective, left)
     evidence: list[str] = []
-    strayed = out_of_turn(recording, collective)
-    if strayed in (reference, odd):
+    strayed, jumped = out_of_turn(recording, collective), [side for side, own in ways.items() if _new_way(own)]
+    if left is not None:
+        culprits = left[0]
+    elif len(jumped) == 1 and (tied or jumped[0] == odd):
+        culprits = jumped[0]
+    elif strayed in (reference, odd):
         culprits = strayed
         evidence.append(in_turn(recording, collective, strayed))
     elif (further := _further_on(recording, collective, where)) is not None:
@@ -36,7 +49,7 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         evidence.append(
             f"Rank {own.rank} has started forward {own.forwards}, rank {fewer.rank} forward {fewer.forwards}."
         )
-    elif where.one_rest and not may_come_again(recording, *(path_of(recording, collective, side) for side in (0, -1))):
+    elif where.one_rest and not may_come_again(recording, *paths.values()):
         culprits = reference if where.other.line > where.one.line else odd
     elif tied:
         return _one_skipped(collective)
@@ -91,6 +104,11 @@ def _one_skipped(collective: Collective) -> Finding:
         sides=collective.sides,
         certainty="likely",
     )
+
+
+def _new_way(ways: Sequence[Departure]) -> bool:
+    """Whether a rank left by a jump that no rank had run before: the others did what they always do."""
+    return any(way.kind == "jump" for way in ways)
 
 
 def _further_on(recording: Recording, collective: Collective, where: Parting) -> tuple[int, ...] | None:

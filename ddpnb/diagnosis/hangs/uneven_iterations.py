@@ -14,7 +14,7 @@ from ddpnb.source.branches import guards_of
 from ddpnb.source.loops import loop_around
 from ddpnb.source.paths import Parting
 
-UNEVEN_ITERATIONS = FindingType("DDP308", "uneven-iterations")
+UNEVEN_ITERATIONS = FindingType("DDP308", "uneven-iterations", ways_part=True)
 
 
 def fewer_batches(recording: Recording, ranks: Sequence[int]) -> bool:

@@ -1,0 +1,163 @@
+"""Where a rank left the way of the others: the line that it alone ran, or the decision after which it did not run theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ddpnb.diagnosis.execution.parts import Executed, Part, latest, place
+from ddpnb.diagnosis.once import once
+from ddpnb.model.calls import Call, CallState, Site
+from ddpnb.model.collectives import call_in
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.source.paths import path_to
+from ddpnb.source.ways import decided_against, jump_at
+
+Kind = Literal["jump", "branch", "loop", "lines"]
+MOST = 8  # ranks of a side that are compared
+_RARE = 3  # windows
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """How one rank left the way of the others.
+
+    ``jump``: it alone ran the ``continue``, ``break``, ``return``, ``raise`` or handler at ``site``; ``branch``, ``loop``: it
+    ran the header at ``site``, but not ``missed`` in its body; ``lines``: it alone ran ``site``, and no more is known.
+    ``alone``: the lines that it alone ran in the part of the run that begins ``since`` there, in their order; for a ``loop`` the
+    rarest line that it alone ran after the loop began.
+    """
+
+    rank: int
+    kind: Kind
+    site: Site
+    word: str = ""
+    missed: Site | None = None
+    alone: tuple[Site, ...] = ()
+    since: str = ""
+
+    @property
+    def skips(self) -> bool:
+        """Whether it went past a line of the others, and did not just leave a loop."""
+        return self.kind == "branch" or (self.kind == "jump" and self.word != "break")
+
+    @property
+    def leaves_loop(self) -> bool:
+        """Whether it left a loop by its header or a ``break``."""
+        return self.kind == "loop" or self.word == "break"
+
+
+@once
+def departures(
+    recording: Recording, ranks: tuple[int, ...], others: tuple[int, ...], call: Call
+) -> tuple[Departure, ...]:
+    """Where ranks left the way by which others came to the calls that they are in now; of many ranks the first few.
+
+    Args:
+        recording: what is known.
+        ranks: the ranks that left.
+        others: ranks that did not.
+        call: the collective that those, or all, are in.
+    """
+    mine, theirs = ([rank for rank in side if rank in recording.ranks][:MOST] for side in (ranks, others))
+    now = {rank: current(recording.ranks[rank], call) for rank in (*mine, *theirs)}
+    part = latest(recording, {rank: own.number if own is not None else None for rank, own in now.items()})
+    if part is None or not mine or not theirs:
+        return ()
+    path = max((_path(recording.ranks[rank], now[rank]) for rank in theirs), key=len)
+    ways = (departure(part, recording.sources, rank, theirs, path) for rank in mine)
+    return tuple(way for way in ways if way is not None)
+
+
+def current(record: RankRecord, call: Call) -> Call | None:
+    """The call of a rank in this collective; else its last one, if it is still in it."""
+    own = call_in(record, call.group, call.seq)
+    last = record.calls[-1] if record.calls and record.ending is None else None
+    return own or (last if last is not None and last.state is not CallState.COMPLETED else None)
+
+
+def _path(record: RankRecord, call: Call | None) -> tuple[Site, ...]:
+    """The user's frames down to a call, or to where the rank is."""
+    if call is not None:
+        return path_to(record, call)
+    stack = record.main_stack
+    return tuple(frame.site for frame in stack.user_frames) if stack is not None else ()
+
+
+def departure(
+    part: Part, sources: Mapping[str, str], rank: int, others: Collection[int], path: Sequence[Site] = ()
+) -> Departure | None:
+    """Where a rank left the way of others.
+
+    Lines that it alone ran count if they are new: what a rank does regularly without harm, such as printing, explains
+    nothing. Where a skip lies further back, the run as a whole is compared: rare lines before habitual ones, the latest first.
+
+    Args:
+        part: the part of the run in which the ranks part.
+        sources: the text of the files.
+        rank: the rank that left.
+        others: ranks that did not.
+        path: the lines by which those came to where they are, outermost first.
+    """
+    mine, theirs = part.ranks[rank], [part.ranks[other] for other in others]
+    alone, decision = _alone(mine, theirs), _decision(sources, mine, path)
+    on_path = {(site.file, site.function) for site in path}
+    shared = {(line.site.file, line.site.function) for other in theirs for line in other.run.values()}
+
+    def jump(lines: Iterable[Site], where: Collection[tuple[str, str]]) -> tuple[Site, str] | None:
+        """The first of these lines that leaves the usual way, in one of these functions."""
+        found = ((site, _jump(sources, site)) for site in lines if (site.file, site.function) in where)
+        return next(((site, word) for site, word in found if word), None)
+
+    branched = decision is not None and decision.kind == "branch"
+    here = jump(alone, on_path) or (None if branched else jump(alone, shared))
+    if here is not None:
+        return Departure(rank, "jump", *here, alone=alone, since=part.since)
+    if not branched:
+        rare = _rare(mine, theirs)
+        there = jump(rare, on_path) or jump(rare, shared)
+        if there is not None:
+            return Departure(rank, "jump", *there)
+    if decision is not None:
+        return replace(decision, rank=rank, alone=_since_loop(mine, theirs, decision.site))
+    entry = next((site for site in alone if (site.file, site.function) in shared), None)
+    return None if entry is None else Departure(rank, "lines", entry, alone=alone, since=part.since)
+
+
+def _alone(mine: Executed, theirs: Sequence[Executed]) -> tuple[Site, ...]:
+    """The lines that are new to the rank in this part and that no other ran in it: those that never ran elsewhere, if any."""
+    new = {at: site for at, site in mine.lines.items() if at not in mine.before}
+    never = tuple(site for at, site in new.items() if not any(at in other.run for other in theirs))
+    return never or tuple(site for at, site in new.items() if not any(at in other.lines for other in theirs))
+
+
+def _rare(mine: Executed, theirs: Sequence[Executed]) -> list[Site]:
+    """The lines that the rank alone ran in the whole run, and seldom: the rarest first, of these the latest."""
+    only = [line for at, line in mine.run.items() if not any(at in other.run for other in theirs)]
+    seldom = [line for line in only if line.windows <= _RARE]
+    return [line.site for line in sorted(seldom, key=lambda line: (line.windows, -line.last))]
+
+
+def _since_loop(mine: Executed, theirs: Sequence[Executed], header: Site) -> tuple[Site, ...]:
+    """The rare lines that the rank alone ran after a loop began: they may have changed how often it runs."""
+    began = mine.run[place(header)].first if place(header) in mine.run else 0
+    rare = (site for site in _rare(mine, theirs) if site.file == header.file)
+    return tuple(site for site in rare if place(site) in mine.before and mine.run[place(site)].first > began)[:1]
+
+
+def _jump(sources: Mapping[str, str], site: Site) -> str:
+    return jump_at(sources.get(site.file, ""), site.line)
+
+
+def _decision(sources: Mapping[str, str], mine: Executed, path: Sequence[Site]) -> Departure | None:
+    """The statement that decided against the first line of a path which the rank did not run."""
+    missed = next((site for site in path if place(site) not in mine.lines), None)
+    if missed is None:
+        return None
+    order = {line: number for number, (file, line) in enumerate(mine.lines) if file == missed.file}
+    found = decided_against(sources.get(missed.file, ""), missed.line, order)
+    if found is None:
+        return None
+    header = Site(missed.file, found.line, missed.function)
+    return Departure(-1, "loop" if found.loop else "branch", header, missed=missed)

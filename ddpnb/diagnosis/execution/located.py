@@ -1,0 +1,95 @@
+"""Adds to a finding what each rank executed: where its culprits left the way of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ddpnb.diagnosis.execution.departures import MOST, Departure, departure, departures
+from ddpnb.diagnosis.execution.parts import between
+from ddpnb.model import phrases
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.texts import shortened
+
+_LINES = 3
+_SHORT = 60  # characters of a line
+
+
+def located(recording: Recording, finding: Finding) -> Finding:
+    """The finding with the lines at which its culprits, or its sides, left the way of the others; itself if none is known."""
+    culprits = [finding.culprits] if finding.waiting else [(rank,) for rank in finding.culprits]
+    sides = finding.sides or (*culprits, *([finding.waiting] if finding.waiting else ()))
+    if len(sides) < 2 or not (finding.type.ways_part or finding.moments):
+        return finding
+    found: list[Departure] = []
+    for side in finding.sides or culprits:
+        others = tuple(rank for other in sides if other is not side for rank in other)
+        if finding.moments:
+            found += _at_moments(recording, finding, side, others)
+        elif finding.collective is not None:
+            found += departures(recording, side, others, finding.collective)
+    if not found:
+        return finding
+    return replace(
+        finding,
+        where=_where(recording, finding, found),
+        evidence=(*finding.evidence, *_says(recording, found)),
+        hint=None,
+    )
+
+
+def _at_moments(recording: Recording, finding: Finding, ranks: Sequence[int], others: Sequence[int]) -> list[Departure]:
+    """From the last look at each rank before the one that shows the finding."""
+    mine, theirs = ranks[:MOST], others[:MOST]
+    times: dict[int, tuple[int, int]] = {}
+    for rank, then in finding.moments:
+        if rank in mine or rank in theirs:
+            looks = (sample.at_ns for sample in recording.ranks[rank].samples)
+            times[rank] = max((at for at in looks if at < then), default=0), then
+    part = between(recording, times) if times.keys() >= {*mine, *theirs} else None
+    if part is None:
+        return []
+    ways = (departure(part, recording.sources, rank, theirs) for rank in mine)
+    return [way for way in ways if way is not None]
+
+
+def _where(recording: Recording, finding: Finding, found: Sequence[Departure]) -> tuple[tuple[int, Site], ...]:
+    """The places of the departures first; where a rank was last seen before it ended adds nothing to that."""
+    left = [(way.rank, site) for way in found for site in (way.site, *(way.alone if way.kind == "loop" else ()))]
+    ranks = {way.rank for way in found}
+    ended = {rank for rank in ranks if (ending := recording.ranks[rank].ending) is not None and ending.how != "raised"}
+    rest = ((rank, site) for rank, site in finding.where if rank not in ended and (rank, site) not in left)
+    return (*left, *rest)
+
+
+def _says(recording: Recording, found: Sequence[Departure]) -> list[str]:
+    """One sentence for all ranks that left at one place."""
+    alike: dict[tuple[str, Site, Site | None], list[Departure]] = {}
+    for way in found:
+        alike.setdefault((way.kind, way.site, way.missed), []).append(way)
+    return [_sentence(recording, ways[0], [way.rank for way in ways]) for ways in alike.values()]
+
+
+def _sentence(recording: Recording, way: Departure, ranks: Sequence[int]) -> str:
+    at = _shown(recording, way.site)
+    if way.missed is not None:
+        missed = _shown(recording, way.missed)
+        if way.kind == "loop":
+            alone = "".join(
+                f" Before, only {phrases.ranks(ranks)} ran {_shown(recording, site)}." for site in way.alone
+            )
+            return f"{phrases.ranks(ranks, True)} left the loop at {at} and did not run {missed} again.{alone}"
+        return f"{phrases.ranks(ranks, True)} ran {at} and then not {missed}."
+    before = way.alone[: way.alone.index(way.site)] if way.site in way.alone else ()
+    lines = " and ".join(filter(None, [", ".join(map(str, before[1 - _LINES :])), at]))
+    when = f"{way.since} only" if way.since else "Only"
+    return f"{when} {phrases.ranks(ranks)} ran {lines}."
+
+
+def _shown(recording: Recording, site: Site) -> str:
+    """A line with its text."""
+    lines = recording.sources.get(site.file, "").splitlines()
+    text = lines[site.line - 1].strip() if 0 < site.line <= len(lines) else ""
+    return f"{site} (`{shortened(text, _SHORT)}`)" if text else str(site)

@@ -1,0 +1,103 @@
+"""The part of a run in which ranks part: what each of them executed in it, and before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ddpnb.model.calls import Site
+from ddpnb.model.executed_lines import ExecutedLine, ExecutedLines, Window, common_windows
+from ddpnb.model.recording import RankRecord, Recording
+
+Place = tuple[str, int]  # a file and a line: on a line may be code of several functions
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What one rank executed.
+
+    ``lines``: in the part, in the order in which they first ran there. ``run``: in the whole run, for each line where it
+    is, in how many windows it ran, and the last of them. ``before``: before the part.
+    """
+
+    lines: Mapping[Place, Site]
+    run: Mapping[Place, ExecutedLine]
+    before: frozenset[Place]
+
+
+def place(site: Site) -> Place:
+    return site.file, site.line
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a run on several ranks. ``since``: where it begins, in words."""
+
+    ranks: Mapping[int, Executed]
+    since: str
+
+
+def latest(recording: Recording, calls: Mapping[int, int | None]) -> Part | None:
+    """From the last place that ranks have in common, before certain calls, until now; None: the lines of one are not recorded.
+
+    Args:
+        recording: what is known.
+        calls: of each rank the number of the call that it is in, if it is in one.
+    """
+    recorded = _recorded(recording, calls)
+    if recorded is None:
+        return None
+    until = min((number for number in calls.values() if number is not None), default=None)
+    # A window that begins at a call begins after the lines that led to it.
+    windows = [window for window in common_windows(recorded) if until is None or window.calls <= until]
+    last = windows[-1] if windows else None
+    return Part(
+        {
+            rank: _executed(lines, [w for w in lines.windows if last is None or w.number >= last.first[rank]])
+            for rank, lines in recorded.items()
+        },
+        _since(recording.ranks[min(recorded)], last.calls, last.steps) if last is not None else "",
+    )
+
+
+def between(recording: Recording, times: Mapping[int, tuple[int, int]]) -> Part | None:
+    """From one time of each rank to a later one, in nanoseconds; None: not recorded, or too long ago."""
+    recorded = _recorded(recording, times)
+    if recorded is None:
+        return None
+    windows = {rank: lines.during(*times[rank]) for rank, lines in recorded.items()}
+    for rank, (began, _) in times.items():
+        kept = recorded[rank].windows
+        if not windows[rank] or (kept[0].number > 1 and kept[0].began_ns > began):
+            return None
+    return Part({rank: _executed(lines, windows[rank]) for rank, lines in recorded.items()}, "")
+
+
+def _recorded(recording: Recording, ranks: Iterable[int]) -> dict[int, ExecutedLines] | None:
+    """The lines of at least two ranks, if those of all are recorded without a gap: else it is not known what did not run."""
+    found = {rank: record.lines for rank in ranks if (record := recording.ranks.get(rank)) is not None}
+    whole = {rank: lines for rank, lines in found.items() if lines is not None and lines.windows and not lines.dropped}
+    return whole if len(whole) == len(found) > 1 else None
+
+
+def _executed(lines: ExecutedLines, windows: Iterable[Window]) -> Executed:
+    chosen = list(windows)
+    first = chosen[0].number
+    return Executed(
+        {place(site): site for window in chosen for site in lines.of(window)},
+        {place(line.site): line for line in lines.lines},
+        frozenset(place(line.site) for line in lines.lines if line.first < first),
+    )
+
+
+def _since(record: RankRecord, calls: int, steps: int) -> str:
+    """In words: the optimizer step or the collective at which a window began."""
+    assert record.lines is not None
+    places = [window.place for window in record.lines.windows]
+    at = places.index((calls, steps))
+    if at and places[at - 1][0] == calls:
+        return f"Since optimizer step {steps}"
+    call = next((call for call in reversed(record.calls) if call.number == calls - 1), None)
+    if call is not None:
+        return f"Since {call.title}"
+    return f"Since its call {calls}" if calls else ""

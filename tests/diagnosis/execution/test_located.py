@@ -1,0 +1,139 @@
+"""Where culprits left the way of the others, by the lines that each rank executed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.diagnosis.recordings import Rank, Script, only_finding, record
+
+SCRIPT = Script("""
+    def main():
+        for batch in loader:            # loop
+            if not rank:                # mine
+                print(batch)            # print
+            loss = model(batch)         # forward
+            if is_bad(loss):            # check
+                print("bad")            # bad
+                return                  # leave
+            if is_old(loss):            # second
+                continue                # again
+            if is_best(loss):           # third
+                break                   # break
+            all_reduce(loss)            # reduce
+        barrier()                       # barrier
+""")
+USUAL = "loop mine forward check second third reduce"  # a window ends where its call is made
+
+
+def trains(rank: Rank, last: str, calls: int = 3) -> Rank:
+    """Some iterations with a window each, in which rank 0 prints, then a window with these lines."""
+    for _ in range(calls):
+        rank.runs(SCRIPT, f"{USUAL} print" if rank.rank == 0 else USUAL).calls("all_reduce", SCRIPT.at("reduce"))
+    return rank.runs(SCRIPT, last)
+
+
+def waits(rank: Rank) -> Rank:
+    return trains(rank, USUAL).waits("all_reduce", SCRIPT.at("reduce"), idle=5)
+
+
+def places(finding, rank: int) -> list[int]:
+    return [site.line for who, site in finding.where if who == rank]
+
+
+def lines(*marks: str) -> list[int]:
+    return [SCRIPT.line(mark) for mark in marks]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_return_that_one_rank_alone_ran(world):
+    left = trains(Rank(1, world), "loop mine forward check bad leave").finishes()
+    finding = only_finding(record(*(left if r == 1 else waits(Rank(r, world)) for r in range(world)), script=SCRIPT))
+    assert (finding.code, finding.culprits) == ("DDP301", (1,))
+    assert places(finding, 1) == lines("leave")
+    assert finding.hint is None
+    bad, leave = lines("bad", "leave")
+    assert f"Since all_reduce #3 only rank 1 ran {SCRIPT.file}:{bad} and {SCRIPT.file}:{leave} (`return" in str(
+        finding.evidence
+    )
+
+
+def test_a_break_leaves_the_loop_earlier():
+    left = trains(Rank(1, 3), "loop mine forward check second third break barrier").finishes()
+    finding = only_finding(record(waits(Rank(0, 3)), left, waits(Rank(2, 3)), script=SCRIPT))
+    assert (finding.code, finding.culprits, places(finding, 1)) == ("DDP308", (1,), lines("break"))
+
+
+def test_a_loop_that_ended_by_its_header():
+    left = trains(Rank(1, 3), "loop barrier").finishes()
+    finding = only_finding(record(waits(Rank(0, 3)), left, waits(Rank(2, 3)), script=SCRIPT))
+    assert (finding.code, finding.culprits, places(finding, 1)) == ("DDP308", (1,), lines("loop"))
+    assert "Rank 1 left the loop at" in str(finding.evidence)
+
+
+def test_a_call_that_was_skipped_long_before_the_hang():
+    skipped = Rank(2, 3).runs(SCRIPT, USUAL).calls("all_reduce", SCRIPT.at("reduce"))
+    skipped.runs(SCRIPT, f"loop mine forward check second again {USUAL}").calls("all_reduce", SCRIPT.at("reduce"))
+    skipped.runs(SCRIPT, USUAL).calls("all_reduce", SCRIPT.at("reduce"))
+    skipped.runs(SCRIPT, "loop barrier").waits("barrier", SCRIPT.at("barrier"), idle=5)
+    finding = only_finding(record(waits(Rank(0, 3)), waits(Rank(1, 3)), skipped, script=SCRIPT))
+    assert (finding.code, finding.culprits) == ("DDP301", (2,))
+    assert places(finding, 2) == lines("again", "barrier")
+    assert f"Only rank 2 ran {SCRIPT.file}:{SCRIPT.line('again')} (`continue" in str(finding.evidence)
+
+
+def test_of_two_ranks_the_one_that_left_its_way_by_a_new_jump():
+    skipped = trains(Rank(0, 2), f"{USUAL.removesuffix(' third')} again loop barrier").waits(
+        "barrier", SCRIPT.at("barrier"), idle=5
+    )
+    finding = only_finding(record(skipped, waits(Rank(1, 2)), script=SCRIPT))
+    assert (finding.code, finding.culprits, finding.sides) == ("DDP301", (0,), ())
+    assert finding.certainty == "likely"
+    assert places(finding, 0) == lines("again", "barrier")
+
+
+def test_what_a_rank_does_regularly_is_no_reason():
+    """Rank 0 prints in each iteration, and now it alone has left the loop."""
+    left = trains(Rank(0, 3), "loop barrier").finishes()
+    finding = only_finding(record(left, waits(Rank(1, 3)), waits(Rank(2, 3)), script=SCRIPT))
+    assert places(finding, 0) == lines("loop")
+    assert str(SCRIPT.at("print")) not in str(finding)
+
+
+def test_without_executed_lines_only_a_hint_remains():
+    left = trains(Rank(1, 3), "loop mine forward check bad leave").finishes()
+    recording = record(waits(Rank(0, 3)), left, waits(Rank(2, 3)), script=SCRIPT)
+    for lost in (None, replace(recording.ranks[1].lines, dropped=1)):
+        ranks = {**recording.ranks, 1: replace(recording.ranks[1], lines=lost)}
+        finding = only_finding(replace(recording, ranks=ranks))
+        assert SCRIPT.line("leave") not in places(finding, 1)
+        assert "ran /" not in str(finding.evidence)
+
+
+BRANCH = Script("""
+    def main():
+        for batch in loader:            # loop
+            loss = model(batch)         # forward
+            all_reduce(loss)            # reduce
+            match role:                 # match
+                case "leader":          # leader
+                    barrier()           # barrier
+                case _:                 # other
+                    pass                # pass
+""")
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_branch_that_was_not_taken(world):
+    def takes(rank: Rank) -> Rank:
+        rank.runs(BRANCH, "loop forward reduce").calls("all_reduce", BRANCH.at("reduce"))
+        return rank.runs(BRANCH, "match leader barrier").waits("barrier", BRANCH.at("barrier"), idle=5)
+
+    other = Rank(world - 1, world).runs(BRANCH, "loop forward reduce").calls("all_reduce", BRANCH.at("reduce"))
+    other.runs(BRANCH, "match leader other pass loop forward reduce").waits("all_reduce", BRANCH.at("reduce"), idle=5)
+    finding = only_finding(record(*(takes(Rank(r, world)) for r in range(world - 1)), other, script=BRANCH))
+    assert finding.code == "DDP301"
+    assert places(finding, world - 1) == [BRANCH.line("match"), BRANCH.line("reduce")]
+    assert f"Rank {world - 1} ran {BRANCH.file}:{BRANCH.line('match')} (`match role:" in str(finding.evidence)
+    assert finding.sides == (((0,), (1,)) if world == 2 else ())
