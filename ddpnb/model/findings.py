@@ -77,6 +77,8 @@ class Finding:
 
     ``certainty``: ``proven`` follows from what was recorded; ``timed``: ranks made no progress for ``patience``;
     ``likely``: the code or a culprit had to be inferred, for example from source text or from names.
+
+    ``moments``: (rank, ns): when each rank was at the point where the finding shows. Not part of its JSON.
     """
 
     type: FindingType

@@ -27,7 +27,7 @@ def finding_of(
     sides: tuple[tuple[int, ...], ...] = (),
     certainty: Certainty = "proven",
 ) -> Finding:
-    """A finding that points each rank to the line where its sample was taken.
+    """A finding that points each rank to the line where its sample was taken, and to when.
 
     ``sides``: the groups of ranks that differ. They are named where there are no culprits, and if they are equally
     large, the culprits are those that differ from their own past.
@@ -57,6 +57,7 @@ def finding_of(
         tensors[:20],
         sides,
         certainty,
+        moments=tuple((rank, sample.at_ns) for rank, sample in sorted(samples.items())),
     )
 
 
