@@ -101,6 +101,10 @@ class RankRecord:
         """Its events of these kinds, in the order in which they began; ``state``: only those in this state."""
         return [e for e in self.history if isinstance(e, kinds) and (state is None or e.state == state)]
 
+    def begun_before(self, call: Call) -> int:
+        """How many calls of the run the rank had begun before this one of its recorded calls."""
+        return self.forgotten + call.number - self.calls[0].number
+
     @property
     def detached(self) -> bool:
         """Whether a ddpnb hook failed, so that later collectives of the rank are not recorded."""

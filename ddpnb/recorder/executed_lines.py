@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import weakref
-from time import perf_counter
+from time import perf_counter, thread_time
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -70,6 +70,7 @@ class Lines(Hooks):
         self._opening = threading.Lock()
         self._enabled = False  # all lines, since this window began: a signal handler may raise before
         self._call_pace, self._step_pace = Pace(), Pace()
+        self._before = 0  # calls of earlier runs
         box.on_new_table.append(self._say)
 
     # -- life
@@ -127,6 +128,7 @@ class Lines(Hooks):
             self._file.head[layout.RUN] = 0
             return
         self._file.new_run(run)
+        self._before = self.box.calls
         self._window[0] = self._file.window
         self._starts, self._enabled = 0, True
         self._look_for_code(on=True)
@@ -246,6 +248,7 @@ class Lines(Hooks):
 
     def _called(self, number: int) -> None:
         """A collective is about to be made. Never raises."""
+        number -= self._before
         if self._call_pace.due(number):
             self._begin_window(self._call_pace, number)
 
@@ -263,18 +266,17 @@ class Lines(Hooks):
         try:
             if self._enabled and not file.hits_in_window:
                 return
-            began = perf_counter()
+            began = thread_time()
             if not self._is_alone():
                 return
             # The first window is not one that was begun for its lines: the program starts in it.
             cost = RESTART_S + EVENT_S * (file.hits_in_window + self._starts if file.window > 1 else 0)
             self._starts, self._enabled = 0, False
-            self._window[0] = window = file.open_window(self.box.calls, self.box.steps)
+            self._window[0] = window = file.open_window(self.box.calls - self._before, self.box.steps)
             self._look_for_code(on=self._new or len(sys.modules) != self._modules or not window & (window - 1))
             _MONITORING.restart_events()
             self._enabled = True
-            now = perf_counter()
-            pace.opened(number, now, cost + now - began)
+            pace.opened(number, perf_counter(), cost + thread_time() - began)
         except Exception as error:
             self._failed_in(error)
         finally:

@@ -21,7 +21,8 @@ _DECIDES = (ast.If, ast.Match, *LOOPS)
 def jump_at(source: str, line: int) -> str:
     """How the statement at a line leaves the usual way; empty if it does not, or if the line holds more than it.
 
-    ``continue``, ``break``, ``return``, ``raise``; ``except`` for a line in a handler.
+    ``continue``, ``break``, ``return``, ``raise``; ``except`` for a line in a handler. The ``return`` with which a function
+    always ends leaves no way.
     """
     path = path_of(source, line)
     if not path:
@@ -29,7 +30,23 @@ def jump_at(source: str, line: int) -> str:
     if any(arm.startswith("handlers") for _, arm in path):
         return "except"
     word = _JUMPS.get(type(path[-1][0]), "")
-    return word if word and _alone(path, line) else ""
+    conditional = any(isinstance(node, _DECIDES) for node, _ in path[_function(path) + 1 : -1])
+    return word if word and conditional and _alone(path, line) else ""
+
+
+def _function(path: Path) -> int:
+    """The place of the innermost function in a path."""
+    return max((depth for depth, (node, _) in enumerate(path) if isinstance(node, FUNCTIONS)), default=-1)
+
+
+def loop_before(source: str, line: int, after: int) -> int | None:
+    """The header of the outermost loop around ``line``, in its function, that ends before the line ``after`` of that function."""
+    path, other = path_of(source, line), path_of(source, after)
+    own = _function(path)
+    if not path or not other or own != _function(other) or (own >= 0 and path[own][0] is not other[own][0]):
+        return None
+    loops = (node for node, arm in path[own + 1 :] if isinstance(node, LOOPS) and arm == "body")
+    return next((span(loop)[0] for loop in loops if span(loop)[1] < after), None)
 
 
 def _alone(path: Path, line: int) -> bool:
@@ -61,8 +78,7 @@ def decided_against(source: str, line: int, ran: Mapping[int, int]) -> Decision 
         ran: the lines that did, each with its place in their order; of a loop that was running already they may begin anywhere.
     """
     path = path_of(source, line)
-    own = max((depth for depth, (node, _) in enumerate(path) if isinstance(node, FUNCTIONS)), default=-1)
-    for node, arm in path[own + 1 :]:
+    for node, arm in path[_function(path) + 1 :]:
         body = _arm(node, arm)
         if not body or not isinstance(node, _DECIDES):
             continue

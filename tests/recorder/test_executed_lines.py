@@ -267,6 +267,23 @@ def test_each_run_begins_anew(rank):
 
 
 @recorded
+def test_windows_count_the_calls_of_their_own_run(rank):
+    """Ranks of a world may have made different numbers of calls in earlier runs, as in one that hung."""
+    user = rank.module("""
+        import torch, torch.distributed as dist
+
+        def train(steps):
+            for step in range(steps):
+                x = torch.ones(2)
+                dist.all_reduce(x)
+    """)
+    user.train(3)
+    rank.begin(2)
+    user.train(2)
+    assert [window.calls for window in rank.executed.windows] == [0, 1, 2]
+
+
+@recorded
 def test_another_tool_makes_the_run_one_window(rank):
     sys.monitoring.use_tool_id(sys.monitoring.COVERAGE_ID, "other")
     try:

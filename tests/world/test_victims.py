@@ -6,6 +6,7 @@ No line is named that the named rank did not execute: these ranks record what th
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -145,4 +146,8 @@ def test_the_readmes_example_is_its_real_output(world, only_lines_that_ran, tmp_
     def words(text):
         return re.sub(r"detected [\d.]+ s", "detected N s", " ".join(text.split()))
 
-    assert words(str(run.diagnosis)) == words(shown)
+    if sys.version_info < (3, 12):  # executed lines are not recorded
+        shown = shown.partition("  - Rank 1 left the loop")[0]
+        assert words(str(run.diagnosis)).startswith(words(shown))
+    else:
+        assert words(str(run.diagnosis)) == words(shown)

@@ -12,7 +12,7 @@ from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.collectives import call_in
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.paths import path_to
-from ddpnb.source.ways import decided_against, jump_at
+from ddpnb.source.ways import decided_against, jump_at, loop_before
 
 Kind = Literal["jump", "branch", "loop", "lines"]
 MOST = 8  # ranks of a side that are compared
@@ -24,7 +24,8 @@ class Departure:
     """How one rank left the way of the others.
 
     ``jump``: it alone ran the ``continue``, ``break``, ``return``, ``raise`` or handler at ``site``; ``branch``, ``loop``: it
-    ran the header at ``site``, but not ``missed`` in its body; ``lines``: it alone ran ``site``, and no more is known.
+    ran the header at ``site``, but then not ``missed`` in its body, or it alone ran ``after``, behind the loop; ``lines``: it
+    alone ran ``site``, and no more is known.
     ``alone``: the lines that it alone ran in the part of the run that begins ``since`` there, in their order; for a ``loop`` the
     rarest line that it alone ran after the loop began.
     """
@@ -34,8 +35,14 @@ class Departure:
     site: Site
     word: str = ""
     missed: Site | None = None
+    after: Site | None = None
     alone: tuple[Site, ...] = ()
     since: str = ""
+
+    @property
+    def last(self) -> Site:
+        """The line that shows it."""
+        return self.after or self.site
 
     @property
     def skips(self) -> bool:
@@ -62,7 +69,8 @@ def departures(
     """
     mine, theirs = ([rank for rank in side if rank in recording.ranks][:MOST] for side in (ranks, others))
     now = {rank: current(recording.ranks[rank], call) for rank in (*mine, *theirs)}
-    part = latest(recording, {rank: own.number if own is not None else None for rank, own in now.items()})
+    begun = {rank: recording.ranks[rank].begun_before(own) if own is not None else None for rank, own in now.items()}
+    part = latest(recording, begun)
     if part is None or not mine or not theirs:
         return ()
     path = max((_path(recording.ranks[rank], now[rank]) for rank in theirs), key=len)
@@ -101,7 +109,9 @@ def departure(
         path: the lines by which those came to where they are, outermost first.
     """
     mine, theirs = part.ranks[rank], [part.ranks[other] for other in others]
-    alone, decision = _alone(mine, theirs), _decision(sources, mine, path)
+    alone = _alone(mine, theirs)
+    decision = _untaken(sources, mine, path) or _loop_left(sources, alone, path)
+    branched = decision is not None and decision.kind == "branch"
     on_path = {(site.file, site.function) for site in path}
     shared = {(line.site.file, line.site.function) for other in theirs for line in other.run.values()}
 
@@ -110,9 +120,10 @@ def departure(
         found = ((site, _jump(sources, site)) for site in lines if (site.file, site.function) in where)
         return next(((site, word) for site, word in found if word), None)
 
-    branched = decision is not None and decision.kind == "branch"
     here = jump(alone, on_path) or (None if branched else jump(alone, shared))
-    if here is not None:
+    # What comes after the decision is a consequence of it.
+    order = {at: number for number, at in enumerate(mine.lines)}
+    if here is not None and (decision is None or order[place(here[0])] < order.get(place(decision.last), 0)):
         return Departure(rank, "jump", *here, alone=alone, since=part.since)
     if not branched:
         rare = _rare(mine, theirs)
@@ -120,7 +131,8 @@ def departure(
         if there is not None:
             return Departure(rank, "jump", *there)
     if decision is not None:
-        return replace(decision, rank=rank, alone=_since_loop(mine, theirs, decision.site))
+        earlier = () if branched else _since_loop(mine, theirs, decision.site)
+        return replace(decision, rank=rank, alone=earlier)
     entry = next((site for site in alone if (site.file, site.function) in shared), None)
     return None if entry is None else Departure(rank, "lines", entry, alone=alone, since=part.since)
 
@@ -150,9 +162,19 @@ def _jump(sources: Mapping[str, str], site: Site) -> str:
     return jump_at(sources.get(site.file, ""), site.line)
 
 
-def _decision(sources: Mapping[str, str], mine: Executed, path: Sequence[Site]) -> Departure | None:
+def _untaken(sources: Mapping[str, str], mine: Executed, path: Sequence[Site]) -> Departure | None:
     """The statement that decided against the first line of a path which the rank did not run."""
-    missed = next((site for site in path if place(site) not in mine.lines), None)
+    functions = {(site.file, site.function) for site in mine.lines.values()}
+    # A function that runs in this part may have been called before it.
+    inside = [(site.file, site.function) in functions for site in path[1:]]
+    missed = next(
+        (
+            site
+            for site, deeper in zip(path, [*inside, False], strict=False)
+            if not deeper and place(site) not in mine.lines
+        ),
+        None,
+    )
     if missed is None:
         return None
     order = {line: number for number, (file, line) in enumerate(mine.lines) if file == missed.file}
@@ -161,3 +183,14 @@ def _decision(sources: Mapping[str, str], mine: Executed, path: Sequence[Site]) 
         return None
     header = Site(missed.file, found.line, missed.function)
     return Departure(-1, "loop" if found.loop else "branch", header, missed=missed)
+
+
+def _loop_left(sources: Mapping[str, str], alone: Sequence[Site], path: Sequence[Site]) -> Departure | None:
+    """The loop around a line of a path after which the rank alone ran a line of the same function."""
+    for site in path:
+        for after in alone:
+            if (after.file, after.function) == (site.file, site.function):
+                header = loop_before(sources.get(site.file, ""), site.line, after.line)
+                if header is not None:
+                    return Departure(-1, "loop", Site(site.file, header, site.function), after=after)
+    return None

@@ -42,7 +42,7 @@ def latest(recording: Recording, calls: Mapping[int, int | None]) -> Part | None
 
     Args:
         recording: what is known.
-        calls: of each rank the number of the call that it is in, if it is in one.
+        calls: of each rank that is in a call, how many it had begun before it.
     """
     recorded = _recorded(recording, calls)
     if recorded is None:
@@ -97,7 +97,7 @@ def _since(record: RankRecord, calls: int, steps: int) -> str:
     at = places.index((calls, steps))
     if at and places[at - 1][0] == calls:
         return f"Since optimizer step {steps}"
-    call = next((call for call in reversed(record.calls) if call.number == calls - 1), None)
+    call = next((call for call in reversed(record.calls) if record.begun_before(call) == calls - 1), None)
     if call is not None:
         return f"Since {call.title}"
     return f"Since its call {calls}" if calls else ""

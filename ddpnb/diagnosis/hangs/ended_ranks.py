@@ -36,7 +36,7 @@ def explain(recording: Recording, standings: dict[int, Standing], calls: dict[in
     finished = all((ending := recording.ranks[rank].ending) is not None and ending.well for rank in missing)
     how = "finished" if finished else "ended"
     path = path_to(recording.ranks[first], call)
-    ways = departures(recording, tuple(missing), tuple(waiting), call)
+    ways = [way for way in departures(recording, tuple(missing), tuple(waiting), call) if way.kind != "lines"]
     # Executed lines show whether a loop was left; without them the source tells whether it may have been.
     left = all(way.leaves_loop for way in ways) if ways else _in_loop(recording, first, call, path, missing)
     if all(been.values()) and left:
@@ -53,9 +53,9 @@ def explain(recording: Recording, standings: dict[int, Standing], calls: dict[in
                 "every iteration of a loop reaches this line, so the loop may have ended earlier",
             )
         what = f"{how} after {_counts(recording, been)} at {call.site}"
-        finding = uneven_iterations(tuple(missing), tuple(waiting), what, call, places, evidence)
-        # The source says that every iteration reaches the line; only loaders count the iterations themselves.
-        return replace(finding, certainty="proven" if counted else "likely", hint=hint)
+        finding = uneven_iterations(recording, tuple(missing), tuple(waiting), what, call, places, evidence)
+        # The source only says that every iteration reaches the line; loaders count the iterations themselves.
+        return finding if ways else replace(finding, certainty="proven" if counted else "likely", hint=hint)
     return Finding(
         COLLECTIVE_MISSING,
         f"{phrases.ranks(missing, True)} never {phrases.verb(missing, 'calls', 'call')} the {call.op} that "
@@ -111,9 +111,22 @@ def _in_loop(recording: Recording, rank: int, call: Call, path: tuple[Site, ...]
         return False
     if fewer_batches(recording, missing):
         return True
+    if any(_exited_inside(recording, recording.ranks[other], path) for other in missing):
+        return False
     if _began_as_many(recording, rank, call, missing):
         return False
     return every_iteration(recording.sources, path)
+
+
+def _exited_inside(recording: Recording, record: RankRecord, path: tuple[Site, ...]) -> bool:
+    """Whether a rank called sys.exit() in a loop around these lines."""
+    frames = [frame for frame in record.ending.frames if frame.user] if record.ending is not None else []
+    loops = [(site.file, loop_around(recording.sources.get(site.file, ""), site.line)) for site in path]
+    return any(
+        loop is not None and frame.file == file and loop[0] <= frame.line <= loop[1]
+        for file, loop in loops
+        for frame in frames
+    )
 
 
 def _began_as_many(recording: Recording, rank: int, call: Call, missing: list[int]) -> bool:

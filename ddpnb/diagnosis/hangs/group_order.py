@@ -14,7 +14,7 @@ from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.paths import parting, path_to
 
 GROUP_ORDER = FindingType("DDP306", "group-order", separate_calls=True, ways_part=True)
@@ -51,24 +51,47 @@ def explain(
             certainty="likely",
             hint=hints.deciding_branch(recording, path_to(recording.ranks[rank], call)),
         )
-    return cycle_of_groups(standings, calls, ranks_in_a_cycle(waits, calls) or tuple(sorted(calls)))
+    cycle = ranks_in_a_cycle(waits, calls) or tuple(sorted(calls))
+    usual = {rank: _usual(recording.ranks[rank], calls[rank]) for rank in cycle}
+    changed = tuple(rank for rank in cycle if usual[rank] is False)
+    known = None not in usual.values() and len(changed) < len(cycle)
+    return cycle_of_groups(standings, calls, cycle, changed if known else ())
 
 
-def cycle_of_groups(standings: dict[int, Standing], calls: dict[int, Call], cycle: tuple[int, ...]) -> Finding:
-    """DDP306: the ranks of a cycle, each in a call of another group."""
-    waiting = tuple(sorted(calls.keys() - set(cycle)))
+def _usual(record: RankRecord, call: Call) -> bool | None:
+    """Whether a rank came to a call from the same call as before, by operation and group; None: it was never there before."""
+    kinds = [(own.op, own.group.key) for own in record.calls if own.number <= call.number]
+    pairs = list(pairwise(kinds))
+    earlier = [before for before, now in pairs[:-1] if now == kinds[-1]]
+    return pairs[-1][0] in earlier if earlier else None
+
+
+def cycle_of_groups(
+    standings: dict[int, Standing], calls: dict[int, Call], cycle: tuple[int, ...], changed: tuple[int, ...] = ()
+) -> Finding:
+    """DDP306: the ranks of a cycle, each in a call of another group.
+
+    ``changed``: those of them that came to their calls in another order than before, where the others did not.
+    """
+    culprits = changed or cycle
+    waiting = tuple(sorted(calls.keys() - set(culprits)))
+    history = (
+        f"{phrases.ranks(changed, True)} made {phrases.verb(changed, 'its', 'their')} calls in another order than before; "
+        "the others did not."
+    )
     return Finding(
         GROUP_ORDER,
         f"{phrases.ranks(cycle, True)} wait for each other in different groups: "
         + ", ".join(f"{rank} in {call.title} of {call.group}" for rank in cycle[:6] for call in [calls[rank]])
         + ".",
-        cycle,
+        culprits,
         waiting,
         calls[cycle[0]],
-        where(standings, [*cycle, *waiting]),
-        _places(standings, calls),
+        where(standings, [*culprits, *waiting]),
+        (*_places(standings, calls), *([history] if changed else [])),
         "Call the collectives of different groups in the same order on all ranks. A call that one rank skips changes its "
         "order too.",
+        certainty="likely" if changed else "proven",
     )
 
 

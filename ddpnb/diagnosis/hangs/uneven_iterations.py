@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddpnb.diagnosis.data.batches import uneven_shards
+from ddpnb.diagnosis.execution.departures import Departure, departures
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.collectives import Collective
+from ddpnb.model.events.data import LoaderSeen
 from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import guards_of
 from ddpnb.source.loops import loop_around
 from ddpnb.source.paths import Parting
@@ -63,10 +65,11 @@ def uneven_calls(
         f"{is_} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
     ]
     what = f"{is_} in {mine.op}{phrases.at(mine.site)} after {phrases.calls(records[0], made[0])} at {theirs.site}"
-    return uneven_iterations(gone, inside, what, theirs, places, evidence)
+    return uneven_iterations(recording, gone, inside, what, theirs, places, evidence)
 
 
 def uneven_iterations(
+    recording: Recording,
     gone: tuple[int, ...],
     inside: tuple[int, ...],
     what: str,
@@ -77,6 +80,7 @@ def uneven_iterations(
     """The finding for a loop of which some ranks ran fewer iterations.
 
     Args:
+        recording: what is known.
         gone: these ranks.
         inside: the ranks that are blocked in one more.
         what: what ``gone`` did, from the verb on.
@@ -84,6 +88,7 @@ def uneven_iterations(
         where: the ranks' places.
         evidence: what was observed.
     """
+    ways = departures(recording, gone, inside, call)
     return Finding(
         UNEVEN_ITERATIONS,
         f"{phrases.ranks(gone, True)} {what}; {phrases.ranks(inside)} {phrases.verb(inside, 'is', 'are')} "
@@ -93,7 +98,22 @@ def uneven_iterations(
         call,
         where,
         tuple(evidence),
-        "Run the same number of iterations on all ranks: DistributedSampler (drop_last=True), the minimum "
-        "length over all ranks, or the Join context manager.",
-        certainty="likely",
+        _remedy([recording.ranks[rank] for rank in (*gone, *inside)], ways),
+        certainty="proven" if ways and all(way.leaves_loop for way in ways) else "likely",
     )
+
+
+def _remedy(records: Sequence[RankRecord], ways: Sequence[Departure]) -> str:
+    """By what was recorded: how the loop was left, what it read, whether a model is wrapped."""
+    if any(way.word == "break" for way in ways):
+        return (
+            "Leave the loop on all ranks together: all_reduce the condition in each iteration (ReduceOp.MAX), and break "
+            "where it holds on any rank."
+        )
+    kinds = {loader.kind for record in records for loader in record.events(LoaderSeen)}
+    measures = ["DistributedSampler, which gives all ranks equally many samples"] if "map" in kinds else []
+    measures.append("the minimum length over all ranks (all_reduce it with ReduceOp.MIN before the loop)")
+    if any(model.wrapper == "DistributedDataParallel" for record in records for model in record.models):
+        measures.append("the Join context manager")
+    listed = f"{', '.join(measures[:-1])}, or {measures[-1]}" if len(measures) > 1 else f"take {measures[0]}"
+    return f"Run the same number of iterations on all ranks: {listed}."

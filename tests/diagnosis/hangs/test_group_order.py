@@ -76,7 +76,17 @@ def test_a_rank_that_turned_the_order_around():
         rounds(Rank(1, 2)).waits("all_reduce", ORDERS.at("early"), group=METRICS),
     )
     found = only_finding(record(*ranks, script=ORDERS))
-    assert found.code == "DDP306"
+    assert (found.code, found.culprits, found.waiting, found.certainty) == ("DDP306", (1,), (0,), "likely")
+    assert "Rank 1 made its calls in another order than before; the others did not." in found.evidence
+
+
+def test_an_order_that_differs_from_the_start_has_no_history():
+    ranks = (
+        Rank(0, 2).waits("all_reduce", ORDERS.at("update"), group=AVERAGE),
+        Rank(1, 2).waits("all_reduce", ORDERS.at("early"), group=METRICS),
+    )
+    found = only_finding(record(*ranks, script=ORDERS))
+    assert (found.code, found.culprits, found.certainty) == ("DDP306", (0, 1), "proven")
 
 
 def test_a_rank_in_another_branch_may_still_come_to_the_call():
@@ -92,7 +102,7 @@ def test_a_rank_in_another_branch_may_still_come_to_the_call():
 
     ranks = stands(0, "update", update, AVERAGE), stands(1, "early", report, METRICS)
     found = only_finding(record(*ranks, script=ORDERS))
-    assert (found.code, found.culprits, found.waiting) == ("DDP306", (0, 1), ())
+    assert (found.code, found.culprits, found.waiting) == ("DDP306", (1,), (0,))
 
 
 def test_a_call_of_another_group_that_may_come_in_the_next_iteration_is_not_skipped():
