@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
@@ -47,6 +48,7 @@ class Endings:
         sys.excepthook = self._excepthook
         sys.exit = self._sys_exit
         os._exit = self._os_exit
+        self._print, traceback.print_exc = traceback.print_exc, self._print_exc
         atexit.register(self.finish)
         self._write_status_at_exit()
         self._crashes_to_file()
@@ -109,6 +111,14 @@ class Endings:
                 if isinstance(status, str):
                     self._ending["message"] = status[:4000]
         self._exit(status)
+
+    def _print_exc(self, *args: Any, **options: Any) -> None:
+        """multiprocessing prints the exception of a process's function; from Python 3.13 on it is handled before ``finish``."""
+        code, error = sys._getframe(1).f_code, sys.exc_info()[1]
+        ends = code.co_name == "_bootstrap" and _of_multiprocessing(code.co_filename) and os.getpid() == self._pid
+        if ends and error is not None and self._ending["how"] != "raised":
+            self._raised(error)
+        self._print(*args, **options)
 
     def _os_exit(self, status: int) -> NoReturn:
         """A forked process of multiprocessing ends like this too."""
@@ -203,8 +213,6 @@ def _calling_frames(frame: Any) -> list[dict[str, Any]]:
 
 def _plain_description(error: BaseException) -> dict[str, Any]:
     """An exception before there is a recorder, whose description also has the variables."""
-    import traceback
-
     from ddpnb.recorder.user_frames import is_own_file, is_user_file
 
     frames = [
