@@ -15,6 +15,7 @@ from typing import Any
 from ddpnb.model.holds import Hold, site_fits
 from ddpnb.recorder.evaluation import names_in, sentence
 from ddpnb.recorder.release import Release, raises_releases
+from ddpnb.recorder.signal_handlers import of_handler
 from ddpnb.recorder.user_frames import place_of
 from ddpnb.texts import shortened
 
@@ -208,6 +209,8 @@ class Gate:
         try:
             return call.fits(hold)
         except Exception as error:  # an error in the user's expression: reported, and counted as no match
+            if of_handler(error):
+                raise
             if len(self.troubles) < 100:
                 self.troubles.append(shortened(f"{hold.when}: {sentence(error)}", 300))
             return False

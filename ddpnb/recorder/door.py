@@ -37,6 +37,7 @@ from ddpnb.recorder.groups import Groups, KnownGroup
 from ddpnb.recorder.hooks import place, say_failed
 from ddpnb.recorder.in_flight import Flight
 from ddpnb.recorder.release import Release, raises_releases
+from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.signatures import OPS, OpSpec, Signatures
 from ddpnb.recorder.user_frames import calling_frame, is_user_file
 from ddpnb.recorder.waits import watched
@@ -74,7 +75,7 @@ class Door:
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
         self._run = 0
         self._child_recorded = False
-        #: called with the number of each call before the backend is; they never raise
+        #: called with the number of each call before the backend is; they raise nothing of their own
         self.on_call: list[Callable[[int], None]] = []
         #: not empty once a hook has failed: calls then go directly to the backend
         self.off: list[bool] = []
@@ -120,7 +121,8 @@ class Door:
         self.groups.renumber()
 
     def detach(self) -> None:
-        """The door itself failed: report it once and disable the door. Never raises."""
+        """The door itself failed: report it once and disable the door. Raises only what a signal handler raised."""
+        raise_if_of_handler()
         first = not self.off
         self.off.append(True)
         if first:
@@ -160,6 +162,8 @@ class Door:
                     if effect.args is None:
                         return effect.result
                     args = effect.args
+            group = entry = None
+            seq = 0
             try:
                 if pending or fresh:
                     poll(2)
@@ -187,11 +191,14 @@ class Door:
                 )  # fmt: skip
                 _PROGRESS(memory, _PROGRESS_AT, number + 1, now)
                 entry = (at, number, on_cpu)
-            except Exception:
+                for look in on_call:
+                    look(number)
+            except BaseException as error:
+                if of_handler(error):
+                    self._not_made(entry, group, seq)
+                    raise
                 self.detach()
                 return redispatch(keyset & _AFTER, *args)
-            for look in on_call:
-                look(number)
             if held:
                 self._stop(entry, group, spec, seq, frame)
             board = group.board
@@ -216,7 +223,10 @@ class Door:
                         pending[work] = entry
                 else:
                     self.flight.finish(entry, _COMPLETED)
-            except Exception:
+            except BaseException as error:
+                if of_handler(error):
+                    self.flight.finish(entry, _DROPPED)
+                    raise
                 self.detach()
             return result
 
@@ -227,7 +237,10 @@ class Door:
         try:
             disagreeing = group.board.announce(seq, agreed)  # type: ignore[union-attr]
             what = self._mismatch(group, seq, entry, disagreeing) if disagreeing else ""
-        except Exception:
+        except BaseException as error:
+            if of_handler(error):
+                self._not_made(entry, group, seq)
+                raise
             self.detach()
             return
         if what:
@@ -241,14 +254,22 @@ class Door:
         try:
             converted = self.release.convert(error)
             lost = converted is not error or not returns_work  # the peers may have seen it
-            self.flight.finish(entry, _FAILED if lost else _REFUSED)
-            if seq and not lost:
-                group.returned.append(seq)
-                if group.board is not None:
-                    group.board.withdraw(seq)
+            if lost:
+                self.flight.finish(entry, _FAILED)
+            else:
+                self._not_made(entry, group, seq)
         except Exception:
             self.detach()
         return converted
+
+    def _not_made(self, entry: tuple[int, int, bool] | None, group: KnownGroup | None, seq: int) -> None:
+        """An exception of the user's came before the backend was called: the next call has this sequence number."""
+        if entry is not None:
+            self.flight.finish(entry, _REFUSED)
+        if group is not None and seq:
+            group.returned.append(seq)
+            if group.board is not None:
+                group.board.withdraw(seq)
 
     def _record_child(self) -> None:
         """Record that a forked child uses a group, in a separate file: the box belongs to its parent."""
@@ -280,18 +301,19 @@ class Door:
         try:
             if not self.gate.stops(call):
                 return
-        except Exception:
+        except BaseException as error:
+            if of_handler(error):
+                self._not_made(entry, group, seq)
+                raise
             self.detach()
             return
         try:
             self.gate.wait(call)
-        except BaseException:  # the call will not be issued
+        except BaseException:
             at, memory = entry[0], self.box.memory
             if _get_stamp(memory, at)[0] == entry[1] + 1:
                 memory[at + _STATE_AT] = _ENTERED
-            self.flight.finish(entry, _REFUSED)
-            if seq:
-                group.returned.append(seq)
+            self._not_made(entry, group, seq)
             raise
 
     def _mark(self, entry: tuple[int, int, bool], held: bool) -> None:

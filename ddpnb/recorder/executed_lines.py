@@ -26,7 +26,7 @@ from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import Hooks, hide
 from ddpnb.recorder.line_file import LineFile
-from ddpnb.recorder.user_frames import frames_of, is_own_file, is_user_file
+from ddpnb.recorder.user_frames import frames_of, is_user_file
 from ddpnb.recorder.windows import EVENT_S, RESTART_S, Pace
 
 _MONITORING: Any = getattr(sys, "monitoring", None)  # Python 3.12 and later
@@ -158,8 +158,8 @@ class Lines(Hooks):
                         recorded[file] = mine
                 if mine:
                     self._watch(code)
-            except Exception as error:
-                self._failed_in(error)
+            except Exception:
+                self.fail()
             return disable
 
         return code_starts
@@ -187,20 +187,11 @@ class Lines(Hooks):
                     number = file.next_hit()
                     hits[number & mask] = now << 32 | row
                     head[hitted] = number + 1
-            except Exception as error:
-                self._failed_in(error)
+            except Exception:
+                self.fail()
             return disable
 
         return line_runs
-
-    def _failed_in(self, error: Exception) -> None:
-        """A callback raised. Python runs signal handlers anywhere: what the user's raises is the user's."""
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        if trace is not None and not is_own_file(trace.tb_frame.f_code.co_filename):
-            raise error
-        self.fail()
 
     def fail(self) -> None:
         super().fail()
@@ -247,13 +238,13 @@ class Lines(Hooks):
         return self._call_pace.spent + self._step_pace.spent
 
     def _called(self, number: int) -> None:
-        """A collective is about to be made. Never raises."""
+        """A collective is about to be made."""
         number -= self._before
         if self._call_pace.due(number):
             self._begin_window(self._call_pace, number)
 
     def _stepped(self, *_: Any) -> None:
-        """An optimizer has made a step. Never raises."""
+        """An optimizer has made a step."""
         steps = self.box.steps
         if self._step_pace.due(steps):
             self._begin_window(self._step_pace, steps)
@@ -277,8 +268,8 @@ class Lines(Hooks):
             _MONITORING.restart_events()
             self._enabled = True
             pace.opened(number, perf_counter(), cost + thread_time() - began)
-        except Exception as error:
-            self._failed_in(error)
+        except Exception:
+            self.fail()
         finally:
             self._opening.release()
 

@@ -25,6 +25,7 @@ from ddpnb.model.events.runs import DoorDetached, FunctionNotFound, HooksDetache
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.evaluation import sentence
 from ddpnb.recorder.patched import full_name
+from ddpnb.recorder.signal_handlers import raise_if_of_handler
 from ddpnb.recorder.user_frames import STEPPED_OVER, calling_frame
 
 E = TypeVar("E", bound=Event)
@@ -41,7 +42,6 @@ class Hooks:
         self._alive = [True]  # empty once removed: wrappers that somebody still holds then only forward
         self._failed = False
         self._seen: Counter[str] = Counter()
-        self._missing: list[str] = []  # functions that this version of torch does not have
 
     def install(self) -> None:
         """Put the hooks in place."""
@@ -58,8 +58,6 @@ class Hooks:
     def new_run(self) -> None:
         """Forget the last run."""
         self._seen.clear()
-        for name in self._missing:
-            self.box.emit(FunctionNotFound(function=name))
 
     def on_removal(self, undo: Callable[[], None]) -> None:
         self._undo.append(undo)
@@ -141,7 +139,8 @@ class Hooks:
     def _put(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         original = getattr(owner, name, None)
         if original is None:
-            self._missing.append(full_name(owner, name))
+            missing = FunctionNotFound(function=full_name(owner, name))
+            self.box.on_new_table.append(functools.partial(self.box.emit, missing))  # in each run
             return
         hook = functools.wraps(original)(wrap(original))
         step_over(hook)
@@ -165,14 +164,15 @@ class Hooks:
         return hide(guarded, below=True)
 
     def fail(self) -> None:
-        """A hook failed: remove the hooks and report it, once."""
+        """A hook failed: remove the hooks and report it, once. Raises only what a signal handler raised."""
+        raise_if_of_handler()
         self.remove()
         if not self._failed:
             self._failed = True
             say_failed(self.box, "a hook")
 
     def emit(self, event: Event, *, depth: int = 2) -> None:
-        """Record an event with the user's line; equal events only a few times. Never raises."""
+        """Record an event with the user's line; equal events only a few times."""
         try:
             frame = calling_frame(depth + 1)
             line = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -13,14 +13,15 @@ from ddpnb.model.calls import CallState
 from ddpnb.model.events.runs import LateWait
 from ddpnb.recorder.hooks import place
 from ddpnb.recorder.release import raises_releases
+from ddpnb.recorder.signal_handlers import of_handler
 
 if TYPE_CHECKING:
     from ddpnb.recorder.door import Door
 
 raises_releases(__name__)
 
-_ISSUED, _WAITING, _COMPLETED, _FAILED = map(
-    int, (CallState.ISSUED, CallState.WAITING, CallState.COMPLETED, CallState.FAILED)
+_ISSUED, _WAITING, _COMPLETED, _FAILED, _DROPPED = map(
+    int, (CallState.ISSUED, CallState.WAITING, CallState.COMPLETED, CallState.FAILED, CallState.DROPPED)
 )
 _STATE_AT, _TIMEOUT_AT = layout.CALL_STATE_AT, layout.CALL_TIMEOUT_AT
 _get_stamp = struct.Struct("<Q").unpack_from
@@ -37,6 +38,7 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
         given = () if timeout is None else (timeout,)
         if silent or off:
             return wait(work, *given)
+        entry = None
         try:
             if fresh:
                 loosen()
@@ -48,7 +50,11 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
                     milliseconds = max(1, int(timeout.total_seconds() * 1000)) & 0x7FFFFFFF
                     _put_timeout(memory, at + _TIMEOUT_AT, milliseconds)
                 memory[at + _STATE_AT] = _WAITING
-        except Exception:
+        except BaseException as error:
+            if of_handler(error):
+                if entry is not None:
+                    finish(entry, _DROPPED)
+                raise
             door.detach()
             return wait(work, *given)
         if entry is None:

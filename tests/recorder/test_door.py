@@ -163,6 +163,46 @@ def test_what_a_signal_handler_raises_while_a_call_is_held_is_the_users():
     assert "hook failed" not in said
 
 
+def test_what_a_signal_handler_raises_inside_of_the_door_is_the_users():
+    """Python runs handlers anywhere: here before a call, in the fence, and before a record."""
+    found, said = run("""
+        def late(*_): raise TimeoutError("mine")
+        signal.signal(signal.SIGALRM, late)
+        class Announcements:
+            def __init__(self, *given): pass
+            def announce(self, seq, agreed): interrupt(); return []
+            def withdraw(self, seq): withdrawn.append(seq)
+        def interrupt(*_): signal.raise_signal(signal.SIGALRM)
+        withdrawn, told = [], []
+        def attempt(call):
+            try:
+                call()
+            except TimeoutError as error:
+                told.append(str(error))
+        door.on_call.append(interrupt)
+        attempt(lambda: dist.all_reduce(torch.ones(3)))
+        door.on_call.clear()
+        (group,) = door.groups.known.values()
+        group.board = Announcements()
+        attempt(lambda: dist.barrier())
+        group.board = None
+        work = dist.all_reduce(torch.ones(3), async_op=True)
+        door.flight.loosen = interrupt
+        attempt(lambda: dist.all_reduce(torch.ones(3)))
+        del door.flight.loosen
+        dist.all_reduce(torch.ones(3))
+        print(json.dumps([told, withdrawn, calls(), bool(door.off)]))
+    """)
+    calls = [
+        ("all_reduce", 1, "REFUSED"),
+        ("barrier", 1, "REFUSED"),
+        ("all_reduce", 1, "COMPLETED"),
+        ("all_reduce", 2, "COMPLETED"),
+    ]
+    assert found == [["mine"] * 3, [1], [list(call) for call in calls], False]
+    assert "failed" not in said
+
+
 def test_closed_leaves_no_trace():
     found, _ = run("""
         from torch._C._distributed_c10d import Work
