@@ -31,8 +31,8 @@ from ddpnb.recorder.first_pass import FirstPass
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.recorder.losses import loss_facts, sound, unused
-from ddpnb.recorder.optimizers import hyper_parameters
-from ddpnb.recorder.samples import SampleFile, Samples
+from ddpnb.recorder.optimizers import Optimizers, hyper_parameters
+from ddpnb.recorder.samples import SampleFile, Samples, digests
 from ddpnb.recorder.sampling import Meter
 from ddpnb.recorder.tracing import Tracing
 from ddpnb.recorder.tracked_model import Watched, named_tensors, tensors_of
@@ -56,6 +56,7 @@ class Replicas(Hooks):
         self._stepping: tuple[weakref.ref[Any], list[Watched]] | None = None
         self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
         self._samples = Samples(self._file, box)
+        self._optimizers = Optimizers(box)
         self._bypass = Bypass(box, self.models, self._samples, self.fail)
         self.tracing = Tracing(box)
         self.first_pass = FirstPass(box, self._samples)
@@ -68,17 +69,22 @@ class Replicas(Hooks):
         self.replace(DistributedDataParallel, "_pre_forward", self._forward)
         self.after(DistributedDataParallel, "_post_forward", self._look_output)
         self.before(torch.autograd, "backward", self._backward)
+        self.after(torch.autograd, "backward", self._reduced)
         self.on_removal(register_optimizer_step_pre_hook(self.guarded(self._before_step)).remove)
         self.on_removal(register_optimizer_step_post_hook(self.guarded(self._after_step)).remove)
         for module in (torch.nn.utils, torch.nn.utils.clip_grad):
             self.after(module, "clip_grad_norm_", self._clipped)
+        self.after(torch.amp.GradScaler, "unscale_", self._left)
         self.after(torch.amp.GradScaler, "update", self._scaled)
+        self._optimizers.install()
+        self.on_removal(self._optimizers.remove)
         self.on_removal(self._bypass.end)
         self.on_removal(self.tracing.remove)
         self.on_removal(self.first_pass.remove)
 
     def new_run(self) -> None:
         super().new_run()
+        self._optimizers.new_run()
         self._bypass.end()
         self.tracing.new_run()
         self.first_pass.new_run()
@@ -155,7 +161,9 @@ class Replicas(Hooks):
             self._bypass.end()
         self.models.last = watched
         watched.forwards += 1
-        watched.synced += bool(ddp.require_backward_grad_sync)
+        watched.synchronises = bool(ddp.require_backward_grad_sync)
+        watched.synced += watched.synchronises
+        watched.reduced = watched.left = None
         turn = watched.turns["forward"] = watched.turns["forward"] + 1
         self.box.forward()
         watched.inputs = []
@@ -230,6 +238,20 @@ class Replicas(Hooks):
         names = self._samples.name(("backward", text, len(values), str(told.get("unused"))), lambda: told)
         self._samples.write(watched, "backward", names, pack(f"{1 + len(values)}d", clean, *values))
 
+    def _reduced(self, *_: Any, **__: Any) -> None:
+        """A backward pass is over: where it synchronised, all ranks hold the same gradients."""
+        for watched in list(self._watched.data.values()):  # pyright: ignore[reportAttributeAccessIssue]
+            if watched.pace.looking and watched.synchronises:
+                with Meter(watched.pace):
+                    watched.reduced = watched.left = digests(watched, _gradients(watched))[1]
+
+    def _left(self, *_: Any, **__: Any) -> None:
+        """torch has changed gradients itself: what differs from them later was changed by the script."""
+        for watched in list(self._watched.data.values()):  # pyright: ignore[reportAttributeAccessIssue]
+            if watched.pace.looking and watched.left:
+                with Meter(watched.pace):
+                    watched.left = digests(watched, _gradients(watched))[1]
+
     def _inside_another(self, optimizer: Any) -> bool:
         """Whether an optimizer is stepped by another one, which is not done yet: a shard of it (ZeroRedundancyOptimizer)."""
         outer = self._stepping[0]() if self._stepping is not None else None
@@ -261,20 +283,23 @@ class Replicas(Hooks):
                 with Meter(watched.pace):
                     self._look_gradients(watched, optimizer)
             watched.forwards = watched.synced = watched.backwards = 0
+            watched.synchronises, watched.reduced, watched.left = False, None, None
             watched.arrived_finite = 1.0
 
     def _look_gradients(self, watched: Watched, optimizer: Any) -> None:
-        names, values = hyper_parameters(optimizer)
-        kind = type(optimizer).__name__
-        number = self._samples.name((kind, *names), lambda: {"names": [*_STEP, *names], "optimizer": kind})
+        names, values = hyper_parameters(optimizer.param_groups)
+        kind, known = type(optimizer).__name__, self._optimizers.of(optimizer)
+        told: dict[str, Any] = {"optimizer": kind}
+        if known.number >= 0:
+            told |= {"made": known.number, "edited": known.edited(names, values)}
+        number = self._samples.name((*told.values(), *names), lambda: {"names": [*_STEP, *names], **told})
+        log2, hashes, norms = digests(watched, _gradients(watched))
         facts = (
             watched.forwards, watched.synced, watched.backwards, watched.bypass_site, self._flight.outstanding,
-            watched.arrived_finite,
+            watched.arrived_finite, known.scheduled, _same(watched.reduced, hashes), _same(watched.left, hashes),
         )  # fmt: skip
-        gradients = [parameter.grad for parameter in watched.parameters]
-        self._samples.digest(
-            watched, "gradients", gradients, number, pack(f"{len(facts) + len(values)}d", *facts, *values)
-        )
+        numbers = pack(f"{len(facts) + len(values)}d", *facts, *values)
+        self._samples.write(watched, "gradients", number, numbers, log2, hashes, norms)
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self._inside_another(optimizer):
@@ -292,6 +317,7 @@ class Replicas(Hooks):
                 watched.pace.looked(watched.steps, time.perf_counter(), len(self._watched))
 
     def _clipped(self, norm: Any, _parameters: Any, max_norm: Any = 0.0, *_args: Any, **_kwargs: Any) -> None:
+        self._left()
         if isinstance(norm, torch.Tensor) and norm.device.type == "cpu":
             self._look_once("clip", ["norm", "max_norm"], lambda: pack("2d", float(norm), float(max_norm)))
 
@@ -310,6 +336,17 @@ class Replicas(Hooks):
                 self._samples.write(watched, kind, self._samples.name(kind, lambda: {"names": names}), values())
 
 
+def _gradients(watched: Watched) -> list[Any]:
+    return [parameter.grad for parameter in watched.parameters]
+
+
+def _same(before: bytes | None, now: bytes) -> float:
+    """1: these hashes are equal; 0: they are not; -1: some are not known."""
+    return float(before == now) if before and now else -1.0
+
+
 _FORWARD = ["sync", "training", "buffers_synced", "inputs_hash", "inputs_finite", "forwards"]
-_STEP = ["forwards", "synced", "backwards", "bypass", "outstanding", "arrived_finite"]
+_STEP = [
+    "forwards", "synced", "backwards", "bypass", "outstanding", "arrived_finite", "scheduled", "as_reduced", "as_left",
+]  # fmt: skip
 _LOSS = ["inputs_finite", "loss", "factor 1", "factor 2", "factor 3"]

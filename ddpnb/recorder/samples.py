@@ -84,6 +84,15 @@ class SampleFile:
             self._publish()
 
 
+def digests(watched: Watched, tensors: Sequence[Any]) -> tuple[int, bytes, bytes]:
+    """Log2 of the slices, hashes and norms of these tensors; no hashes where they are not to be had cheaply."""
+    log2 = 0 if watched.pace.closely else watched.log2
+    # Off the CPU a digest waits for the device: rarely, then, and never at the start.
+    if watched.on_cpu or watched.pace.closely or (watched.steps and watched.steps % 64 == 0):
+        return log2, *watched.digester.digest(tensors, log2, watched.steps)
+    return log2, b"", b""
+
+
 class Samples:
     """Writes observations of models, each with the user's line that led there."""
 
@@ -101,12 +110,7 @@ class Samples:
 
     def digest(self, watched: Watched, kind: str, tensors: Sequence[Any], names: int, values: bytes) -> None:
         """Write a sample with the digests of these tensors, where they are to be had cheaply."""
-        hashes, norms = b"", b""
-        log2 = 0 if watched.pace.closely else watched.log2
-        # Off the CPU a digest waits for the device: rarely, then, and never at the start.
-        if watched.on_cpu or watched.pace.closely or (watched.steps and watched.steps % 64 == 0):
-            hashes, norms = watched.digester.digest(tensors, log2, watched.steps)
-        self.write(watched, kind, names, values, log2, hashes, norms)
+        self.write(watched, kind, names, values, *digests(watched, tensors))
 
     def write(
         self,

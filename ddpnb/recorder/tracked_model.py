@@ -39,6 +39,11 @@ class Watched:
         self.turns: dict[str, int] = dict.fromkeys(KINDS, 0)
         self.steps = 0
         self.forwards = self.synced = self.backwards = 0  # since the last optimizer step
+        # Hashes of the gradients, in a step that is looked at: as a synchronising backward left them, and after what torch
+        # did to them since (clipping, unscaling).
+        self.reduced: bytes | None = None
+        self.left: bytes | None = None
+        self.synchronises = False  # the backward after the last forward
         self.bypass_site = 0
         self.on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
         self.arrived_finite = 1.0  # the gradients at the outputs since the last optimizer step

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from ddpnb.diagnosis.divergence.builder import finding_of, how_far, since_steps
 from ddpnb.diagnosis.divergence.digests import by_turn, comparable, differing, first_difference
-from ddpnb.diagnosis.divergence.optimizers import hyper_differ, scaler_differs
+from ddpnb.diagnosis.divergence.optimizers import scaler_differs
 from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT, holding
+from ddpnb.diagnosis.divergence.settings import hyper_differ
 from ddpnb.diagnosis.unwaited_work import WORK_NOT_WAITED
 from ddpnb.lint.unwaited import unwaited
 from ddpnb.model import phrases

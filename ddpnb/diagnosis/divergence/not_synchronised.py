@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ddpnb.diagnosis.divergence.digests import by_turn, comparable, differing, first_difference, models_of
 from ddpnb.diagnosis.divergence.manual_replicas import together
-from ddpnb.diagnosis.divergence.optimizers import hyper_differ
+from ddpnb.diagnosis.divergence.settings import hyper_differ
 from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call

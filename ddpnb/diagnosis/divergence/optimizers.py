@@ -1,11 +1,12 @@
-"""Optimizers that differ: their settings, how often they step, their own states."""
+"""Optimizers that differ: how often they step, their own states."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from ddpnb.diagnosis.divergence.builder import as_number, finding_of, how_far, loaded_alone, loads
+from ddpnb.diagnosis.divergence.builder import finding_of, how_far, loaded_alone, loads
 from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, last_common, split
+from ddpnb.diagnosis.divergence.settings import OPTIMIZER_DIFFERS
 from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding, FindingType
@@ -13,43 +14,7 @@ from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model
 
 SCALING_DIFFERS = FindingType("DDP409", "scaling-differs")
-OPTIMIZER_DIFFERS = FindingType("DDP410", "optimizer-differs")
 STATE_ON_ONE_RANK = FindingType("DDP605", "state-on-one-rank", ways_part=True)
-
-
-def hyper_differ(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP410: the optimizers' own settings differ."""
-    skip = {"forwards", "synced", "backwards", "bypass", "bypass_site", "outstanding", "arrived_finite"}
-    for turn, samples in by_turn(recording, number, "gradients").items():
-        if len(samples) < 2:
-            continue
-        names = dict.fromkeys(name for sample in samples.values() for name in sample.facts if name not in skip)
-        for name in names:
-            values = {rank: sample.facts.get(name) for rank, sample in samples.items()}
-            apart = split(values)
-            if apart.differs:
-                before = last_common(by_turn(recording, number, "gradients"), turn, samples)
-                past = against_past(values, {rank: [sample.facts.get(name)] for rank, sample in before.items()})
-                culprits = past.blamed(apart)
-                told = sorted({str(value): None for value in values.values()})
-                step = f"optimizer step {turn} of {model.module}"
-                return finding_of(
-                    OPTIMIZER_DIFFERS,
-                    f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} a different {name} than the "
-                    f"other ranks at {step}."
-                    if culprits
-                    else f"{phrases.ranks(values, True)} use different values of {name} at {step}.",
-                    samples,
-                    culprits,
-                    [
-                        f"{name} is {as_number(value)} on {phrases.ranks([r for r in values if str(values[r]) == value])}."
-                        for value in told[:6]
-                    ],
-                    "Use the same optimizer settings on all ranks, and step schedulers on all of them "
-                    "(decide by values that all ranks share: reduce the metric first).",
-                    sides=apart.sides,
-                )
-    return None
 
 
 def steps_differ(recording: Recording, model: Model, found: Difference, steps: dict[int, int]) -> Finding:

@@ -26,8 +26,9 @@ from ddpnb.diagnosis.divergence.digests import (
     values_of,
 )
 from ddpnb.diagnosis.divergence.manual_replicas import by_hand
-from ddpnb.diagnosis.divergence.optimizers import SCALING_DIFFERS, hyper_differ, other_update, scaler_differs
+from ddpnb.diagnosis.divergence.optimizers import SCALING_DIFFERS, other_update, scaler_differs
 from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT, edited, holding
+from ddpnb.diagnosis.divergence.settings import hyper_differ
 from ddpnb.diagnosis.divergence.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
 from ddpnb.diagnosis.once import once
 from ddpnb.diagnosis.places import known
@@ -181,7 +182,8 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
     if frozen.issuperset(found.tensors):
         return _unfrozen(model, found, absent)
     missing = absent if absent and len(absent) < len(found.samples) else set()
-    culprits = tuple(sorted(missing)) or found.split.culprits
+    editors = _editors(found)
+    culprits = tuple(sorted(missing)) or editors or found.split.culprits
     evidence = [
         f"All ranks held the same parameters in the previous forward, and {model.wrapper} synchronised; but before "
         f"optimizer step {found.turn} the gradients of {', '.join(found.tensors[:6])} differ.",
@@ -189,6 +191,11 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
     ]
     if missing:
         evidence.append(f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'has', 'have')} no gradient for them.")
+    elif editors:
+        others = phrases.ranks([rank for rank in found.samples if rank not in editors])
+        evidence.append(
+            f"After the synchronisation they were changed on {phrases.ranks(editors)}; {others} did not do that."
+        )
     when = f"before optimizer step {found.turn}."
     if missing:
         return finding_of(
@@ -201,20 +208,34 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
             "Use every parameter in the loss on all ranks, and do not set gradients to None on some ranks only.",
             tensors=found.tensors,
         )
+    recorded = editors or all(s.number("as_reduced") == 0.0 for s in found.samples.values())
+    unsure = "" if recorded else ", or did not synchronise them"
     return finding_of(
         SCALING_DIFFERS,
-        f"{phrases.ranks(culprits, True)} modified the gradients of {model.module} after synchronisation, or did not "
-        f"synchronise them, {when}"
+        f"{phrases.ranks(culprits, True)} modified the gradients of {model.module} after synchronisation{unsure}, {when}"
         if culprits
         else f"{phrases.ranks(found.samples, True)} modified the gradients of {model.module} differently after "
-        f"synchronisation, or did not synchronise them, {when}",
+        f"synchronisation{unsure}, {when}",
         found.samples,
         culprits,
         evidence,
         "Scale and clip gradients by the same numbers on all ranks, after synchronisation.",
         tensors=found.tensors,
-        sides=found.sides,
+        sides=() if culprits else found.sides,
     )
+
+
+def _editors(found: Difference) -> tuple[int, ...]:
+    """The ranks, if not all, on which gradients are no longer what the synchronisation made them.
+
+    What torch did to them since, such as clipping, counts only if it was not done on all ranks.
+    """
+    for name in ("as_left", "as_reduced"):
+        told = {rank: sample.number(name) for rank, sample in found.samples.items()}
+        changed = tuple(rank for rank, same in sorted(told.items()) if same == 0.0)
+        if set(told.values()) == {0.0, 1.0}:
+            return changed
+    return ()
 
 
 def _unfrozen(model: Model, found: Difference, absent: set[int]) -> Finding:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.diagnosis.divergence.optimizers import OPTIMIZER_DIFFERS
 from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT
+from ddpnb.diagnosis.divergence.settings import OPTIMIZER_DIFFERS
 from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE

@@ -87,6 +87,31 @@ class OptimizerSeen(Event):
     copies: bool = False
 
 
+@event("optimizer made")
+class OptimizerMade(Event):
+    """Where an optimizer was made, and its ``settings`` then. ``number``: of this rank's optimizers."""
+
+    number: int = -1
+    class_name: str = fact("class", "")
+    settings: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@event("scheduler made")
+class SchedulerMade(Event):
+    """``optimizer``: the number of the one that it schedules."""
+
+    class_name: str = fact("class", "")
+    optimizer: int = -1
+
+
+@event("scheduler stepped")
+class SchedulerStepped(Event):
+    """A line that steps a scheduler, once for each optimizer; how often it did is in the samples of gradients."""
+
+    class_name: str = fact("class", "")
+    optimizer: int = -1
+
+
 @event("checkpoint saved")
 class CheckpointSaved(Event):
     path: str = ""

@@ -555,6 +555,40 @@ def test_gradients_that_nobody_has():
     silent(trained(lambda r: step(r, gradients={BIAS: 0}), culprits=(0, 1, 2, 3)))
 
 
+def edits(rank, **facts):
+    """One step with gradients of the rank's own, of which is recorded what happened to them since the synchronisation."""
+    return step(rank, gradients={BIAS: 9} if facts["as_left"] == 0.0 else None, **facts)
+
+
+KEPT = {"as_reduced": 1.0, "as_left": 1.0}
+CLIPPED = {"as_reduced": 0.0, "as_left": 1.0}
+SCALED = {"as_reduced": 0.0, "as_left": 0.0}
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+@pytest.mark.parametrize("usual", [KEPT, CLIPPED], ids=["kept", "clipped"])
+def test_of_two_ranks_the_one_that_changed_synchronised_gradients_is_named(culprit, usual):
+    found = the_finding(trained(lambda r: edits(r, **SCALED), lambda r: edits(r, **usual), (culprit,), world=2))
+    assert (found.code, found.culprits, found.waiting, found.sides) == ("DDP409", (culprit,), (1 - culprit,), ())
+    assert found.summary.startswith(f"Rank {culprit} modified the gradients of Net after synchronisation, before")
+    assert any(f"changed on rank {culprit}; rank {1 - culprit} did not" in text for text in found.evidence)
+
+
+def test_a_rank_that_did_not_change_its_gradients_is_no_culprit_because_most_did():
+    found = the_finding(trained(lambda r: edits(r, **SCALED), lambda r: edits(r, **KEPT), (0, 1), world=3))
+    assert (found.code, found.culprits, found.waiting) == ("DDP409", (0, 1), (2,))
+
+
+@pytest.mark.parametrize("facts", [SCALED, {"as_reduced": -1.0, "as_left": -1.0}], ids=["all did", "not recorded"])
+def test_of_two_ranks_that_changed_their_gradients_neither_is_named(facts):
+    def odd(rank):
+        step(rank, gradients={BIAS: 9 + rank.rank}, **facts)
+
+    found = the_finding(trained(odd, culprits=(0, 1), world=2))
+    assert (found.code, found.culprits, found.sides) == ("DDP409", (), ((0,), (1,)))
+    assert ("or did not synchronise them" in found.summary) == (facts is not SCALED)
+
+
 # -- DDP410: optimizers that differ
 
 
