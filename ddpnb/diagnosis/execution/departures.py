@@ -26,8 +26,8 @@ class Departure:
     ``jump``: it alone ran the ``continue``, ``break``, ``return``, ``raise`` or handler at ``site``; ``branch``, ``loop``: it
     ran the header at ``site``, but then not ``missed`` in its body, or it alone ran ``after``, behind the loop; ``lines``: it
     alone ran ``site``, and no more is known.
-    ``alone``: the lines that it alone ran in the part of the run that begins ``since`` there, in their order; for a ``loop`` the
-    rarest line that it alone ran after the loop began.
+    ``alone``: the lines that it alone ran in the part of the run that begins ``since`` there, in their order, for ``lines`` from
+    ``site`` on; for a ``loop`` the rarest line that it alone ran after the loop began.
     """
 
     rank: int
@@ -43,6 +43,11 @@ class Departure:
     def last(self) -> Site:
         """The line that shows it."""
         return self.after or self.site
+
+    @property
+    def further(self) -> tuple[Site, ...]:
+        """Other lines that explain it: what changed a loop before it ended, where lines that the rank alone ran led to."""
+        return {"loop": self.alone, "lines": self.alone[-1:]}.get(self.kind, ())
 
     @property
     def skips(self) -> bool:
@@ -134,7 +139,10 @@ def departure(
         earlier = () if branched else _since_loop(mine, theirs, decision.site)
         return replace(decision, rank=rank, alone=earlier)
     entry = next((site for site in alone if (site.file, site.function) in shared), None)
-    return None if entry is None else Departure(rank, "lines", entry, alone=alone, since=part.since)
+    if entry is not None:
+        return Departure(rank, "lines", entry, alone=alone[alone.index(entry) :], since=part.since)
+    left_out = None if path else _left_out(sources, mine, theirs)
+    return None if left_out is None else replace(left_out, rank=rank)
 
 
 def _alone(mine: Executed, theirs: Sequence[Executed]) -> tuple[Site, ...]:
@@ -177,6 +185,20 @@ def _untaken(sources: Mapping[str, str], mine: Executed, path: Sequence[Site]) -
     )
     if missed is None:
         return None
+    return _decided(sources, mine, missed)
+
+
+def _left_out(sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed]) -> Departure | None:
+    """The first statement that decided against a line which all others ran in this part."""
+    missed = (
+        site
+        for at, site in theirs[0].lines.items()
+        if at not in mine.lines and all(at in other.lines for other in theirs)
+    )
+    return next((found for site in missed if (found := _decided(sources, mine, site)) is not None), None)
+
+
+def _decided(sources: Mapping[str, str], mine: Executed, missed: Site) -> Departure | None:
     order = {line: number for number, (file, line) in enumerate(mine.lines) if file == missed.file}
     found = decided_against(sources.get(missed.file, ""), missed.line, order)
     if found is None:

@@ -57,7 +57,7 @@ def _at_moments(recording: Recording, finding: Finding, ranks: Sequence[int], ot
 
 def _where(recording: Recording, finding: Finding, found: Sequence[Departure]) -> tuple[tuple[int, Site], ...]:
     """The places of the departures first; where a rank was last seen before it ended adds nothing to that."""
-    left = [(way.rank, site) for way in found for site in (way.site, *(way.alone if way.kind == "loop" else ()))]
+    left = [(way.rank, site) for way in found for site in dict.fromkeys((way.site, *way.further))]
     ranks = {way.rank for way in found}
     ended = {rank for rank in ranks if (ending := recording.ranks[rank].ending) is not None and ending.how != "raised"}
     rest = ((rank, site) for rank, site in finding.where if rank not in ended and (rank, site) not in left)
@@ -82,10 +82,14 @@ def _sentence(recording: Recording, way: Departure, ranks: Sequence[int]) -> str
             )
             return f"{phrases.ranks(ranks, True)} left the loop at {at} and did not run {missed} again.{alone}"
         return f"{phrases.ranks(ranks, True)} ran {at} and then not {missed}."
-    before = way.alone[: way.alone.index(way.site)] if way.site in way.alone else ()
-    lines = " and ".join(filter(None, [", ".join(map(str, before[1 - _LINES :])), at]))
+    if way.kind == "lines":
+        first, *more = way.alone[:_LINES]
+        lines = [_shown(recording, first), *map(str, more)]
+    else:
+        before = way.alone[: way.alone.index(way.site)] if way.site in way.alone else ()
+        lines = [*map(str, before[1 - _LINES :]), at]
     when = f"{way.since} only" if way.since else "Only"
-    return f"{when} {phrases.ranks(ranks)} ran {lines}."
+    return f"{when} {phrases.ranks(ranks)} ran {', '.join(lines[:-1])}{' and ' * (len(lines) > 1)}{lines[-1]}."
 
 
 def _shown(recording: Recording, site: Site) -> str:

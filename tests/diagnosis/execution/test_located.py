@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from ddpnb.diagnosis.execution.located import located
+from ddpnb.model.findings import Finding, FindingType
 from tests.diagnosis.recordings import Rank, Script, only_finding, record
 
 SCRIPT = Script("""
@@ -137,3 +139,54 @@ def test_a_branch_that_was_not_taken(world):
     assert places(finding, world - 1) == [BRANCH.line("match"), BRANCH.line("reduce")]
     assert f"Rank {world - 1} ran {BRANCH.file}:{BRANCH.line('match')} (`match role:" in str(finding.evidence)
     assert finding.sides == (((0,), (1,)) if world == 2 else ())
+
+
+EDIT = Script("""
+    def main():
+        for batch in loader:            # loop
+            if is_main():               # main
+                scheduler.step()        # schedule
+            if local == 1:              # mine
+                lower(group)            # lower
+            step(batch)                 # step
+
+    def lower(group):
+        group["lr"] = 0.5               # set
+""")
+DIFFERS = FindingType("DDP410", "optimizer-differs")
+
+
+def edited(script: Script, *ranks: Rank, at: int, **more: object) -> Finding:
+    """A finding about replicas that differ when each rank has begun its window with this number."""
+    recording = record(*ranks, script=script)
+    moments = tuple((rank, one.lines.windows[at - 1].began_ns + 1) for rank, one in recording.ranks.items())
+    return located(recording, Finding(DIFFERS, "They differ.", moments=moments, **more))
+
+
+def test_what_a_rank_alone_ran_before_replicas_were_seen_to_differ():
+    usual = Rank(0, 2).runs(EDIT, "loop main mine step").runs(EDIT, "loop main mine step").runs(EDIT, "loop schedule")
+    odd = Rank(1, 2).runs(EDIT, "loop main mine step").runs(EDIT, "loop main mine lower set step").runs(EDIT, "loop")
+    finding = edited(EDIT, usual, odd, at=2, culprits=(1,), waiting=(0,))
+    assert places(finding, 1) == [EDIT.line("lower"), EDIT.line("set")]
+    assert f"Only rank 1 ran {EDIT.file}:{EDIT.line('lower')} (`lower(group)" in finding.evidence[0]
+    assert "schedule" not in str(finding), "it ran later"
+    tie = edited(EDIT, usual, odd, at=2, sides=((0,), (1,)))
+    assert (tie.culprits, places(tie, 0), places(tie, 1)) == ((), [EDIT.line("mine")], places(finding, 1))
+
+
+def test_what_all_others_ran_before_replicas_were_seen_to_differ():
+    usual = [Rank(r, 3).runs(EDIT, "loop main schedule mine step") for r in (0, 1)]
+    finding = edited(EDIT, *usual, Rank(2, 3).runs(EDIT, "loop main mine step"), at=1, culprits=(2,), waiting=(0, 1))
+    assert places(finding, 2) == [EDIT.line("main")]
+    assert f"Rank 2 ran {EDIT.file}:{EDIT.line('main')} (`if is_main():" in finding.evidence[0]
+
+
+def test_windows_that_are_no_longer_kept_say_nothing():
+    odd = Rank(1, 2).runs(EDIT, "loop main mine lower set step").runs(EDIT, "loop main")
+    recording = record(Rank(0, 2).runs(EDIT, "loop main").runs(EDIT, "loop main"), odd, script=EDIT)
+    kept = {
+        rank: replace(one, lines=replace(one.lines, windows=one.lines.windows[1:]))
+        for rank, one in recording.ranks.items()
+    }
+    finding = Finding(DIFFERS, "They differ.", (1,), (0,), moments=((0, 10**9), (1, 10**9)))
+    assert located(replace(recording, ranks=kept), finding) is finding
