@@ -9,7 +9,7 @@ from ddpnb.diagnosis import hints
 from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
-from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, uneven_iterations
+from ddpnb.diagnosis.hangs.uneven_iterations import began_as_many, calls_like, fewer_batches, uneven_iterations
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, Site
@@ -27,7 +27,7 @@ def explain(recording: Recording, standings: dict[int, Standing], calls: dict[in
     first = next((rank for rank in waiting if calls[rank].group.key in without), waiting[0])
     call = calls[first]
     missing = [rank for rank in ended if rank in groups[call.group.key]] or ended
-    been = {rank: _calls_like(recording.ranks[rank], call) for rank in missing}
+    been = {rank: calls_like(recording.ranks[rank], call) for rank in missing}
     places = where(standings, [*missing, *waiting])
     evidence = [
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(call)}{phrases.at(standings[first].site)}.",
@@ -38,7 +38,8 @@ def explain(recording: Recording, standings: dict[int, Standing], calls: dict[in
     path = path_to(recording.ranks[first], call)
     ways = [way for way in departures(recording, tuple(missing), tuple(waiting), call) if way.kind != "lines"]
     # Executed lines show whether a loop was left; without them the source tells whether it may have been.
-    left = all(way.leaves_loop for way in ways) if ways else _in_loop(recording, first, call, path, missing)
+    left = all(way.leaves_loop for way in ways) if ways else _in_loop(recording, path, missing)
+    left = left and (fewer_batches(recording, missing) or not began_as_many(recording, first, call, missing))
     if all(been.values()) and left:
         header = loop_header(recording.sources, path)
         counted = fewer_batches(recording, missing)
@@ -71,11 +72,6 @@ def explain(recording: Recording, standings: dict[int, Standing], calls: dict[in
     )
 
 
-def _calls_like(record: RankRecord, call: Call) -> int:
-    """How many calls a rank has made from the line of a call, in its group."""
-    return sum(1 for c in record.calls if c.site == call.site and c.group.key == call.group.key)
-
-
 def _counts(recording: Recording, been: Mapping[int, int]) -> str:
     """How many calls each rank made from one line."""
     words = {rank: phrases.calls(recording.ranks[rank], count) for rank, count in been.items()}
@@ -94,17 +90,14 @@ def _ended_after(record: RankRecord, call: Call, been: int) -> str:
     return f"{text} after {made[-1].title} of this group{lines}." if made else f"{text}."  # its number is exact
 
 
-def _in_loop(recording: Recording, rank: int, call: Call, path: tuple[Site, ...], missing: list[int]) -> bool:
+def _in_loop(recording: Recording, path: tuple[Site, ...], missing: list[int]) -> bool:
     """Whether ranks that are missing in a call made fewer iterations of its loop, and did not just leave the call out.
 
-    Their loaders counted fewer batches; or every iteration comes to that line, and the forwards that were counted
-    do not say that the missing ranks began as many.
+    Their loaders counted fewer batches; or every iteration comes to that line.
 
     Args:
         recording: what is known.
-        rank: a rank that waits in the call.
-        call: the call.
-        path: the lines by which the rank came there.
+        path: the lines by which a waiting rank came there.
         missing: the ranks that have ended, each after some calls from that line.
     """
     if not any(loop_around(recording.sources.get(site.file, ""), site.line) for site in path):
@@ -112,8 +105,6 @@ def _in_loop(recording: Recording, rank: int, call: Call, path: tuple[Site, ...]
     if fewer_batches(recording, missing):
         return True
     if any(_exited_inside(recording, recording.ranks[other], path) for other in missing):
-        return False
-    if _began_as_many(recording, rank, call, missing):
         return False
     return every_iteration(recording.sources, path)
 
@@ -127,14 +118,3 @@ def _exited_inside(recording: Recording, record: RankRecord, path: tuple[Site, .
         for file, loop in loops
         for frame in frames
     )
-
-
-def _began_as_many(recording: Recording, rank: int, call: Call, missing: list[int]) -> bool:
-    """Whether the missing ranks ran as many forwards as the one that waits, which ran one for each call from that line.
-
-    A rank that waits in a broadcast within forward has not counted that forward: it has made more calls than forwards.
-    """
-    record = recording.ranks[rank]
-    if record.forgotten or not record.forwards >= _calls_like(record, call):
-        return False
-    return all(recording.ranks[other].forwards >= record.forwards for other in missing)

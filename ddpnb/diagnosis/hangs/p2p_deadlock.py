@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddpnb.diagnosis.hangs.point_to_point import Channels
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.diagnosis.places import where
@@ -26,6 +27,12 @@ def explain(
     peers = sorted({peer for rank in p2p for peer in waits[rank].missing if peer not in p2p and peer in standings})
     evidence = [
         f"Rank {rank} is in {call.title}{phrases.at(standings[rank].site)}." for rank, call in sorted(p2p.items())[:8]
+    ]
+    short = _short_of(recording, p2p)
+    evidence += [
+        f"Rank {rank} waits for {'receive' if _sends(call) else 'send'} {call.turn} of rank {call.peer}"
+        f"{f' with tag {call.tag}' if call.tag else ''}; rank {call.peer} has made {made}."
+        for rank, call, made in short[:8]
     ]
     evidence += [
         f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}." for rank in rest[:8]
@@ -64,7 +71,13 @@ def explain(
             + ", ".join(f"{rank} in {call.title}" for rank, call in sorted(p2p.items())[:8])
             + "."
         )
-        remedy = "Send on one side while the other receives, or post all with batch_isend_irecv; check peers and tags."
+        if any(made for _, _, made in short):  # the same pattern worked before
+            remedy = "Make as many sends as receives on each pair of ranks, with the same tags; check the counts of both loops."
+        else:
+            remedy = (
+                "Let one side send while the other receives, or post the send and the receive of a rank together with "
+                "batch_isend_irecv; check peers and tags."
+            )
     return Finding(
         P2P_DEADLOCK,
         summary,
@@ -75,6 +88,18 @@ def explain(
         tuple(evidence),
         remedy,
     )
+
+
+def _short_of(recording: Recording, p2p: dict[int, Call]) -> list[tuple[int, Call, int]]:
+    """The blocked calls that have made fewer counterparts than they need: (rank, its call, how many the peer has made)."""
+    channels, found = Channels(recording.ranks), list[tuple[int, Call, int]]()
+    for rank, call in sorted(p2p.items()):
+        if call.turn and call.peer in recording.ranks and call.op != "recv_any_source":
+            made = channels.made(call.peer, "recv" if _sends(call) else "send", rank, call)
+            made += channels.made(call.peer, "recv_any_source", -1, call) if _sends(call) else 0
+            if made < call.turn:
+                found.append((rank, call, int(made)))
+    return found
 
 
 def _unanswered(recording: Recording, p2p: dict[int, Call]) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ddpnb.diagnosis import hints
 from ddpnb.diagnosis.execution.departures import Departure, departures
 from ddpnb.diagnosis.hangs.call_order import begun_later, in_turn, may_come_again, out_of_turn, path_of, share_a_loop
-from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, ranks_after_loop, uneven_calls
+from ddpnb.diagnosis.hangs.uneven_iterations import began_as_many, fewer_batches, ranks_after_loop, uneven_calls
 from ddpnb.model import phrases
 from ddpnb.model.collectives import Collective
 from ddpnb.model.findings import Finding, FindingType
@@ -27,8 +27,7 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         for side, other in ((reference, odd), (odd, reference))
     }
     left = ranks_after_loop(recording, collective, where)
-    skipped = any(way.skips for way in ways[left[0]]) if left is not None else False
-    if left is not None and not skipped:
+    if left is not None and not _stayed_in_loop(recording, collective, *left, ways[left[0]]):
         # The rank after the loop may be right and the other one have skipped a call: both may run it again.
         again = tied and share_a_loop(recording, where, paths[odd])
         if again and not fewer_batches(recording, left[0]):
@@ -104,6 +103,18 @@ def _one_skipped(collective: Collective) -> Finding:
         sides=collective.sides,
         certainty="likely",
     )
+
+
+def _stayed_in_loop(
+    recording: Recording,
+    collective: Collective,
+    gone: tuple[int, ...],
+    inside: tuple[int, ...],
+    ways: Sequence[Departure],
+) -> bool:
+    """Whether ranks that are past a loop made as many iterations as those in it, and skipped a call."""
+    as_many = began_as_many(recording, inside[0], collective.calls[inside[0]], gone)
+    return as_many or any(way.skips for way in ways)
 
 
 def _new_way(ways: Sequence[Departure]) -> bool:

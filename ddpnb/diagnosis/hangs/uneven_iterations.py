@@ -25,6 +25,22 @@ def fewer_batches(recording: Recording, ranks: Sequence[int]) -> bool:
     return finding is not None and not set(finding.culprits).isdisjoint(ranks)
 
 
+def calls_like(record: RankRecord, call: Call) -> int:
+    """How many calls a rank has made from the line of a call, in its group."""
+    return sum(1 for c in record.calls if c.site == call.site and c.group.key == call.group.key)
+
+
+def began_as_many(recording: Recording, rank: int, call: Call, others: Sequence[int]) -> bool:
+    """Whether the other ranks ran as many forwards as the one that waits, which ran one for each call from that line.
+
+    A rank that waits in a broadcast within forward has not counted that forward: it has made more calls than forwards.
+    """
+    record = recording.ranks[rank]
+    if record.forgotten or not record.forwards >= calls_like(record, call):
+        return False
+    return all(recording.ranks[other].forwards >= record.forwards for other in others)
+
+
 def ranks_after_loop(
     recording: Recording, collective: Collective, where: Parting
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

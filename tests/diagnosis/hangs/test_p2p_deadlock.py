@@ -21,6 +21,19 @@ def test_two_ranks_that_both_receive_first():
     assert set(found.where) == {(0, line(5)), (1, line(5))}
 
 
+def test_a_pipeline_whose_stages_count_differently():
+    """Both stages wait in a receive; the counts say more than the circle."""
+    first, second = Rank(0, 2), Rank(1, 2)
+    for _ in range(8):
+        first.sends(1, line(5))
+        second.receives(0, line(15))
+    recording = record(first.waits("recv", line(9), peer=1, tag=3), second.waits("recv", line(15), peer=0))
+    found = only_finding(recording)
+    assert "Rank 1 waits for send 9 of rank 0; rank 0 has made 8." in found.evidence
+    assert "Rank 0 waits for send 1 of rank 1 with tag 3; rank 1 has made 0." in found.evidence
+    assert found.remedy.startswith("Make as many sends as receives")
+
+
 def test_a_ring_of_receives():
     recording = record(*(Rank(rank).waits("recv", line(5), peer=(rank - 1) % 4) for rank in range(4)))
     assert only_finding(recording).culprits == (0, 1, 2, 3)
