@@ -26,6 +26,7 @@ from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import Hooks, hide
 from ddpnb.recorder.line_file import LineFile
+from ddpnb.recorder.locks import is_mine
 from ddpnb.recorder.user_frames import frames_of, is_user_file
 from ddpnb.recorder.windows import EVENT_S, RESTART_S, Pace
 
@@ -67,7 +68,7 @@ class Lines(Hooks):
         self._new = True  # code was found in this window
         self._modules = 0
         self._window = [0]  # the number of the current one: the callbacks keep it at hand
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()
         self._enabled = False  # all lines, since this window began: a signal handler may raise before
         self._call_pace, self._step_pace = Pace(), Pace()
         self._before = 0  # calls of earlier runs
@@ -271,7 +272,8 @@ class Lines(Hooks):
         except Exception:
             self.fail()
         finally:
-            self._opening.release()
+            while is_mine(self._opening):  # also of a call that a signal handler ended right after it took it
+                self._opening.release()
 
     def _is_alone(self) -> bool:
         """Whether no other tool uses ``sys.monitoring``: its events would be enabled again too. Else it is one window."""

@@ -5,18 +5,23 @@ With 3.11 only the last test runs: there, nothing is recorded, and nothing else 
 
 from __future__ import annotations
 
+import cProfile
 import importlib.util
 import os
+import pstats
+import shutil
 import signal
 import sys
 import textwrap
 import threading
+import warnings
 from contextlib import suppress
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from ddpnb.model import line_file as layout
 from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
 from ddpnb.model.events.runs import HooksDetached, LinesNotRecorded
 from ddpnb.model.line_file import LineReader
@@ -237,7 +242,29 @@ def test_threads_count_and_a_forked_process_does_not(rank):
 
 
 @recorded
-def test_compiled_functions(rank):
+def test_workers_of_a_data_loader_are_forked_and_their_lines_are_not_the_ranks(rank):
+    user = rank.module("""
+        import torch
+        class Squares(torch.utils.data.Dataset):
+            def __len__(self):
+                return 4
+            def __getitem__(self, index):
+                return index * index
+        def total():
+            loader = torch.utils.data.DataLoader(Squares(), num_workers=2, multiprocessing_context="fork")
+            return [int(batch) for batch in loader]
+    """)
+    os.register_at_fork(after_in_child=rank.box.silence)  # as the recorder does
+    assert user.total() == [0, 1, 4, 9]
+    (window,) = rank.windows()
+    assert {5, 9, 10} <= set(window) and 7 not in window
+
+
+@recorded
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_compiled_functions(rank, backend):
+    if backend == "inductor" and shutil.which("c++") is None:
+        pytest.skip("no compiler")
     user = rank.module("""
         import torch
         def f(x):
@@ -246,11 +273,99 @@ def test_compiled_functions(rank):
                 return y
             return y - 1
     """)
-    compiled = torch.compile(user.f, backend="eager")
-    for factor in (1.0, 5.0, 1.0):
+    torch._dynamo.reset()
+    warnings.simplefilter("ignore", DeprecationWarning)  # of torch, when it imports inductor
+    compiled = torch.compile(user.f, backend=backend)
+    graphs = []
+    for factor in (1.0, 5.0, 1.0, 5.0):
         x = torch.full((2,), factor)
         assert torch.equal(compiled(x), user.f(x))
         dist.barrier()
+        graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    assert graphs[2:] == [graphs[1]] * 2, "enabled events make nothing compile again"
+    assert not [line for line in rank.executed.lines if "torchinductor_" in line.site.file]
+
+
+@recorded
+def test_a_debugger_that_traces_sees_the_same(rank):
+    """``pdb`` and others use ``sys.settrace``."""
+    user = rank.module(LOOP)
+
+    def traced():
+        seen = []
+
+        def trace(frame, event, _):
+            if frame.f_code is user.train.__code__:
+                seen.append((event, frame.f_lineno))
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            user.train(4, bad=2)
+        finally:
+            sys.settrace(before)
+        return seen
+
+    found = traced()
+    assert rank.windows() == [[2, 3, 4, 5, 6, 8], [4, 5, 6, 8], [4, 5, 6, 7, 8], [4]]
+    rank.lines.remove()
+    assert found == traced()
+
+
+@recorded
+def test_a_profiler_of_the_standard_library_counts_the_same(rank):
+    """It uses ``sys.monitoring`` too: the lines are one window."""
+    user = rank.module("""
+        import torch.distributed as dist
+        def inner():
+            pass
+        def train():
+            for _ in range(3):
+                inner()
+    """)
+
+    def profiled():
+        profiler = cProfile.Profile()
+        profiler.enable()
+        user.train()
+        rank.lines._called(0)
+        user.train()
+        profiler.disable()
+        stats = pstats.Stats(profiler).stats
+        return sorted((name, count) for (file, _, name), (count, *_) in stats.items() if file == user.__file__)
+
+    assert profiled() == [("inner", 6), ("train", 2)]
+    assert rank.windows() == [[2, 3, 5, 6, 7, 4]]
+    dist.barrier()
+    assert profiled() == [("inner", 6), ("train", 2)]
+
+
+@recorded
+def test_a_program_of_a_hundred_thousand_lines(rank):
+    """The table has room for 65536 lines: what follows is counted, and what was recorded stays right."""
+    functions = "".join(
+        f"def f{number}(x):\n" + "".join(f"    x = {line}\n" for line in range(48)) + "    return x\n"
+        for number in range(20)
+    )
+    modules = [rank.module(functions, f"user{number}") for number in range(100)]
+
+    def call(some):
+        for module in some:
+            for number in range(20):
+                assert vars(module)[f"f{number}"](0) == 47
+        dist.barrier()
+
+    call(modules[:60])
+    found = rank.executed
+    assert found.dropped == 0 and len({(line.site.file, line.site.line) for line in found.lines}) > 60_000
+    call(modules)
+    call(modules[:2])
+    found = rank.executed
+    assert len(found.lines) == layout.LINES and found.dropped > 100_000 - layout.LINES - 1000
+    assert all(any(found.of(window)) for window in found.windows[-2:])
+    last = {(site.file, site.line) for site in found.of(found.windows[-2])}
+    assert last >= {(module.__file__, line) for module in modules[:2] for line in range(2, 1001) if line % 50 != 1}
 
 
 @recorded
