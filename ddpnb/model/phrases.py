@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from ddpnb.model.calls import NO_SITE, UNNAMED, Call, Site, runs
+from ddpnb.model.calls import NO_SITE, UNNAMED, Call, Group, Site, runs
+from ddpnb.model.collectives import root_of
 from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord
@@ -92,6 +94,18 @@ def tensors(call: Call) -> str:
 
 
 def in_call(call: Call) -> str:
-    """``all_reduce #57 of default_pg (float32 [1024])``"""
+    """``all_reduce #57 of default_pg (float32 [1024])``, ``all_reduce #2 of mesh_dp with ranks 1 and 3 (float32 [4])``."""
     told = "" if call.op != UNNAMED else " (its name was not recorded)"
-    return f"{call.title} of {call.group}{tensors(call)}{told}"
+    return f"{call.title} of {group(call.group)}{tensors(call)}{told}"
+
+
+def group(members: Group) -> str:
+    """A group by the name that the code gave it, and its ranks: several groups may have one name."""
+    named = members.label not in ("", "default_pg")
+    return f"{members} with {ranks(members.ranks)}" if named and members.ranks else str(members)
+
+
+def made(call: Call) -> str:
+    """``broadcast(float32 [4], root 3)``: the root as a rank of the world, not of the group."""
+    root = root_of(call)
+    return str(call.signature if root is None else replace(call.signature, root=root))

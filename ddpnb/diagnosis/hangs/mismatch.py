@@ -9,7 +9,7 @@ from ddpnb.diagnosis.hangs import skipped_call
 from ddpnb.diagnosis.hangs.call_order import in_turn, out_of_turn, path_of
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call
-from ddpnb.model.collectives import Collective, MatchState, collectives
+from ddpnb.model.collectives import Collective, MatchState, collectives, root_of
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.source.paths import parting
@@ -78,7 +78,7 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
     for side in all_sides[:_SIDES]:
         sites = sorted({str(calls[rank].site) for rank in side if calls[rank].site != NO_SITE})
         at = f" at {', '.join(sites[:3])}" if sites else ""
-        evidence.append(f"{phrases.ranks(side, True)} called {calls[side[0]].signature}{at}.")
+        evidence.append(f"{phrases.ranks(side, True)} called {phrases.made(calls[side[0]])}{at}.")
     if len(all_sides) > _SIDES:
         others = [rank for side in all_sides[_SIDES:] for rank in side]
         evidence.append(f"{phrases.ranks(others, True)} called it in {len(all_sides) - _SIDES} other ways.")
@@ -91,7 +91,7 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
     if split.tied and culprits and culprits == strayed:
         evidence.append(in_turn(recording, collective, culprits))
     evidence += phrases.undecided(sides)
-    place = f"collective #{collective.collective_seq_id} of {collective.group}"
+    place = f"collective #{collective.collective_seq_id} of {phrases.group(collective.group)}"
     if culprits and len(all_sides) == 2:
         mine, theirs = calls[culprits[0]], calls[(*waiting, *culprits)[0]]
         summary = (
@@ -129,7 +129,7 @@ def _short(call: Call, other: Call) -> str:
     if mine.reduce_op != theirs.reduce_op:
         return f"{mine.op} with {mine.reduce_op}"
     if mine.root != theirs.root:
-        return f"{mine.op} with root {mine.root}"
+        return f"{mine.op} with root {root_of(call)}"
     if mine.in_splits or mine.out_splits:
         return f"{mine.op} that sends {_listed(mine.in_splits)} and expects {_listed(mine.out_splits)}"
     return str(mine)
@@ -159,4 +159,4 @@ def _before(recording: Recording, collective: Collective, rank: int) -> str:
         return ""
     if len({c.op for c in at_line}) > 1 and collective.match is MatchState.COLLECTIVE_TYPE_MISMATCH:
         return ""
-    return f"Rank {rank}'s previous call at this line was {earlier[-1].signature}."
+    return f"Rank {rank}'s previous call at this line was {phrases.made(earlier[-1])}."
