@@ -170,7 +170,8 @@ class Recording:
     """What all ranks did, at one moment.
 
     ``sources`` holds the text of the user's files that occur in it, so that the analysis can tell
-    two branches of one ``if`` from two steps of one path without touching a disk.
+    two branches of one ``if`` from two steps of one path without touching a disk. ``edited`` are those that were
+    written after the run began and before they were read: the ranks may have run another text.
     """
 
     world_size: int
@@ -183,6 +184,7 @@ class Recording:
     )
     startup: StartupState | None = None  # of the last start-up in steps; None: there was none
     report: Report | None = None  # of logs and dumps that it was read from; None: ddpnb recorded it
+    edited: tuple[str, ...] = ()
     # Not part of it: a cache of the analysis.
     known: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, compare=False, repr=False)
 

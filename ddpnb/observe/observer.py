@@ -18,7 +18,6 @@ from typing import Any
 
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
-from ddpnb.model.calls import NO_SITE
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
 from ddpnb.model.events.startup import UsedAfterFork
@@ -28,6 +27,7 @@ from ddpnb.observe import logs
 from ddpnb.observe.line_files import LineFiles
 from ddpnb.observe.rank_progress import RankProgress
 from ddpnb.observe.replica_samples import ReplicaSamples
+from ddpnb.observe.source_files import SourceFiles
 from ddpnb.observe.time_ledger import TimeLedger
 from ddpnb.processes import machine
 from ddpnb.processes.process_samples import Sampler
@@ -37,7 +37,6 @@ from ddpnb.processes.rank_processes import RankProcesses
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
 ANSWER_S = 1.0  # how long a rank may take to answer on the control channel
 _LEAST_S = 0.05  # less is too short for stacks from outside
-_SOURCE_LIMIT = 1 << 20
 _HISTORY = 1024  # calls and time marks of a rank that a Recording taken live goes back
 
 
@@ -67,7 +66,7 @@ class Observer:
             rank: RankProgress(folder, rank, outcome, (logs or {}).get(rank, "")) for rank, outcome in outcomes.items()
         }
         self._sampler = Sampler()
-        self._sources: dict[str, str] = {}
+        self._sources = SourceFiles()
         self._killed_before = machine.oom_kills()
         self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks))
         self._lines = LineFiles(folder, run)
@@ -189,7 +188,10 @@ class Observer:
             for rank in self._ranks
         }
         host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
-        return Recording(len(self._ranks), records, self._sources_of(records), time.monotonic_ns(), host)
+        sources = self._sources.of(records)
+        return Recording(
+            len(self._ranks), records, sources, time.monotonic_ns(), host, edited=tuple(self._sources.edited)
+        )
 
     def _record_of(
         self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool, end: float
@@ -240,24 +242,6 @@ class Observer:
         except (OSError, ValueError, RecursionError):
             return ()
         return (read(UsedAfterFork.TITLE, told),) if isinstance(told, dict) else ()
-
-    def _sources_of(self, records: Mapping[int, RankRecord]) -> dict[str, str]:
-        """The text of the user's files that the current stacks and last calls lie in."""
-        wanted: set[str] = set()
-        for record in records.values():
-            wanted.update(frame.file for stack in record.stacks if stack.main for frame in stack.user_frames)
-            wanted.update(call.site.file for call in record.calls[-4:])
-            wanted.update(sample.site.file for sample in record.samples[-16:])
-            wanted.update(event.site.file for event in record.history if event.site != NO_SITE)
-            if record.ending is not None:
-                wanted.update(frame.file for frame in record.ending.frames if frame.user)
-        for path in wanted - set(self._sources):
-            try:
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    self._sources[path] = file.read(_SOURCE_LIMIT)
-            except OSError:
-                self._sources[path] = ""
-        return dict(self._sources)
 
 
 def _string(ranks: Mapping[int, RankProgress], rank: int, number: int) -> Any:

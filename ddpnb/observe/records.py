@@ -186,11 +186,13 @@ def _recording(hosts: Sequence[RecordedHost], patience: float, told: list[str]) 
     records: dict[int, RankRecord] = {rank: RankRecord(rank) for rank in range(size)}
     ranks: dict[int, RecordedRank] = {}
     sources: dict[str, str] = {}
+    edited: tuple[str, ...] = ()
     facts: Mapping[str, Any] = {}
     for host in hosts:
         recording = host.observer.record()
         here = host.ranks(host.shift_to(reference))
         sources |= recording.sources
+        edited = recording.edited if host.here else edited  # clocks of other hosts are not those of these files
         facts = recording.host if host.alive else facts
         for rank in sorted(recording.ranks.keys() & records.keys()):
             ranks[rank] = here[rank]
@@ -210,10 +212,10 @@ def _recording(hosts: Sequence[RecordedHost], patience: float, told: list[str]) 
             "folder of another host is not here.",
         ]
     if not (told or silent):
-        return Recording(size, records, sources, taken_ns, facts)
+        return Recording(size, records, sources, taken_ns, facts, edited=edited)
     read_from = tuple(Source(host.folder, FORMAT, len(host.endings)) for host in hosts)
     report = Report(read_from, max(waited, default=0.0), unknown=tuple(told))
-    return Recording(size, records, sources, taken_ns, facts, report=report)
+    return Recording(size, records, sources, taken_ns, facts, report=report, edited=edited)
 
 
 def _of_silent(
