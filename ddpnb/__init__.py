@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ddpnb.recorder.components import component
     from ddpnb.reenacting import Reenactment, export, reenact
     from ddpnb.render.account import TimeAccount
+    from ddpnb.render.source_lines import SourceLines, lines
     from ddpnb.views.status import RankStatus
     from ddpnb.world import World, doctor, launch
 
@@ -89,6 +90,7 @@ _NAMES = {
     "ddpnb.recorder.components": "component",
     "ddpnb.reenacting": "Reenactment export reenact",
     "ddpnb.render.account": "TimeAccount",
+    "ddpnb.render.source_lines": "SourceLines lines",
     "ddpnb.views.status": "RankStatus",
     "ddpnb.world": "World doctor launch",
 }
@@ -130,6 +132,7 @@ __all__ = [
     "ScriptNotFound",
     "Search",
     "SearchResult",
+    "SourceLines",
     "Startup",
     "StartupState",
     "Step",
@@ -152,6 +155,7 @@ __all__ = [
     "guide",
     "jobs",
     "launch",
+    "lines",
     "load",
     "reenact",
     "show",

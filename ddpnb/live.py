@@ -21,6 +21,7 @@ from ddpnb.files import check_writable
 from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
 from ddpnb.model.recording import Recording
+from ddpnb.render.source_lines import SourceLines
 
 
 class LiveRanks:
@@ -181,6 +182,28 @@ class LiveRanks:
               0.weight: ranks 0, 2 and 3 | rank 1; largest difference 0.125
         """
         return self._inspection.compare(trace=trace)
+
+    def lines(self, file: str | None = None, window: int | str = -1) -> SourceLines:
+        """Which ranks ran which line of a file, up to this moment: see ``ddpnb.lines()``.
+
+        Args:
+            file: a path, or the end of one; None: the file in which the ranks part first.
+            window: -1: since the last collective or optimizer step that all ranks have begun; -2: the part before, and
+                so on; ``"run"``: the whole run.
+
+        Returns:
+            The lines of the file; shown, those that not all ranks ran.
+
+        Raises:
+            UsageError: no rank ran a line of this file, or there is no such part of the run.
+            WorldError: the World is closed.
+
+        Example:
+            >>> world.lines()
+            train.py, since all_reduce #57 (ranks 0-3)   ran: 0 1 2 3
+            > 41              return                          · ● · ·   only rank 1
+        """
+        return self._inspection.lines(file, window)
 
     def hold(
         self,

@@ -17,6 +17,7 @@ from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.observe.observer import Observer
 from ddpnb.processes.py_spy import py_spy_stacks
+from ddpnb.render.source_lines import SourceLines, lines
 from ddpnb.views import frame_variables
 from ddpnb.views.status import RankStatus, status
 
@@ -82,6 +83,13 @@ class Inspection:
         if live.compared or run is None:
             return live
         return comparison.of_recording(run.recording or run.observer.record(ask=False))
+
+    def lines(self, file: str | None, window: int | str) -> SourceLines:
+        """See ``World.lines``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            recording = self._observer().record(ask=False)
+        return lines(recording, file, window)
 
     def states(self) -> tuple[RankStatus, ...]:
         """What every rank is doing in its run."""

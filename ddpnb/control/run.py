@@ -13,6 +13,7 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.observe import logs
 from ddpnb.render.account import TimeAccount
+from ddpnb.render.source_lines import SourceLines, lines
 from ddpnb.timing.account import account
 
 
@@ -106,6 +107,25 @@ class Run:
         if recording is not None:
             return TimeAccount.of(account(recording))
         return TimeAccount.of(self._monitor.observer.account(time.monotonic_ns()))
+
+    def lines(self, file: str | None = None, window: int | str = -1) -> SourceLines:
+        """Which ranks ran which line of a file: see ``ddpnb.lines()``; also while the run is in progress.
+
+        Args:
+            file: a path, or the end of one; None: the file in which the ranks part first.
+            window: -1: since the last collective or optimizer step that all ranks have begun; -2: the part before, and
+                so on; ``"run"``: the whole run.
+
+        Returns:
+            The lines of the file; shown, those that not all ranks ran.
+
+        Raises:
+            UsageError: no rank ran a line of this file, or there is no such part of the run.
+
+        Example:
+            >>> run.lines("train.py", window="run")
+        """
+        return lines(self.recording or self._monitor.observer.record(ask=False), file, window)
 
     @property
     def endings(self) -> dict[int, Ending | None]:

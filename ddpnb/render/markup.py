@@ -151,12 +151,17 @@ def rank_boxes(size: int, *, legend: str = "on ranks", chosen: Iterable[int] = (
     return f"<fieldset><legend>{text(legend)}</legend>{boxes}</fieldset>"
 
 
-def place(site: Site) -> str:
-    """Where in the code. JupyterLab opens a relative link in its editor; files outside its tree stay text."""
+def place(site: Site, words: str = "") -> str:
+    """Where in the code. JupyterLab opens a relative link in its editor; files outside its tree stay text.
+
+    Args:
+        site: the place.
+        words: what is shown; by default the file and the line.
+    """
     if site == NO_SITE:
         return ""
     shown = relative(site.file[: _LONGEST + _PATH])
-    label = f"<code>{text(shown, _LONGEST)}:{site.line}</code>"
+    label = f"<code>{text(words) if words else f'{text(shown, _LONGEST)}:{site.line}'}</code>"
     there = os.path.abspath(shown) == os.path.abspath(site.file)  # not a name that only stands for a path
     if not there or os.path.isabs(shown) or _NO_FILE.match(shown) or len(shown) > _LONGEST:
         return label

@@ -1,0 +1,85 @@
+"""The parts of a run in which executed lines can be compared between ranks, with their names."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ddpnb.diagnosis.once import once
+from ddpnb.model.calls import CallState, Site
+from ddpnb.model.executed_lines import CommonWindow, ExecutedLines, common_windows
+from ddpnb.model.recording import RankRecord, Recording
+
+WHOLE = "run"
+_PARTS = 32  # that are offered
+
+
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """``window``: -1 is the last part, -2 the one before, ``"run"`` the run as a whole. ``title``: in words.
+
+    ``ran``: what each rank executed in it, in the order in which the lines first ran. ``first``: the number of the window
+    of each rank with which it begins; empty for the run as a whole.
+    """
+
+    window: int | str
+    title: str
+    ran: Mapping[int, tuple[Site, ...]]
+    first: Mapping[int, int]
+
+
+@once
+def parts_of(recording: Recording) -> tuple[RunPart, ...]:
+    """The last parts that all ranks with recorded lines have in common, the last one first, then the run as a whole."""
+    lines = {rank: one.lines for rank, one in sorted(recording.ranks.items()) if one.lines is not None}
+    windows = common_windows(lines)
+    # A window that begins at a call begins after the lines that led to it: while ranks are in that call, these count.
+    until = min((number for rank in lines if (number := _current(recording.ranks[rank])) is not None), default=None)
+    begun = [one for one in windows if until is None or one.calls <= until]
+    found: list[RunPart] = []
+    for back, one in enumerate(reversed(begun[-_PARTS:]), 1):
+        begin = _place(recording, lines, one)
+        following = begun[len(begun) - back + 1] if back > 1 else None
+        title = f"since {begin}" if following is None else f"{begin} to {_place(recording, lines, following)}"
+        found.append(RunPart(-back, title, _ran(lines, one, following), one.first))
+    whole = {rank: tuple(line.site for line in own.lines) for rank, own in lines.items()}
+    return (*found, RunPart(WHOLE, "the whole run", whole, {}))
+
+
+def _current(record: RankRecord) -> int | None:
+    """The number of the call that a rank is in."""
+    last = record.calls[-1] if record.calls and record.ending is None else None
+    return last.number if last is not None and last.state is not CallState.COMPLETED else None
+
+
+def _ran(
+    lines: Mapping[int, ExecutedLines], begin: CommonWindow, end: CommonWindow | None
+) -> dict[int, tuple[Site, ...]]:
+    found: dict[int, tuple[Site, ...]] = {}
+    for rank, own in lines.items():
+        paths = dict.fromkeys(
+            window.path
+            for window in own.windows
+            if begin.first[rank] <= window.number and (end is None or window.number < end.first[rank])
+        )
+        indices = dict.fromkeys(index for path in paths if 0 <= path < len(own.paths) for index in own.paths[path])
+        found[rank] = tuple(own.lines[index].site for index in indices if 0 <= index < len(own.lines))
+    return found
+
+
+def _place(recording: Recording, lines: Mapping[int, ExecutedLines], window: CommonWindow) -> str:
+    """Where a part begins: ``all_reduce #57``, ``optimizer step 3``."""
+    if (window.calls, window.steps) == (0, 0):
+        return "the beginning"
+    names = {_name(recording.ranks[rank], own, window) for rank, own in lines.items()}
+    return names.pop() if len(names) == 1 else f"call {window.calls} of each rank"
+
+
+def _name(record: RankRecord, lines: ExecutedLines, window: CommonWindow) -> str:
+    before = next((one for one in lines.windows if one.number == window.first[record.rank] - 1), None)
+    if before is not None and before.calls == window.calls:
+        return f"optimizer step {window.steps}"
+    place = bisect_left(record.calls, window.calls - 1, key=lambda call: call.number)
+    found = record.calls[place] if place < len(record.calls) else None
+    return found.title if found is not None and found.number == window.calls - 1 else f"call {window.calls}"
