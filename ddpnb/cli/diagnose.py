@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ddpnb.cli import add_patience, say
+from ddpnb.cli.run import add_lines
 from ddpnb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,13 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead of files: a launcher or ranks that run here without ddpnb; their stacks are read by py-spy, and "
         "NCCL's flight recorder is asked for its dump",
     )  # fmt: skip
+    add_lines(parser)
     add_patience(parser)
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders; - for the standard input")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the files and show the diagnosis; returns the exit status."""
-    from ddpnb.cli.run import claim_results, save, show_diagnosis
+    from ddpnb.cli.run import claim_results, save, show_diagnosis, show_lines
     from ddpnb.diagnosis.diagnose import diagnose
     from ddpnb.render.report import sources
     from ddpnb.render.text import printable
@@ -48,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if text := sources(recording):
         say(printable(text))
     show_diagnosis(diagnosis)
+    show_lines(recording, arguments)
     statuses = {"ok": 0, "divergence": 4}
     status = save(diagnosis, arguments.json, statuses.get(diagnosis.outcome, 3))
     return save(recording, arguments.save, status)

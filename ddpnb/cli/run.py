@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--save", metavar="FILE", help="write a recording of the ranks, which ddpnb.load() reads")
     parser.add_argument("--account", action="store_true", help="print where each rank's time went")
+    add_lines(parser)
     parser.add_argument(
         "--scaling", metavar="N,N", help="run with each of these numbers of ranks and compare, e.g. --scaling 1,2,4"
     )
@@ -191,6 +192,7 @@ def reported_when_interrupted(current: Callable[[], Run | None], arguments: argp
         with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
             if run is not None:
                 show_diagnosis(diagnosis)
+                show_lines(run.recording, arguments)
         raise
 
 
@@ -220,6 +222,7 @@ def report(
     job: PlainRun | CommandRun, run: Run | None, diagnosis: Diagnosis, status: int, arguments: argparse.Namespace
 ) -> int:
     """Write what was found, end the job and show it last; returns the exit status."""
+    executed = run.recording if run is not None else None
     account = str(run.account) if arguments.account and run is not None else ""
     status = save(diagnosis, arguments.json, status)
     status = save(run.recording if run is not None else None, arguments.save, status)
@@ -229,6 +232,7 @@ def report(
     with suppress(OSError, ValueError):
         if diagnosis.findings or (diagnosis.outcome != "ok" and run is not None):
             show_diagnosis(diagnosis)
+        show_lines(executed, arguments)
         if account:
             print(account, file=sys.stderr, flush=True)
     if kept:
@@ -243,6 +247,30 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
     from ddpnb.render import card
 
     card.show(diagnosis)
+
+
+def add_lines(parser: argparse.ArgumentParser) -> None:
+    """The options of ``show_lines``."""
+    parser.add_argument(
+        "--lines", action="store_true",
+        help="print which ranks ran which line, since the last collective or optimizer step that all ranks have begun "
+        "(Python 3.12 and later)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--lines-of", metavar="FILE", help="the same for this file (default: the one in which the ranks part first)"
+    )
+
+
+def show_lines(recording: Recording | None, arguments: argparse.Namespace) -> None:
+    """Print which ranks ran which line, if that was asked for."""
+    if recording is None or not (arguments.lines or arguments.lines_of):
+        return
+    from ddpnb.render.source_lines import lines
+
+    try:
+        print(f"\n{lines(recording, arguments.lines_of)}", file=sys.stderr, flush=True)
+    except UsageError as error:
+        complain(error)
 
 
 def save(result: Diagnosis | Checkup | Recording | None, path: str | None, status: int = 0) -> int:

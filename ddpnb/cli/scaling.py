@@ -41,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--scaling gives the numbers of ranks: leave out -n.")
     if arguments.json is not None or arguments.save is not None:
         raise UsageError("--json and --save write the result of one run: they cannot be combined with --scaling.")
+    if arguments.lines or arguments.lines_of:
+        raise UsageError("--lines shows one run: it cannot be combined with --scaling.")
     from ddpnb.cli import run as cli_run
     from ddpnb.model.account import Account
     from ddpnb.model.findings import Outcome

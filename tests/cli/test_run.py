@@ -57,6 +57,24 @@ def test_the_lines_that_only_one_rank_executed_are_in_the_recording(tmp_path):
     assert [of_rank.windows[0].number for of_rank in lines] == [1, 1]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python reports lines from 3.12 on")
+def test_the_source_with_the_ranks_that_ran_its_lines(tmp_path, capsys):
+    done = ddpnb(
+        "run", "-n", 2, "--lines", "--save", "hang.ddpnb", VICTIMS / "missing.py", "early_return", cwd=tmp_path
+    )
+    assert done.returncode == 3
+    card, _, source = done.stderr.partition("\n\n" + str(VICTIMS / "missing.py"))
+    assert "DDP301" in card
+    assert "ran: 0 1" in source
+    first = next(line for line in source.splitlines() if line.startswith(">"))
+    assert first.split()[2:] == ["return", "·", "●", "only", "rank", "1"]
+    assert "dist.all_reduce(torch.ones(8))" in next(line for line in source.splitlines() if "only rank 0" in line)
+    assert main(["diagnose", str(tmp_path / "hang.ddpnb"), "--lines-of", "missing.py"]) == 3
+    assert first.split() in [line.split() for line in capsys.readouterr().err.splitlines()]
+    assert main(["diagnose", str(tmp_path / "hang.ddpnb"), "--lines-of", "no.py"]) == 3
+    assert "no rank ran a line of 'no.py'" in capsys.readouterr().err
+
+
 def test_success_and_output(tmp_path):
     done = ddpnb("run", "-n", 2, "--log-dir", "logs", VICTIMS / "alone.py", "0", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -77,6 +95,8 @@ def test_the_scripts_own_status(tmp_path):
     [
         (["run"], "SCRIPT"),
         (["run", "nope.py"], "does not exist"),
+        (["run", "--lines", "--scaling", "1,2", __file__], "--lines shows one run"),
+        (["run", "--lines", "--record", "--", "true"], "--lines does not go with --record"),
         (["run", "-n", "0", "x.py"], "at least one rank"),
         (["run", "-n", "two", "x.py"], "invalid int"),
         (["run", "-n", "99999999", "x.py"], "do not fit on this machine"),
