@@ -23,7 +23,7 @@ from ddpnb.render import board, cells, controls, faults, lesson, lines, replicas
 from ddpnb.views import board as boards
 from ddpnb.views.gradient_norms import gradient_norms
 from ddpnb.widgets.fragment import Fragment
-from ddpnb.widgets.parts import Board, Card, Stacks, Variables
+from ddpnb.widgets.parts import Board, Card, Source, Stacks, Variables
 from ddpnb.widgets.timeline import Timeline
 
 _SCRIPTS = 200  # that are offered
@@ -59,6 +59,7 @@ class Dashboard(Panel):
         self.startup = self._part("Start-up, step by step", "start-up of the ranks", live=True)
         self.variables = Variables(on_unfolded=self._ask)
         self.stacks = Stacks(on_unfolded=self._ask)
+        self.source = Source(on_unfolded=self._ask)
         self.replicas = self._part("Replicas", "replicas", self._compare_replicas)
         self.memory = self._part(
             "Memory over time", "memory over time", lambda: self._tasks.start("drawing", self._draw)
@@ -67,7 +68,7 @@ class Dashboard(Panel):
         to_begin = (self.runs, self.lesson), (self.startup,)
         of_runs, of_startup = to_begin if self.actions.can_begin else ((), ())
         parts = (self.head, self.card, self.board, self.timeline, self.detail, *of_runs, self.hold, self.faults,
-                 *of_startup, self.variables, self.stacks, self.replicas, self.memory, self.output)  # fmt: skip
+                 *of_startup, self.variables, self.stacks, self.source, self.replicas, self.memory, self.output)  # fmt: skip
         super().__init__(parts)
         self._beating = (self.head, self.startup, self.timeline, self.board)
         self._live = Live(world._ranks, self._show, self._beat)
@@ -128,6 +129,7 @@ class Dashboard(Panel):
         if diagnosis is not None and taken is not None:
             self.stacks.show_recording(taken, diagnosis)
             self.variables.show_recording(taken)
+            self.source.show_recording(taken)
             if diagnosis.outcome == "hang":
                 self.variables.unfold()
         self._show_output()
@@ -223,6 +225,7 @@ class Dashboard(Panel):
         taken = self.world.snapshot()
         self.stacks.show_recording(taken, found)
         self.variables.show_recording(taken)
+        self.source.show_recording(taken)
         return "" if found.findings else "No problems found yet: " + board.headline(boards.tiles(taken)) + "."
 
     def _ask(self) -> None:
@@ -234,6 +237,7 @@ class Dashboard(Panel):
         taken = self.world.snapshot() if run is None or not run.done or run.recording is None else run.recording
         self.stacks.show_recording(taken, run._monitor.diagnosis if run is not None else None)
         self.variables.show_recording(taken)
+        self.source.show_recording(taken)
 
     def _choose(self, rank: int) -> None:
         """Show or hide the details of a rank."""

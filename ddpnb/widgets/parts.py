@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
-from ddpnb.render import board, card, stacks, startup, variables
+from ddpnb.render import board, card, source_lines, stacks, startup, variables
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
+from ddpnb.views.source_lines import SourceView, source_view
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.timeline import Timeline
 from ddpnb.widgets.view import Action
@@ -81,6 +83,46 @@ class Variables(Fragment):
         self.show(variables.variables(frames), variables.summary(frames))
 
 
+class Source(Fragment):
+    """A file with a column for each rank that ran its lines, and lists of files and parts of the run to choose from."""
+
+    def __init__(self, recording: Recording | None = None, on_unfolded: Callable[[], None] | None = None) -> None:
+        super().__init__(
+            label="executed lines",
+            title="Source: which ranks ran which line",
+            folds=True,
+            on_action=self._choose,
+            on_unfolded=on_unfolded,
+        )
+        self._recording = recording
+        self._view: SourceView | None = None
+        self._file: str | None = None  # that was chosen
+        self._window: int | str = -1
+        self._whole = False
+        if recording is not None:
+            self.show_recording(recording)
+
+    def show_recording(self, recording: Recording) -> None:
+        """Show what is chosen of another recording; what it does not have is chosen no longer."""
+        try:
+            view = source_view(recording, self._file, self._window)
+        except UsageError:
+            self._file, self._window = None, -1
+            view = source_view(recording)
+        self._recording, self._view = recording, view
+        self.show(source_lines.html(view, choices=True, whole=self._whole), source_lines.text(view))
+
+    def _choose(self, action: str, values: Mapping[str, str]) -> None:
+        if self._recording is None or self._view is None:
+            return
+        file = values.get("file", "")
+        if file.isdecimal() and int(file) < len(self._view.files):
+            self._file = self._view.files[int(file)]
+        self._window = next((one for one, _ in self._view.windows if str(one) == values.get("window")), self._window)
+        self._whole = {"more": True, "fewer": False}.get(action, self._whole)
+        self.show_recording(self._recording)
+
+
 def parts(recording: Recording, diagnosis: Diagnosis) -> Sequence[Fragment | Timeline]:
     """The widgets that show a completed Recording. Of a report, only what it contains: it may lack times and stacks."""
     shown: list[Fragment | Timeline] = [Card(diagnosis), Board(recording, diagnosis)]
@@ -90,6 +132,8 @@ def parts(recording: Recording, diagnosis: Diagnosis) -> Sequence[Fragment | Tim
         shown.append(timeline)
     if recording.report is None or any(record.stacks for record in recording.ranks.values()):
         shown += [Variables(recording), Stacks(recording, diagnosis)]
+    if any(record.lines is not None for record in recording.ranks.values()):
+        shown.append(Source(recording))
     if recording.startup is not None:
         steps = Fragment(label="start-up of the ranks", title="Start-up, step by step", folds=True)
         steps.show(startup.table(recording.startup), startup.text(recording.startup))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
@@ -98,6 +100,35 @@ def test_launch_step_break_understand_and_fix_by_mouse(lab, page, theme):
     expect(of(page, "replicas").get_by_text("replicas").last).to_be_visible()
     check_access(page)
     picture(page, f"parts-{theme}")
+
+
+HANG = "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\nworld.run('train.py', stream=None).wait()\nddpnb.show(world)"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python reports lines from 3.12 on")
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_the_source_with_the_ranks_that_ran_its_lines(lab, page, theme):
+    lab.open(page, lab.write("source.ipynb", HANG), theme)
+    lab.run_all(page)
+    expect(page.get_by_role("article", name="DDP301")).to_be_visible(timeout=LONG_MS)
+    unfold(page, "Source")
+    source = of(page, "executed lines")
+    table = source.get_by_role("table", name="executed lines of train.py")
+    alone = table.get_by_role("row", name="only rank 1").filter(has_text="return")
+    expect(alone).to_be_visible()
+    expect(alone.get_by_role("img", name="did not run")).to_have_count(1)
+    assert alone.get_by_role("link").get_attribute("href").startswith("train.py#line=")
+    table.scroll_into_view_if_needed()
+    check_access(page)
+    picture(page, f"source-{theme}")
+    source.get_by_label("part of the run").select_option("-2")
+    expect(source.get_by_text("ranks 0 and 1 ran the same lines")).to_be_visible()
+    source.get_by_label("part of the run").select_option("run")
+    expect(alone).to_be_visible()
+    source.get_by_role("button", name="all lines").click()
+    expect(table.get_by_role("row", name='if __name__ == "__main__"')).to_be_visible()
+    check_access(page)
+    picture(page, f"source-whole-{theme}")
 
 
 def tab_to(page: Page, name: str) -> None:

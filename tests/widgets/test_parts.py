@@ -10,9 +10,10 @@ from ddpnb.render import board, stacks, variables
 from ddpnb.render import card as cards
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
-from ddpnb.widgets.parts import Board, Card, Stacks, Variables, parts
+from ddpnb.widgets.parts import Board, Card, Source, Stacks, Variables, parts
 from tests.diagnosis.recordings import Rank, Script, line, record
 from tests.render.reading import Reading
+from tests.views.test_source_lines import hung
 
 SCRIPT = Script("""
 def main(rank):
@@ -97,3 +98,24 @@ def test_an_empty_recording_breaks_nothing():
     ]
     for one in shown:
         Reading(getattr(one, "html", ""))
+
+
+def test_the_source_of_another_part_of_the_run_and_all_of_its_lines():
+    source = Source(hung())
+    assert "since all_reduce #3" in source.text and "only rank 1" in source.html
+    source.on_action("lines", {"file": "0", "window": "-2"})
+    assert "all_reduce #2 to all_reduce #3" in source.text and "only rank 1" not in source.html
+    source.on_action("lines", {"file": "99", "window": "no such"})
+    assert "all_reduce #2 to all_reduce #3" in source.text
+    assert "loader" not in source.html or "lines 1-" not in source.html
+    source.on_action("more", {"file": "0", "window": "run"})
+    assert "the whole run" in source.text and "def main" in source.html
+    assert "only lines that matter" in source.html
+    source.show_recording(Recording(1, {}))  # another run, which has none of it
+    assert "No rank has run a line" in source.text
+    source.on_action("lines", {"file": "0"})
+
+
+def test_a_recording_with_lines_shows_its_source():
+    assert any(isinstance(part, Source) for part in parts(hung(), diagnose(hung())))
+    assert not any(isinstance(part, Source) for part in parts(HUNG, FOUND))
