@@ -112,7 +112,10 @@ class Breakpoints:
                 for holding, keep in self._armed
                 if not (holding.hold.anything and set(holding.ranks) <= set(chosen))
             ]
-            self._ranks.send(chosen, {"verb": "resume"})
+            try:
+                self._ranks.send(chosen, {"verb": "resuming"})
+            finally:
+                self._ranks.send(chosen, {"verb": "resume"})
             self._restore_timeouts()
 
     def remove(self, holding: Holding) -> None:

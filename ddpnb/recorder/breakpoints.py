@@ -32,7 +32,7 @@ class AtDoor:
     seq: int  # 0 for sends and receives
     group: Any  # model.calls.Group
     frame: Any  # the user's, or None
-    opened: int = -1  # number of releases of all threads when it reached the gate
+    opened: int = -1  # how often all threads had been resumed when it reached the gate
     marks: Callable[[bool], None] | None = None  # writes in its record that it is held, or no longer
     since: float = 0.0  # when it was held
 
@@ -86,8 +86,10 @@ class Gate:
         self._next = 1
         self._pause = False  # stop before every call that is not allowed
         self._allowed = 0
-        self._opened = 0  # number of releases of all threads
+        self._opened = 0  # how often all threads were resumed
         self._held: dict[int, AtDoor] = {}
+        self._resuming = False
+        self._leaving: list[AtDoor] = []  # held calls that are about to be resumed
         self.troubles: list[str] = []  # conditions that could not be evaluated
 
     # -- requests of the launcher
@@ -119,13 +121,27 @@ class Gate:
                     self._free(call)
             self._settle()
 
-    def resume(self) -> None:
-        """Let all threads continue until a hold matches again. Their calls are no longer held then."""
+    def resuming(self) -> None:
+        """All threads are about to continue, until a hold matches again: from now on calls stop at holds alone.
+
+        Held ones stay until ``resume``, which ranks do once all have done this. One that continued before could bring
+        another to its next hold, and that one would take what was meant for the last.
+        """
         with self._condition:
             self._pause, self._allowed = False, 0
             self._opened += 1
-            for call in [*self._held.values()]:
-                self._free(call)
+            self._resuming, self._leaving = True, [*self._held.values()]
+            self._settle()
+
+    def resume(self) -> None:
+        """Let the threads continue that were held at ``resuming``. Their calls are no longer held then."""
+        with self._condition:
+            if not self._resuming:
+                self.resuming()
+            for call in self._leaving:
+                if self._held.get(id(call)) is call:
+                    self._free(call)
+            self._resuming, self._leaving = False, []
             self._settle()
 
     def end_of_run(self) -> None:
@@ -175,7 +191,10 @@ class Gate:
             Released: it was released.
         """
         with self._condition:
-            if self._opened == call.opened and not self._pass():
+            resumed = self._opened != call.opened  # since ``stops``
+            if resumed and self._resuming:
+                self._leaving.append(call)
+            if self._resuming if resumed else not self._pass():
                 call.since = time.monotonic()
                 self._held[id(call)] = call
                 self._mark(call, True)

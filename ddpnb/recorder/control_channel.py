@@ -37,7 +37,7 @@ class _OwnStreams:
         return getattr(sys, name)
 
 
-_OF_A_RUN = ("hold", "unhold", "resume", "inject", "heal")
+_OF_A_RUN = ("hold", "unhold", "resuming", "resume", "inject", "heal")
 
 
 class ControlChannel:
@@ -60,6 +60,7 @@ class ControlChannel:
             "hurry": self._hurry,
             "gate": lambda _: self._door.gate.state(),
             "step": self._step,
+            "resuming": self._resuming,
             "resume": self._resume,
             "releasing": self._releasing,
             "release": self._release,
@@ -128,6 +129,10 @@ class ControlChannel:
 
     def _step(self, content: dict[str, Any]) -> dict[str, Any]:
         self._door.gate.step(int(content["count"]))
+        return {}
+
+    def _resuming(self, _content: dict[str, Any]) -> dict[str, Any]:
+        self._door.gate.resuming()
         return {}
 
     def _resume(self, _content: dict[str, Any]) -> dict[str, Any]:

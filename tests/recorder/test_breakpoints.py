@@ -167,6 +167,21 @@ def test_only_what_is_kept_outlives_a_run(gate):
     assert gate.state()["holds"] == ["before every call #2"] and not gate.state()["pause"]
 
 
+def test_a_resume_opens_no_hold_that_is_reached_only_because_another_rank_continued(gate):
+    gate.hold(Hold(when="step in (2, 5)"))
+    passing = Passing(gate)
+    assert passing.stands_after(1)
+    gate.resuming()
+    assert passing.stands_after(1) and gate.state()["held"]
+    gate.resume()
+    assert passing.stands_after(4)
+    gate.resuming()
+    late = Passing(gate)
+    assert late.stands_after(1)
+    gate.resume()
+    assert passing.stands_after(6) and late.stands_after(1) and gate.state()["held"]
+
+
 @pytest.mark.parametrize("hold", [Hold(when="resume() or True"), None], ids=["while a condition runs", "just before"])
 def test_a_call_that_is_resumed_between_the_question_and_the_wait_goes_on(gate, hold):
     """The gate says that it stops a call, then the door marks the call as held, then it waits."""
