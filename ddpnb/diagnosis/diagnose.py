@@ -181,9 +181,7 @@ def _findings(
     if odd is not None:  # it completed silently, with wrong numbers
         failures = [*failures, mismatch.explain(recording, odd)]
     if not failures:
-        apart = startup.unreachable(recording, standing, found_waits, patience) or stores.apart(
-            recording, standing, patience
-        )
+        apart = startup.unreachable(recording, standing, found_waits, patience) or stores.apart(standing, patience)
         failures = [apart] if apart is not None else _all_idle(standing, found_waits, patience)
     found = _with_silent(recording, standing, held, patience, failures)
     return (

@@ -8,7 +8,9 @@ from typing import Protocol
 from ddpnb.model.calls import NO_SITE, Site
 
 
-class _Placed(Protocol):
+class Placed(Protocol):
+    """Something with a place, such as an event."""
+
     @property
     def site(self) -> Site: ...
 
@@ -17,6 +19,6 @@ def known(places: Iterable[tuple[int, Site]]) -> tuple[tuple[int, Site], ...]:
     return tuple((rank, site) for rank, site in places if site != NO_SITE)
 
 
-def where(placed: Mapping[int, _Placed], ranks: Iterable[int]) -> tuple[tuple[int, Site], ...]:
+def where(placed: Mapping[int, Placed], ranks: Iterable[int]) -> tuple[tuple[int, Site], ...]:
     """The places of these ranks, in this order, of those that have one."""
     return known((rank, placed[rank].site) for rank in ranks if rank in placed)

@@ -28,7 +28,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from ddpnb.model.events.data import DataLoop, JoinEntered, LoaderSeen, SamplerPass
+from ddpnb.model.events.data import DataLoop, JoinEntered, LoaderMade, LoaderSeen, SamplerMade, SamplerPass
 from ddpnb.recorder import dataset_fingerprint
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.dataset_fingerprint import own_attributes
@@ -38,6 +38,7 @@ from ddpnb.recorder.inputs import structure
 LOOPS, LOOPS_EACH = 48, 8  # that are recorded: in all, and of one loader
 PASSES, PASSES_EACH = 32, 8  # of samplers, likewise
 LOADERS, DATASETS = 16, 16
+MADE = 48  # samplers and loaders of which it is recorded where they were made
 _LOOKED_AT, _KINDS, _KIND_TEXT = 512, 4, 300  # batches of a loop whose structure is looked at; how many are kept
 _DRAWING = (RandomSampler, SubsetRandomSampler)  # their order follows from the state of a generator
 _OWN_LENGTH = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
@@ -86,6 +87,11 @@ class Known:
         self._of[key] = (reference, number, self._make())
         return number, self._of[key][2], True
 
+    def number(self, thing: Any) -> int:
+        """Its number; -1: it was not seen."""
+        found = self._of.get(id(thing))
+        return found[1] if found is not None and found[0]() is thing else -1
+
     def clear(self) -> None:
         self._of.clear()
         self.count = 0
@@ -97,11 +103,14 @@ class Data(Hooks):
     def __init__(self, box: BlackBox) -> None:
         super().__init__(box)
         self._loaders, self._samplers, self._datasets = Known(list), Known(SamplerState), Known(list)
+        self._made = Known(list)
         self._loops: dict[int, OpenLoop] = {}  # by the id of the iterator
         self._dropped: deque[OpenLoop] = deque()
         self._steps = self._loop_count = self._pass_count = 0
 
     def install(self) -> None:
+        self.after(DistributedSampler, "__init__", self._sampler_made)
+        self.after(DataLoader, "__init__", self._loader_made)
         self.before(DistributedSampler, "set_epoch", self._epoch_set)
         self.after(DistributedSampler, "__iter__", self._pass_begins)
         self.after(DataLoader, "__iter__", self._loop_begins)
@@ -111,7 +120,7 @@ class Data(Hooks):
 
     def new_run(self) -> None:
         super().new_run()
-        for known in (self._loaders, self._samplers, self._datasets):
+        for known in (self._loaders, self._samplers, self._datasets, self._made):
             known.clear()
         self._loops.clear()
         self._dropped.clear()
@@ -205,6 +214,22 @@ class Data(Hooks):
         )
         self.box.end(loop.event, learned)
 
+    # -- where they are made
+
+    def _loader_made(self, _none: Any, loader: Any, *_: Any, **__: Any) -> None:
+        number = self._made(loader)[0]
+        if 0 <= number < MADE:
+            self.emit(LoaderMade(number=number, class_name=_name(loader)))
+
+    def _sampler_made(self, _none: Any, sampler: Any, *_: Any, **__: Any) -> None:
+        number = self._made(sampler)[0]
+        if 0 <= number < MADE:
+            held = own_attributes(sampler)
+            settings = {
+                name: _plain(held.get(name)) for name in ("rank", "num_replicas", "seed", "shuffle", "drop_last")
+            }
+            self.emit(SamplerMade(number=number, class_name=_name(sampler), **settings))
+
     # -- samplers
 
     def _epoch_set(self, sampler: Any, epoch: Any = None, *_: Any) -> None:
@@ -225,6 +250,7 @@ class Data(Hooks):
         self.box.emit(
             SamplerPass(
                 sampler=number,
+                made=self._made.number(sampler),
                 turn=passes.turn,
                 class_name=_name(sampler),
                 own=_is_own(sampler),
@@ -254,6 +280,7 @@ class Data(Hooks):
         self.box.emit(
             LoaderSeen(
                 number=number,
+                made=self._made.number(loader),
                 class_name=_name(loader),
                 kind="iterable" if iterable else "map",
                 # These samplers ask for the length themselves; of others nobody may have.

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer, lr_scheduler
 
-from ddpnb.model.events.models import OptimizerMade, OptimizerSeen, SchedulerMade, SchedulerStepped
+from ddpnb.model.events.models import OptimizerMade, OptimizerSeen, ScalerMade, SchedulerMade, SchedulerStepped
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.tracked_model import Watched
@@ -51,6 +51,7 @@ class Optimizers(Hooks):
         super().__init__(box)
         self._of: weakref.WeakKeyDictionary[Any, Known] = weakref.WeakKeyDictionary()
         self._unknown = Known()  # an optimizer of which torch's own constructor was not seen
+        self._scalers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._numbered = self._made = self._schedulers = 0
         self._lines: set[tuple[int, int, int]] = set()
         self._inside: list[bool] = []  # schedulers step others
@@ -59,6 +60,7 @@ class Optimizers(Hooks):
         self.after(Optimizer, "__init__", self._optimizer_made)
         for name in _MADE:
             self.after(getattr(lr_scheduler, name), "__init__", self._scheduler_made)
+        self.after(torch.amp.GradScaler, "__init__", self._scaler_made)
         for name in _STEPPED:
             self.replace(getattr(lr_scheduler, name), "step", self._step)
 
@@ -79,6 +81,19 @@ class Optimizers(Hooks):
         if self._made <= _EVENTS:
             made = OptimizerMade(number=known.number, class_name=type(optimizer).__name__, settings=known.settings)
             self.emit(made)
+
+    def scaler(self, scaler: Any) -> int:
+        """The number of a GradScaler; -1: it was not seen when it was made."""
+        return self._scalers.get(scaler, -1)
+
+    def _scaler_made(self, _none: Any, scaler: Any, *_: Any, **__: Any) -> None:
+        number = self._scalers[scaler] = self._numbered
+        self._numbered += 1
+        self._made += 1
+        if self._made <= _EVENTS:
+            enabled = bool(getattr(scaler, "_enabled", True))
+            scale = float(getattr(scaler, "_init_scale", 0.0)) if enabled else 0.0
+            self.emit(ScalerMade(number=number, init_scale=scale, enabled=enabled))
 
     def _scheduler_made(self, _none: Any, scheduler: Any, *_: Any, **__: Any) -> None:
         known = self.of(getattr(scheduler, "optimizer", None))

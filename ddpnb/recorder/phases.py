@@ -29,6 +29,7 @@ from ddpnb.model.events.startup import (
     Environment,
     InitProcessGroup,
     NewGroup,
+    StoreMade,
     StoreOpened,
     ThreadsSet,
 )
@@ -58,6 +59,7 @@ class Phases(Hooks):
         #: whether this run shares the state of earlier functions and cells, and whether the default group is theirs
         self.shares = self.inherited = False
         self._replacement_stated = False
+        self._meeting = False  # inside a rendezvous
 
     def install(self) -> None:
         for module in (c10d, dist):
@@ -65,6 +67,7 @@ class Phases(Hooks):
             self.replace(module, "new_group", self._new_group)
             self.replace(module, "destroy_process_group", self._destroy)
         self.replace(c10d, "rendezvous", self._rendezvous)
+        self.replace(TCPStore, "__init__", self._make_store)
         self.replace(DistributedDataParallel, "__init__", self._wrap_model)
         self.replace(torch.autograd, "backward", self._backward)
         self.after(torch, "set_num_threads", lambda _none, count: self.emit(ThreadsSet(threads=int(count))))
@@ -171,12 +174,32 @@ class Phases(Hooks):
             found = iter(original(*args, **kwargs))
             while True:
                 with self.span(StoreOpened(url=str(args[0]) if args else "")), self._door.release.converting():
-                    one = next(found, None)
+                    self._meeting = True
+                    try:
+                        one = next(found, None)
+                    finally:
+                        self._meeting = False
                 if one is None:
                     return
                 yield one
 
         return rendezvous
+
+    def _make_store(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def __init__(store: Any, *args: Any, **kwargs: Any) -> None:
+            if self._meeting:  # what torch makes is part of the rendezvous
+                original(store, *args, **kwargs)
+                return
+            names = dict(zip(("host_name", "port", "world_size", "is_master"), args, strict=False)) | kwargs
+
+            def gather() -> StoreMade:
+                host, port = str(names.get("host_name", ""))[:200], int(names.get("port", 0))
+                return StoreMade(host=host, port=port, is_master=bool(names.get("is_master", False)))
+
+            with self.span(self.gathered(gather, StoreMade())):
+                original(store, *args, **kwargs)
+
+        return __init__
 
     def _new_group(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def new_group(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ddpnb.model.events.models import BuffersSynced, ParametersFrozen, ParametersReplaced
+from ddpnb.model.events.models import BuffersSynced, NoSyncEntered, ParametersFrozen, ParametersReplaced
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.door import Door
@@ -37,8 +37,10 @@ from ddpnb.recorder.sampling import Meter
 from ddpnb.recorder.tracing import Tracing
 from ddpnb.recorder.tracked_model import Watched, named_tensors, tensors_of
 from ddpnb.recorder.tracked_models import Followed
+from ddpnb.recorder.user_frames import calling_frame
 
 _UNSTEPPED = 64  # forwards without a step of the optimizer: from then on one of as many is looked at
+_LINES = 32  # that enter no_sync
 _NAMED = 64  # parameters that an event names
 _SEARCH_S = 90e-6  # a search for unused parameters that takes longer is not made in every backward
 
@@ -57,6 +59,7 @@ class Replicas(Hooks):
         self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
         self._samples = Samples(self._file, box)
         self._optimizers = Optimizers(box)
+        self._unsynced: set[tuple[int, int, int]] = set()
         self._bypass = Bypass(box, self.models, self._samples, self.fail)
         self.tracing = Tracing(box)
         self.first_pass = FirstPass(box, self._samples)
@@ -70,6 +73,7 @@ class Replicas(Hooks):
         self.after(DistributedDataParallel, "_post_forward", self._look_output)
         self.before(torch.autograd, "backward", self._backward)
         self.after(torch.autograd, "backward", self._reduced)
+        self.after(DistributedDataParallel, "no_sync", self._no_sync)
         self.on_removal(register_optimizer_step_pre_hook(self.guarded(self._before_step)).remove)
         self.on_removal(register_optimizer_step_post_hook(self.guarded(self._after_step)).remove)
         for module in (torch.nn.utils, torch.nn.utils.clip_grad):
@@ -85,6 +89,7 @@ class Replicas(Hooks):
     def new_run(self) -> None:
         super().new_run()
         self._optimizers.new_run()
+        self._unsynced.clear()
         self._bypass.end()
         self.tracing.new_run()
         self.first_pass.new_run()
@@ -147,6 +152,16 @@ class Replicas(Hooks):
             return result
 
         return _pre_forward
+
+    def _no_sync(self, _manager: Any, ddp: Any) -> None:
+        """Called in every micro-step: recorded once for each line."""
+        frame, watched = calling_frame(), self._watched.get(ddp)
+        if frame is None or watched is None:
+            return
+        line = watched.number, id(frame.f_code), frame.f_lineno
+        if line not in self._unsynced and len(self._unsynced) < _LINES:
+            self._unsynced.add(line)
+            self.emit(NoSyncEntered(model=watched.number))
 
     def _failed_forward(self, watched: Watched) -> None:
         """Parameters that no longer require a gradient: DDP still waits for their gradients, and raises in the next forward."""
@@ -324,16 +339,21 @@ class Replicas(Hooks):
     def _scaled(self, _none: Any, scaler: Any, *_args: Any, **_kwargs: Any) -> None:
         scale = getattr(scaler, "_scale", None)
         if isinstance(scale, torch.Tensor) and scale.device.type == "cpu":
-            self._look_once("scale", ["scale"], lambda: pack("d", float(scale)))
+            self._look_once("scale", ["scale"], lambda: pack("d", float(scale)), made=self._optimizers.scaler(scaler))
 
-    def _look_once(self, kind: str, names: list[str], values: Callable[[], bytes]) -> None:
+    def _look_once(self, kind: str, names: list[str], values: Callable[[], bytes], **told: Any) -> None:
         watched = self.models.last
         if watched is None:
             return
         watched.turns[kind] += 1
         if watched.pace.looking:
             with Meter(watched.pace):
-                self._samples.write(watched, kind, self._samples.name(kind, lambda: {"names": names}), values())
+                self._samples.write(
+                    watched,
+                    kind,
+                    self._samples.name((kind, *told.values()), lambda: {"names": names, **told}),
+                    values(),
+                )
 
 
 def _gradients(watched: Watched) -> list[Any]:

@@ -25,14 +25,15 @@ from ddpnb.model.events.models import (
     CheckpointSaved,
     CommHook,
     LoadFailed,
+    ParametersIgnored,
     RngRestored,
     StateLoaded,
     SyncBatchNormConverted,
 )
-from ddpnb.model.events.runs import ProcessEnds
+from ddpnb.model.events.runs import ProcessEnds, SeedSet
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
-from ddpnb.recorder.user_frames import is_torch_file
+from ddpnb.recorder.user_frames import is_torch_file, is_user_file
 from ddpnb.texts import shortened
 
 _KEYS = 40
@@ -53,6 +54,8 @@ class Training(Hooks):
         self.after(DistributedDataParallel, "register_comm_hook", self._comm_hook)
         self.after(DistributedDataParallel, "_register_builtin_comm_hook", self._builtin_hook)
         self._after_classmethod(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", self._converted)
+        self._after_staticmethod(DistributedDataParallel, "_set_params_and_buffers_to_ignore_for_model", self._ignored)
+        self.before(torch, "manual_seed", self._seeded)
         self.before(torch.nn.Module, "load_state_dict", self._model_loaded)
         self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
         self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))
@@ -86,6 +89,29 @@ class Training(Hooks):
 
         setattr(owner, name, classmethod(watched))
         self.on_removal(lambda: setattr(owner, name, original))
+
+    def _after_staticmethod(self, owner: Any, name: str, look: Callable[..., None]) -> None:
+        original = owner.__dict__.get(name)
+        if isinstance(original, staticmethod):
+            plain, guarded = original.__func__, self.guarded(look)
+
+            @functools.wraps(plain)
+            def watched(*args: Any, **kwargs: Any) -> Any:
+                result = plain(*args, **kwargs)
+                guarded(*args, **kwargs)
+                return result
+
+            setattr(owner, name, staticmethod(watched))
+            self.on_removal(lambda: setattr(owner, name, original))
+
+    def _ignored(self, _module: Any, names: Any = ()) -> None:
+        told = [str(name)[:100] for name in names] if isinstance(names, (list, tuple, set, frozenset)) else []
+        self.emit(ParametersIgnored(names=tuple(sorted(told)[:20]), count=len(told)))
+
+    def _seeded(self, seed: Any) -> None:
+        """torch and libraries set it as well: only what the script itself asks for is recorded."""
+        if type(seed) is int and is_user_file(sys._getframe(2).f_code.co_filename):
+            self.emit(SeedSet(seed=seed))
 
     def _attribute(self, ddp: Any, name: str, _value: Any) -> None:
         if name in self._known:

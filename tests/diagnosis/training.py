@@ -156,8 +156,8 @@ class Training:
     def clips(self, norm: float, at: Site = NO_SITE, *, max_norm: float = 1.0, model: int = 0) -> Self:
         return self.sample("clip", at, model=model, norm=norm, max_norm=max_norm)
 
-    def scales(self, scale: float, at: Site = NO_SITE, *, model: int = 0) -> Self:
-        return self.sample("scale", at, model=model, scale=scale)
+    def scales(self, scale: float, at: Site = NO_SITE, *, model: int = 0, **facts: Any) -> Self:
+        return self.sample("scale", at, model=model, scale=scale, **facts)
 
     # -- events
 

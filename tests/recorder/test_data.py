@@ -24,7 +24,7 @@ from torch.utils.data import (
 )
 
 from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events.data import DataLoop, DatasetSeen, LoaderSeen, SamplerPass
+from ddpnb.model.events.data import DataLoop, DatasetSeen, LoaderMade, LoaderSeen, SamplerMade, SamplerPass
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.recorder import data, dataset_fingerprint
 from ddpnb.recorder.blackbox import BlackBox
@@ -145,6 +145,31 @@ def test_a_training_loop(hooks, step):
     wanted = {"length": 3, "batch_size": 4, "kind": "map", "own": False, "distributed": 0, "num_workers": 0}
     assert has(loader_seen, wanted)
     assert len(recorded(hooks, DatasetSeen)) == 1
+
+
+class OwnSampler(DistributedSampler):
+    def __init__(self, dataset):
+        super().__init__(dataset, num_replicas=4, rank=2, shuffle=False)
+
+
+def test_where_samplers_and_loaders_are_made(hooks):
+    sampler = OwnSampler(NUMBERS)
+    loader = DataLoader(NUMBERS, batch_size=4, sampler=sampler)
+    drain(loader)
+    made, loader_made = recorded(hooks, SamplerMade)[0], recorded(hooks, LoaderMade)[0]
+    assert has(made, {"rank": 2, "num_replicas": 4, "seed": 0, "shuffle": False, "drop_last": False})
+    assert made.class_name.endswith("OwnSampler") and made.site.function == "__init__"
+    assert loader_made.site.function == "test_where_samplers_and_loaders_are_made"
+    assert recorded(hooks, SamplerPass)[0].made == made.number
+    assert recorded(hooks, LoaderSeen)[0].made == loader_made.number != made.number
+
+
+def test_loaders_in_a_loop_do_not_fill_the_box(hooks):
+    kept = [DataLoader(NUMBERS) for _ in range(3 * data.MADE)]
+    assert len(recorded(hooks, LoaderMade)) == data.MADE
+    hooks.new_run()
+    drain(kept[0])
+    assert recorded(hooks, LoaderSeen)[0].made == -1  # made in an earlier cell
 
 
 class Boxed(Dataset):

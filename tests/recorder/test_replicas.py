@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.events.models import NoSyncEntered, ScalerMade
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.model.replicas import TensorSpec
 from ddpnb.recorder.digests import Digester, exact
@@ -191,6 +192,58 @@ def test_the_loss_clipping_and_scaling(watched):
     assert found["clip"].number("norm") == float(total) and found["clip"].number("max_norm") == 0.5
     assert found["scale"].number("scale") == 4.0
     assert len(watched.samples("clip")) == 1  # two names of one function
+
+
+def test_what_happened_to_gradients_since_they_were_synchronised(watched):
+    model = wrapped()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train(*changes, sync=True):
+        optimizer.zero_grad()
+        with contextlib.nullcontext() if sync else model.no_sync():
+            model(batch(0)).sum().backward()
+        for change in changes:
+            change()
+        optimizer.step()
+
+    def clip():
+        nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+
+    def edit():
+        model.module.head.bias.grad.mul_(2)
+
+    for changes in ((), (clip,), (edit,), (clip, edit), (edit, clip)):
+        train(*changes)
+    train(sync=False)
+    optimizer.step()  # of gradients of which nothing was seen
+    told = [(s.number("as_reduced"), s.number("as_left")) for s in watched.samples("gradients")]
+    assert told == [(1, 1), (0, 1), (0, 0), (0, 0), (0, 1), (-1, -1), (-1, -1)]
+
+
+def test_unscaling_is_what_torch_did(watched):
+    model = wrapped()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.scale(model(batch(0)).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    (sample,) = watched.samples("gradients")
+    assert (sample.number("as_reduced"), sample.number("as_left")) == (0, 1)
+    (made,) = watched.events(ScalerMade)
+    assert (made.init_scale, made.enabled, made.site.file) == (4.0, True, __file__)
+    assert watched.samples("scale")[0].number("made") == made.number
+
+
+def test_where_no_sync_is_entered(watched):
+    model = wrapped()
+    for _ in range(3):
+        with model.no_sync():  # of this line
+            model(batch(0)).sum().backward()
+    (entered,) = watched.events(NoSyncEntered)
+    assert entered.model == watched.models[-1].number
+    lines = inspect.getsource(test_where_no_sync_is_entered).splitlines()
+    first = test_where_no_sync_is_entered.__code__.co_firstlineno
+    assert entered.site.line - first == next(n for n, line in enumerate(lines) if line.endswith("# of this line"))
 
 
 def test_without_gradients_nothing_is_sampled(watched):

@@ -23,11 +23,12 @@ from ddpnb.model.events.models import (
     CheckpointSaved,
     CommHook,
     LoadFailed,
+    ParametersIgnored,
     RngRestored,
     StateLoaded,
     SyncBatchNormConverted,
 )
-from ddpnb.model.events.runs import HooksDetached, ProcessEnds
+from ddpnb.model.events.runs import HooksDetached, ProcessEnds, SeedSet
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.training import Training
 
@@ -69,6 +70,25 @@ def recorded(box, kind=Event):
     found = BoxReader(box.memory).events()
     assert kind is HooksDetached or not [event for event in found if isinstance(event, HooksDetached)]
     return [replace(e, site=NO_SITE, began_ns=0, ended_ns=0) for e in found if isinstance(e, kind)]
+
+
+def test_what_a_wrapper_is_told_to_leave_alone(box, hooks):
+    net = Net()
+    original = inspect.getattr_static(DDP, "_set_params_and_buffers_to_ignore_for_model")
+    assert isinstance(original, staticmethod)
+    DDP._set_params_and_buffers_to_ignore_for_model(net, ["0.weight", "1.running_mean"])
+    assert net._ddp_params_and_buffers_to_ignore == ["0.weight", "1.running_mean"]
+    assert recorded(box, ParametersIgnored) == [ParametersIgnored(names=("0.weight", "1.running_mean"), count=2)]
+    hooks.remove()
+    assert inspect.getattr_static(DDP, "_set_params_and_buffers_to_ignore_for_model") is not original
+
+
+def test_seeds_that_the_script_sets(box, hooks):
+    torch.manual_seed(7)
+    with torch.random.fork_rng():
+        pass
+    assert recorded(box, SeedSet) == [SeedSet(seed=7)]
+    assert torch.initial_seed() == 7
 
 
 def test_checkpoints(box, hooks, tmp_path):

@@ -43,8 +43,8 @@ def seeded_alike(rank):
 
 def first_shard_for_all(rank):
     data, train = regression(), trainer()
-    sampler = DistributedSampler(data, num_replicas=dist.get_world_size(), rank=0)
-    for x, y in DataLoader(data, batch_size=4, sampler=sampler):  # culprit: first_shard_for_all
+    sampler = DistributedSampler(data, num_replicas=dist.get_world_size(), rank=0)  # culprit: first_shard_for_all
+    for x, y in DataLoader(data, batch_size=4, sampler=sampler):
         train(x, y)
 
 
@@ -58,10 +58,10 @@ def epoch_not_set(rank):
 
 def seed_of_rank(rank):
     data, train = regression(), trainer()
-    sampler = DistributedSampler(data, seed=rank)
+    sampler = DistributedSampler(data, seed=rank)  # culprit: seed_of_rank
     for epoch in range(2):
         sampler.set_epoch(epoch)
-        for x, y in DataLoader(data, batch_size=4, sampler=sampler):  # culprit: seed_of_rank
+        for x, y in DataLoader(data, batch_size=4, sampler=sampler):
             train(x, y)
 
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.events.data import DataLoop, DatasetSeen, JoinEntered, LoaderSeen, Rows, SamplerPass
+from ddpnb.model.events.data import (
+    DataLoop,
+    DatasetSeen,
+    JoinEntered,
+    LoaderMade,
+    LoaderSeen,
+    Rows,
+    SamplerMade,
+    SamplerPass,
+)
 from ddpnb.model.events.models import ModelWrapped
 from ddpnb.model.recording import RankRecord
 
@@ -20,7 +29,10 @@ _STEPS_PER_BATCH = 4
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One iteration over a loader. ``batches`` and ``complete`` are known once it is over."""
+    """One iteration over a loader. ``batches`` and ``complete`` are known once it is over.
+
+    ``made``: how the sampler of ``passed`` was made. ``loader_made``: where the loader was.
+    """
 
     loader: LoaderSeen
     site: Site = NO_SITE
@@ -29,6 +41,8 @@ class Loop:
     batches: int | None = None
     complete: bool = False
     passed: SamplerPass | None = None
+    made: SamplerMade | None = None
+    loader_made: LoaderMade | None = None
     rng: str = ""  # digest of the generator's state when it began
     began_ns: int = 0
     ended_ns: int = 0  # 0: it is not over
@@ -56,12 +70,16 @@ class Loading:
 def loading(record: RankRecord) -> Loading:
     loaders = {loader.number: loader for loader in record.events(LoaderSeen)}
     passes = {(one.sampler, one.turn): one for one in record.events(SamplerPass)}
+    made = {one.number: one for one in record.events(SamplerMade)}
+    loaders_made = {one.number: one for one in record.events(LoaderMade)}
+
+    def found(loop: DataLoop) -> Loop:
+        read = _loop(loop, loaders[loop.loader], passes, record)
+        sampler = made.get(read.passed.made) if read.passed is not None else None
+        return replace(read, made=sampler, loader_made=loaders_made.get(read.loader.made))
+
     return Loading(
-        tuple(
-            _loop(loop, loaders[loop.loader], passes, record)
-            for loop in record.events(DataLoop)
-            if loop.loader in loaders
-        ),
+        tuple(found(loop) for loop in record.events(DataLoop) if loop.loader in loaders),
         {dataset.number: dataset for dataset in record.events(DatasetSeen)},
         any(join.enable for join in record.events(JoinEntered)),
         tuple(wrapped.began_ns for wrapped in record.events(ModelWrapped)),
@@ -84,10 +102,10 @@ def _loop(
         loop.batches,
         loop.complete,
         passes.get((sampler, turn)) if sampler is not None and turn is not None else None,
-        loop.rng,
-        loop.began_ns,
-        loop.ended_ns if ended else 0,
-        tuple(kind[:_KIND] for kind in [*loop.kinds][:_KINDS]),
+        rng=loop.rng,
+        began_ns=loop.began_ns,
+        ended_ns=loop.ended_ns if ended else 0,
+        kinds=tuple(kind[:_KIND] for kind in [*loop.kinds][:_KINDS]),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ddpnb.diagnosis.data.loading import Loading, Loop, likeness
 from ddpnb.diagnosis.divergence.digests import split
-from ddpnb.diagnosis.places import where
+from ddpnb.diagnosis.places import Placed, where
 from ddpnb.model import phrases
 from ddpnb.model.events.data import DatasetSeen, SamplerPass
 from ddpnb.model.events.models import ModelWrapped
@@ -80,32 +80,31 @@ def _shards(
     views: Views,
 ) -> Finding | None:
     if len({one.num_replicas for one in passes.values()}) > 1:
-        return _differ(
-            loops, passes, {rank: one.num_replicas for rank, one in passes.items()}, "split the data in {} parts"
-        )
+        parts_of = {rank: one.num_replicas for rank, one in passes.items()}
+        return _differ(loops, passes, parts_of, "split the data in {} parts", "num_replicas")
     parts = passes[group[0]].num_replicas or 0
     fits = parts == len(group) or _one_group(recording)
     orders = {rank: one.order for rank, one in passes.items()}
     claimed = {rank: one.rank for rank, one in passes.items()}
     if parts <= 1:
         equal = len(set(orders.values())) == 1 and all(alike(views, loops, rank, group[0]) == "same" for rank in group)
-        return same(recording, group, loops, _told(passes)) if equal and fits else None
+        return same(recording, group, as_made(loops, "num_replicas"), _told(passes)) if equal and fits else None
     takers = Counter(claimed.values())
     if len(takers) == 1 and len(set(orders.values())) == 1 and fits:
-        return same(recording, group, loops, _told(passes), sliced=parts < len(group))
+        return same(recording, group, as_made(loops, "rank"), _told(passes), sliced=parts < len(group))
     if len(takers) < len(group):
         # Ranks that share a shard may be parts of one replica, or take their parts of a batch.
         first = [rank for rank in group if claimed[rank] == takers.most_common(1)[0][0]]
         sliced = parts < len(group) and inputs_agree(recording, first) is False
         return _taken_twice(loops, passes, group) if fits and not sliced else None
-    for values, what in (
-        ({rank: one.shuffle for rank, one in passes.items()}, "have shuffle={}"),
+    for values, (what, setting) in (
+        ({rank: one.shuffle for rank, one in passes.items()}, ("have shuffle={}", "shuffle")),
         (orders, _seed_or_epoch(passes)),
-        ({rank: one.length for rank, one in passes.items()}, "have a data set of {} samples"),
-        ({rank: one.num_samples for rank, one in passes.items()}, "take {} samples"),
+        ({rank: one.length for rank, one in passes.items()}, ("have a data set of {} samples", "")),
+        ({rank: one.num_samples for rank, one in passes.items()}, ("take {} samples", "")),
     ):
         if len(set(values.values())) > 1 and None not in values.values():
-            return _differ(loops, passes, values, what)
+            return _differ(loops, passes, values, what, setting)
     return _contents(group, loops, passes, views)
 
 
@@ -115,7 +114,7 @@ def _taken_twice(loops: Mapping[int, Loop], passes: Mapping[int, SamplerPass], g
     twice = [rank for rank in group if takers[claimed[rank]] > 1]
     wrong = [rank for place, rank in enumerate(group) if rank in twice and claimed[rank] != place] or twice
     return differs(
-        loops,
+        as_made(loops, "rank"),
         wrong,
         f"{phrases.ranks(twice, True)} use the same shards of the data: their samplers have "
         f"rank {', '.join(str(claimed[rank]) for rank in twice[:8])} of {passes[group[0]].num_replicas}.",
@@ -124,10 +123,10 @@ def _taken_twice(loops: Mapping[int, Loop], passes: Mapping[int, SamplerPass], g
     )
 
 
-def _seed_or_epoch(passes: Mapping[int, SamplerPass]) -> str:
+def _seed_or_epoch(passes: Mapping[int, SamplerPass]) -> tuple[str, str]:
     if len({one.seed for one in passes.values()}) > 1:
-        return "shuffle with seed + epoch = {}"
-    return "have a different epoch: seed + epoch = {}"
+        return "shuffle with seed + epoch = {}", "seed"
+    return "have a different epoch: seed + epoch = {}", ""
 
 
 def _contents(
@@ -177,10 +176,20 @@ def order_of(dataset: DatasetSeen | None) -> str:
 # -- the findings
 
 
+def as_made(loops: Mapping[int, Loop], setting: str) -> Mapping[int, Placed]:
+    """Where the samplers were made, if they were given this setting there; else where they are iterated."""
+    return {
+        rank: loop.made
+        if loop.made is not None and getattr(loop.made, setting, None) == getattr(loop.passed, setting, loop)
+        else loop
+        for rank, loop in loops.items()
+    }
+
+
 def same(
     recording: Recording,
     group: tuple[int, ...],
-    loops: Mapping[int, Loop],
+    places: Mapping[int, Placed],
     evidence: Sequence[str],
     *,
     sliced: bool = True,
@@ -192,9 +201,9 @@ def same(
     more = ["The models received the same inputs."] if agree else []
     return Finding(
         SAME_DATA,
-        f"{phrases.ranks(group, True)} train on the same batches{phrases.at(loops[group[0]].site)}.",
+        f"{phrases.ranks(group, True)} train on the same batches{phrases.at(places[group[0]].site)}.",
         group,
-        where=where(loops, group),
+        where=where(places, group),
         evidence=(*evidence, *more),
         remedy=_SPLIT_BY_RANK,
     )
@@ -224,15 +233,15 @@ def _told(passes: Mapping[int, SamplerPass]) -> list[str]:
 
 
 def _differ(
-    loops: Mapping[int, Loop], passes: Mapping[int, SamplerPass], values: Mapping[int, object], what: str
+    loops: Mapping[int, Loop], passes: Mapping[int, SamplerPass], values: Mapping[int, object], what: str, setting: str
 ) -> Finding:
-    """DDP503 of a setting that should be alike."""
+    """DDP503 of values that should be alike; ``setting``: the argument of the sampler that they follow from, if they do."""
     apart = split(values)
     odd = apart.odd
     rest = [rank for rank in sorted(values) if rank not in odd]
     theirs = ", ".join(str(values[rank]) for rank in odd[:8])
     return differs(
-        loops,
+        as_made(loops, setting),
         apart.culprits,
         f"The samplers of {phrases.ranks(odd)} {what.format(theirs)}, those of {phrases.ranks(rest)} {values[rest[0]]}: "
         "the shards do not match.",
@@ -243,7 +252,7 @@ def _differ(
 
 
 def differs(
-    loops: Mapping[int, Loop],
+    places: Mapping[int, Placed],
     culprits: Sequence[int],
     summary: str,
     evidence: Sequence[str],
@@ -256,7 +265,7 @@ def differs(
         DATASET_DIFFERS,
         summary,
         tuple(culprits),
-        where=where(loops, [*culprits, *(rank for rank in sorted(loops) if rank not in culprits)]),
+        where=where(places, [*culprits, *(rank for rank in sorted(places) if rank not in culprits)]),
         evidence=(*evidence, *phrases.undecided(sides)),
         remedy=remedy,
         sides=sides,

@@ -36,7 +36,8 @@ def same_batches(recording: Recording, group: tuple[int, ...], views: Views) -> 
     evidence = [f"Every rank iterates over the whole data set {how}, without a DistributedSampler."]
     if loader.length is not None:
         evidence.append(f"Every rank's loader has {loader.length} batches of {loader.batch_size or 1}.")
-    return same(recording, group, loops, evidence)
+    made = {rank: loop.loader_made or loop for rank, loop in loops.items()}
+    return same(recording, group, made, evidence)
 
 
 def _first_of_each_loader(loops: Sequence[Loop]) -> list[Loop]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
-from ddpnb.diagnosis.divergence.builder import finding_of, how_far, loaded_alone, loads
+from ddpnb.diagnosis.divergence.builder import finding_of, how_far, loaded_alone, loads, placed
 from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, last_common, split
 from ddpnb.diagnosis.divergence.settings import OPTIMIZER_DIFFERS
-from ddpnb.diagnosis.places import known
+from ddpnb.diagnosis.places import known, where
 from ddpnb.model import phrases
+from ddpnb.model.events.models import ScalerMade
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Model
+from ddpnb.model.replicas import Model, Sample
 
 SCALING_DIFFERS = FindingType("DDP409", "scaling-differs")
 STATE_ON_ONE_RANK = FindingType("DDP605", "state-on-one-rank", ways_part=True)
@@ -121,14 +123,31 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
             )
         if apart.differs:
             common = last_common(by_turn(recording, number, "scale"), turn, samples)
-            before = {rank: [sample.number("scale")] for rank, sample in common.items()}
-            return finding_of(
+            made = _scalers(recording, samples)
+            before = {rank: [sample.number("scale")] for rank, sample in common.items()} or {
+                rank: [scaler.init_scale] for rank, scaler in made.items()
+            }
+            finding = finding_of(
                 SCALING_DIFFERS,
                 f"The scale of the GradScaler differs between ranks since its update {turn}.",
                 samples,
                 against_past(scales, before).blamed(apart),
-                [f"Rank {rank}: scale {scale:.6g}." for rank, scale in sorted(scales.items())[:8] if scale is not None],
+                [f"Rank {rank}: scale {scale:.6g}." for rank, scale in sorted(scales.items())[:8] if scale is not None]
+                + [f"Rank {rank}: made with scale {one.init_scale:.6g}." for rank, one in sorted(made.items())[:8]],
                 "Let all ranks see the same infinities: synchronise gradients before unscaling, or all_reduce found_inf.",
                 sides=apart.sides,
             )
+            unlike = split({rank: scaler.init_scale for rank, scaler in made.items()}).differs
+            return placed(finding, where(made, (rank for rank, _ in finding.where))) if unlike else finding
     return None
+
+
+def _scalers(recording: Recording, samples: Mapping[int, Sample]) -> dict[int, ScalerMade]:
+    """The GradScalers of these samples, as they were made; none unless that is known of all ranks."""
+    made = {
+        rank: event
+        for rank, sample in samples.items()
+        for event in recording.ranks[rank].events(ScalerMade)
+        if event.number == sample.number("made")
+    }
+    return made if made.keys() == samples.keys() else {}

@@ -34,7 +34,7 @@ from ddpnb.diagnosis.once import once
 from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.events.data import JoinEntered
-from ddpnb.model.events.models import BuffersSynced, CommHook
+from ddpnb.model.events.models import BuffersSynced, CommHook, ParametersIgnored
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Model, Sample
@@ -264,7 +264,7 @@ def _left_alone(recording: Recording, number: int, model: Model, ignored: set[st
     if found is None:
         return None
     ranks = tuple(sorted(found.samples))
-    return finding_of(
+    finding = finding_of(
         REPLICA_DRIFT,
         f"{', '.join(found.tensors[:3])} of {model.module} {phrases.verb(set(range(len(found.tensors))), 'is', 'are')} ignored by {model.wrapper} and "
         f"{phrases.verb(set(range(len(found.tensors))), 'differs', 'differ')} between ranks since forward {found.turn}.",
@@ -277,6 +277,9 @@ def _left_alone(recording: Recording, number: int, model: Model, ignored: set[st
         "Do not exclude trained parameters from the wrapper, or synchronise their gradients yourself.",
         tensors=found.tensors,
     )
+    told = {rank: recording.ranks[rank].events(ParametersIgnored) for rank in ranks}
+    named = {rank: events[0].site for rank, events in told.items() if len(events) == 1}
+    return placed(finding, known((rank, named.get(rank, site)) for rank, site in finding.where))
 
 
 def _buffers(recording: Recording, number: int, model: Model) -> Finding | None:

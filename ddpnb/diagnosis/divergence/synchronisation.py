@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddpnb.diagnosis.divergence.builder import finding_of, how_far
+from ddpnb.diagnosis.divergence.builder import finding_of, how_far, placed
 from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, models_of, split
 from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
+from ddpnb.model.events.models import NoSyncEntered
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
@@ -66,7 +67,7 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
                 if flag in flags.values()
             ]
             since = f"from forward {turn} of {model.module} on"
-            return finding_of(
+            finding = finding_of(
                 SYNC_SKIPPED,
                 f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'does', 'do')} not synchronise gradients in the "
                 f"same backward passes as the others, {since}."
@@ -79,6 +80,8 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
                 "the same number of batches on all ranks.",
                 sides=apart.sides,
             )
+            entered = _entered(recording, number, [rank for rank, flag in flags.items() if flag == 0.0])
+            return placed(finding, known((rank, entered.get(rank, site)) for rank, site in finding.where))
     for turn, samples in by_turn(recording, number, "gradients").items():
         counts = {rank: sample.number("synced") for rank, sample in samples.items()}
         apart = split(counts)
@@ -106,6 +109,14 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
                 sides=apart.sides,
             )
     return None
+
+
+def _entered(recording: Recording, number: int, ranks: list[int]) -> dict[int, Site]:
+    """Where these ranks enter no_sync(), of those that do it at one line only."""
+    entered = {
+        rank: [e.site for e in recording.ranks[rank].events(NoSyncEntered) if e.model == number] for rank in ranks
+    }
+    return {rank: sites[0] for rank, sites in entered.items() if len(set(sites)) == 1}
 
 
 def _bypass(sample: Sample) -> Site:

@@ -33,15 +33,37 @@ class DatasetSeen(Event):
     left_out: int = 0
 
 
+@event("loader made")
+class LoaderMade(Event):
+    """Where a data loader was made. ``number``: of what this rank has made of samplers and loaders."""
+
+    number: int = -1
+    class_name: str = fact("class", "")
+
+
+@event("sampler made")
+class SamplerMade(Event):
+    """Where a DistributedSampler was made, and what for. ``number``: as for loaders."""
+
+    number: int = -1
+    class_name: str = fact("class", "")
+    rank: int | None = None
+    num_replicas: int | None = None
+    seed: int | None = None
+    shuffle: bool | None = None
+    drop_last: bool | None = None
+
+
 @event("loader")
 class LoaderSeen(Event):
-    """A data loader. ``own``: samples are chosen in the user's own way.
+    """A data loader. ``own``: samples are chosen in the user's own way. ``made``: the number of its ``LoaderMade``.
 
     ``length``: its number of batches, where torch itself decides on it. ``distributed``: number of its
     DistributedSampler.
     """
 
     number: int = fact("loader", -1)
+    made: int = -1
     class_name: str = fact("class", "")
     kind: str = ""  # map or iterable
     dataset: int = -1
@@ -64,9 +86,13 @@ class LoaderSeen(Event):
 
 @event("sampler")
 class SamplerPass(Event):
-    """One iteration of a DistributedSampler. ``told``: calls of ``set_epoch`` before it, the last with ``set_epoch``."""
+    """One iteration of a DistributedSampler. ``told``: calls of ``set_epoch`` before it, the last with ``set_epoch``.
+
+    ``made``: the number of its ``SamplerMade``.
+    """
 
     sampler: int = -1
+    made: int = -1
     turn: int = fact("pass", -1)
     class_name: str = fact("class", "")
     own: bool = True

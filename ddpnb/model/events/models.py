@@ -89,7 +89,7 @@ class OptimizerSeen(Event):
 
 @event("optimizer made")
 class OptimizerMade(Event):
-    """Where an optimizer was made, and its ``settings`` then. ``number``: of this rank's optimizers."""
+    """Where an optimizer was made, and its ``settings`` then. ``number``: of this rank's optimizers and scalers."""
 
     number: int = -1
     class_name: str = fact("class", "")
@@ -110,6 +110,30 @@ class SchedulerStepped(Event):
 
     class_name: str = fact("class", "")
     optimizer: int = -1
+
+
+@event("scaler made")
+class ScalerMade(Event):
+    """Where a GradScaler was made. ``number``: of this rank's optimizers and scalers."""
+
+    number: int = -1
+    init_scale: float = 0.0
+    enabled: bool = True
+
+
+@event("no_sync entered")
+class NoSyncEntered(Event):
+    """A line that turns off the synchronisation of a wrapped model; which forwards it concerned is in their samples."""
+
+    model: int = -1
+
+
+@event("parameters ignored")
+class ParametersIgnored(Event):
+    """Parameters and buffers that are excluded from a wrapper."""
+
+    names: tuple[str, ...] = ()
+    count: int = 0
 
 
 @event("checkpoint saved")

@@ -20,6 +20,13 @@ class Checkpoint(Event):
     visit: int = 1
 
 
+@event("seed set")
+class SeedSet(Event):
+    """The script has called ``torch.manual_seed``."""
+
+    seed: int = 0
+
+
 @event("process ends")
 class ProcessEnds(Event):
     """The process ends itself by ``os._exit``, ``os.abort`` or a signal."""

@@ -51,6 +51,19 @@ class StoreOpened(Attempt):
     url: str = ""
 
 
+@event("store made")
+class StoreMade(Attempt):
+    """The script makes a TCPStore itself: the rank listens there, or connects."""
+
+    host: str = ""
+    port: int = 0
+    is_master: bool = False
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
 @event("new_group")
 class NewGroup(Attempt):
     """``local``: with ``use_local_synchronization`` only the members make it. ``name``: torch counts groups."""

@@ -317,6 +317,49 @@ def test_samplers_that_do_not_fit(sampler, word, culprits):
     assert finding.sides == (() if culprits else ((0,), (1,), (2,), (3,)))
 
 
+MADE = SCRIPT.at("evaluate")
+
+
+@pytest.mark.parametrize(
+    ("odd", "place"),
+    [({"seed": 1}, MADE), ({"shuffle": False}, MADE), ({"num_replicas": 8}, MADE), ({"epoch": 5}, LOOP)],
+    ids=["seed", "shuffle", "replicas", "epoch"],
+)
+def test_a_setting_points_to_where_the_sampler_was_made(odd, place):
+    def trains(trainer):
+        given = {
+            "rank": trainer.rank,
+            "num_replicas": 4,
+            "seed": 0,
+            "shuffle": True,
+            **(odd if trainer.rank == 1 else {}),
+        }
+        trainer.made.phase("sampler made", "done", MADE, number=3, **given)
+        trainer.distributed(made=3, **given)
+
+    (finding,) = found(trains)
+    assert codes([finding]) == [("DDP503", "error", [1])]
+    assert set(finding.where) == {(rank, place) for rank in range(4)}
+
+
+def test_a_setting_that_was_changed_after_the_sampler_was_made_does_not():
+    def trains(trainer):
+        trainer.made.phase("sampler made", "done", MADE, number=3, seed=0)
+        trainer.distributed(made=3, seed=int(trainer.rank == 1))
+
+    (finding,) = found(trains)
+    assert finding.where[0] == (1, LOOP) and (0, MADE) in finding.where
+
+
+def test_a_loader_without_a_sampler_points_to_where_it_was_made():
+    def trains(trainer):
+        trainer.made.phase("loader made", "done", MADE, number=0)
+        trainer.plain(made=0)
+
+    (finding,) = found(trains)
+    assert finding.where == tuple((rank, MADE) for rank in range(4))
+
+
 def test_another_order_of_the_same_files():
     (finding,) = found(lambda t: t.distributed(content(range(400) if t.rank else range(399, -1, -1))))
     assert codes([finding]) == [("DDP503", "error", [0])]

@@ -221,6 +221,16 @@ def test_parameters_that_the_wrapper_ignores():
     assert dict(found.where)[0] == STEP
 
 
+def test_ignored_parameters_point_to_where_they_were_named():
+    def makes(rank):
+        rank.event("parameters ignored", line(2), names=["own.scale"], count=1)
+        rank.drifts({"own.scale": 70 + rank.rank})
+
+    tensors = (tensor("fc.weight"), tensor("own.scale", ignored=True))
+    found = the_finding(trained(makes, culprits=(0, 1, 2, 3), tensors=tensors))
+    assert dict(found.where) == dict.fromkeys(range(4), line(2))
+
+
 def test_ignored_parameters_that_never_were_alike_are_meant_to_differ():
     tensors = (tensor("fc.weight"), tensor("expert.weight", ignored=True))
     ranks = [Rank(n).drifts({"expert.weight": 70 + n}).wraps(*tensors).trains(3) for n in range(4)]
@@ -466,6 +476,21 @@ def test_some_ranks_do_not_synchronise(culprits):
     assert (found.code, found.culprits) == ("DDP408", culprits)
     assert "forward 3" in found.summary
     assert len(found.evidence) >= 2
+
+
+def test_a_rank_that_does_not_synchronise_is_pointed_to_its_no_sync():
+    def enters(rank):
+        deferred(rank.event("no_sync entered", line(7), model=0))
+
+    found = the_finding(trained(enters, step, (2,)))
+    assert dict(found.where) == {2: line(7), **dict.fromkeys((0, 1, 3), STEP)}
+
+
+def test_of_two_lines_that_enter_no_sync_it_is_not_known_which_one_it_was():
+    def enters(rank):
+        deferred(rank.event("no_sync entered", line(7), model=0).event("no_sync entered", line(8), model=0))
+
+    assert dict(the_finding(trained(enters, step, (2,))).where)[2] == STEP
 
 
 def test_each_rank_is_pointed_to_its_own_forward():
@@ -831,6 +856,26 @@ def wraps_and_scales(rank):
     for turn in range(3):
         step(rank).scales(8.0 if turn == 2 and rank.rank else 4.0, STEP)
     return rank.finishes()
+
+
+def scaled(rank, init, scale):
+    """Makes a scaler, trains, and its scale is this after the first update."""
+    rank.wraps(at=WRAPPED).event("scaler made", line(5), number=1, init_scale=init)
+    return step(rank).scales(scale, STEP, made=1.0).finishes()
+
+
+def test_of_two_ranks_the_one_whose_scale_has_changed_since_the_scaler_was_made():
+    for culprit in (0, 1):
+        ranks = (scaled(Rank(n, 2), 8.0, 4.0 if n == culprit else 8.0) for n in (0, 1))
+        found = the_finding(record(*ranks))
+        assert (found.code, found.culprits, dict(found.where)) == ("DDP409", (culprit,), {0: STEP, 1: STEP})
+
+
+def test_scalers_that_were_made_with_different_scales():
+    found = the_finding(record(*(scaled(Rank(n, 2), 4.0 + n, 4.0 + n) for n in (0, 1))))
+    assert (found.code, found.culprits, found.sides) == ("DDP409", (), ((0,), (1,)))
+    assert dict(found.where) == {0: line(5), 1: line(5)}
+    assert "Rank 1: made with scale 5." in found.evidence
 
 
 def sets_its_buffer(rank):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
-from ddpnb.model.findings import Hint
-from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import Rank, Script, record
 
 OWN = Script(
@@ -22,24 +20,22 @@ OWN = Script(
 )
 
 
-def standing(number, port, seconds=60.0, mark="makes", name="cfg"):
-    told = f"{{'host': '127.0.0.1', 'port': {port}}}" if name == "cfg" else str(port)
-    frame = Frame(OWN.file, OWN.line(mark), "connect", True, {name: told})
-    return Rank(number, 3).idles(seconds, OWN.at(mark, "connect")).has_stack(frame)
+def standing(number, port, seconds=60.0, mark="makes", master=False):
+    rank = Rank(number, 3)
+    if mark == "makes":
+        rank.phase("store made", "open", OWN.at(mark, "connect"), host="127.0.0.1", port=port, is_master=master)
+    return rank.idles(seconds, OWN.at(mark, "connect"))
 
 
-@pytest.mark.parametrize("name", ["cfg", "master_port"])
-def test_each_at_a_port_of_its_own(name):
-    (found,) = diagnose(record(*(standing(n, 4000 + n, name=name) for n in range(3)), script=OWN)).errors
+def test_each_at_a_port_of_its_own():
+    (found,) = diagnose(record(*(standing(n, 4000 + n, master=n == 0) for n in range(3)), script=OWN)).errors
     assert (found.code, found.culprits, found.waiting) == ("DDP104", (), ())
     assert {site.line for _, site in found.where} == {OWN.line("makes")}
     assert found.sides == ((0,), (1,), (2,))
     assert "they use different ports" in found.summary
-    assert found.certainty == "likely"
-    assert found.hint == Hint(
-        OWN.file, OWN.line("makes"), "this line creates a store; its port is the value of a variable named port"
-    )
-    assert found.evidence[1] == "A port variable of rank 1 at that line is 4001."
+    assert (found.certainty, found.hint) == ("proven", None)
+    assert found.evidence[1] == "Rank 1: TCPStore at 127.0.0.1:4001."
+    assert found.evidence[3] == "Rank 0 is to listen there (is_master=True)."
 
 
 def test_the_one_with_another_port():
@@ -47,11 +43,12 @@ def test_the_one_with_another_port():
     assert (found.culprits, found.waiting) == ((2,), (0, 1))
 
 
-@pytest.mark.parametrize("ports", [("", "", ""), (4000, 4000, ""), (4000, 4001, ""), (4000, 4000, 4000)])
-def test_ports_that_are_not_all_known_or_do_not_differ_make_no_sides(ports):
-    (found,) = diagnose(record(*(standing(n, port) for n, port in enumerate(ports)), script=OWN)).errors
-    assert (found.culprits, found.waiting, found.sides) == ((), (0, 1, 2), ())
-    assert "port" not in found.summary and found.evidence == () and "port" not in found.hint.reason
+@pytest.mark.parametrize(("master", "certainty"), [(False, "proven"), (True, "likely")])
+def test_one_port_makes_no_sides(master, certainty):
+    ranks = (standing(n, 4000, master=master and n == 1) for n in range(3))
+    (found,) = diagnose(record(*ranks, script=OWN)).errors
+    assert (found.culprits, found.waiting, found.sides, found.certainty) == ((), (0, 1, 2), (), certainty)
+    assert "port" not in found.summary and ("No rank is to listen there" in found.evidence[-1]) != master
 
 
 def test_one_that_came_late_may_still_be_found():
