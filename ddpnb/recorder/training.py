@@ -37,6 +37,8 @@ from ddpnb.recorder.user_frames import is_torch_file, is_user_file
 from ddpnb.texts import shortened
 
 _KEYS = 40
+_STATE_BYTES = (torch.default_generator.get_state().numel(), 16)  # of a generator on the CPU, and on a GPU
+_PYTHON_STATE = len(random.getstate()[1])
 
 
 class Training(Hooks):
@@ -164,7 +166,9 @@ class Training(Hooks):
         self.emit(CheckpointSaved(path=_path(file), keys=_keys(value)))
 
     def _loaded(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
-        self.emit(CheckpointRead(path=_path(file), keys=_keys(value), numbers=_numbers(value)))
+        self.emit(
+            CheckpointRead(path=_path(file), keys=_keys(value), generators=_generators(value), numbers=_numbers(value))
+        )
 
     def _not_loaded(self, error: Exception, *_: Any, **__: Any) -> None:
         """A load failed; the script may catch the exception and continue."""
@@ -201,6 +205,29 @@ def _path(file: Any) -> str:
 
 def _keys(value: Any) -> tuple[str, ...]:
     return tuple(str(key)[:60] for key in list(value)[:_KEYS]) if type(value) is dict else ()
+
+
+def _generators(value: Any) -> tuple[str, ...]:
+    """The keys under which a checkpoint holds states of random generators, known by their form; also one level deeper."""
+    if type(value) is not dict:
+        return ()
+
+    def holds(one: Any) -> bool:
+        parts = one.values() if type(one) is dict else one if type(one) is list else ()
+        return _is_generator(one) or any(map(_is_generator, list(parts)[:_KEYS]))
+
+    return tuple(str(key)[:60] for key, one in list(value.items())[:_KEYS] if holds(one))
+
+
+def _is_generator(state: Any) -> bool:
+    """Whether this is a state of a generator of torch, Python or NumPy."""
+    if type(state) is torch.Tensor:
+        return state.dtype is torch.uint8 and state.dim() == 1 and len(state) in _STATE_BYTES
+    if type(state) is dict:
+        return "bit_generator" in state
+    if type(state) is not tuple or len(state) < 3:
+        return False
+    return state[0] == "MT19937" or (type(state[1]) is tuple and len(state[1]) == _PYTHON_STATE)
 
 
 def _numbers(value: Any) -> dict[str, int]:

@@ -83,6 +83,22 @@ def test_what_a_wrapper_is_told_to_leave_alone(box, hooks):
     assert inspect.getattr_static(DDP, "_set_params_and_buffers_to_ignore_for_model") is not original
 
 
+def test_states_of_generators_in_a_checkpoint(box, hooks, tmp_path):
+    numpy = pytest.importorskip("numpy")
+    checkpoint = {
+        "a": torch.get_rng_state(),
+        "b": {"python": random.getstate()},
+        "c": numpy.random.get_state(),
+        "d": numpy.random.default_rng(0).bit_generator.state,
+        "e": [torch.zeros(16, dtype=torch.uint8)],
+        "rng_seed": 7, "mask": torch.zeros(40, dtype=torch.uint8), "model": {"weight": torch.ones(16)}, "best": (1, 2, 3),
+    }  # fmt: skip
+    torch.save(checkpoint, tmp_path / "last.pt")
+    torch.load(tmp_path / "last.pt", weights_only=False)
+    (read,) = recorded(box, CheckpointRead)
+    assert read.generators == ("a", "b", "c", "d", "e")
+
+
 def test_seeds_that_the_script_sets(box, hooks):
     torch.manual_seed(7)
     with torch.random.fork_rng():

@@ -14,7 +14,6 @@ from ddpnb.model.recording import RankRecord, Recording
 
 RNG_NOT_RESTORED = FindingType("DDP606", "rng-not-restored", severity="warning")
 
-_RNG = re.compile(r"rng|random|generator", re.IGNORECASE)
 _POSITION = re.compile(r"batch|iter|position|consumed|samples_seen|offset", re.IGNORECASE)
 
 
@@ -47,9 +46,8 @@ def find(recording: Recording) -> Finding | None:
 def _forgotten(read: CheckpointRead, after: RankRecord) -> str:
     """What of this checkpoint the events after it do not restore."""
     numbers = read.numbers
-    random = [key for key in read.keys if _RNG.search(key)]
-    if random and not after.events(RngRestored):
-        return f"its RNG state ({', '.join(random[:3])}) is never restored"
+    if read.generators and not after.events(RngRestored):
+        return f"its RNG state ({', '.join(read.generators[:3])}) is never restored"
     epoch = next((numbers[key] for key in numbers if "epoch" in key.lower()), None)
     begun = next((sampler.epoch for sampler in after.events(SamplerPass) if sampler.shuffle), None)
     if epoch and begun is not None and begun < epoch:

@@ -144,10 +144,14 @@ class CheckpointSaved(Event):
 
 @event("checkpoint read")
 class CheckpointRead(Event):
-    """``numbers``: the whole numbers in it: its epoch, its step, its place in the data."""
+    """``numbers``: the whole numbers in it: its epoch, its step, its place in the data.
+
+    ``generators``: the keys of states of random generators.
+    """
 
     path: str = ""
     keys: tuple[str, ...] = ()
+    generators: tuple[str, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
