@@ -79,7 +79,10 @@ def score(results: Iterable[dict[str, Any]]) -> str:
     every = list(results)
     broken, healthy = [r for r in every if not r["healthy"]], [r for r in every if r["healthy"]]
     rows = [("runs of broken programs", len(broken), len(broken))]
-    rows += [(name, sum(bool(r[key]) for r in broken), len(broken)) for name, key in (("recall", "recall"), ("class", "class"))]
+    rows += [
+        (name, sum(bool(r[key]) for r in broken), len(broken))
+        for name, key in (("recall", "recall"), ("class", "class"))
+    ]
     rows += [
         ("culprits, or a tie where nothing tells", sum(r["culprits"] or r["tie_is_honest"] for r in broken if "tie" in r), len(broken)),
         ("... or any open tie", sum(r["culprits"] or r["tie"] for r in broken if "tie" in r), len(broken)),

@@ -27,7 +27,7 @@ from ddpnb.errors import CollectiveMismatch
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
 from ddpnb.model.events import written
-from ddpnb.model.events.runs import DoorDetached, FenceMismatch
+from ddpnb.model.events.runs import Caller, DoorDetached, FenceMismatch
 from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.breakpoints import AtDoor, Gate
@@ -39,7 +39,7 @@ from ddpnb.recorder.in_flight import Flight
 from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.signatures import OPS, OpSpec, Signatures
-from ddpnb.recorder.user_frames import calling_frame, is_user_file
+from ddpnb.recorder.user_frames import calling_frame, is_user_file, user_path
 from ddpnb.recorder.waits import watched
 
 raises_releases(__name__)
@@ -47,6 +47,7 @@ raises_releases(__name__)
 _AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 _BEGIN = layout.CALL.pack_into
 _PROGRESS = layout.PROGRESS.pack_into
+_FRAMES = 12  # of a mismatch
 _ENTERED, _ISSUED, _WAITING, _COMPLETED, _FAILED, _FENCED, _REFUSED, _DROPPED, _HELD = map(int, CallState)
 _CALLS_AT, _CALLS, _CALL_SIZE = layout.CALLS_AT, layout.CALLS, layout.CALL_SIZE
 _STATE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.PROGRESS_AT
@@ -357,7 +358,8 @@ class Door:
         number = entry[1]
         peers = [group.ranks[place] for place in places]
         what = disagreement(self.box.memory, self.folder, group, seq, number, peers)
-        self.box.emit(FenceMismatch(call=number, peers=tuple(peers), seq=seq, fence=self.groups.fence))
+        path = tuple(Caller(file=file, line=line, function=name) for file, line, name in user_path(_FRAMES))
+        self.box.emit(FenceMismatch(call=number, peers=tuple(peers), seq=seq, fence=self.groups.fence, path=path))
         if self.groups.fence == "warn":
             print(f"ddpnb: fence: {what}", file=sys.stderr, flush=True)
             return ""

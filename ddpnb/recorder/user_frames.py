@@ -121,3 +121,15 @@ def place_of(frame: FrameType) -> dict[str, Any]:
     """Where a frame is, as facts."""
     code = frame.f_code
     return {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+
+
+def user_path(most: int) -> list[tuple[str, int, str]]:
+    """File, line and function of the user's frames in this thread, outermost first; of more than ``most`` the innermost."""
+    found: list[tuple[str, int, str]] = []
+    frame = sys._getframe(1)
+    while frame is not None and len(found) < most:
+        code = frame.f_code
+        if is_user_file(code.co_filename):
+            found.append((code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return found[::-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ddpnb.model.calls import Call, Site
+from ddpnb.model.events.runs import FenceMismatch
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import Relation, function_at, relation
 
@@ -14,6 +15,9 @@ def path_to(record: RankRecord, call: Call) -> tuple[Site, ...]:
 
     Without a stack the site alone, after the line that called its function if that was recorded.
     """
+    for fence in record.events(FenceMismatch):
+        if fence.call == call.number and fence.path:
+            return tuple(Site(caller.file, caller.line, caller.function) for caller in fence.path)
     for frames in _candidates(record):
         for depth in range(len(frames), 0, -1):
             if frames[depth - 1] == call.site:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ddpnb.model.calls import Call, Site
+from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.stacks import Frame
 from ddpnb.source.paths import parting, path_to
 from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, line, record
@@ -154,3 +154,11 @@ def test_a_line_alone_is_compared_in_its_function():
         apart = parting(recording, one, other)
         assert {apart.one.line, apart.other.line} == {HELPED.line("saves"), HELPED.line("backward")}
         assert apart.relation == "sequence"
+
+
+def test_the_path_of_a_call_that_the_fence_refused_is_that_of_the_refusal():
+    """The script caught the exception, and its stack is elsewhere now."""
+    rank = Rank(0).calls("all_reduce", line(7, "step"), state=CallState.FENCED)
+    path = [{"file": FILE, "line": 30, "function": "main"}, {"file": FILE, "line": 7, "function": "step"}]
+    rank.phase("fence", "done", call=last_call(rank).number, path=path).has_stack(frame(50), TORCH_FRAME)
+    assert path_to(rank.record, last_call(rank)) == (line(30), line(7, "step"))

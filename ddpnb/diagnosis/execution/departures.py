@@ -121,9 +121,11 @@ def departure(
     shared = {(line.site.file, line.site.function) for other in theirs for line in other.run.values()}
 
     def jump(lines: Iterable[Site], where: Collection[tuple[str, str]]) -> tuple[Site, str] | None:
-        """The first of these lines that leaves the usual way, in one of these functions."""
-        found = ((site, _jump(sources, site)) for site in lines if (site.file, site.function) in where)
-        return next(((site, word) for site, word in found if word), None)
+        """The first of these lines that leaves the usual way, in one of these functions; of an exception its handler."""
+        words = [(site, _jump(sources, site)) for site in lines if (site.file, site.function) in where]
+        found = [(site, word) for site, word in words if word]
+        handlers = [(site, word) for site, word in found if word == "except"]
+        return next(iter(handlers if found and found[0][1] == "raise" and handlers else found), None)
 
     here = jump(alone, on_path) or (None if branched else jump(alone, shared))
     # What comes after the decision is a consequence of it.

@@ -19,7 +19,8 @@ _SHORT = 60  # characters of a line
 
 def located(recording: Recording, finding: Finding) -> Finding:
     """The finding with the lines at which its culprits, or its sides, left the way of the others; itself if none is known."""
-    culprits = [finding.culprits] if finding.waiting else [(rank,) for rank in finding.culprits]
+    alone = not finding.waiting and not finding.moments  # each of the culprits stands against the others
+    culprits = [(rank,) for rank in finding.culprits] if alone else [finding.culprits]
     sides = finding.sides or (*culprits, *([finding.waiting] if finding.waiting else ()))
     if len(sides) < 2 or not (finding.type.ways_part or finding.moments):
         return finding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ddpnb.model.events.base import Event, event, rest
+from ddpnb.model.events.base import Event, Facts, event, record, rest
 
 
 @event("checkpoint")
@@ -45,14 +45,27 @@ class LateWait(Event):
     """The record of the call was used again, so many calls came after it."""
 
 
+@record
+class Caller(Facts):
+    """A frame of the user's code."""
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+
+
 @event("fence")
 class FenceMismatch(Event):
-    """``call``: its number; ``peers``: the ranks that announced a different one."""
+    """``call``: its number; ``peers``: the ranks that announced a different one.
+
+    ``path``: the user's frames down to the call, outermost first: a script may catch what the fence raises, and continue.
+    """
 
     call: int = -1
     peers: tuple[int, ...] = ()
     seq: int = 0
     fence: str = ""
+    path: tuple[Caller, ...] = ()
 
 
 @event("no fence")
