@@ -157,6 +157,8 @@ def on_ranks(world):
     yield "timeout of evaluate", lambda value: world.evaluate("1", timeout=value), VALUES
     yield "diff", world.diff, VALUES
     yield "compare", world.compare, VALUES[:6]
+    yield "lines", world.lines, VALUES
+    yield "window of lines", lambda value: world.lines(window=value), VALUES
     world.heal()
     world.resume()
     yield "run", world.run, VALUES

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.model import phrases
 from ddpnb.model.events.runs import LinesNotRecorded
@@ -120,7 +121,7 @@ def _chosen(parts: tuple[RunPart, ...], window: Any) -> tuple[RunPart, list[str]
     if window == -1:
         return parts[-1], ["The ranks have no recorded part of the run in common: this is the run as a whole."]
     raise UsageError(
-        f"there is no part {window!r:.40} of this run.",
+        f"there is no part {arguments.short(window)} of this run.",
         f'Give -1 for the last part, down to {1 - len(parts)}, or "{WHOLE}" for the run as a whole.'
         if len(parts) > 1
         else f'Give "{WHOLE}" for the run as a whole.',

@@ -105,7 +105,16 @@ def test_without_a_difference_the_file_is_that_of_the_last_call():
 
 
 @pytest.mark.parametrize(
-    "asked", [{"file": "nope.py"}, {"window": -9}, {"window": 0}, {"window": "all"}, {"window": None}]
+    "asked",
+    [
+        {"file": "nope.py"},
+        {"window": -9},
+        {"window": 10**5000},
+        {"window": [1]},
+        {"window": 0},
+        {"window": "all"},
+        {"window": None},
+    ],
 )
 def test_what_there_is_not(asked):
     with pytest.raises(UsageError):
