@@ -132,7 +132,7 @@ def departure(
     order = {at: number for number, at in enumerate(mine.lines)}
     if here is not None and (decision is None or order[place(here[0])] < order.get(place(decision.last), 0)):
         return Departure(rank, "jump", *here, alone=alone, since=part.since)
-    if not branched:
+    if path and not branched:
         rare = _rare(mine, theirs)
         there = jump(rare, on_path) or jump(rare, shared)
         if there is not None:
@@ -191,11 +191,13 @@ def _untaken(sources: Mapping[str, str], mine: Executed, path: Sequence[Site]) -
 
 
 def _left_out(sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed]) -> Departure | None:
-    """The first statement that decided against a line which all others ran in this part."""
+    """The first statement that decided against a line which all others ran in this part, and that it or they never left out."""
     missed = (
         site
         for at, site in theirs[0].lines.items()
-        if at not in mine.lines and all(at in other.lines for other in theirs)
+        if at not in mine.lines
+        and all(at in other.lines for other in theirs)
+        and (at in mine.before or not any(at in other.before for other in theirs))
     )
     return next((found for site in missed if (found := _decided(sources, mine, site)) is not None), None)
 

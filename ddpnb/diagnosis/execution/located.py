@@ -49,7 +49,7 @@ def _at_moments(recording: Recording, finding: Finding, ranks: Sequence[int], ot
         if rank in mine or rank in theirs:
             looks = (sample.at_ns for sample in recording.ranks[rank].samples)
             times[rank] = max((at for at in looks if at < then), default=0), then
-    part = between(recording, times) if times.keys() >= {*mine, *theirs} else None
+    part = between(recording, times, dict(reversed(finding.where))) if times.keys() >= {*mine, *theirs} else None
     if part is None:
         return []
     ways = (departure(part, recording.sources, rank, theirs) for rank in mine)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ddpnb.model.calls import Site
 from ddpnb.model.executed_lines import ExecutedLine, ExecutedLines, Window, common_windows
@@ -60,8 +60,15 @@ def latest(recording: Recording, calls: Mapping[int, int | None]) -> Part | None
     )
 
 
-def between(recording: Recording, times: Mapping[int, tuple[int, int]]) -> Part | None:
-    """From one time of each rank to a later one, in nanoseconds; None: not recorded, or too long ago."""
+def between(recording: Recording, times: Mapping[int, tuple[int, int]], places: Mapping[int, Site]) -> Part | None:
+    """From one time of each rank to a later one; None: not recorded, or too long ago.
+
+    Args:
+        recording: what is known.
+        times: of each rank, nanoseconds of the host's monotonic clock.
+        places: where each rank was at the later time. What it ran after it in the same step does not count; in a longer
+            window that cannot be told.
+    """
     recorded = _recorded(recording, times)
     if recorded is None:
         return None
@@ -70,7 +77,19 @@ def between(recording: Recording, times: Mapping[int, tuple[int, int]]) -> Part 
         kept = recorded[rank].windows
         if not windows[rank] or (kept[0].number > 1 and kept[0].began_ns > began):
             return None
-    return Part({rank: _executed(lines, windows[rank]) for rank, lines in recorded.items()}, "")
+    return Part({rank: _until(recording.ranks[rank], windows[rank], places.get(rank)) for rank in recorded}, "")
+
+
+def _until(record: RankRecord, windows: Sequence[Window], at: Site | None) -> Executed:
+    assert record.lines is not None
+    whole, last = _executed(record.lines, windows), windows[-1]
+    following = next((window.steps for window in record.lines.windows if window.number > last.number), record.steps)
+    ran = list(map(place, record.lines.of(last)))
+    if at is None or place(at) not in ran or following > last.steps + 1:
+        return whole
+    earlier = {place(site) for window in windows[:-1] for site in record.lines.of(window)}
+    later = set(ran[ran.index(place(at)) + 1 :]) - earlier
+    return replace(whole, lines={key: site for key, site in whole.lines.items() if key not in later})
 
 
 def _recorded(recording: Recording, ranks: Iterable[int]) -> dict[int, ExecutedLines] | None:

@@ -190,3 +190,17 @@ def test_windows_that_are_no_longer_kept_say_nothing():
     }
     finding = Finding(DIFFERS, "They differ.", (1,), (0,), moments=((0, 10**9), (1, 10**9)))
     assert located(replace(recording, ranks=kept), finding) is finding
+
+
+def test_what_a_rank_ran_in_that_step_after_the_replicas_were_seen_to_differ_is_no_reason():
+    usual = Rank(0, 2).runs(EDIT, "loop main mine step")
+    odd = Rank(1, 2).runs(EDIT, "loop main mine lower set step schedule")
+    where = ((1, EDIT.at("step")), (0, EDIT.at("step")))
+    finding = edited(EDIT, usual, odd, at=1, culprits=(1,), waiting=(0,), where=where)
+    assert places(finding, 1) == [EDIT.line("lower"), EDIT.line("set"), EDIT.line("step")]
+    assert str(EDIT.line("schedule")) not in finding.evidence[0].split(":")
+    usual = trains(Rank(0, 2), USUAL)
+    odd = trains(Rank(1, 2), "loop mine forward check bad leave")
+    where = ((1, SCRIPT.at("forward")), (0, SCRIPT.at("forward")))
+    finding = edited(SCRIPT, usual, odd, at=4, culprits=(1,), waiting=(0,), where=where)
+    assert places(finding, 1) == lines("forward"), "the return follows from what was seen"
