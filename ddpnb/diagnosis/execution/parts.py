@@ -67,7 +67,7 @@ def between(recording: Recording, times: Mapping[int, tuple[int, int]], places: 
         recording: what is known.
         times: of each rank, nanoseconds of the host's monotonic clock.
         places: where each rank was at the later time. What it ran after it in the same step does not count; in a longer
-            window that cannot be told.
+            window that is not known.
     """
     recorded = _recorded(recording, times)
     if recorded is None:
