@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ddpnb.diagnosis.execution.parts import place_name
 from ddpnb.diagnosis.once import once
 from ddpnb.model.calls import CallState, Site
 from ddpnb.model.executed_lines import CommonWindow, ExecutedLines, common_windows
@@ -48,9 +48,9 @@ def parts_of(recording: Recording) -> tuple[RunPart, ...]:
 
 
 def _current(record: RankRecord) -> int | None:
-    """The number of the call that a rank is in."""
+    """How many calls a rank had begun before the one that it is in."""
     last = record.calls[-1] if record.calls and record.ending is None else None
-    return last.number if last is not None and last.state is not CallState.COMPLETED else None
+    return record.begun_before(last) if last is not None and last.state is not CallState.COMPLETED else None
 
 
 def _ran(
@@ -70,16 +70,5 @@ def _ran(
 
 def _place(recording: Recording, lines: Mapping[int, ExecutedLines], window: CommonWindow) -> str:
     """Where a part begins: ``all_reduce #57``, ``optimizer step 3``."""
-    if (window.calls, window.steps) == (0, 0):
-        return "the beginning"
-    names = {_name(recording.ranks[rank], own, window) for rank, own in lines.items()}
-    return names.pop() if len(names) == 1 else f"call {window.calls} of each rank"
-
-
-def _name(record: RankRecord, lines: ExecutedLines, window: CommonWindow) -> str:
-    before = next((one for one in lines.windows if one.number == window.first[record.rank] - 1), None)
-    if before is not None and before.calls == window.calls:
-        return f"optimizer step {window.steps}"
-    place = bisect_left(record.calls, window.calls - 1, key=lambda call: call.number)
-    found = record.calls[place] if place < len(record.calls) else None
-    return found.title if found is not None and found.number == window.calls - 1 else f"call {window.calls}"
+    names = {place_name(recording.ranks[rank], window.calls, window.steps) for rank in lines}
+    return (names.pop() or "the beginning") if len(names) == 1 else f"call {window.calls} of each rank"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -51,12 +52,13 @@ def latest(recording: Recording, calls: Mapping[int, int | None]) -> Part | None
     # A window that begins at a call begins after the lines that led to it.
     windows = [window for window in common_windows(recorded) if until is None or window.calls <= until]
     last = windows[-1] if windows else None
+    begin = place_name(recording.ranks[min(recorded)], last.calls, last.steps) if last is not None else ""
     return Part(
         {
             rank: _executed(lines, [w for w in lines.windows if last is None or w.number >= last.first[rank]])
             for rank, lines in recorded.items()
         },
-        _since(recording.ranks[min(recorded)], last.calls, last.steps) if last is not None else "",
+        f"Since {begin}" if begin else "",
     )
 
 
@@ -109,14 +111,14 @@ def _executed(lines: ExecutedLines, windows: Iterable[Window]) -> Executed:
     )
 
 
-def _since(record: RankRecord, calls: int, steps: int) -> str:
-    """In words: the optimizer step or the collective at which a window began."""
-    assert record.lines is not None
-    places = [window.place for window in record.lines.windows]
-    at = places.index((calls, steps))
+def place_name(record: RankRecord, calls: int, steps: int) -> str:
+    """The place at which a window of a rank began, in words: ``all_reduce #57``, ``optimizer step 3``; empty for the beginning."""
+    if not calls and not steps:
+        return ""
+    places = [window.place for window in record.lines.windows] if record.lines is not None else []
+    at = places.index((calls, steps)) if (calls, steps) in places else 0
     if at and places[at - 1][0] == calls:
-        return f"Since optimizer step {steps}"
-    call = next((call for call in reversed(record.calls) if record.begun_before(call) == calls - 1), None)
-    if call is not None:
-        return f"Since {call.title}"
-    return f"Since its call {calls}" if calls else ""
+        return f"optimizer step {steps}"
+    place = bisect_left(record.calls, calls - 1, key=record.begun_before)
+    call = record.calls[place] if place < len(record.calls) else None
+    return call.title if call is not None and record.begun_before(call) == calls - 1 else f"call {calls}"
