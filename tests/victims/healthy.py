@@ -5,6 +5,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import nullcontext
 from datetime import timedelta
 
 import torch
@@ -183,6 +184,38 @@ def accumulate(rank):
                 model(torch.randn(3, 4)).sum().backward()
         else:
             model(torch.randn(3, 4)).sum().backward()
+
+
+def token_budget(rank):
+    """Other numbers of micro-batches on each rank, and one synchronised backward in each step."""
+    torch.manual_seed(0)
+    model = DDP(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank + 1)
+    for _ in range(6):
+        micro = [torch.randn(3, 4) for _ in range(2 + rank)]
+        optimizer.zero_grad()
+        for number, batch in enumerate(micro, 1):
+            with nullcontext() if number == len(micro) else model.no_sync():
+                model(batch).square().sum().backward()
+        optimizer.step()
+
+
+def local_sgd(rank):
+    """Each rank trains on its own, and every fourth step their parameters are averaged."""
+    torch.manual_seed(0)
+    model = DDP(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank + 1)
+    for step in range(12):
+        optimizer.zero_grad()
+        with model.no_sync():
+            model(torch.randn(3, 4)).square().mean().backward()
+        optimizer.step()
+        if step % 4 == 3:
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.data)
+                parameter.data /= dist.get_world_size()
 
 
 def asynchronous(rank):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ddpnb.diagnosis.data.structure import BAD_SAMPLE
 from ddpnb.diagnosis.divergence.builder import finding_of, number_of
-from ddpnb.diagnosis.divergence.digests import by_turn, of_step
+from ddpnb.diagnosis.divergence.digests import by_turn, differing, of_step
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
@@ -31,27 +31,30 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
         evidence = [
             f"The inputs of {model.wrapper or model.module} are finite on the other ranks, and were finite before."
         ]
+        handled = _handled(recording, number, samples)
         return finding_of(
             BAD_SAMPLE,
             f"The batch of forward {turn} contains NaN or infinity on {phrases.ranks(culprits)} only.",
             samples,
             culprits,
-            [*evidence, *(["No rank ran backward on it."] if left_out else [])],
+            [*evidence, *(["No rank ran backward on it."] if left_out else []), *handled],
             "Check samples when they are read (torch.isfinite), and skip a bad one on all ranks: "
             "averaged gradients carry it into every replica.",
-            severity="warning" if left_out else "error",
+            severity="note" if handled else "warning" if left_out else "error",
         )
     if bad_loss is not None:
         turn, samples, culprits = bad_loss
+        handled = _handled(recording, number, samples)
         return finding_of(
             NAN_ON_RANK,
             f"The loss of backward {turn} is {_word(samples[culprits[0]].number('loss'))} on {phrases.ranks(culprits)} only.",
             samples,
             culprits,
             [f"Rank {rank}: loss {number_of(sample, 'loss')}." for rank, sample in sorted(samples.items())[:8]]
-            + ["The inputs were finite there: it arose in the model or in the loss."],
+            + ["The inputs were finite there: it arose in the model or in the loss.", *handled],
             "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank. To skip such a step, "
             "skip it on all ranks (all_reduce a flag first).",
+            severity="note" if handled else None,
         )
     return _bad_gradient(recording, number)
 
@@ -108,6 +111,21 @@ def _bad_average(recording: Recording, number: int) -> Finding | None:
             severity="warning",
         )
     return None
+
+
+def _handled(recording: Recording, number: int, samples: Mapping[int, Sample]) -> list[str]:
+    """The evidence that all ranks dealt with it alike: later they hold the same, finite parameters."""
+    for turn, later in reversed(by_turn(recording, number, "forward").items()):
+        held = {rank: later[rank] for rank in samples if rank in later and later[rank].at_ns > samples[rank].at_ns}
+        digests = [digest for sample in held.values() for digest in sample.digests.values()]
+        if len(held) == len(samples) and digests:
+            alike = not differing(held) and all(digest.norm is not None for digest in digests)
+            return (
+                [f"All ranks dealt with it alike: in forward {turn} they hold the same finite parameters."]
+                if alike
+                else []
+            )
+    return []
 
 
 def _left_out(recording: Recording, number: int, turn: int, samples: Mapping[int, Sample]) -> bool:

@@ -29,7 +29,13 @@ from ddpnb.diagnosis.divergence.manual_replicas import by_hand
 from ddpnb.diagnosis.divergence.optimizers import SCALING_DIFFERS, other_update, scaler_differs
 from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT, edited, holding
 from ddpnb.diagnosis.divergence.settings import hyper_differ
-from ddpnb.diagnosis.divergence.synchronisation import bypassed, last_synchronised, never_synchronised, sync_differs
+from ddpnb.diagnosis.divergence.synchronisation import (
+    averages_itself,
+    bypassed,
+    last_synchronised,
+    never_synchronised,
+    sync_differs,
+)
 from ddpnb.diagnosis.once import once
 from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
@@ -77,6 +83,10 @@ def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Fi
     drift = first_difference(recording, number, names=parameters)
     if not model.wrapper:
         return by_hand(recording, number, model)
+    if drift is not None and _other_pace(recording, drift):
+        drift = first_difference(recording, number, kinds=("gradients", "updated"), names=parameters)
+    if drift is not None and averages_itself(recording, model, drift):
+        return None
     for cause in (
         bypassed(recording, number, model, drift),
         sync_differs(recording, number, model),
@@ -89,6 +99,19 @@ def _of_model(recording: Recording, number: int, models: dict[int, Model]) -> Fi
         if cause is not None:
             return cause
     return None
+
+
+def _other_pace(recording: Recording, found: Difference) -> bool:
+    """Whether ranks only took other numbers of forwards to the same optimizer steps, after which they agree."""
+    if found.kind != "forward" or len({sample.step for sample in found.samples.values()}) == 1:
+        return False
+    whole = len(found.samples)
+    steps = [looked for looked in by_turn(recording, found.model, "updated").values() if len(looked) == whole]
+    taken = by_turn(recording, found.model, "gradients").values()
+    alike = all(
+        len({sample.number("synced") for sample in looked.values()}) == 1 for looked in taken if len(looked) == whole
+    )
+    return alike and len(steps) > 1 and not any(differing(looked, found.units) for looked in steps)
 
 
 def _is_buffer(model: Model, unit: str) -> bool:

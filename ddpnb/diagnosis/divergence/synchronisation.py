@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from ddpnb.diagnosis.divergence.builder import finding_of, how_far, placed
-from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, models_of, split
+from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, differing, models_of, split
 from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
@@ -55,7 +56,7 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
     for turn, samples in by_turn(recording, number, "forward").items():
         flags = {rank: sample.number("sync") for rank, sample in samples.items()}
         apart = split(flags)
-        if apart.differs:
+        if apart.differs and not _as_often_by_step(recording, number, samples):
             past = _past(recording, number, turn, "sync", samples, "forward")
             # Which rank ends its first window first shows nothing; one that always synchronised and no longer does, does.
             stopped = [rank for rank in past.changed if flags[rank] == 0.0]
@@ -109,6 +110,66 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
                 sides=apart.sides,
             )
     return None
+
+
+def _as_often_by_step(recording: Recording, number: int, samples: Mapping[int, Sample]) -> bool:
+    """Whether the ranks had synchronised equally often, at least once, by the optimizer step after these forwards.
+
+    The numbers of forwards may differ: ranks that accumulate up to a budget of tokens.
+    """
+    counts: set[float | None] = set()
+    for rank, sample in samples.items():
+        steps = (
+            one.number("synced")
+            for one in recording.ranks[rank].samples
+            if (one.model, one.kind) == (number, "gradients") and one.at_ns > sample.at_ns
+        )
+        counts.add(next(steps, None))
+    return len(counts) == 1 and bool(counts.pop())
+
+
+def averages_itself(recording: Recording, model: Model, found: Difference) -> bool:
+    """Whether the wrapper never synchronised, and the script makes the replicas equal: local SGD does now and then.
+
+    They were equal at a later look, or collectives carried as many elements as each of the parameters has.
+    """
+    steps = [
+        sample
+        for rank in found.samples
+        for sample in recording.ranks[rank].samples
+        if (sample.model, sample.kind) == (found.model, "gradients")
+    ]
+    if not steps or any(sample.number("synced") for sample in steps):
+        return False
+    apart = False
+    for held in _later(recording, found):
+        differs = bool(differing(held, found.units))
+        if apart and not differs:
+            return True
+        apart = apart or differs
+    sizes = {math.prod(tensor.shape) for tensor in model.parameters}
+    return all(
+        sizes.issubset(
+            size
+            for call in recording.ranks[rank].calls
+            if call.entered_ns > then.at_ns
+            for size in call.signature.elements
+        )
+        for rank, then in found.samples.items()
+    )
+
+
+def _later(recording: Recording, found: Difference) -> list[dict[int, Sample]]:
+    """The looks at these parameters on all ranks after they differed, in their order."""
+    looks: list[dict[int, Sample]] = []
+    for kind in ("updated", "forward"):
+        for samples in by_turn(recording, found.model, kind).values():
+            held = {rank: samples[rank] for rank in found.samples if rank in samples}
+            later = all(sample.at_ns > found.samples[rank].at_ns for rank, sample in held.items())
+            whole = any(all(unit in sample.digests for sample in held.values()) for unit in found.units)
+            if len(held) == len(found.samples) and later and whole:
+                looks.append(held)
+    return sorted(looks, key=lambda held: max(sample.at_ns for sample in held.values()))
 
 
 def _entered(recording: Recording, number: int, ranks: list[int]) -> dict[int, Site]:

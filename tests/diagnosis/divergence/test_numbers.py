@@ -113,7 +113,7 @@ def test_a_batch_that_holds_no_numbers_is_the_reason_of_such_a_loss(culprits):
     assert "2" in found.summary
 
 
-def test_a_bad_batch_that_all_ranks_left_out_is_a_warning():
+def test_a_bad_batch_that_all_ranks_left_out_is_a_note():
     bad = {"inputs_finite": 0.0}
 
     def left_out(rank, facts):
@@ -121,7 +121,9 @@ def test_a_bad_batch_that_all_ranks_left_out_is_a_warning():
 
     taken = recorded(some((1,), lambda r: left_out(r, bad), lambda r: left_out(r, {})))
     found = the_finding(taken)
-    assert (found.code, found.severity, found.culprits) == ("DDP508", "warning", (1,))
+    assert (found.code, found.severity, found.culprits) == ("DDP508", "note", (1,))
+    assert "No rank ran backward on it." in found.evidence
+    assert "All ranks dealt with it alike: in forward 3 they hold the same finite parameters." in found.evidence
 
 
 def test_a_bad_batch_whose_gradients_are_kept_for_the_next_step():
@@ -131,7 +133,8 @@ def test_a_bad_batch_whose_gradients_are_kept_for_the_next_step():
         return step(step(rank).forward(STEP, **facts).backward(STEP))
 
     taken = recorded(some((1,), lambda r: accumulates(r, bad), lambda r: accumulates(r, {})))
-    assert (the_finding(taken).code, the_finding(taken).severity) == ("DDP508", "error")
+    assert the_finding(taken).code == "DDP508"
+    assert "No rank ran backward on it." not in the_finding(taken).evidence
 
 
 def test_inputs_that_were_only_looked_at_when_the_loss_was_bad():

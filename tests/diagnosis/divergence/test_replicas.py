@@ -928,14 +928,13 @@ def test_in_a_tie_the_rank_that_changed_is_blamed_only_if_the_others_past_is_rec
     assert not any("past" in text or "did not" in text for text in found.evidence)
 
 
-def test_which_rank_ends_its_first_window_first_shows_nothing():
-    """One accumulates over two and one over three micro-batches: either may be the wrong number."""
+def test_other_numbers_of_micro_batches_to_the_same_steps_are_legal():
+    """Up to a budget of tokens, one accumulates over two and one over three; each step follows one synchronised backward."""
     ranks = []
     for number in range(2):
         rank = Rank(number, 2).wraps(at=WRAPPED)
         ranks.append(accumulates(accumulates(rank, 3 + number), 3 + number).finishes())
-    found = the_finding(record(*ranks))
-    assert (found.code, found.culprits, found.sides) == ("DDP408", (), ((0,), (1,)))
+    silent(record(*ranks))
 
 
 @pytest.mark.parametrize("steps", [0, 1])
