@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", action="store_true", help="leave the ranks alive, and print how to open them")
     parser.add_argument("--json", metavar="FILE", help="write the diagnosis of the live ranks as JSON")
     parser.add_argument("--save", metavar="FILE", help="write a recording of the live ranks, which ddpnb.load() reads")
-    parser.set_defaults(account=False)
+    parser.set_defaults(account=False, lines=False, lines_of=None)
 
 
 def add_reports(parser: argparse.ArgumentParser) -> None:

@@ -40,7 +40,7 @@ def loop_header(sources: Mapping[str, str], path: Sequence[Site]) -> tuple[str, 
     return file, loop.lineno, f"`for {shown(loop.target)} in {shown(loop.iter)}`"
 
 
-def every_iteration(sources: Mapping[str, str], path: Sequence[Site]) -> bool:
+def every_iteration(sources: Mapping[str, str], path: Sequence[Site], jumps: bool = True) -> bool:
     """Whether every whole iteration of the loops around a path, callers included, comes to its end.
 
     Not if a line of it is in a branch, in a ``try`` or ``with`` that may swallow an exception, or after something
@@ -49,6 +49,7 @@ def every_iteration(sources: Mapping[str, str], path: Sequence[Site]) -> bool:
     Args:
         sources: the text of the user's files.
         path: the lines by which the call was reached, outermost first.
+        jumps: whether something that may leave the iteration counts; not where it is known that nothing did.
     """
     looped = False
     for site in path:
@@ -68,7 +69,7 @@ def every_iteration(sources: Mapping[str, str], path: Sequence[Site]) -> bool:
         looped = True
         if any(isinstance(node, _MAY_SWALLOW) for node, arm in within[first + 1 :] if arm):
             return False
-        if any(_may_be_left(within[depth][0], site.line) for depth in {first, *loops}):
+        if jumps and any(_may_be_left(within[depth][0], site.line) for depth in {first, *loops}):
             return False
     return looped
 

@@ -69,8 +69,8 @@ class Decision:
     loop: bool
 
 
-def decided_against(source: str, line: int, ran: Mapping[int, int]) -> Decision | None:
-    """The outermost statement around ``line``, in its function, that was run without the arm that holds the line.
+def decided_against(source: str, line: int, ran: Mapping[int, int]) -> list[Decision]:
+    """The statements around ``line``, in its function, that were run without the arm that holds the line, in their order.
 
     Args:
         source: the text of the file.
@@ -78,6 +78,7 @@ def decided_against(source: str, line: int, ran: Mapping[int, int]) -> Decision 
         ran: the lines that did, each with its place in their order; of a loop that was running already they may begin anywhere.
     """
     path = path_of(source, line)
+    decisions: list[tuple[int, Decision]] = []
     for node, arm in path[_function(path) + 1 :]:
         body = _arm(node, arm)
         if not body or not isinstance(node, _DECIDES):
@@ -85,8 +86,8 @@ def decided_against(source: str, line: int, ran: Mapping[int, int]) -> Decision 
         header = [ran[at] for at in range(node.lineno, max(_first_inside(node), node.lineno + 1)) if at in ran]
         inside = [ran[at] for statement in body for at in range(*_lines(statement)) if at in ran]
         if header and all(place < min(header) for place in inside):
-            return Decision(node.lineno, isinstance(node, LOOPS))
-    return None
+            decisions.append((min(header), Decision(node.lineno, isinstance(node, LOOPS))))
+    return [decision for _, decision in sorted(decisions, key=lambda one: one[0])]
 
 
 def _arm(node: ast.AST, arm: str) -> list[ast.stmt]:

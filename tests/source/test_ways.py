@@ -43,21 +43,32 @@ def test_a_line_of_no_statement_leaves_nothing():
     assert jump_at("", 3) == jump_at("not python", 1) == jump_at(SCRIPT.text, 100) == ""
 
 
-def decides(missed: str, ran: str) -> Decision | None:
+def decides(missed: str, ran: str) -> list[Decision]:
     order = {SCRIPT.line(mark): number for number, mark in enumerate(ran.split())}
     return decided_against(SCRIPT.text, SCRIPT.line(missed), order)
 
 
 def test_the_header_of_the_arm_that_did_not_run():
-    assert decides("log", "for try step header elif while") == Decision(SCRIPT.line("elif"), loop=False)
-    assert decides("report", "for try step header elif while") == Decision(SCRIPT.line("header") - 1, loop=False)
-    assert decides("body", "for try step while return") == Decision(SCRIPT.line("while"), loop=True)
+    assert decides("log", "for try step header elif while") == [Decision(SCRIPT.line("elif"), loop=False)]
+    assert decides("report", "for try step header elif while") == [Decision(SCRIPT.line("header") - 1, loop=False)]
+    assert decides("body", "for try step while return") == [Decision(SCRIPT.line("while"), loop=True)]
 
 
 def test_a_loop_that_was_running_already_ends():
-    assert decides("step", "while return for") == Decision(SCRIPT.line("for"), loop=True)
+    assert decides("step", "while return for") == [Decision(SCRIPT.line("for"), loop=True)]
+
+
+def test_of_nested_loops_that_end_the_inner_one_ended_first():
+    nested = Script("""
+        for epoch in range(2):   # outer
+            for batch in loader: # inner
+                step(batch)      # step
+    """)
+    order = {nested.line("inner"): 0, nested.line("outer"): 1}
+    both = [Decision(nested.line(mark), loop=True) for mark in ("inner", "outer")]
+    assert decided_against(nested.text, nested.line("step"), order) == both
 
 
 def test_nothing_decided_against_a_line_that_may_still_come():
-    assert decides("log", "for try step") is None
-    assert decides("step", "for try") is None
+    assert decides("log", "for try step") == []
+    assert decides("step", "for try") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_broken_gives_its_finding(run, only_lines_that_ran, name):
     assert done.outcome in either, told(done)
     assert (found[0].culprits, found[0].sides) == (one.culprits, one.sides), told(done)
     assert set(one.also) <= {finding.code for finding in found}
-    if one.line:
+    if one.line and sys.version_info >= (3, 12):  # which record the lines that ran
         lines = [Path(site.file).read_text().splitlines()[site.line - 1] for _, site in found[0].where]
         assert any(one.line in line for line in lines), told(done)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -115,7 +115,7 @@ def departure(
     """
     mine, theirs = part.ranks[rank], [part.ranks[other] for other in others]
     alone = _alone(mine, theirs)
-    decision = _untaken(sources, mine, path) or _loop_left(sources, alone, path)
+    decision = _untaken(sources, mine, theirs, path) or _loop_left(sources, alone, path)
     branched = decision is not None and decision.kind == "branch"
     on_path = {(site.file, site.function) for site in path}
     shared = {(line.site.file, line.site.function) for other in theirs for line in other.run.values()}
@@ -172,22 +172,13 @@ def _jump(sources: Mapping[str, str], site: Site) -> str:
     return jump_at(sources.get(site.file, ""), site.line)
 
 
-def _untaken(sources: Mapping[str, str], mine: Executed, path: Sequence[Site]) -> Departure | None:
-    """The statement that decided against the first line of a path which the rank did not run."""
-    functions = {(site.file, site.function) for site in mine.lines.values()}
-    # A function that runs in this part may have been called before it.
-    inside = [(site.file, site.function) in functions for site in path[1:]]
-    missed = next(
-        (
-            site
-            for site, deeper in zip(path, [*inside, False], strict=False)
-            if not deeper and place(site) not in mine.lines
-        ),
-        None,
-    )
-    if missed is None:
-        return None
-    return _decided(sources, mine, missed)
+def _untaken(
+    sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed], path: Sequence[Site]
+) -> Departure | None:
+    """The first statement that decided against a line of a path which the rank did not run."""
+    order = {at: number for number, at in enumerate(mine.lines)}
+    found = [way for site in path if place(site) not in mine.lines for way in _decided(sources, mine, theirs, site)]
+    return min(found, key=lambda way: order[place(way.site)], default=None)
 
 
 def _left_out(sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed]) -> Departure | None:
@@ -199,16 +190,32 @@ def _left_out(sources: Mapping[str, str], mine: Executed, theirs: Sequence[Execu
         and all(at in other.lines for other in theirs)
         and (at in mine.before or not any(at in other.before for other in theirs))
     )
-    return next((found for site in missed if (found := _decided(sources, mine, site)) is not None), None)
+    return next((way for site in missed for way in _decided(sources, mine, theirs, site)), None)
 
 
-def _decided(sources: Mapping[str, str], mine: Executed, missed: Site) -> Departure | None:
+def _decided(
+    sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed], missed: Site
+) -> Iterator[Departure]:
     order = {line: number for number, (file, line) in enumerate(mine.lines) if file == missed.file}
-    found = decided_against(sources.get(missed.file, ""), missed.line, order)
-    if found is None:
-        return None
-    header = Site(missed.file, found.line, missed.function)
-    return Departure(-1, "loop" if found.loop else "branch", header, missed=missed)
+    for found in decided_against(sources.get(missed.file, ""), missed.line, order):
+        header = Site(missed.file, found.line, missed.function)
+        if not found.loop:
+            yield Departure(-1, "branch", header, missed=missed)
+        elif not _continued_alike(mine, theirs, header):
+            yield Departure(-1, "loop", header, missed=missed)
+
+
+def _continued_alike(mine: Executed, theirs: Sequence[Executed], header: Site) -> bool:
+    """Whether the line of the function that the rank ran after a loop was over is one that others ran too."""
+    of_function = [
+        at for at, site in mine.lines.items() if site.file == header.file and site.function == header.function
+    ]
+    after = (
+        next((at for at in of_function[of_function.index(place(header)) + 1 :]), None)
+        if place(header) in of_function
+        else None
+    )
+    return after is not None and any(after in other.lines for other in theirs)
 
 
 def _loop_left(sources: Mapping[str, str], alone: Sequence[Site], path: Sequence[Site]) -> Departure | None:

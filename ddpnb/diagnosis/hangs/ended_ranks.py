@@ -37,8 +37,9 @@ def explain(recording: Recording, standings: dict[int, Standing], calls: dict[in
     how = "finished" if finished else "ended"
     path = path_to(recording.ranks[first], call)
     ways = [way for way in departures(recording, tuple(missing), tuple(waiting), call) if way.kind != "lines"]
-    # Executed lines show whether a loop was left; without them the source tells whether it may have been.
-    left = all(way.leaves_loop for way in ways) if ways else _in_loop(recording, path, missing)
+    # That a loop is over says that it had fewer iterations only if each of them comes to the call.
+    broke = bool(ways) and all(way.word == "break" for way in ways)
+    left = broke or (all(way.leaves_loop for way in ways) and _in_loop(recording, path, missing, jumps=not ways))
     left = left and (fewer_batches(recording, missing) or not began_as_many(recording, first, call, missing))
     if all(been.values()) and left:
         header = loop_header(recording.sources, path)
@@ -90,7 +91,7 @@ def _ended_after(record: RankRecord, call: Call, been: int) -> str:
     return f"{text} after {made[-1].title} of this group{lines}." if made else f"{text}."  # its number is exact
 
 
-def _in_loop(recording: Recording, path: tuple[Site, ...], missing: list[int]) -> bool:
+def _in_loop(recording: Recording, path: tuple[Site, ...], missing: list[int], jumps: bool) -> bool:
     """Whether ranks that are missing in a call made fewer iterations of its loop, and did not just leave the call out.
 
     Their loaders counted fewer batches; or every iteration comes to that line.
@@ -99,6 +100,7 @@ def _in_loop(recording: Recording, path: tuple[Site, ...], missing: list[int]) -
         recording: what is known.
         path: the lines by which a waiting rank came there.
         missing: the ranks that have ended, each after some calls from that line.
+        jumps: whether an iteration may have been left; recorded lines show that none was.
     """
     if not any(loop_around(recording.sources.get(site.file, ""), site.line) for site in path):
         return False
@@ -106,7 +108,7 @@ def _in_loop(recording: Recording, path: tuple[Site, ...], missing: list[int]) -
         return True
     if any(_exited_inside(recording, recording.ranks[other], path) for other in missing):
         return False
-    return every_iteration(recording.sources, path)
+    return every_iteration(recording.sources, path, jumps)
 
 
 def _exited_inside(recording: Recording, record: RankRecord, path: tuple[Site, ...]) -> bool:
