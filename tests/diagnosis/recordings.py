@@ -270,8 +270,9 @@ class Rank(Training):
     # -- what it executed
 
     def runs(self, script: Script, marks: str, function: str = "main") -> Rank:
-        """Executed the lines with these marks, in a window of its own that begins here."""
-        path = [script.at(mark, function) for mark in marks.split()]
+        """Executed the lines with these marks, in a window of its own that begins here; ``read:rows``: in function ``read``."""
+        named = [mark.rpartition(":") for mark in marks.split()]
+        path = [script.at(mark, own or function) for own, _, mark in named]
         self._windows.append((self._now(), len(self._calls), sum(self._stepped.values()), path))
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 from ddpnb.diagnosis.execution.parts import Executed, Part, latest, place
@@ -17,6 +18,7 @@ from ddpnb.source.ways import decided_against, jump_at, loop_before
 Kind = Literal["jump", "branch", "loop", "lines"]
 MOST = 8  # ranks of a side that are compared
 _RARE = 3  # windows
+_MOST_INSIDE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Departure:
     ran the header at ``site``, but then not ``missed`` in its body, or it alone ran ``after``, behind the loop; ``lines``: it
     alone ran ``site``, and no more is known.
     ``alone``: the lines that it alone ran in the part of the run that begins ``since`` there, in their order, for ``lines`` from
-    ``site`` on; for a ``loop`` the rarest line that it alone ran after the loop began.
+    ``site`` on; for a ``loop`` the rarest line that it alone ran after the loop began. ``inside``: what decided it in functions
+    that the header calls, such as the generator that a loop reads: (a header that it ran, the line behind it that it did not run).
     """
 
     rank: int
@@ -38,6 +41,7 @@ class Departure:
     after: Site | None = None
     alone: tuple[Site, ...] = ()
     since: str = ""
+    inside: tuple[tuple[Site, Site], ...] = ()
 
     @property
     def last(self) -> Site:
@@ -47,7 +51,8 @@ class Departure:
     @property
     def further(self) -> tuple[Site, ...]:
         """Other lines that explain it: what changed a loop before it ended, where lines that the rank alone ran led to."""
-        return {"loop": self.alone, "lines": self.alone[-1:]}.get(self.kind, ())
+        inside = tuple(header for header, _ in self.inside)
+        return inside + {"loop": self.alone, "lines": self.alone[-1:]}.get(self.kind, ())
 
     @property
     def skips(self) -> bool:
@@ -80,7 +85,12 @@ def departures(
         return ()
     path = max((_path(recording.ranks[rank], now[rank]) for rank in theirs), key=len)
     ways = (departure(part, recording.sources, rank, theirs, path) for rank in mine)
-    return tuple(way for way in ways if way is not None)
+    return tuple(way for way in ways if way is not None and not (call.is_p2p and _is_role(part.ranks[way.rank], way)))
+
+
+def _is_role(mine: Executed, way: Departure) -> bool:
+    """Whether the rank went this way from the beginning, as a stage of a pipeline does its own part."""
+    return way.missed is not None and place(way.missed) not in mine.run and place(way.site) in mine.before
 
 
 def current(record: RankRecord, call: Call) -> Call | None:
@@ -127,7 +137,10 @@ def departure(
         handlers = [(site, word) for site, word in found if word == "except"]
         return next(iter(handlers if found and found[0][1] == "raise" and handlers else found), None)
 
-    here = jump(alone, on_path) or (None if branched else jump(alone, shared))
+    entry = next((site for site in alone if (site.file, site.function) in shared), None)
+    # Without a path, a jump in a function that was called from lines that the rank alone ran is a consequence of them.
+    of_entry = {(entry.file, entry.function)} if entry is not None and not path else shared
+    here = jump(alone, on_path) or (None if branched else jump(alone, of_entry))
     # What comes after the decision is a consequence of it.
     order = {at: number for number, at in enumerate(mine.lines)}
     if here is not None and (decision is None or order[place(here[0])] < order.get(place(decision.last), 0)):
@@ -139,8 +152,7 @@ def departure(
             return Departure(rank, "jump", *there)
     if decision is not None:
         earlier = () if branched else _since_loop(mine, theirs, decision.site)
-        return replace(decision, rank=rank, alone=earlier)
-    entry = next((site for site in alone if (site.file, site.function) in shared), None)
+        return replace(decision, rank=rank, alone=earlier, inside=_inside(sources, mine, theirs, decision.site))
     if entry is not None:
         return Departure(rank, "lines", entry, alone=alone[alone.index(entry) :], since=part.since)
     left_out = None if path else _left_out(sources, mine, theirs)
@@ -191,6 +203,24 @@ def _left_out(sources: Mapping[str, str], mine: Executed, theirs: Sequence[Execu
         and (at in mine.before or not any(at in other.before for other in theirs))
     )
     return next((way for site in missed for way in _decided(sources, mine, theirs, site)), None)
+
+
+def _inside(
+    sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed], header: Site
+) -> tuple[tuple[Site, Site], ...]:
+    """Headers that ran in functions which ``header`` calls, without the lines that all others then ran; outermost first."""
+    if place(header) not in mine.lines:
+        return ()
+    later = list(mine.lines.values())[list(mine.lines).index(place(header)) + 1 :]
+    own = (header.file, header.function)
+    called = list(takewhile(lambda site: (site.file, site.function) != own, later))
+    missed = [at for at in theirs[0].lines.values() if place(at) not in mine.lines and at.function != header.function]
+    first: dict[Site, Site] = {}
+    for site in missed:
+        if all(place(site) in other.lines for other in theirs):
+            ways = (way.site for way in _decided(sources, mine, theirs, site) if way.site in called)
+            first.setdefault(next(ways, header), site)
+    return tuple((site, first[site]) for site in called if site in first)[:_MOST_INSIDE]
 
 
 def _decided(

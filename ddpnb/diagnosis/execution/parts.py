@@ -17,8 +17,8 @@ Place = tuple[str, int]  # a file and a line: on a line may be code of several f
 class Executed:
     """What one rank executed.
 
-    ``lines``: in the part, in the order in which they first ran there. ``run``: in the whole run, for each line where it
-    is, in how many windows it ran, and the last of them. ``before``: before the part.
+    ``lines``: in the part, in the order in which they first ran there. ``run``: from the beginning of the run to the end of
+    the part, for each line where it is, in how many windows of the run it ran, and the last of them. ``before``: before the part.
     """
 
     lines: Mapping[Place, Site]
@@ -39,11 +39,11 @@ class Part:
 
 
 def latest(recording: Recording, calls: Mapping[int, int | None]) -> Part | None:
-    """From the last place that ranks have in common, before certain calls, until now; None: the lines of one are not recorded.
+    """From the last place that ranks have in common, before certain calls, to these; None: the lines of one are not recorded.
 
     Args:
         recording: what is known.
-        calls: of each rank that is in a call, how many it had begun before it.
+        calls: of each rank how many calls it had begun before its own; None: until now.
     """
     recorded = _recorded(recording, calls)
     if recorded is None:
@@ -53,13 +53,19 @@ def latest(recording: Recording, calls: Mapping[int, int | None]) -> Part | None
     windows = [window for window in common_windows(recorded) if until is None or window.calls <= until]
     last = windows[-1] if windows else None
     begin = place_name(recording.ranks[min(recorded)], last.calls, last.steps) if last is not None else ""
-    return Part(
-        {
-            rank: _executed(lines, [w for w in lines.windows if last is None or w.number >= last.first[rank]])
-            for rank, lines in recorded.items()
-        },
-        f"Since {begin}" if begin else "",
-    )
+    first = last.first if last is not None else dict.fromkeys(recorded, 0)
+    parts = {
+        rank: [
+            window
+            for window in lines.windows
+            if window.number >= first[rank] and ((own := calls[rank]) is None or window.calls <= own)
+        ]
+        for rank, lines in recorded.items()
+    }
+    if not all(parts.values()):
+        return None
+    ran = {rank: _executed(recorded[rank], windows) for rank, windows in parts.items()}
+    return Part(ran, f"Since {begin}" if begin else "")
 
 
 def between(recording: Recording, times: Mapping[int, tuple[int, int]], places: Mapping[int, Site]) -> Part | None:
@@ -103,10 +109,10 @@ def _recorded(recording: Recording, ranks: Iterable[int]) -> dict[int, ExecutedL
 
 def _executed(lines: ExecutedLines, windows: Iterable[Window]) -> Executed:
     chosen = list(windows)
-    first = chosen[0].number
+    first, last = chosen[0].number, chosen[-1].number
     return Executed(
         {place(site): site for window in chosen for site in lines.of(window)},
-        {place(line.site): line for line in lines.lines},
+        {place(line.site): line for line in lines.lines if line.first <= last},
         frozenset(place(line.site) for line in lines.lines if line.first < first),
     )
 

@@ -18,6 +18,7 @@ from ddpnb.model.recording import RankRecord, Recording
 
 SUBGROUP_MISMATCH = FindingType("DDP108", "subgroup-mismatch", group_mismatch=True, ways_part=True)
 
+_NOW = 1 << 63
 _LISTED = 4  # groups of a rank that are spelled out
 
 
@@ -70,7 +71,16 @@ def not_made(
         "Call new_group on every rank, members or not, with the same lists in the same order.",
         sides=() if culprits else sides,
         hint=hints.deciding_branch(recording, path) if never_called else None,
+        moments=tuple(
+            (rank, _moment(standings, rank, turn)) for rank in sorted({*named, *others, *held} & set(standings))
+        ),
     )
+
+
+def _moment(standings: dict[int, Standing], rank: int, turn: int) -> int:
+    """When a rank made its group number ``turn``; if it did not, now."""
+    own = _made(standings, rank, turn)
+    return own.began_ns if own is not None and own.began_ns else _NOW
 
 
 def _groups_in_words(standing: Standing) -> str:

@@ -204,3 +204,121 @@ def test_what_a_rank_ran_in_that_step_after_the_replicas_were_seen_to_differ_is_
     where = ((1, SCRIPT.at("forward")), (0, SCRIPT.at("forward")))
     finding = edited(SCRIPT, usual, odd, at=4, culprits=(1,), waiting=(0,), where=where)
     assert not set(lines("bad", "leave")) & set(places(finding, 1)), "they follow from what was seen"
+
+
+def test_a_handler_that_others_ran_only_after_their_call_was_refused():
+    """They swallow what the refused call raises, as the culprit did before with another exception."""
+    script = Script("""
+        def summarize():
+            try:                        # try
+                table = matrix()        # matrix
+                all_reduce(table)       # reduce
+            except Exception:           # handler
+                pass                    # ignore
+            barrier()                   # barrier
+    """)
+    ranks = [Rank(r, 3).runs(script, "try matrix reduce").calls("all_reduce", script.at("reduce")) for r in (0, 1)]
+    for rank in ranks:
+        rank.runs(script, "try matrix reduce").waits("all_reduce", script.at("reduce"), idle=5)
+        rank.runs(script, "handler ignore barrier")
+    odd = Rank(2, 3).runs(script, "try matrix reduce").calls("all_reduce", script.at("reduce"))
+    odd.runs(script, "try matrix handler ignore barrier").waits("barrier", script.at("barrier"), idle=5)
+    finding = only_finding(record(*ranks, odd, script=script))
+    assert places(finding, 2) == [script.line("handler"), script.line("barrier")]
+
+
+GENERATOR = Script("""
+    def main():
+        for batch in read():            # loop
+            all_reduce(batch)           # reduce
+        barrier()                       # barrier
+
+    def read():
+        for file in files:              # files
+            for row in rows(file):      # rows
+                yield row               # yield
+""")
+
+
+def test_the_loops_inside_of_a_generator_that_ended():
+    def reads(rank: Rank, last: str) -> Rank:
+        for _ in range(2):
+            rank.runs(GENERATOR, "loop read:files read:rows read:yield reduce").calls(
+                "all_reduce", GENERATOR.at("reduce")
+            )
+        return rank.runs(GENERATOR, last)
+
+    left = reads(Rank(1, 3), "loop read:rows read:files barrier").waits("barrier", GENERATOR.at("barrier"), idle=5)
+    stay = [
+        reads(Rank(r, 3), "loop read:rows read:yield reduce").waits("all_reduce", GENERATOR.at("reduce"), idle=5)
+        for r in (0, 2)
+    ]
+    finding = only_finding(record(stay[0], left, stay[1], script=GENERATOR))
+    assert (finding.code, finding.culprits) == ("DDP308", (1,))
+    assert places(finding, 1) == [GENERATOR.line(mark) for mark in ("loop", "rows", "barrier")]
+    assert f"In functions called there it ran {GENERATOR.file}:{GENERATOR.line('rows')} (`for row" in str(
+        finding.evidence
+    )
+
+
+def test_the_part_of_a_stage_of_a_pipeline_is_no_reason():
+    script = Script("""
+        def main():
+            for batch in loader:            # loop
+                receive(rank - 1)           # receive
+                if not last:                # role
+                    send(rank + 1)          # send
+    """)
+    ranks = [Rank(r, 2) for r in (0, 1)]
+    for _ in range(2):
+        ranks[0].runs(script, "loop role send").sends(1, script.at("send"))
+        ranks[1].runs(script, "loop receive role").receives(0, script.at("receive"))
+    ranks[0].runs(script, "loop role send").waits("send", script.at("send"), peer=1)
+    ranks[1].runs(script, "loop role receive").waits("send", script.at("receive"), peer=0)
+    finding = only_finding(record(*ranks, script=script))
+    assert finding.code == "DDP307"
+    assert "and then not" not in str(finding.evidence)
+
+
+def test_a_jump_in_a_function_that_others_did_not_call():
+    script = Script("""
+        def main():
+            if rank == 1:                   # mine
+                model.calibrate()           # calibrate
+            step()                          # step
+
+        def forward(x):
+            if collecting:                  # collecting
+                observe(x)                  # observe
+                return x                    # return
+            return scale(x)                 # scale
+    """)
+    usual = Rank(0, 2).runs(script, "mine forward:collecting forward:scale step")
+    odd = Rank(1, 2).runs(script, "mine calibrate forward:collecting forward:observe forward:return forward:scale step")
+    finding = edited(script, usual, odd, at=1, culprits=(1,), waiting=(0,))
+    assert places(finding, 1)[0] == script.line("calibrate")
+
+
+def test_why_a_rank_did_not_make_a_group():
+    script = Script("""
+        def main():
+            if not experts:                 # check
+                return                      # leave
+            new_group(members)              # inside
+
+        def build():
+            main()                          # call
+            new_group(everybody)            # later
+    """)
+    usual = [
+        Rank(r, 3)
+        .runs(script, "build:call check inside build:later")
+        .makes_group([0, 2], script.at("inside"))
+        .makes_group([0, 1, 2], script.at("later", "build"), state="open")
+        for r in (0, 2)
+    ]
+    odd = Rank(1, 3).runs(script, "build:call check leave build:later")
+    odd.makes_group([0, 1, 2], script.at("later", "build"), state="open")
+    finding = only_finding(record(usual[0], odd, usual[1], script=script))
+    assert (finding.code, finding.culprits) == ("DDP108", (1,))
+    assert places(finding, 1)[0] == script.line("leave")
