@@ -20,10 +20,12 @@ from typing import Any
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ddpnb.model import line_file as layout
+from ddpnb.model.calls import Site
 from ddpnb.model.events.runs import LinesNotRecorded
 from ddpnb.recorder import protocol
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
+from ddpnb.recorder.handled import Handled
 from ddpnb.recorder.hooks import Hooks, hide
 from ddpnb.recorder.line_file import LineFile
 from ddpnb.recorder.locks import is_mine
@@ -72,6 +74,7 @@ class Lines(Hooks):
         self._enabled = False  # all lines, since this window began: a signal handler may raise before
         self._call_pace, self._step_pace = Pace(), Pace()
         self._before = 0  # calls of earlier runs
+        self._handled = Handled(box)
         box.on_new_table.append(self._say)
 
     # -- life
@@ -124,6 +127,7 @@ class Lines(Hooks):
         if self._file is None:
             return
         self._other = ""
+        self._handled.new_run()
         self._call_pace, self._step_pace = Pace(), Pace()
         if self._tool < 0:
             self._file.head[layout.RUN] = 0
@@ -170,6 +174,7 @@ class Lines(Hooks):
         silent, rows, window, disable = self.box.silent, file.rows, self._window, _MONITORING.DISABLE
         last, counts, hits, head = file.columns[layout.LAST], file.columns[layout.COUNT], file.hits, file.head
         mask, hitted = layout.HITS - 1, layout.HITTED
+        exception, handled = sys.exception, self._handled
 
         def line_runs(code: CodeType, line: int) -> Any:
             if silent:
@@ -181,6 +186,9 @@ class Lines(Hooks):
                     row = file.add(code.co_filename, code.co_name, line)
                     if row is None:
                         return None  # it is reported again
+                    error = exception()
+                    if error is not None:
+                        handled.record(error, Site(code.co_filename, line, code.co_name))
                 now = window[0]
                 if row >= 0 and last[row] != now:
                     last[row] = now

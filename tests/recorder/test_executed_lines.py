@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 from ddpnb.model import line_file as layout
 from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
-from ddpnb.model.events.runs import HooksDetached, LinesNotRecorded
+from ddpnb.model.events.runs import ExceptionHandled, HooksDetached, LinesNotRecorded
 from ddpnb.model.line_file import LineReader
 from ddpnb.model.recording import RankRecord
 from ddpnb.recorder.blackbox import BlackBox
@@ -488,3 +488,32 @@ def test_older_versions_of_python_record_no_lines(rank):
     assert user.all_of(user.several()) == [0, 1, 2]
     rank.module(LOOP).train(3, bad=1)
     assert not (rank.folder / "rank0.lines").exists() and not rank.events(LinesNotRecorded)
+
+
+@recorded
+def test_where_an_exception_that_is_caught_was_raised(rank):
+    user = rank.module("""
+        def table():
+            values = {}
+            return values["key"]
+
+        def summarize():
+            try:
+                return table()
+            except Exception as error:
+                message = repr(error)
+                return message
+
+        def closes():
+            try:
+                return 1
+            finally:
+                summarize()
+    """)
+    for _ in range(3):
+        user.summarize()
+    user.closes()
+    (event,) = rank.events(ExceptionHandled)
+    assert (event.exception, event.raised.line, event.raised.function) == ("KeyError", 4, "table")
+    assert (event.site.line, event.site.function) == (9, "summarize")
+    assert event.raised.file == user.__file__

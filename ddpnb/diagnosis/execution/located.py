@@ -9,6 +9,7 @@ from ddpnb.diagnosis.execution.departures import MOST, Departure, departure, dep
 from ddpnb.diagnosis.execution.parts import between
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
+from ddpnb.model.events.runs import ExceptionHandled
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 from ddpnb.texts import shortened
@@ -58,7 +59,9 @@ def _at_moments(recording: Recording, finding: Finding, ranks: Sequence[int], ot
 
 def _where(recording: Recording, finding: Finding, found: Sequence[Departure]) -> tuple[tuple[int, Site], ...]:
     """The places of the departures first; where a rank was last seen before it ended adds nothing to that."""
-    left = [(way.rank, site) for way in found for site in dict.fromkeys((way.site, *way.further))]
+    left = [
+        (way.rank, site) for way in found for site in dict.fromkeys((way.site, *way.further, *_raised(recording, way)))
+    ]
     ranks = {way.rank for way in found}
     ended = {rank for rank in ranks if (ending := recording.ranks[rank].ending) is not None and ending.how != "raised"}
     rest = ((rank, site) for rank, site in finding.where if rank not in ended and (rank, site) not in left)
@@ -92,7 +95,21 @@ def _sentence(recording: Recording, way: Departure, ranks: Sequence[int]) -> str
         before = way.alone[: way.alone.index(way.site)] if way.site in way.alone else ()
         lines = [*map(str, before[1 - _LINES :]), at]
     when = f"{way.since} only" if way.since else "Only"
-    return f"{when} {phrases.ranks(ranks)} ran {', '.join(lines[:-1])}{' and ' * (len(lines) > 1)}{lines[-1]}."
+    ran = f"{', '.join(lines[:-1])}{' and ' * (len(lines) > 1)}{lines[-1]}"
+    handled = "".join(
+        f" There it handled {name}, raised at {_shown(recording, raised)}."
+        for raised, name in _raised(recording, way).items()
+    )
+    return f"{when} {phrases.ranks(ranks)} ran {ran}.{handled}"
+
+
+def _raised(recording: Recording, way: Departure) -> dict[Site, str]:
+    """Where the exception was raised, the handler of which the rank ran, and its type."""
+    if way.word != "except":
+        return {}
+    events = recording.ranks[way.rank].events(ExceptionHandled)
+    found = [event for event in events if (event.site.file, event.site.line) == (way.site.file, way.site.line)]
+    return {Site(one.raised.file, one.raised.line, one.raised.function): one.exception for one in found[-1:]}
 
 
 def _shown(recording: Recording, site: Site) -> str:

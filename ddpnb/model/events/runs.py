@@ -105,6 +105,17 @@ class LinesNotRecorded(Event):
     whole: bool = False
 
 
+@event("exception handled")
+class ExceptionHandled(Event):
+    """A line of a handler, a ``finally`` or an ``__exit__`` of the user's ran for the first time in the run.
+
+    ``exception``: the type of what was being handled there; ``raised``: the innermost line of the user's that raised it.
+    """
+
+    exception: str = ""
+    raised: Caller = Caller()
+
+
 @event("door detached")
 class DoorDetached(Event):
     """The door failed: the collectives of this rank after it were not recorded."""

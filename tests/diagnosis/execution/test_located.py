@@ -223,8 +223,11 @@ def test_a_handler_that_others_ran_only_after_their_call_was_refused():
         rank.runs(script, "handler ignore barrier")
     odd = Rank(2, 3).runs(script, "try matrix reduce").calls("all_reduce", script.at("reduce"))
     odd.runs(script, "try matrix handler ignore barrier").waits("barrier", script.at("barrier"), idle=5)
+    raised = {"file": script.file, "line": script.line("matrix"), "function": "main"}
+    odd.event("exception handled", script.at("handler"), exception="KeyError", raised=raised)
     finding = only_finding(record(*ranks, odd, script=script))
-    assert places(finding, 2) == [script.line("handler"), script.line("barrier")]
+    assert places(finding, 2) == [script.line(mark) for mark in ("handler", "matrix", "barrier")]
+    assert f"There it handled KeyError, raised at {script.file}:{script.line('matrix')}" in str(finding.evidence)
 
 
 GENERATOR = Script("""
