@@ -2,67 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from ddpnb.diagnosis.execution.decisions import inside, jump_in, kept_out, left_out, loop_left, untaken
+from ddpnb.diagnosis.execution.departure import Departure
 from ddpnb.diagnosis.execution.parts import Executed, Part, latest, place
 from ddpnb.diagnosis.once import once
 from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.collectives import call_in
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.paths import path_to
-from ddpnb.source.ways import decided_against, jump_at, loop_before
 
-Kind = Literal["jump", "branch", "loop", "lines"]
 MOST = 8  # ranks of a side that are compared
 _RARE = 3  # windows
-_MOST_INSIDE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """How one rank left the way of the others.
-
-    ``jump``: it alone ran the ``continue``, ``break``, ``return``, ``raise`` or handler at ``site``; ``branch``, ``loop``: it
-    ran the header at ``site``, but then not ``missed`` in its body, or it alone ran ``after``, behind the loop; ``lines``: it
-    alone ran ``site``, and no more is known.
-    ``alone``: the lines that it alone ran in the part of the run that begins ``since`` there, in their order, for ``lines`` from
-    ``site`` on; for a ``loop`` the rarest line that it alone ran after the loop began. ``inside``: what decided it in functions
-    that the header calls, such as the generator that a loop reads: (a header that it ran, the line behind it that it did not run).
-    """
-
-    rank: int
-    kind: Kind
-    site: Site
-    word: str = ""
-    missed: Site | None = None
-    after: Site | None = None
-    alone: tuple[Site, ...] = ()
-    since: str = ""
-    inside: tuple[tuple[Site, Site], ...] = ()
-
-    @property
-    def last(self) -> Site:
-        """The line that shows it."""
-        return self.after or self.site
-
-    @property
-    def further(self) -> tuple[Site, ...]:
-        """Other lines that explain it: what changed a loop before it ended, where lines that the rank alone ran led to."""
-        inside = tuple(header for header, _ in self.inside)
-        return inside + {"loop": self.alone, "lines": self.alone[-1:]}.get(self.kind, ())
-
-    @property
-    def skips(self) -> bool:
-        """Whether it went past a line of the others, and did not just leave a loop."""
-        return self.kind == "branch" or (self.kind == "jump" and self.word != "break")
-
-    @property
-    def leaves_loop(self) -> bool:
-        """Whether it left a loop by its header or a ``break``."""
-        return self.kind == "loop" or self.word == "break"
 
 
 @once
@@ -125,14 +78,14 @@ def departure(
     """
     mine, theirs = part.ranks[rank], [part.ranks[other] for other in others]
     alone = _alone(mine, theirs)
-    decision = _untaken(sources, mine, theirs, path) or _loop_left(sources, alone, path)
+    decision = untaken(sources, mine, theirs, path) or loop_left(sources, alone, path)
     branched = decision is not None and decision.kind == "branch"
     on_path = {(site.file, site.function) for site in path}
     shared = {(line.site.file, line.site.function) for other in theirs for line in other.run.values()}
 
     def jump(lines: Iterable[Site], where: Collection[tuple[str, str]]) -> tuple[Site, str] | None:
         """The first of these lines that leaves the usual way, in one of these functions; of an exception its handler."""
-        words = [(site, _jump(sources, site)) for site in lines if (site.file, site.function) in where]
+        words = [(site, jump_in(sources, site)) for site in lines if (site.file, site.function) in where]
         found = [(site, word) for site, word in words if word]
         handlers = [(site, word) for site, word in found if word == "except"]
         return next(iter(handlers if found and found[0][1] == "raise" and handlers else found), None)
@@ -152,11 +105,13 @@ def departure(
             return Departure(rank, "jump", *there)
     if decision is not None:
         earlier = () if branched else _since_loop(mine, theirs, decision.site)
-        return replace(decision, rank=rank, alone=earlier, inside=_inside(sources, mine, theirs, decision.site))
+        return replace(decision, rank=rank, alone=earlier, inside=inside(sources, mine, theirs, decision.site))
     if entry is not None:
-        return Departure(rank, "lines", entry, alone=alone[alone.index(entry) :], since=part.since)
-    left_out = None if path else _left_out(sources, mine, theirs)
-    return None if left_out is None else replace(left_out, rank=rank)
+        header, left = kept_out(sources, mine, theirs, entry)
+        after = alone[alone.index(entry) :]
+        return Departure(rank, "lines", entry, alone=after, since=part.since, header=header, left=left)
+    passed = None if path else left_out(sources, mine, theirs)
+    return None if passed is None else replace(passed, rank=rank)
 
 
 def _alone(mine: Executed, theirs: Sequence[Executed]) -> tuple[Site, ...]:
@@ -178,82 +133,3 @@ def _since_loop(mine: Executed, theirs: Sequence[Executed], header: Site) -> tup
     began = mine.run[place(header)].first if place(header) in mine.run else 0
     rare = (site for site in _rare(mine, theirs) if site.file == header.file)
     return tuple(site for site in rare if place(site) in mine.before and mine.run[place(site)].first > began)[:1]
-
-
-def _jump(sources: Mapping[str, str], site: Site) -> str:
-    return jump_at(sources.get(site.file, ""), site.line)
-
-
-def _untaken(
-    sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed], path: Sequence[Site]
-) -> Departure | None:
-    """The first statement that decided against a line of a path which the rank did not run."""
-    order = {at: number for number, at in enumerate(mine.lines)}
-    found = [way for site in path if place(site) not in mine.lines for way in _decided(sources, mine, theirs, site)]
-    return min(found, key=lambda way: order[place(way.site)], default=None)
-
-
-def _left_out(sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed]) -> Departure | None:
-    """The first statement that decided against a line which all others ran in this part, and that it or they never left out."""
-    missed = (
-        site
-        for at, site in theirs[0].lines.items()
-        if at not in mine.lines
-        and all(at in other.lines for other in theirs)
-        and (at in mine.before or not any(at in other.before for other in theirs))
-    )
-    return next((way for site in missed for way in _decided(sources, mine, theirs, site)), None)
-
-
-def _inside(
-    sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed], header: Site
-) -> tuple[tuple[Site, Site], ...]:
-    """Headers that ran in functions which ``header`` calls, without the lines that all others then ran; outermost first."""
-    if place(header) not in mine.lines:
-        return ()
-    later = list(mine.lines.values())[list(mine.lines).index(place(header)) + 1 :]
-    own = (header.file, header.function)
-    called = list(takewhile(lambda site: (site.file, site.function) != own, later))
-    missed = [at for at in theirs[0].lines.values() if place(at) not in mine.lines and at.function != header.function]
-    first: dict[Site, Site] = {}
-    for site in missed:
-        if all(place(site) in other.lines for other in theirs):
-            ways = (way.site for way in _decided(sources, mine, theirs, site) if way.site in called)
-            first.setdefault(next(ways, header), site)
-    return tuple((site, first[site]) for site in called if site in first)[:_MOST_INSIDE]
-
-
-def _decided(
-    sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed], missed: Site
-) -> Iterator[Departure]:
-    order = {line: number for number, (file, line) in enumerate(mine.lines) if file == missed.file}
-    for found in decided_against(sources.get(missed.file, ""), missed.line, order):
-        header = Site(missed.file, found.line, missed.function)
-        if not found.loop:
-            yield Departure(-1, "branch", header, missed=missed)
-        elif not _continued_alike(mine, theirs, header):
-            yield Departure(-1, "loop", header, missed=missed)
-
-
-def _continued_alike(mine: Executed, theirs: Sequence[Executed], header: Site) -> bool:
-    """Whether the line of the function that the rank ran after a loop was over is one that others ran too."""
-    of_function = [
-        at for at, site in mine.lines.items() if site.file == header.file and site.function == header.function
-    ]
-    after = (
-        next((at for at in of_function[of_function.index(place(header)) + 1 :]), None)
-        if place(header) in of_function
-        else None
-    )
-    return after is not None and any(after in other.lines for other in theirs)
-
-
-def _loop_left(sources: Mapping[str, str], alone: Sequence[Site], path: Sequence[Site]) -> Departure | None:
-    """The loop around a line of a path after which the rank alone ran a line of the same function."""
-    for site in path:
-        for after in alone:
-            if (after.file, after.function) == (site.file, site.function):
-                header = loop_before(sources.get(site.file, ""), site.line, after.line)
-                if header is not None:
-                    return Departure(-1, "loop", Site(site.file, header, site.function), after=after)
-    return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ddpnb.diagnosis.execution.departures import MOST, Departure, departure, departures
+from ddpnb.diagnosis.execution.departure import Departure
+from ddpnb.diagnosis.execution.departures import MOST, departure, departures
 from ddpnb.diagnosis.execution.parts import between
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
@@ -100,7 +101,9 @@ def _sentence(recording: Recording, way: Departure, ranks: Sequence[int]) -> str
         f" There it handled {name}, raised at {_shown(recording, raised)}."
         for raised, name in _raised(recording, way).items()
     )
-    return f"{when} {phrases.ranks(ranks)} ran {ran}.{handled}"
+    passed = way.header or way.left
+    others = f" The others ran {_shown(recording, passed)} and then not this." if passed is not None else ""
+    return f"{when} {phrases.ranks(ranks)} ran {ran}.{others}{handled}"
 
 
 def _raised(recording: Recording, way: Departure) -> dict[Site, str]:

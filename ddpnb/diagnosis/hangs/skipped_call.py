@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddpnb.diagnosis import hints
-from ddpnb.diagnosis.execution.departures import Departure, departures
+from ddpnb.diagnosis.execution.departure import Departure
+from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs.call_order import begun_later, in_turn, may_come_again, out_of_turn, path_of, share_a_loop
 from ddpnb.diagnosis.hangs.uneven_iterations import began_as_many, fewer_batches, ranks_after_loop, uneven_calls
 from ddpnb.model import phrases

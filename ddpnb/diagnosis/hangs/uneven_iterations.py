@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddpnb.diagnosis.data.batches import uneven_shards
-from ddpnb.diagnosis.execution.departures import Departure, departures
+from ddpnb.diagnosis.execution.departure import Departure
+from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.collectives import Collective

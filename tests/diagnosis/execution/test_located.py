@@ -167,8 +167,9 @@ def test_what_a_rank_alone_ran_before_replicas_were_seen_to_differ():
     usual = Rank(0, 2).runs(EDIT, "loop main mine step").runs(EDIT, "loop main mine step").runs(EDIT, "loop schedule")
     odd = Rank(1, 2).runs(EDIT, "loop main mine step").runs(EDIT, "loop main mine lower set step").runs(EDIT, "loop")
     finding = edited(EDIT, usual, odd, at=2, culprits=(1,), waiting=(0,))
-    assert places(finding, 1) == [EDIT.line("lower"), EDIT.line("set")]
+    assert places(finding, 1) == [EDIT.line("lower"), EDIT.line("mine"), EDIT.line("set")]
     assert f"Only rank 1 ran {EDIT.file}:{EDIT.line('lower')} (`lower(group)" in finding.evidence[0]
+    assert f"The others ran {EDIT.file}:{EDIT.line('mine')} (`if local == 1:" in finding.evidence[0]
     assert "schedule" not in str(finding), "it ran later"
     tie = edited(EDIT, usual, odd, at=2, sides=((0,), (1,)))
     assert (tie.culprits, places(tie, 0), places(tie, 1)) == ((), [EDIT.line("mine")], places(finding, 1))
@@ -197,7 +198,7 @@ def test_what_a_rank_ran_in_that_step_after_the_replicas_were_seen_to_differ_is_
     odd = Rank(1, 2).runs(EDIT, "loop main mine lower set step schedule")
     where = ((1, EDIT.at("step")), (0, EDIT.at("step")))
     finding = edited(EDIT, usual, odd, at=1, culprits=(1,), waiting=(0,), where=where)
-    assert places(finding, 1) == [EDIT.line("lower"), EDIT.line("set"), EDIT.line("step")]
+    assert places(finding, 1) == [EDIT.line("lower"), EDIT.line("mine"), EDIT.line("set"), EDIT.line("step")]
     assert str(EDIT.line("schedule")) not in finding.evidence[0].split(":")
     usual = trains(Rank(0, 2), USUAL)
     odd = trains(Rank(1, 2), "loop mine forward check bad leave")
@@ -299,7 +300,21 @@ def test_a_jump_in_a_function_that_others_did_not_call():
     usual = Rank(0, 2).runs(script, "mine forward:collecting forward:scale step")
     odd = Rank(1, 2).runs(script, "mine calibrate forward:collecting forward:observe forward:return forward:scale step")
     finding = edited(script, usual, odd, at=1, culprits=(1,), waiting=(0,))
-    assert places(finding, 1)[0] == script.line("calibrate")
+    assert places(finding, 1)[:2] == [script.line("calibrate"), script.line("mine")]
+
+
+def test_the_jump_that_kept_the_others_from_what_one_rank_ran():
+    script = Script("""
+        def calibrate():
+            if rank != leader:              # check
+                return                      # leave
+            net = model.module              # edit
+            net.scale = 2                   # set
+    """)
+    usual, odd = Rank(0, 2).runs(script, "check leave"), Rank(1, 2).runs(script, "check edit set")
+    finding = edited(script, usual, odd, at=1, culprits=(1,), waiting=(0,))
+    assert places(finding, 1) == [script.line(mark) for mark in ("edit", "set")]
+    assert f"The others ran {script.file}:{script.line('leave')} (`return " in finding.evidence[0]
 
 
 def test_why_a_rank_did_not_make_a_group():
