@@ -25,7 +25,7 @@ from ddpnb.model.events.runs import LinesNotRecorded
 from ddpnb.recorder import protocol
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
-from ddpnb.recorder.handled import Handled
+from ddpnb.recorder.exceptions import Handled
 from ddpnb.recorder.hooks import Hooks, hide
 from ddpnb.recorder.line_file import LineFile
 from ddpnb.recorder.locks import is_mine

@@ -13,6 +13,7 @@ from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.data import Data
 from ddpnb.recorder.door import Door
+from ddpnb.recorder.exceptions import FailedThreads
 from ddpnb.recorder.executed_lines import Lines
 from ddpnb.recorder.faults.faults import Faults
 from ddpnb.recorder.hooks import Hooks
@@ -43,7 +44,15 @@ class Recorder:
         self.replicas = Replicas(self.box, self.door, folder, rank)
         self.data = Data(self.box)
         self.lines = Lines(self.box, self.door, folder, rank)
-        self.hooks: list[Hooks] = [self.phases, Training(self.box), self.replicas, self.data, self.lines]
+        failed_threads = FailedThreads(self.box)
+        self.hooks: list[Hooks] = [
+            self.phases,
+            Training(self.box),
+            self.replicas,
+            self.data,
+            self.lines,
+            failed_threads,
+        ]
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)
         self.door.open()

@@ -8,6 +8,7 @@ from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call
+from ddpnb.model.events.runs import ThreadFailed
 from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
@@ -17,7 +18,7 @@ from ddpnb.model.stacks import Frame
 BLOCKED_ELSEWHERE = FindingType("DDP313", "blocked-elsewhere", after_patience=True)
 RANK_FROZEN = FindingType("DDP314", "rank-frozen", after_patience=True)
 
-_FRAMES, _STACKS = 8, 4
+_FRAMES, _STACKS, _THREADS = 8, 4, 2
 # What a rank waits for that is not another machine, in the words of the recorder.
 LOCAL = ("a file lock", "a child process", "sleep()")
 
@@ -94,6 +95,14 @@ def finding(
             evidence.append(f"Rank {rank} is unresponsive too: its stack was read from outside.")
         if standing.record.process.waits_on:
             evidence.append(f"Rank {rank} waits for {standing.record.process.waits_on} in the kernel.")
+    failed = {rank: standings[rank].record.events(ThreadFailed)[:_THREADS] for rank in culprits}
+    evidence += [
+        f"Before, {thread.exception}{phrases.at(thread.site)} ended the thread {thread.thread!r} of rank {rank}."
+        for rank, threads in failed.items()
+        for thread in threads
+    ]
+    if any(failed.values()):
+        remedy += " If it is for the work of a thread that failed, catch the exception in the thread and hand it on."
     early = [rank for rank in culprits if before_init(standings[rank].record)]
     if early:
         evidence.append(
@@ -120,7 +129,11 @@ def finding(
         tuple(culprits),
         tuple(waiting),
         call,
-        where(standings, [*culprits, *waiting]),
+        (
+            *where(standings, culprits),
+            *((rank, thread.site) for rank, threads in failed.items() for thread in threads),
+            *where(standings, waiting),
+        ),
         tuple(evidence),
         remedy,
         certainty="timed",

@@ -116,6 +116,14 @@ class ExceptionHandled(Event):
     raised: Caller = Caller()
 
 
+@event("thread failed")
+class ThreadFailed(Event):
+    """An exception ended a thread; the site is the innermost line of the user's that raised it."""
+
+    thread: str = ""
+    exception: str = ""
+
+
 @event("door detached")
 class DoorDetached(Event):
     """The door failed: the collectives of this rank after it were not recorded."""

@@ -126,6 +126,14 @@ def test_a_rank_that_is_blocked_elsewhere():
     assert "a lock (futex)" in found.summary
 
 
+def test_a_rank_that_waits_for_a_thread_that_failed():
+    odd = Rank(1, 2).event("thread failed", line(30, "decode"), thread="prefetch", exception="ValueError")
+    found = only_finding(record(Rank(0, 2).waits("all_reduce", line(9)), odd.idles(12.0, line(4))))
+    assert (found.code, found.culprits, found.certainty) == ("DDP313", (1,), "timed")
+    assert found.where == ((1, line(4)), (1, line(30, "decode")), (0, line(9)))
+    assert f"Before, ValueError at {line(30)} in decode ended the thread 'prefetch' of rank 1." in found.evidence
+
+
 def test_a_stopped_process():
     found = only_finding(record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).stops(12.0, line(4))))
     assert (found.code, found.culprits, found.waiting) == ("DDP314", (1,), (0,))

@@ -1,13 +1,17 @@
-"""Exceptions that the user's code catches: where they were raised, which the line of a handler does not tell."""
+"""Exceptions that do not end the program: where those were raised that the user's code catches, or that end a thread."""
 
 from __future__ import annotations
 
+import threading
+
 from ddpnb.model.calls import Site
-from ddpnb.model.events.runs import Caller, ExceptionHandled
+from ddpnb.model.events.runs import Caller, ExceptionHandled, ThreadFailed
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.user_frames import is_user_file
 
 _MOST = 64  # in a run
+_LONGEST = 100  # characters of a name
 
 
 class Handled:
@@ -29,6 +33,20 @@ class Handled:
         self._last = id(error), raised
         self._count += 1
         self.box.emit(ExceptionHandled(exception=type(error).__name__, raised=raised, site=site))
+
+
+class FailedThreads(Hooks):
+    """Records threads that an exception ended: nobody does any more what other threads wait for."""
+
+    def install(self) -> None:
+        self.before(threading, "excepthook", self._fails)
+
+    def _fails(self, args: threading.ExceptHookArgs) -> None:
+        raised = _raised(args.exc_value) if args.exc_value is not None else None
+        if raised is not None and not issubclass(args.exc_type, SystemExit):
+            name = args.thread.name if args.thread is not None else ""
+            site = Site(raised.file, raised.line, raised.function)
+            self.box.emit(ThreadFailed(thread=name[:_LONGEST], exception=args.exc_type.__name__, site=site))
 
 
 def _raised(error: BaseException) -> Caller | None:
