@@ -70,24 +70,23 @@ class _View:
     def begin(self) -> None:
         self._active = True
         importlib.invalidate_caches()
-        for name in self._modules:
-            sys.modules.pop(name, None)
+        # Before the modules go, and until they are back: a thread of ours that imports one meanwhile must not load it again.
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]
         if self._shadowed:
             self._serve_own_threads()
+        for name in self._modules:
+            sys.modules.pop(name, None)
 
     def end(self) -> None:
-        self._active = False
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
-        if (
-            builtins.__import__ == self._import_for
-        ):  # otherwise another wrapper holds it, and it only passes everything on
-            builtins.__import__ = self._import
         others = self._shadowed | _in_the_way()
         for name in [name for name in sys.modules if name.partition(".")[0] in others]:
             del sys.modules[name]
         sys.modules.update(self._modules)
+        self._active = False
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)  # type: ignore[arg-type]
+        if builtins.__import__ == self._import_for:  # else another wrapper holds it, and it only passes everything on
+            builtins.__import__ = self._import
 
     # -- for the user's threads: a finder and loader
 
@@ -101,7 +100,8 @@ class _View:
             self._shadowed.add(name)
             self._serve_own_threads()
             return spec
-        if name != top and sys.modules.get(top) is not self._modules.get(top):
+        own = self._modules.get(top)
+        if name != top and sys.modules.get(top, own) is not own:
             return None
         places = getattr(module, "__path__", None)
         spec = ModuleSpec(name, self, origin=getattr(module, "__file__", None), is_package=places is not None)  # type: ignore[arg-type]

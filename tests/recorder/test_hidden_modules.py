@@ -206,3 +206,25 @@ def test_modules_come_back_when_they_could_not_be_hidden(folders, monkeypatch):
     with pytest.raises(AttributeError), modules.hidden():
         pass
     assert sys.modules["ddpnbstack"] is loaded
+
+
+def test_a_thread_that_imports_while_modules_are_hidden_and_come_back_loads_none_again(folders):
+    modules, _ = folders
+    loaded = sys.modules["ddpnbstack.loaded"]
+    over = threading.Event()
+    others = []
+
+    def imports():
+        while not over.is_set():
+            module = importlib.import_module("ddpnbstack.loaded")
+            if module is not loaded:
+                others.append(module)
+
+    thread = threading.Thread(target=imports, daemon=True)
+    thread.start()
+    for _ in range(40):
+        with modules.hidden():
+            pass
+    over.set()
+    thread.join(20)
+    assert not others and sys.modules["ddpnbstack.loaded"] is loaded
