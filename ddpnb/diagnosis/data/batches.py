@@ -14,7 +14,7 @@ from ddpnb.diagnosis.data.loading import Loading, Loop, loading
 from ddpnb.diagnosis.data.shards import Views, replica_groups, side_by_side
 from ddpnb.diagnosis.environment.shared_memory import SHARED_MEMORY_LOW
 from ddpnb.diagnosis.once import once
-from ddpnb.diagnosis.places import where
+from ddpnb.diagnosis.places import moments, where
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
@@ -78,6 +78,13 @@ def _epochs(views: Views) -> list[Finding]:
                 for rank in ranks[:8]
             ),
             remedy="Call sampler.set_epoch(epoch) at the beginning of each epoch, before the loop over the loader.",
+            moments=moments(
+                {
+                    rank: found[rank][0] if rank in found else view.training[0]
+                    for rank, view in views.items()
+                    if view.training
+                }
+            ),
         )
     ]
 
@@ -171,6 +178,7 @@ def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: list
         where=where(loops, [*culprits, *rest]),
         evidence=tuple(evidence),
         remedy="Give all ranks the same number of batches (DistributedSampler, drop_last=True), or train under Join.",
+        moments=moments(loops) if len(counts) == len(loops) else (),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ddpnb.diagnosis.data.loading import Loading, Loop, likeness
 from ddpnb.diagnosis.divergence.digests import split
-from ddpnb.diagnosis.places import Placed, where
+from ddpnb.diagnosis.places import Timed, moments, where
 from ddpnb.model import phrases
 from ddpnb.model.events.data import DatasetSeen, SamplerPass
 from ddpnb.model.events.models import ModelWrapped
@@ -176,7 +176,7 @@ def order_of(dataset: DatasetSeen | None) -> str:
 # -- the findings
 
 
-def as_made(loops: Mapping[int, Loop], setting: str) -> Mapping[int, Placed]:
+def as_made(loops: Mapping[int, Loop], setting: str) -> Mapping[int, Timed]:
     """Where the samplers were made, if they were given this setting there; else where they are iterated."""
     return {
         rank: loop.made
@@ -189,7 +189,7 @@ def as_made(loops: Mapping[int, Loop], setting: str) -> Mapping[int, Placed]:
 def same(
     recording: Recording,
     group: tuple[int, ...],
-    places: Mapping[int, Placed],
+    places: Mapping[int, Timed],
     evidence: Sequence[str],
     *,
     sliced: bool = True,
@@ -252,7 +252,7 @@ def _differ(
 
 
 def differs(
-    places: Mapping[int, Placed],
+    places: Mapping[int, Timed],
     culprits: Sequence[int],
     summary: str,
     evidence: Sequence[str],
@@ -269,4 +269,5 @@ def differs(
         evidence=(*evidence, *phrases.undecided(sides)),
         remedy=remedy,
         sides=sides,
+        moments=moments(places),
     )

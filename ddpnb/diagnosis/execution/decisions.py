@@ -27,8 +27,8 @@ def untaken(
     return min(found, key=lambda way: order[place(way.site)], default=None)
 
 
-def left_out(sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed]) -> Departure | None:
-    """The first statement that decided against a line which all others ran in this part, and that it or they never left out."""
+def left_out(sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed]) -> Iterator[Departure]:
+    """The statements that decided against lines which all others ran in this part, and that it or they never left out."""
     missed = (
         site
         for at, site in theirs[0].lines.items()
@@ -36,7 +36,7 @@ def left_out(sources: Mapping[str, str], mine: Executed, theirs: Sequence[Execut
         and all(at in other.lines for other in theirs)
         and (at in mine.before or not any(at in other.before for other in theirs))
     )
-    return next((way for site in missed for way in _decided(sources, mine, theirs, site)), None)
+    return (way for site in missed for way in _decided(sources, mine, theirs, site))
 
 
 def inside(

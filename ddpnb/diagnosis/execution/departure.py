@@ -19,8 +19,8 @@ class Departure:
     alone ran ``site``, and no more is known.
     ``alone``: the lines that it alone ran in the part of the run that begins ``since`` there, in their order, for ``lines`` from
     ``site`` on; for a ``loop`` the rarest line that it alone ran after the loop began. ``header``: of ``lines`` the statement around
-    the first of them which the others ran, and then not that line; ``left``: or the jump with which they left. ``inside``: what decided it in functions
-    that the header calls, such as the generator that a loop reads: (a header that it ran, the line behind it that it did not run).
+    the first of them which the others ran, and then not that line; ``left``: or the jump with which they left. ``inside``: what else it left
+    out, such as in the generator that a loop reads: (a header that it ran, the line behind it that it did not run).
     """
 
     rank: int

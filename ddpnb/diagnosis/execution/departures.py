@@ -96,8 +96,10 @@ def departure(
     here = jump(alone, on_path) or (None if branched else jump(alone, of_entry))
     # What comes after the decision is a consequence of it.
     order = {at: number for number, at in enumerate(mine.lines)}
+    passed = () if path else tuple(left_out(sources, mine, theirs))
     if here is not None and (decision is None or order[place(here[0])] < order.get(place(decision.last), 0)):
-        return Departure(rank, "jump", *here, alone=alone, since=part.since)
+        also = _elsewhere(passed, here[0])
+        return Departure(rank, "jump", *here, alone=alone, since=part.since, inside=also)
     if path and not branched:
         rare = _rare(mine, theirs)
         there = jump(rare, on_path) or jump(rare, shared)
@@ -108,10 +110,14 @@ def departure(
         return replace(decision, rank=rank, alone=earlier, inside=inside(sources, mine, theirs, decision.site))
     if entry is not None:
         header, left = kept_out(sources, mine, theirs, entry)
-        after = alone[alone.index(entry) :]
-        return Departure(rank, "lines", entry, alone=after, since=part.since, header=header, left=left)
-    passed = None if path else left_out(sources, mine, theirs)
-    return None if passed is None else replace(passed, rank=rank)
+        after, also = alone[alone.index(entry) :], _elsewhere(passed, entry)
+        return Departure(rank, "lines", entry, alone=after, since=part.since, header=header, left=left, inside=also)
+    return replace(passed[0], rank=rank) if passed else None
+
+
+def _elsewhere(passed: Iterable[Departure], site: Site) -> tuple[tuple[Site, Site], ...]:
+    """The first of these decisions in another function: the line that the rank alone ran may have led to it."""
+    return tuple((way.site, way.missed) for way in passed if way.missed and way.site.function != site.function)[:1]
 
 
 def _alone(mine: Executed, theirs: Sequence[Executed]) -> tuple[Site, ...]:

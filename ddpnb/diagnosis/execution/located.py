@@ -21,9 +21,10 @@ _SHORT = 60  # characters of a line
 
 def located(recording: Recording, finding: Finding) -> Finding:
     """The finding with the lines at which its culprits, or its sides, left the way of the others; itself if none is known."""
-    alone = not finding.waiting and not finding.moments  # each of the culprits stands against the others
+    waiting = finding.waiting or tuple(rank for rank, _ in finding.moments if rank not in finding.culprits)
+    alone = not waiting and not finding.moments  # each of the culprits stands against the others
     culprits = [(rank,) for rank in finding.culprits] if alone else [finding.culprits]
-    sides = finding.sides or (*culprits, *([finding.waiting] if finding.waiting else ()))
+    sides = finding.sides or (*culprits, *([waiting] if waiting else ()))
     if len(sides) < 2 or not (finding.type.ways_part or finding.moments):
         return finding
     found: list[Departure] = []
@@ -44,13 +45,13 @@ def located(recording: Recording, finding: Finding) -> Finding:
 
 
 def _at_moments(recording: Recording, finding: Finding, ranks: Sequence[int], others: Sequence[int]) -> list[Departure]:
-    """From the last look at each rank before the one that shows the finding."""
+    """From the last look at each rank before the one that shows the finding; from the beginning if it is no look that does."""
     mine, theirs = ranks[:MOST], others[:MOST]
     times: dict[int, tuple[int, int]] = {}
     for rank, then in finding.moments:
         if rank in mine or rank in theirs:
-            looks = (sample.at_ns for sample in recording.ranks[rank].samples)
-            times[rank] = max((at for at in looks if at < then), default=0), then
+            looks = [sample.at_ns for sample in recording.ranks[rank].samples]
+            times[rank] = max((at for at in looks if at < then and then in looks), default=0), then
     part = between(recording, times, dict(reversed(finding.where))) if times.keys() >= {*mine, *theirs} else None
     if part is None:
         return []
@@ -64,7 +65,8 @@ def _where(recording: Recording, finding: Finding, found: Sequence[Departure]) -
         (way.rank, site) for way in found for site in dict.fromkeys((way.site, *way.further, *_raised(recording, way)))
     ]
     ranks = {way.rank for way in found}
-    ended = {rank for rank in ranks if (ending := recording.ranks[rank].ending) is not None and ending.how != "raised"}
+    ends = {rank: recording.ranks[rank].ending for rank in ranks if not finding.moments}
+    ended = {rank for rank, ending in ends.items() if ending is not None and ending.how != "raised"}
     rest = ((rank, site) for rank, site in finding.where if rank not in ended and (rank, site) not in left)
     return (*left, *rest)
 
@@ -79,10 +81,10 @@ def _says(recording: Recording, found: Sequence[Departure]) -> list[str]:
 
 def _sentence(recording: Recording, way: Departure, ranks: Sequence[int]) -> str:
     at = _shown(recording, way.site)
+    steps = "; ".join(f"{_shown(recording, header)}, and then not {line}" for header, line in way.inside)
+    inside = f" {phrases.ranks(ranks, True)} also ran {steps}." if steps else ""
     if way.missed is not None:
         missed = _shown(recording, way.missed)
-        steps = "; ".join(f"{_shown(recording, header)}, and then not {line}" for header, line in way.inside)
-        inside = f" In functions called there it ran {steps}." if steps else ""
         if way.kind == "loop":
             alone = "".join(
                 f" Before, only {phrases.ranks(ranks)} ran {_shown(recording, site)}." for site in way.alone
@@ -103,7 +105,7 @@ def _sentence(recording: Recording, way: Departure, ranks: Sequence[int]) -> str
     )
     passed = way.header or way.left
     others = f" The others ran {_shown(recording, passed)} and then not this." if passed is not None else ""
-    return f"{when} {phrases.ranks(ranks)} ran {ran}.{others}{handled}"
+    return f"{when} {phrases.ranks(ranks)} ran {ran}.{others}{inside}{handled}"
 
 
 def _raised(recording: Recording, way: Departure) -> dict[Site, str]:

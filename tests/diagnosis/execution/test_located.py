@@ -260,9 +260,7 @@ def test_the_loops_inside_of_a_generator_that_ended():
     finding = only_finding(record(stay[0], left, stay[1], script=GENERATOR))
     assert (finding.code, finding.culprits) == ("DDP308", (1,))
     assert places(finding, 1) == [GENERATOR.line(mark) for mark in ("loop", "rows", "barrier")]
-    assert f"In functions called there it ran {GENERATOR.file}:{GENERATOR.line('rows')} (`for row" in str(
-        finding.evidence
-    )
+    assert f"Rank 1 also ran {GENERATOR.file}:{GENERATOR.line('rows')} (`for row" in str(finding.evidence)
 
 
 def test_the_part_of_a_stage_of_a_pipeline_is_no_reason():
@@ -340,3 +338,24 @@ def test_why_a_rank_did_not_make_a_group():
     finding = only_finding(record(usual[0], odd, usual[1], script=script))
     assert (finding.code, finding.culprits) == ("DDP108", (1,))
     assert places(finding, 1)[0] == script.line("leave")
+
+
+def test_what_was_left_out_because_of_what_one_rank_alone_made():
+    """From the beginning of the run to a loop: no look at the replicas shows such a finding."""
+    script = Script("""
+        def loader():
+            if rank == 1:                   # check
+                return Wrapped(data)        # wrap
+            return Plain(data)              # plain
+
+        def begin():
+            if hasattr(loader, "sampler"):  # has
+                loader.sampler.set_epoch()  # set
+    """)
+    usual = Rank(0, 2).runs(script, "check plain begin:has begin:set").sample("forward", script.at("plain"))
+    odd = Rank(1, 2).runs(script, "check wrap begin:has").sample("forward", script.at("wrap"))
+    recording = record(usual.runs(script, "check"), odd.runs(script, "check"), script=script)
+    now = tuple((rank, one.lines.windows[1].began_ns) for rank, one in recording.ranks.items())
+    finding = located(recording, Finding(DIFFERS, "They differ.", (1,), moments=now))
+    assert places(finding, 1) == [script.line(mark) for mark in ("wrap", "has")]
+    assert f"Rank 1 also ran {script.file}:{script.line('has')}" in finding.evidence[0]
