@@ -9,6 +9,7 @@ from ddpnb.diagnosis.divergence.digests import Difference, apart, by_turn, chang
 from ddpnb.diagnosis.divergence.optimizers import steps_differ
 from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
+from ddpnb.model.calls import Site
 from ddpnb.model.events.models import CheckpointRead, LoadFailed
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
@@ -58,19 +59,7 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
         failed = _failed_loads(recording, [rank for rank in found.samples if rank not in loaders])
         if failed:
             return _not_loaded(model, found, loaders, failed, evidence)
-        return Finding(
-            PARTIAL_LOAD,
-            f"Only {phrases.ranks(loaders)} loaded a state dict into {model.module}: the replicas differ since forward "
-            f"{found.turn}.",
-            loaders,
-            tuple(rank for rank in sorted(found.samples) if rank not in loaders),
-            None,
-            known(tuple((rank, sites[rank]) for rank in loaders)),
-            tuple(evidence),
-            "Load the checkpoint on all ranks, or on rank 0 before the model is wrapped: DistributedDataParallel "
-            "broadcasts parameters from rank 0 once, in its constructor.",
-            tensors=found.tensors[:20],
-        )
+        return _loaded_by_some(model, found, loaders, sites, evidence)
     since = f"since forward {found.turn}: {', '.join(found.tensors[:3])}{' ...' if len(found.tensors) > 3 else ''}."
     finding = finding_of(
         REPLICA_DRIFT,
@@ -86,6 +75,31 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
     if loaders and loaders == culprits:  # what they loaded came from their own memory, and this is where
         finding = placed(finding, known((rank, sites[rank]) for rank in culprits))
     return finding
+
+
+def _loaded_by_some(
+    model: Model, found: Difference, loaders: tuple[int, ...], sites: Mapping[int, Site], evidence: list[str]
+) -> Finding:
+    """The few are named, those that loaded or those that did not; nobody where they are equally many."""
+    others = tuple(rank for rank in sorted(found.samples) if rank not in loaders)
+    sides = tuple(sorted((loaders, others), key=len, reverse=True))
+    culprits = sides[1] if len(sides[0]) > len(sides[1]) else ()
+    return Finding(
+        PARTIAL_LOAD,
+        f"Only {phrases.ranks(loaders)} loaded a state dict into {model.module}: the replicas differ since forward "
+        f"{found.turn}.",
+        culprits,
+        sides[0] if culprits else (),
+        None,
+        known((rank, sites[rank]) for rank in loaders),
+        (*evidence, *phrases.undecided(() if culprits else sides)),
+        "Load the checkpoint on all ranks, or on rank 0 before the model is wrapped: DistributedDataParallel "
+        "broadcasts parameters from rank 0 once, in its constructor.",
+        tensors=found.tensors[:20],
+        sides=() if culprits else sides,
+        certainty="likely" if culprits else "proven",
+        moments=tuple((rank, found.samples[rank].at_ns) for rank in sorted(found.samples)),
+    )
 
 
 def holding(culprits: tuple[int, ...], ranks: Collection[int], module: str, since: str) -> str:

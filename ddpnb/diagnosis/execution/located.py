@@ -16,6 +16,7 @@ from ddpnb.model.recording import Recording
 from ddpnb.texts import shortened
 
 _LINES = 3
+_LOOKS = 8  # that are gone back: about two steps
 _SHORT = 60  # characters of a line
 
 
@@ -45,18 +46,27 @@ def located(recording: Recording, finding: Finding) -> Finding:
 
 
 def _at_moments(recording: Recording, finding: Finding, ranks: Sequence[int], others: Sequence[int]) -> list[Departure]:
-    """From the last look at each rank before the one that shows the finding; from the beginning if it is no look that does."""
+    """From the last look at each rank before the one that shows the finding, or, if they ran the same since, from one before.
+
+    From the beginning if it is no look that shows it.
+    """
     mine, theirs = ranks[:MOST], others[:MOST]
-    times: dict[int, tuple[int, int]] = {}
-    for rank, then in finding.moments:
-        if rank in mine or rank in theirs:
-            looks = [sample.at_ns for sample in recording.ranks[rank].samples]
-            times[rank] = max((at for at in looks if at < then and then in looks), default=0), then
-    part = between(recording, times, dict(reversed(finding.where))) if times.keys() >= {*mine, *theirs} else None
-    if part is None:
+    moments = {rank: then for rank, then in finding.moments if rank in mine or rank in theirs}
+    if moments.keys() < {*mine, *theirs}:
         return []
-    ways = (departure(part, recording.sources, rank, theirs) for rank in mine)
-    return [way for way in ways if way is not None]
+    looks = {
+        rank: [at for at in sorted(sample.at_ns for sample in recording.ranks[rank].samples) if at <= then]
+        for rank, then in moments.items()
+    }
+    places = dict(reversed(finding.where))
+    for back in range(2, 2 + _LOOKS):
+        began = {rank: at[-back] if len(at) >= back and at[-1] == moments[rank] else 0 for rank, at in looks.items()}
+        part = between(recording, {rank: (began[rank], then) for rank, then in moments.items()}, places)
+        found = [departure(part, recording.sources, rank, theirs) for rank in mine] if part is not None else []
+        ways = [way for way in found if way is not None]
+        if ways or not any(began.values()):
+            return ways
+    return []
 
 
 def _where(recording: Recording, finding: Finding, found: Sequence[Departure]) -> tuple[tuple[int, Site], ...]:

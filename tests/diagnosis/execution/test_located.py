@@ -359,3 +359,24 @@ def test_what_was_left_out_because_of_what_one_rank_alone_made():
     finding = located(recording, Finding(DIFFERS, "They differ.", (1,), moments=now))
     assert places(finding, 1) == [script.line(mark) for mark in ("wrap", "has")]
     assert f"Rank 1 also ran {script.file}:{script.line('has')}" in finding.evidence[0]
+
+
+def test_a_difference_that_shows_later_than_the_line_that_caused_it():
+    """A scale that only one rank changes shows in the gradients one step later."""
+    script = Script("""
+        def main():
+            for batch in loader:            # loop
+                if loss > limit:            # check
+                    scale = 0.5             # lower
+                step(batch)                 # step
+    """)
+    ranks = []
+    for number in (0, 1):
+        rank = Rank(number, 2)
+        for lines in ("loop check step", "loop check lower step" if number else "loop check step", "loop check step"):
+            rank.runs(script, lines).sample("gradients", script.at("step"))
+        ranks.append(rank)
+    recording = record(*ranks, script=script)
+    moments = tuple((rank, one.samples[-1].at_ns) for rank, one in recording.ranks.items())
+    finding = located(recording, Finding(DIFFERS, "They differ.", (1,), (0,), moments=moments))
+    assert places(finding, 1) == [script.line("lower"), script.line("check")]
