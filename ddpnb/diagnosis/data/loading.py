@@ -92,8 +92,10 @@ def _loop(
     ended = loop.state != "open"
     steps = (loop.steps or 0) if ended else record.steps - loop.step
     sampler, turn = loop.sampler, loop.passed
-    if not ended and loader.distributed is not None:  # which pass it is was not recorded: the latest
-        sampler, turn = loader.distributed, max((t for s, t in passes if s == loader.distributed), default=0)
+    if not ended and loader.distributed is not None:  # which pass it is was not recorded: the first since it began
+        own = [(one.began_ns, number) for (of, number), one in passes.items() if of == loader.distributed]
+        later = [number for at, number in own if at >= loop.began_ns]
+        sampler, turn = loader.distributed, min(later) if later else max((number for _, number in own), default=0)
     return Loop(
         loader,
         loop.site,

@@ -76,12 +76,14 @@ class Trainer:
                 "rank": self.rank, "num_replicas": self.world, "drop_last": False, "num_samples": 100, "told": 0,
             }  # fmt: skip
             number = sampler.pop("sampler", loader)
-            facts |= {"sampler": number, "pass": self.passes[loader]}
-            self.made.phase("sampler", "done", at, **{**told, **sampler, **{k: facts[k] for k in ("sampler", "pass")}})
+            which = {"sampler": number, "pass": self.passes[loader]}
+            facts |= which if state == "done" else {}
         if state == "done":
             facts |= {"batches": batches, "steps": steps, "complete": True}
         self.steps += steps
         self.made.phase("data loop", state, at, **{**facts, **more})
+        if sampler is not None:
+            self.made.phase("sampler", "done", at, **{**told, **sampler, **which})
         return self
 
     def distributed(self, dataset=None, **sampler):
@@ -384,6 +386,16 @@ def test_a_later_epoch_differs():
         trainer.loops(sampler={"epoch": 1 if trainer.rank else 0, "told": 2})
 
     assert codes(found(trains))[0] == ("DDP503", "error", [0])
+
+
+def test_a_rank_that_has_begun_the_next_epoch_in_a_hang():
+    def trains(trainer):
+        trainer.loader(trainer.dataset(content(range(400))), distributed=0)
+        trainer.loops(state="open", sampler={"told": 1})
+        if trainer.rank == 2:
+            trainer.loops(state="open", steps=0, sampler={"epoch": 1, "told": 2})
+
+    assert found(trains) == []
 
 
 def test_one_trains_on_what_another_evaluates_on():
