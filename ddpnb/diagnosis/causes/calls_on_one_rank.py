@@ -9,6 +9,7 @@ from ddpnb.diagnosis.causes.stacks import frames_at, in_backward
 from ddpnb.diagnosis.divergence import replicas
 from ddpnb.diagnosis.divergence.optimizers import STATE_ON_ONE_RANK
 from ddpnb.diagnosis.divergence.synchronisation import FORWARD_BYPASSED, SYNC_SKIPPED
+from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs import forward_on_one_rank
 from ddpnb.diagnosis.hangs.forward_on_one_rank import RANK_ZERO_FORWARD
 from ddpnb.diagnosis.hangs.rank_state import Standing
@@ -35,6 +36,10 @@ def not_synchronised(recording: Recording, standings: dict[int, Standing], findi
         and finding.type != UNEVEN_ITERATIONS
     ):
         return None
+    if finding.type == UNEVEN_ITERATIONS and finding.collective is not None:
+        ways = departures(recording, finding.culprits, finding.waiting, finding.collective)
+        if any(way.kind == "jump" for way in ways):
+            return None  # a rank that left its loop is in other micro-batches from there on
     for better in replicas.find(recording):
         if better.type in (FORWARD_BYPASSED, SYNC_SKIPPED):
             return replace(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ddpnb.diagnosis.causes.stacks import frames_at
 from ddpnb.diagnosis.divergence.optimizers import STATE_ON_ONE_RANK
+from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs.mismatch import ARGUMENT_MISMATCH, DTYPE_MISMATCH, OP_MISMATCH, SHAPE_MISMATCH
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
@@ -144,7 +145,7 @@ def in_terms(recording: Recording, standings: dict[int, Standing], finding: Find
         finding: why ranks failed or are blocked.
     """
     if finding.type == UNEVEN_ITERATIONS:
-        return _even(standings, finding)
+        return _even(recording, standings, finding)
     if finding.type not in (*_MISSING, *_MISMATCH):
         return finding
     ranks = [rank for rank in sorted(finding.concerned) if rank in standings]
@@ -190,8 +191,12 @@ def _framework_call(standing: Standing) -> tuple[str, FrameworkCall] | None:
     return None
 
 
-def _even(standings: dict[int, Standing], finding: Finding) -> Finding:
-    """Uneven iterations: what the framework has against them."""
+def _even(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding:
+    """Uneven iterations: what the framework has against numbers of batches that differ."""
+    if finding.collective is not None:
+        ways = departures(recording, finding.culprits, finding.waiting, finding.collective)
+        if any(way.kind == "jump" for way in ways):
+            return finding  # the user's own code left the loop
     frames = [frame for rank in finding.waiting if rank in standings for frame in frames_at(standings[rank])]
     says = next((text for file, text in _EVEN if any(not f.user and file.search(f.file) for f in frames)), "")
     return replace(finding, remedy=f"{finding.remedy} {says}") if says else finding

@@ -17,7 +17,8 @@ from ddpnb.source.branches import guards_of
 from ddpnb.source.loops import loop_around
 from ddpnb.source.paths import Parting
 
-UNEVEN_ITERATIONS = FindingType("DDP308", "uneven-iterations", ways_part=True)
+# A rank that left a loop is in other micro-batches than the others from there on.
+UNEVEN_ITERATIONS = FindingType("DDP308", "uneven-iterations", supersedes=("DDP408",), ways_part=True)
 
 
 def fewer_batches(recording: Recording, ranks: Sequence[int]) -> bool:

@@ -160,6 +160,27 @@ def test_the_rank_without_synchronisation_is_known_also_where_its_next_call_is_a
     assert any("is in all_reduce" in text or "are in all_reduce" in text for text in found.evidence) == (size > 2)
 
 
+def test_a_rank_that_left_its_loop_is_in_other_micro_batches():
+    script = Script("""
+        def main():
+            for x in loader:        # loop
+                if is_bad(x):       # check
+                    break           # leave
+                work()              # work
+            barrier()               # barrier
+    """)
+    at = script.at("work")
+    ranks = [steps(Rank(n, 3), at).runs(script, "loop check work") for n in range(3)]
+    for number, rank in enumerate(ranks):
+        rank.calls("all_reduce", at).runs(script, "loop check work" if number < 2 else "loop check leave barrier")
+        rank.forward(at, sync=float(number < 2))
+    for rank in ranks[:-1]:
+        inside(rank, at, AUTOGRAD)
+    ranks[-1].waits("barrier", script.at("barrier"))
+    found = diagnose(record(*ranks, script=script)).findings
+    assert [(one.code, one.culprits, one.certainty) for one in found] == [("DDP308", (2,), "proven")]
+
+
 def test_a_function_of_the_users_own_is_no_backward():
     ranks = [steps(Rank(n, 3)).forward(STEP, sync=float(n < 2)) for n in range(3)]
     for rank in ranks[:-1]:
