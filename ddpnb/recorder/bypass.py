@@ -1,8 +1,9 @@
-"""Detect a wrapped model that is called without its wrapper: DDP then does not synchronise, without a warning."""
+"""Detect a wrapped model, or a part of it, that is called without its wrapper: DDP then does not synchronise, without a warning."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -11,7 +12,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.samples import Samples
+from ddpnb.recorder.tracked_model import Watched
 from ddpnb.recorder.tracked_models import Followed
+from ddpnb.recorder.user_frames import calling_frame, is_user_file
 
 
 class Bypass:
@@ -30,9 +33,14 @@ class Bypass:
         self._samples = samples
         self._fail = fail
         self.hook: Any = None
+        self._parts: dict[int, Watched] = {}  # by the id of a module inside of a wrapper
 
     def begin(self) -> None:
         """Watch for direct calls of the module, until the wrapper is used."""
+        wrapped = ((watched, getattr(ddp, "module", None)) for ddp, watched in list(self._models.watched.items()))
+        self._parts = {
+            id(part): watched for watched, module in wrapped if module is not None for part in module.modules()
+        }
         if self.hook is None:
             self.hook = nn_module.register_module_forward_pre_hook(self._on_any_forward)
 
@@ -51,9 +59,18 @@ class Bypass:
                 or not module.training
             ):
                 return
-            for ddp, watched in list(self._models.watched.items()):
-                if getattr(ddp, "module", None) is module and not watched.bypass_site:
-                    watched.bypass_site = self._samples.site()
-                    self.end()
+            watched = self._parts.get(id(module))
+            if watched is not None and not watched.bypass_site:
+                watched.bypass_site = self._samples.site(self._caller())
+                self.end()
         except Exception:
             self._fail()
+
+    def _caller(self) -> FrameType | None:
+        """The innermost frame of the user's outside of the model's own methods: these are right inside of the wrapper."""
+        frame = innermost = calling_frame()
+        while frame is not None:
+            if is_user_file(frame.f_code.co_filename) and id(frame.f_locals.get("self")) not in self._parts:
+                return frame
+            frame = frame.f_back
+        return innermost

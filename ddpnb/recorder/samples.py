@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
+from types import FrameType
 from typing import Any
 
 from ddpnb.model import samples as layout
@@ -134,9 +135,9 @@ class Samples:
                 self._names[key] = number
         return number
 
-    def site(self) -> int:
-        """The number of the user's line that led here; 0 if there is none."""
-        frame = calling_frame(2)
+    def site(self, frame: FrameType | None = None) -> int:
+        """The number of the line of a frame, of the user's line that led here if none is given; 0 if there is none."""
+        frame = frame or calling_frame(2)
         if frame is None:
             return 0
         known = self._sites.get((id(frame.f_code), frame.f_lasti))

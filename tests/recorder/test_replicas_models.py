@@ -142,6 +142,27 @@ def test_a_module_that_is_called_behind_its_wrappers_back(watched):
 
 
 @pytest.mark.usefixtures("alone")
+def test_a_part_of_a_module_that_is_called_by_a_method_behind_its_wrappers_back(watched):
+    class Student(Net):
+        def loss(self, x):
+            return self.features(x).sum()
+
+        def features(self, x):
+            return next(self.children())(x)
+
+    def distill(net):
+        return net.loss(batch(0))
+
+    model = DDP(Student())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        distill(model.module).backward()
+        optimizer.step()
+    site = watched.samples("gradients")[-1].facts["bypass_site"]
+    assert (site["file"], site["line"], site["function"]) == (__file__, line_of(distill, "net.loss(batch"), "distill")
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_module_that_is_evaluated_by_itself_goes_past_nothing(watched):
     model = DDP(Net())
     with torch.no_grad():

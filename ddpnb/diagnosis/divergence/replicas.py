@@ -197,7 +197,7 @@ def _unlike_from_the_start(recording: Recording, model: Model, found: Difference
 def _gradients(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP409: synchronised gradients that differ when the optimizer takes them."""
     if not any(last_synchronised(recording, rank, s) for rank, s in found.samples.items()):
-        return never_synchronised(model, found)
+        return never_synchronised(recording, model, found)
     frozen = {tensor.name for tensor in model.parameters if not tensor.trains}
     absent = {
         rank for rank, s in found.samples.items() if any(s.digests[u].hash == 0 for u in found.units if u in s.digests)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ddpnb.diagnosis.divergence.builder import finding_of, how_far, placed
 from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, differing, models_of, split
@@ -207,9 +208,9 @@ def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:
     return bool(forwards[-1].number("sync")) if forwards else taken.number("synced") != 0
 
 
-def never_synchronised(model: Model, found: Difference) -> Finding:
+def never_synchronised(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP408: no forward since the step before was one after which backward synchronises, on any rank."""
-    return finding_of(
+    finding = finding_of(
         SYNC_SKIPPED,
         f"No rank synchronises the last gradients of {model.module} before optimizer step {found.turn}.",
         found.samples,
@@ -221,6 +222,12 @@ def never_synchronised(model: Model, found: Difference) -> Finding:
         + how_far(found),
         "Exit no_sync() before the last backward of each step, also when an epoch ends with fewer micro-batches.",
         tensors=found.tensors,
+    )
+    entered = _entered(recording, found.model, list(found.samples))
+    stepped = [f"The optimizer steps at {site}." for site in dict.fromkeys(dict(finding.where).values())][:1]
+    return replace(
+        placed(finding, known((rank, entered.get(rank, site)) for rank, site in finding.where)),
+        evidence=(*finding.evidence, *(stepped if entered else ())),
     )
 
 

@@ -534,6 +534,7 @@ def test_nobody_synchronises_before_a_step():
     """The test for the last micro-batch is never true."""
 
     def never(rank):
+        rank.event("no_sync entered", line(7), model=0)
         for _ in range(2):
             rank.forward(STEP, sync=0.0).backward(STEP)
         return rank.gradients(STEP, odd={WEIGHT: 80 + rank.rank}).updated(STEP, odd={WEIGHT: 90 + rank.rank})
@@ -541,6 +542,8 @@ def test_nobody_synchronises_before_a_step():
     found = the_finding(trained(never, culprits=(0, 1, 2, 3), before=0, after=0))
     assert (found.code, found.culprits, found.waiting) == ("DDP408", (0, 1, 2, 3), ())
     assert found.tensors == (WEIGHT,)
+    assert found.where == tuple((rank, line(7)) for rank in range(4))
+    assert f"The optimizer steps at {STEP}." in found.evidence
 
 
 def test_nobody_synchronises_by_the_wrapper_but_the_gradients_agree():
