@@ -30,7 +30,7 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
     left = ranks_after_loop(recording, collective, where)
     if left is not None and not _stayed_in_loop(recording, collective, *left, ways[left[0]]):
         # The rank after the loop may be right and the other one have skipped a call: both may run it again.
-        again = tied and share_a_loop(recording, where, paths[odd])
+        again = tied and share_a_loop(recording, where, paths[odd]) and not _left_by_jump(ways[left[0]])
         if again and not fewer_batches(recording, left[0]):
             return _one_skipped(collective)
         return uneven_calls(recording, collective, left)
@@ -116,6 +116,11 @@ def _stayed_in_loop(
     """Whether ranks that are past a loop made as many iterations as those in it, and skipped a call."""
     as_many = began_as_many(recording, inside[0], collective.calls[inside[0]], gone)
     return as_many or any(way.skips for way in ways)
+
+
+def _left_by_jump(ways: Sequence[Departure]) -> bool:
+    """Whether a rank left its loop by a ``break`` that no rank had run before."""
+    return any(way.word == "break" for way in ways)
 
 
 def _new_way(ways: Sequence[Departure]) -> bool:

@@ -380,3 +380,30 @@ def test_a_difference_that_shows_later_than_the_line_that_caused_it():
     moments = tuple((rank, one.samples[-1].at_ns) for rank, one in recording.ranks.items())
     finding = located(recording, Finding(DIFFERS, "They differ.", (1,), (0,), moments=moments))
     assert places(finding, 1) == [script.line("lower"), script.line("check")]
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_of_two_ranks_the_one_that_left_its_loop_by_a_break(culprit):
+    """Both might come to these calls again in the outer loop: without the lines it would be open who skipped one."""
+    script = Script("""
+        def main():
+            while True:
+                for batch in loader:        # loop
+                    if enough:              # check
+                        break               # leave
+                    all_reduce(batch)       # reduce
+                barrier()                   # barrier
+    """)
+    ranks = []
+    for number in (0, 1):
+        rank = Rank(number, 2)
+        for _ in range(2):
+            rank.runs(script, "loop check reduce").calls("all_reduce", script.at("reduce"))
+        if number == culprit:
+            rank.runs(script, "loop check leave barrier").waits("barrier", script.at("barrier"), idle=5)
+        else:
+            rank.runs(script, "loop check reduce").waits("all_reduce", script.at("reduce"), idle=5)
+        ranks.append(rank)
+    finding = only_finding(record(*ranks, script=script))
+    assert (finding.code, finding.culprits, finding.sides) == ("DDP308", (culprit,), ())
+    assert places(finding, culprit)[0] == script.line("leave")

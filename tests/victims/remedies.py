@@ -1,0 +1,248 @@
+"""Mistakes, each also with the remedy that its finding gives.
+
+Usage: remedies.py CASE [remedied]
+"""
+
+import os
+import sys
+import tempfile
+import time
+from itertools import islice
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
+
+
+def wrapped(net=None, **options):
+    torch.manual_seed(0)
+    model = DistributedDataParallel(net or nn.Linear(4, 1), **options)
+    return model, torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.1)
+
+
+def batch(rank, step=0):
+    return torch.randn(4, 4, generator=torch.Generator().manual_seed(10 * step + rank))
+
+
+def train(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def total(value, op=dist.ReduceOp.SUM):
+    tensor = torch.tensor(float(value))
+    dist.all_reduce(tensor, op=op)
+    return tensor.item()
+
+
+def break_on_a_condition(rank, remedied):
+    for step in range(6):
+        enough = rank == 1 and step == 3
+        if remedied:
+            enough = total(enough, dist.ReduceOp.MAX) > 0
+        if enough:
+            break
+        total(step)
+    dist.barrier()
+
+
+class Lines(IterableDataset):
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        return (torch.ones(4) * n * self.count for n in range(1, 1 + self.count))
+
+
+def iterable_data_of_other_length(rank, remedied):
+    model, optimizer = wrapped()
+    count = 6 - 2 * rank
+    loader = DataLoader(Lines(count), batch_size=1)
+    if remedied:
+        loader = islice(loader, int(total(count, dist.ReduceOp.MIN)))
+    for rows in loader:
+        train(optimizer, model(rows).sum())
+
+
+def uneven_batches_with_join(rank, remedied):
+    from contextlib import nullcontext
+
+    from torch.distributed.algorithms.join import Join
+
+    model, optimizer = wrapped()
+    with Join([model]) if remedied else nullcontext():
+        for step in range(6 - 2 * rank):
+            train(optimizer, model(batch(rank, step)).sum())
+
+
+def branch_of_one_rank(rank, remedied):
+    for step in range(4):
+        found = rank == 0 and step == 2
+        if remedied:
+            found = total(found, dist.ReduceOp.MAX) > 0
+        if found:
+            dist.barrier()
+        dist.all_reduce(torch.ones(3))
+
+
+def other_operations(rank, remedied):
+    value = torch.ones(2)
+    if rank or remedied:
+        dist.all_reduce(value)
+    else:
+        dist.broadcast(value, 0)
+
+
+def other_shapes(rank, remedied):
+    rows = torch.ones(3 + rank, 2)
+    if remedied:  # pad to the longest
+        longest = int(total(len(rows), dist.ReduceOp.MAX))
+        rows = torch.cat([rows, torch.zeros(longest - len(rows), 2)])
+    dist.all_gather([torch.empty_like(rows) for _ in range(dist.get_world_size())], rows)
+
+
+def other_dtypes(rank, remedied):
+    value = torch.tensor([2]) if rank else torch.tensor([2.0])
+    dist.all_reduce(value.float() if remedied else value)
+
+
+def other_roots(rank, remedied):
+    dist.broadcast(torch.ones(2), 0 if remedied else rank)
+
+
+def groups_in_other_order(rank, remedied):
+    first, second = dist.new_group([0, 1]), dist.new_group([0, 1])
+    for group in (first, second) if remedied or not rank else (second, first):
+        dist.all_reduce(torch.ones(2), group=group)
+
+
+def both_send_first(rank, remedied):
+    mine, theirs = torch.ones(500_000), torch.empty(500_000)
+    if remedied and rank:
+        dist.recv(theirs, 1 - rank)
+        dist.send(mine, 1 - rank)
+    else:
+        dist.send(mine, 1 - rank)
+        dist.recv(theirs, 1 - rank)
+
+
+def both_receive_first(rank, remedied):
+    mine, theirs = torch.ones(4), torch.empty(4)
+    if remedied:
+        calls = [dist.P2POp(dist.isend, mine, 1 - rank), dist.P2POp(dist.irecv, theirs, 1 - rank)]
+        for work in dist.batch_isend_irecv(calls):
+            work.wait()
+    else:
+        dist.recv(theirs, 1 - rank)
+        dist.send(mine, 1 - rank)
+
+
+def one_evaluates_the_wrapped_model(rank, remedied):
+    model, optimizer = wrapped(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)))
+    for step in range(3):
+        train(optimizer, model(batch(rank, step)).sum())
+        if rank == 0 and step == 1:
+            model.eval()
+            with torch.no_grad():
+                (model.module if remedied else model)(batch(rank))
+            model.train()
+
+
+def parameters_edited_on_one_rank(rank, remedied):
+    model, optimizer = wrapped()
+    for step in range(4):
+        if step == 2 and rank == 1:
+            with torch.no_grad():
+                model.module.weight.mul_(2)
+        if remedied:
+            for p in model.parameters():
+                dist.broadcast(p.data, src=0)
+        train(optimizer, model(batch(rank, step)).sum())
+
+
+def model_past_the_wrapper(rank, remedied):
+    model, optimizer = wrapped()
+    for step in range(3):
+        train(optimizer, (model if remedied else model.module)(batch(rank, step)).sum())
+
+
+def last_micro_step_not_synchronised(rank, remedied):
+    model, optimizer = wrapped()
+    for step in range(3):
+        with model.no_sync():
+            model(batch(rank, step)).sum().backward()
+            if not remedied:
+                model(batch(rank, step + 10)).sum().backward()
+        if remedied:
+            model(batch(rank, step + 10)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def frozen_when_wrapped(rank, remedied):
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    net[0].requires_grad_(False)
+    model, optimizer = wrapped(net)
+    for step in range(4):
+        if step == 2:
+            net[0].requires_grad_(True)
+            if remedied:
+                model = DistributedDataParallel(net)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        train(optimizer, model(batch(rank, step)).sum())
+
+
+DATA = TensorDataset(torch.arange(64.0).reshape(16, 4))
+
+
+def epochs(model, optimizer, loader, sampler=None, count=2):
+    for epoch in range(count):
+        if sampler is not None:
+            sampler.set_epoch(epoch)
+        for (rows,) in loader:
+            train(optimizer, model(rows / 64).sum())
+
+
+def no_sampler(rank, remedied):
+    model, optimizer = wrapped()
+    sampler = DistributedSampler(DATA, shuffle=False) if remedied else None
+    epochs(model, optimizer, DataLoader(DATA, batch_size=2, sampler=sampler), sampler)
+
+
+def epoch_not_set(rank, remedied):
+    model, optimizer = wrapped()
+    sampler = DistributedSampler(DATA)
+    epochs(model, optimizer, DataLoader(DATA, batch_size=2, sampler=sampler), sampler if remedied else None, 3)
+
+
+def loaded_on_one_rank(rank, remedied):
+    model, optimizer = wrapped()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "last.pt")
+        torch.manual_seed(7)
+        torch.save(nn.Linear(4, 1).state_dict(), path)
+        if rank == 0 or remedied:
+            model.module.load_state_dict(torch.load(path))
+        for step in range(3):
+            train(optimizer, model(batch(rank, step)).sum())
+
+
+def work_discarded(rank, remedied):
+    if rank == 0:
+        work = dist.isend(torch.ones(4), 1) if remedied else None
+        if work is not None:
+            work.wait()
+        else:
+            dist.isend(torch.ones(4), 1)
+    else:
+        time.sleep(0.5)
+        dist.recv(torch.empty(4), 0)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    globals()[sys.argv[1]](dist.get_rank(), "remedied" in sys.argv)
+    dist.destroy_process_group()

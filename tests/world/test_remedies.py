@@ -1,0 +1,58 @@
+"""What a finding says to change works: the same script with that change ends well, and nothing is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import VICTIMS
+
+pytestmark = pytest.mark.world
+SCRIPT = VICTIMS / "remedies.py"
+# The finding, and the words of its remedy that the script follows.
+CASES = {
+    "break_on_a_condition": ("DDP308", "all_reduce the condition in each iteration (ReduceOp.MAX)"),
+    "iterable_data_of_other_length": ("DDP308", "all_reduce it with ReduceOp.MIN before the loop"),
+    "uneven_batches_with_join": ("DDP308", "the Join context manager"),
+    "branch_of_one_rank": ("DDP301", "all_reduce the flag first"),
+    "other_operations": ("DDP302", "Call the same operation on all ranks"),
+    "other_shapes": ("DDP303", "pad them"),
+    "other_dtypes": ("DDP304", "Convert to one dtype before the call"),
+    "other_roots": ("DDP305", "root"),
+    "groups_in_other_order": ("DDP306", "order"),
+    "both_send_first": ("DDP307", "Let one side send while the other receives"),
+    "both_receive_first": ("DDP307", "batch_isend_irecv"),
+    "one_evaluates_the_wrapped_model": ("DDP411", "model.module(input)"),
+    "parameters_edited_on_one_rank": ("DDP405", "for p in model.parameters(): dist.broadcast(p.data, src=0)"),
+    "model_past_the_wrapper": ("DDP407", "Call the wrapper itself"),
+    "last_micro_step_not_synchronised": ("DDP408", "Exit no_sync() before the last backward of each step"),
+    "frozen_when_wrapped": ("DDP415", "wrap the model again"),
+    "no_sampler": ("DDP501", "sampler=DistributedSampler(dataset)"),
+    "epoch_not_set": ("DDP502", "Call sampler.set_epoch(epoch)"),
+    "loaded_on_one_rank": ("DDP601", "Load the checkpoint on all ranks"),
+    "work_discarded": ("DDP316", "call handle.wait()"),
+}
+
+
+@pytest.fixture
+def world(traced_world):
+    yield traced_world
+    free(traced_world)
+
+
+def free(world):
+    left = world.release(2).left
+    if left:
+        world.restart(left)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_script_that_follows_the_remedy_ends_well(world, case):
+    code, words = CASES[case]
+    broken = world.run(SCRIPT, case, stream=None, patience=2.0).wait(60)
+    found = next((one for one in broken.diagnosis.findings if one.code == code), None)
+    assert found is not None, f"{broken.diagnosis}\n{broken.log(0)}"
+    assert words in found.remedy, found.remedy
+    free(world)
+    remedied = world.run(SCRIPT, case, "remedied", stream=None).wait(60)
+    assert remedied.outcome == "ok", f"{remedied.diagnosis}\n{remedied.log(0)}\n{remedied.log(1)}"
+    assert [one for one in remedied.diagnosis.findings if one.severity != "note"] == [], str(remedied.diagnosis)
