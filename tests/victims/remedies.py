@@ -151,6 +151,21 @@ def one_evaluates_the_wrapped_model(rank, remedied):
             model.train()
 
 
+def one_evaluates_a_sharded_model(rank, remedied):
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    fully_shard(model[0])
+    fully_shard(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        train(optimizer, model(batch(rank, step)).sum())
+        if step == 1 and (rank == 0 or remedied):
+            with torch.no_grad():
+                model(batch(rank))
+
+
 def parameters_edited_on_one_rank(rank, remedied):
     model, optimizer = wrapped()
     for step in range(4):

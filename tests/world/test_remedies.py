@@ -22,6 +22,7 @@ CASES = {
     "both_send_first": ("DDP307", "Let one side send while the other receives"),
     "both_receive_first": ("DDP307", "batch_isend_irecv"),
     "one_evaluates_the_wrapped_model": ("DDP411", "model.module(input)"),
+    "one_evaluates_a_sharded_model": ("DDP411", "Let all ranks evaluate: each forward of a sharded model"),
     "parameters_edited_on_one_rank": ("DDP405", "for p in model.parameters(): dist.broadcast(p.data, src=0)"),
     "model_past_the_wrapper": ("DDP407", "Call the wrapper itself"),
     "last_micro_step_not_synchronised": ("DDP408", "Exit no_sync() before the last backward of each step"),

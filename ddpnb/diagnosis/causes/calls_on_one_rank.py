@@ -88,7 +88,7 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
             *(f"Rank {rank} is inside the wrapper{phrases.at(standings[rank].site)}." for rank in lone[:4]),
             *phrases.observed(finding),
         ),
-        forward_on_one_rank.REMEDY,
+        forward_on_one_rank.remedy(call),
         certainty="likely",
     )
 

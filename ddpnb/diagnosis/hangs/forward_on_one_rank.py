@@ -176,12 +176,19 @@ def _finding(recording: Recording, rank: int, call: Call, met: Mapping[int, Call
                 if one is not None
             ),
         ),
-        REMEDY,
+        remedy(call),
         certainty="likely",
     )
 
 
-REMEDY = (
-    "Evaluate with the module itself, model.module(input), under torch.no_grad(), or let all ranks evaluate; a wrapped "
-    "model broadcasts its buffers in forward and synchronises in backward."
-)
+def remedy(call: Call | None) -> str:
+    """What to do instead of a lone forward that is in this call: the parts of a sharded model are with all ranks."""
+    if call is not None and call.op in _SHARDED:
+        return (
+            "Let all ranks evaluate: each forward of a sharded model gathers its parameters from all ranks. Only what "
+            "follows, such as printing, belongs to one rank."
+        )
+    return (
+        "Evaluate with the module itself, model.module(input), under torch.no_grad(), or let all ranks evaluate; a "
+        "wrapped model broadcasts its buffers in forward and synchronises in backward."
+    )
