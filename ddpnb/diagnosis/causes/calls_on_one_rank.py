@@ -26,7 +26,7 @@ _SHARDED = (
     "/torch/distributed/fsdp/",
     "/torch/distributed/tensor/",
 )
-_SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|gather|consolidate")
+_SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|consolidate")
 
 
 def not_synchronised(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
