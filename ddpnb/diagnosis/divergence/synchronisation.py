@@ -114,18 +114,21 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
 
 
 def _as_often_by_step(recording: Recording, number: int, samples: Mapping[int, Sample]) -> bool:
-    """Whether the ranks had synchronised equally often, at least once, by the optimizer step after these forwards.
+    """Whether the ranks had synchronised equally often by the optimizer step after these forwards, and each in the last of them.
 
     The numbers of forwards may differ: ranks that accumulate up to a budget of tokens.
     """
     counts: set[float | None] = set()
     for rank, sample in samples.items():
         steps = (
-            one.number("synced")
+            one
             for one in recording.ranks[rank].samples
             if (one.model, one.kind) == (number, "gradients") and one.at_ns > sample.at_ns
         )
-        counts.add(next(steps, None))
+        taken = next(steps, None)
+        if taken is None or not last_synchronised(recording, rank, taken):
+            return False
+        counts.add(taken.number("synced"))
     return len(counts) == 1 and bool(counts.pop())
 
 

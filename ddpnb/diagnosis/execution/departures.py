@@ -77,7 +77,7 @@ def departure(
         path: the lines by which those came to where they are, outermost first.
     """
     mine, theirs = part.ranks[rank], [part.ranks[other] for other in others]
-    alone = _alone(mine, theirs)
+    alone = _alone(mine, theirs, part.aligned)
     decision = untaken(sources, mine, theirs, path) or loop_left(sources, alone, path)
     branched = decision is not None and decision.kind == "branch"
     on_path = {(site.file, site.function) for site in path}
@@ -120,11 +120,13 @@ def _elsewhere(passed: Iterable[Departure], site: Site) -> tuple[tuple[Site, Sit
     return tuple((way.site, way.missed) for way in passed if way.missed and way.site.function != site.function)[:1]
 
 
-def _alone(mine: Executed, theirs: Sequence[Executed]) -> tuple[Site, ...]:
-    """The lines that are new to the rank in this part and that no other ran in it: those that never ran elsewhere, if any."""
+def _alone(mine: Executed, theirs: Sequence[Executed], aligned: bool) -> tuple[Site, ...]:
+    """The lines that are new to the rank in this part and that no other ran, if any, or else that no other ran in this part."""
     new = {at: site for at, site in mine.lines.items() if at not in mine.before}
     never = tuple(site for at, site in new.items() if not any(at in other.run for other in theirs))
-    return never or tuple(site for at, site in new.items() if not any(at in other.lines for other in theirs))
+    if never or not aligned:
+        return never
+    return tuple(site for at, site in new.items() if not any(at in other.lines for other in theirs))
 
 
 def _rare(mine: Executed, theirs: Sequence[Executed]) -> list[Site]:

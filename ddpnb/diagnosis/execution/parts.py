@@ -32,10 +32,14 @@ def place(site: Site) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a run on several ranks. ``since``: where it begins, in words."""
+    """A part of a run on several ranks. ``since``: where it begins, in words.
+
+    ``aligned``: it lies between the same places on all of them. Else what one executed in it, another may have before or after it.
+    """
 
     ranks: Mapping[int, Executed]
     since: str
+    aligned: bool
 
 
 def latest(recording: Recording, calls: Mapping[int, int | None]) -> Part | None:
@@ -65,7 +69,7 @@ def latest(recording: Recording, calls: Mapping[int, int | None]) -> Part | None
     if not all(parts.values()):
         return None
     ran = {rank: _executed(recorded[rank], windows) for rank, windows in parts.items()}
-    return Part(ran, f"Since {begin}" if begin else "")
+    return Part(ran, f"Since {begin}" if begin else "", aligned=True)
 
 
 def between(recording: Recording, times: Mapping[int, tuple[int, int]], places: Mapping[int, Site]) -> Part | None:
@@ -85,7 +89,8 @@ def between(recording: Recording, times: Mapping[int, tuple[int, int]], places: 
         kept = recorded[rank].windows
         if not windows[rank] or (kept[0].number > 1 and kept[0].began_ns > began):
             return None
-    return Part({rank: _until(recording.ranks[rank], windows[rank], places.get(rank)) for rank in recorded}, "")
+    ran = {rank: _until(recording.ranks[rank], windows[rank], places.get(rank)) for rank in recorded}
+    return Part(ran, "", aligned=False)
 
 
 def _until(record: RankRecord, windows: Sequence[Window], at: Site | None) -> Executed:

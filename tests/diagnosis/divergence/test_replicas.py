@@ -946,6 +946,20 @@ def test_other_numbers_of_micro_batches_to_the_same_steps_are_legal():
     silent(record(*ranks))
 
 
+def test_as_many_synchronised_but_on_one_rank_not_the_last():
+    """Its later gradients stay its own."""
+    ranks = []
+    for number in range(2):
+        rank = Rank(number, 2).wraps(at=WRAPPED)
+        for last in (False, True):
+            rank.forward(STEP, sync=float(last == (number == 0))).backward(STEP)
+        ranks.append(
+            rank.gradients(STEP, odd={WEIGHT: 80 + number}).updated(STEP, odd={WEIGHT: 90 + number}).finishes()
+        )
+    found = the_finding(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP408", (), ((0,), (1,)))
+
+
 @pytest.mark.parametrize("steps", [0, 1])
 def test_steps_after_other_numbers_of_batches_need_a_step_before(steps):
     def window(rank, batches):

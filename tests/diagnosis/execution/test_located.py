@@ -407,3 +407,9 @@ def test_of_two_ranks_the_one_that_left_its_loop_by_a_break(culprit):
     finding = only_finding(record(*ranks, script=script))
     assert (finding.code, finding.culprits, finding.sides) == ("DDP308", (culprit,), ())
     assert places(finding, culprit)[0] == script.line("leave")
+
+
+def test_what_the_other_ran_a_moment_later_is_not_what_one_alone_ran():
+    usual, odd = Rank(0, 2).runs(EDIT, "loop main mine step lower"), Rank(1, 2).runs(EDIT, "loop main mine lower step")
+    where = ((1, EDIT.at("step")), (0, EDIT.at("step")))
+    assert edited(EDIT, usual, odd, at=1, culprits=(1,), waiting=(0,), where=where).evidence == ()
