@@ -118,7 +118,9 @@ def _inserted(
     if _place(expected) not in usual[rank]:
         # Both run lines that the other does not; or this rank is in the model, and the other rank is not. In backward it
         # trains, so that the other rank may as well be the one that made a call alone.
-        alone = first == max(mine) and not _of_model(recording, other, expected)
+        # Its last calls may be several: a forward broadcasts the buffers one type after the other.
+        last = all(_place(call) == _place(mine[first]) for seq, call in mine.items() if seq > first)
+        alone = last and not _of_model(recording, other, expected)
         return stopped and alone and not _in_backward(recording.ranks[rank])
     if mine[first].op in _SHARDED:
         return stopped  # gathered parameters are not gathered again, so the shift is not a fixed number of calls

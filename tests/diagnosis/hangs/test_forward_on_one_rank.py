@@ -6,6 +6,7 @@ import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.forward_on_one_rank import lone_forward
+from ddpnb.model.calls import CallState
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import TORCH_FRAME, Rank, line, record
 from tests.diagnosis.training import NET
@@ -58,6 +59,13 @@ def test_it_stands_in_the_model_and_the_others_in_a_barrier():
     alone = steps(begun(0, 4), 2).waits("broadcast", LOOK, shape=BUFFERS, root=0)
     others = [steps(begun(number, 4), 2).waits("barrier", END) for number in (1, 2, 3)]
     found = diagnose(record(alone, *others)).findings[0]
+    assert (found.code, found.culprits) == ("DDP411", (0,))
+
+
+def test_it_has_begun_several_broadcasts_when_the_others_are_refused():
+    alone = looks(steps(begun(0, 2), 2)).waits("broadcast", LOOK, shape=(1,), root=0)
+    other = steps(begun(1, 2), 2).calls("barrier", END, state=CallState.FENCED)
+    found = diagnose(record(alone, other.raises("CollectiveMismatch", "", END))).findings[0]
     assert (found.code, found.culprits) == ("DDP411", (0,))
 
 
