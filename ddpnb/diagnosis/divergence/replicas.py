@@ -105,6 +105,10 @@ def _other_pace(recording: Recording, found: Difference) -> bool:
     """Whether ranks only took other numbers of forwards to the same optimizer steps, after which they agree."""
     if found.kind != "forward" or len({sample.step for sample in found.samples.values()}) == 1:
         return False
+    records = [recording.ranks[rank] for rank in found.samples]
+    ended = all(record.ending is not None and record.ending.well for record in records)
+    if ended and len({record.steps for record in records}) > 1:
+        return False  # one left out steps
     whole = len(found.samples)
     steps = [looked for looked in by_turn(recording, found.model, "updated").values() if len(looked) == whole]
     taken = by_turn(recording, found.model, "gradients").values()

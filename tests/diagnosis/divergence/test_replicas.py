@@ -946,6 +946,21 @@ def test_other_numbers_of_micro_batches_to_the_same_steps_are_legal():
     silent(record(*ranks))
 
 
+def test_a_step_that_one_rank_left_out_as_long_as_it_ran():
+    """All earlier looks after a step agree, and it makes as many forwards: an adversary that is held back."""
+    ranks = []
+    for number in range(2):
+        rank = Rank(number, 2).wraps(at=WRAPPED)
+        for _ in range(3):
+            rank.forward(STEP).backward(STEP).gradients(STEP).updated(STEP)
+        rank.forward(STEP).backward(STEP)
+        if number == 0:
+            rank.gradients(STEP).updated(STEP)
+        ranks.append(rank.forward(STEP, odd={WEIGHT: 90 + number}).backward(STEP).finishes())
+    found = the_finding(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP410", (1,), ())
+
+
 def test_as_many_synchronised_but_on_one_rank_not_the_last():
     """Its later gradients stay its own."""
     ranks = []
