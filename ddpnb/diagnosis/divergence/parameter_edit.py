@@ -80,24 +80,22 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
 def _loaded_by_some(
     model: Model, found: Difference, loaders: tuple[int, ...], sites: Mapping[int, Site], evidence: list[str]
 ) -> Finding:
-    """The few are named, those that loaded or those that did not; nobody where they are equally many."""
+    """Those that loaded are named, which changed what they held; where they are the most, those that did not."""
     others = tuple(rank for rank in sorted(found.samples) if rank not in loaders)
-    sides = tuple(sorted((loaders, others), key=len, reverse=True))
-    culprits = sides[1] if len(sides[0]) > len(sides[1]) else ()
+    culprits, rest = (others, loaders) if len(loaders) > len(others) else (loaders, others)
     return Finding(
         PARTIAL_LOAD,
         f"Only {phrases.ranks(loaders)} loaded a state dict into {model.module}: the replicas differ since forward "
         f"{found.turn}.",
         culprits,
-        sides[0] if culprits else (),
+        rest,
         None,
         known((rank, sites[rank]) for rank in loaders),
-        (*evidence, *phrases.undecided(() if culprits else sides)),
+        tuple(evidence),
         "Load the checkpoint on all ranks, or on rank 0 before the model is wrapped: DistributedDataParallel "
         "broadcasts parameters from rank 0 once, in its constructor.",
         tensors=found.tensors[:20],
-        sides=() if culprits else sides,
-        certainty="likely" if culprits else "proven",
+        certainty="likely",
         moments=tuple((rank, found.samples[rank].at_ns) for rank in sorted(found.samples)),
     )
 
