@@ -227,6 +227,12 @@ def no_sampler(rank, remedied):
     epochs(model, optimizer, DataLoader(DATA, batch_size=2, sampler=sampler), sampler)
 
 
+def samplers_of_one_rank(rank, remedied):
+    model, optimizer = wrapped()
+    sampler = DistributedSampler(DATA) if remedied else DistributedSampler(DATA, rank=0)
+    epochs(model, optimizer, DataLoader(DATA, batch_size=2, sampler=sampler), sampler)
+
+
 def epoch_not_set(rank, remedied):
     model, optimizer = wrapped()
     sampler = DistributedSampler(DATA)

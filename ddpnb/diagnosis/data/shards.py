@@ -19,6 +19,7 @@ SAME_DATA = FindingType("DDP501", "same-data")
 DATASET_DIFFERS = FindingType("DDP503", "dataset-differs")
 
 _LOOPS = 16  # of each rank that are compared
+_BY_ARGUMENTS = "Omit num_replicas= and rank= of DistributedSampler, or pass dist.get_world_size() and get_rank()."
 _SPLIT_BY_RANK = (
     "Pass sampler=DistributedSampler(dataset) to the loader, or use a different part of the data on each rank."
 )
@@ -88,10 +89,11 @@ def _shards(
     claimed = {rank: one.rank for rank, one in passes.items()}
     if parts <= 1:
         equal = len(set(orders.values())) == 1 and all(alike(views, loops, rank, group[0]) == "same" for rank in group)
-        return same(recording, group, as_made(loops, "num_replicas"), _told(passes)) if equal and fits else None
+        places = as_made(loops, "num_replicas")
+        return same(recording, group, places, _told(passes), _BY_ARGUMENTS) if equal and fits else None
     takers = Counter(claimed.values())
     if len(takers) == 1 and len(set(orders.values())) == 1 and fits:
-        return same(recording, group, as_made(loops, "rank"), _told(passes), sliced=parts < len(group))
+        return same(recording, group, as_made(loops, "rank"), _told(passes), _BY_ARGUMENTS, sliced=parts < len(group))
     if len(takers) < len(group):
         # Ranks that share a shard may be parts of one replica, or take their parts of a batch.
         first = [rank for rank in group if claimed[rank] == takers.most_common(1)[0][0]]
@@ -119,7 +121,7 @@ def _taken_twice(loops: Mapping[int, Loop], passes: Mapping[int, SamplerPass], g
         f"{phrases.ranks(twice, True)} use the same shards of the data: their samplers have "
         f"rank {', '.join(str(claimed[rank]) for rank in twice[:8])} of {passes[group[0]].num_replicas}.",
         _told(passes),
-        "Omit num_replicas= and rank= of DistributedSampler, or pass dist.get_world_size() and get_rank().",
+        _BY_ARGUMENTS,
     )
 
 
@@ -191,6 +193,7 @@ def same(
     group: tuple[int, ...],
     places: Mapping[int, Timed],
     evidence: Sequence[str],
+    remedy: str = _SPLIT_BY_RANK,
     *,
     sliced: bool = True,
 ) -> Finding | None:
@@ -205,7 +208,7 @@ def same(
         group,
         where=where(places, group),
         evidence=(*evidence, *more),
-        remedy=_SPLIT_BY_RANK,
+        remedy=remedy,
     )
 
 

@@ -282,7 +282,9 @@ def test_every_sampler_claims_the_first_shard():
 
 
 def test_samplers_for_one_replica():
-    assert codes(found(lambda t: t.distributed(rank=0, num_replicas=1))) == [("DDP501", "error", [0, 1, 2, 3])]
+    (finding,) = found(lambda t: t.distributed(rank=0, num_replicas=1))
+    assert codes([finding]) == [("DDP501", "error", [0, 1, 2, 3])]
+    assert finding.remedy.startswith("Omit num_replicas= and rank=")  # there is a sampler already
 
 
 def test_inputs_that_agree_are_told():
