@@ -315,6 +315,7 @@ class Rank(Training):
             forwards=self._forwards,
             events_forgotten=self._events_forgotten,
             lines=self._executed(),
+            marks=tuple(self._marks),
         )
 
 

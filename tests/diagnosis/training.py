@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from ddpnb.model.calls import NO_SITE, Group, Site
+from ddpnb.model.marks import Mark
 from ddpnb.model.replicas import Digest, Model, Sample, TensorSpec
 from ddpnb.model.samples import tensor_name, unit_names
 
@@ -44,6 +45,7 @@ class Training:
         self._stepped: Counter[int] = Counter()  # optimizer steps of each model
         self._since: dict[int, Counter[str]] = {}  # forwards and backwards of each since then
         self._drift: dict[str, int] = {}
+        self._marks: list[Mark] = [Mark(0, "begin", 0)]
 
     def phase(self, name: str, state: Any, at: Site = NO_SITE, /, **facts: Any) -> Self:
         raise NotImplementedError
@@ -142,6 +144,7 @@ class Training:
 
     def updated(self, at: Site = NO_SITE, *, model: int = 0, odd: Mapping[str, int] | None = None) -> Self:
         self._stepped[model] += 1
+        self._marks.append(Mark(len(self._marks), "step", self._now(), steps=sum(self._stepped.values())))
         return self.sample("updated", at, model=model, odd=odd)
 
     def trains(self, steps: int = 1, at: Site = NO_SITE, *, model: int = 0) -> Self:

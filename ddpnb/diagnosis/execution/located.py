@@ -31,6 +31,7 @@ def located(recording: Recording, finding: Finding) -> Finding:
     found: list[Departure] = []
     for side in finding.sides or culprits:
         others = tuple(rank for other in sides if other is not side for rank in other)
+        others += finding.waiting if finding.sides else ()
         if finding.moments:
             found += _at_moments(recording, finding, side, others)
         elif finding.collective is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ddpnb.diagnosis.hangs.point_to_point import Channels
 from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.hangs.steps_apart import StepsApart, steps_apart
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
@@ -39,6 +40,8 @@ def explain(
     ]
     evidence += [f"Rank {rank} ended{phrases.at(standings[rank].site)}." for rank in ended[:8]]
     first = p2p[min(p2p)]
+    sides: tuple[tuple[int, ...], ...] = ()
+    parted: StepsApart | None = None
     if peers:
         culprits, waiting = peers, sorted(set(p2p) | set(rest) - set(peers))
         blamed = set(peers)
@@ -64,29 +67,41 @@ def explain(
             remedy = "Keep the Work that isend returns, and wait() for it."
             places |= {peer: call.site}
     else:
-        culprits = _unanswered(recording, p2p) or sorted(p2p)
-        waiting = sorted({*p2p, *rest} - set(culprits))
+        parted = steps_apart(recording, p2p)
+        culprits = sorted(p2p)
+        if parted is not None:
+            culprits, sides = list(parted.culprits), () if parted.culprits else parted.sides
+            evidence += parted.evidence
+        elif len(unanswered := _unanswered(recording, p2p)) == 1:
+            culprits = unanswered
+        elif unanswered:  # a send and a receive, for example, that each have another counterpart in mind
+            culprits, sides = [], tuple((rank,) for rank in unanswered)
+        waiting = sorted({*p2p, *rest} - {*culprits, *(rank for side in sides for rank in side)})
         summary = (
             f"{phrases.ranks(sorted(p2p), True)} wait for each other in point-to-point calls: "
             + ", ".join(f"{rank} in {call.title}" for rank, call in sorted(p2p.items())[:8])
             + "."
         )
-        if any(made for _, _, made in short):  # the same pattern worked before
+        if parted is not None or any(made for _, _, made in short):  # the same pattern worked before
             remedy = "Make as many sends as receives on each pair of ranks, with the same tags; check the counts of both loops."
         else:
             remedy = (
                 "Let one side send while the other receives, or post the send and the receive of a rank together with "
                 "batch_isend_irecv; check peers and tags."
             )
+    apart = parted.places if parted is not None else ()
+    named = [*culprits, *(rank for side in sides for rank in side), *waiting]
     return Finding(
         P2P_DEADLOCK,
         summary,
         tuple(culprits),
         tuple(waiting),
         first,
-        tuple((rank, places.get(rank, site)) for rank, site in where(standings, [*culprits, *waiting])),
-        tuple(evidence),
+        tuple(dict.fromkeys((*apart, *((rank, places.get(rank, site)) for rank, site in where(standings, named))))),
+        (*evidence, *phrases.undecided(sides)) if sides else tuple(evidence),
         remedy,
+        sides=sides,
+        certainty="likely" if parted is not None and culprits else "proven",
     )
 
 
@@ -95,8 +110,8 @@ def _short_of(recording: Recording, p2p: dict[int, Call]) -> list[tuple[int, Cal
     channels, found = Channels(recording.ranks), list[tuple[int, Call, int]]()
     for rank, call in sorted(p2p.items()):
         if call.turn and call.peer in recording.ranks and call.op != "recv_any_source":
-            made = channels.made(call.peer, "recv" if _sends(call) else "send", rank, call)
-            made += channels.made(call.peer, "recv_any_source", -1, call) if _sends(call) else 0
+            made = channels.made(call.peer, "recv" if _sends(call) else "send", rank, call, not _sends(call))
+            made += channels.made(call.peer, "recv_any_source", -1, call, doubtful=False) if _sends(call) else 0
             if made < call.turn:
                 found.append((rank, call, int(made)))
     return found

@@ -34,30 +34,31 @@ class Channels:
             self._members[key] = frozenset(call.group.ranks)
         return self._members[key] - {rank}
 
-    def sent(self, rank: int, call: Call, dropped: bool) -> float:
-        """How many sends to this rank its group has made in all, on the tag of ``call``."""
+    def sent(self, rank: int, call: Call, doubtful: bool) -> float:
+        """How many sends to this rank its group has made in all, on the tag of ``call``; ``doubtful`` as in ``made``."""
         others = self.others(call, rank)
         senders = self._made.get(("send", rank, call.tag, call.group.key), {})
-        if any(other in others and other not in senders for other in self._forgetful):
+        if doubtful and any(other in others and other not in senders for other in self._forgetful):
             return math.inf
-        return sum(self._count(calls, dropped) for sender, calls in senders.items() if sender in others)
+        return sum(self._count(calls, doubtful) for sender, calls in senders.items() if sender in others)
 
-    def made(self, rank: int, op: str, peer: int, call: Call, dropped: bool = True) -> float:
+    def made(self, rank: int, op: str, peer: int, call: Call, doubtful: bool) -> float:
         """How many calls ``op`` with ``peer`` a rank has made in all, on the group and tag of ``call``.
 
-        Infinite when none is recorded but older calls were dropped: it is unknown, so no rank is reported as
-        blocked.
+        Args:
+            doubtful: count also what may have been made: sends whose Work was discarded, and calls where none is recorded
+                but older ones are forgotten (infinite: it is unknown, so no rank is reported as blocked).
         """
         record = self._ranks.get(rank)
         if record is None:
             return 0
         calls = self._made.get((op, peer, call.tag, call.group.key), {}).get(rank)
         if not calls:
-            return math.inf if record.forgotten else 0
-        return self._count(calls, dropped)
+            return math.inf if doubtful and record.forgotten else 0
+        return self._count(calls, doubtful)
 
-    def _count(self, calls: list[Call], dropped: bool) -> int:
-        lost = 0 if dropped else sum(call.state is CallState.DROPPED for call in calls)
+    def _count(self, calls: list[Call], doubtful: bool) -> int:
+        lost = 0 if doubtful else sum(call.state is CallState.DROPPED for call in calls)
         return (max(call.turn for call in calls) if calls[-1].turn else len(calls)) - lost
 
 

@@ -92,7 +92,7 @@ def stuck(found: dict[int, Wait], standings: dict[int, Standing], patience: floa
 
 def _wait_in_p2p(recording: Recording, channels: Channels, standing: Standing, call: Call, patience: float) -> Wait:
     me, finite = standing.rank, call.timeout_ms > 0
-    # A send whose Work was discarded may have arrived or not: patience decides.
+    # A send whose Work was discarded may have arrived or not, and calls that are forgotten are unknown: patience decides.
     doubtful = standing.idle_s < patience
     mine = recording.ranks[me]
     # Sends to this rank that none of its completed receives has taken; the source of a receive from any is not
@@ -108,7 +108,7 @@ def _wait_in_p2p(recording: Recording, channels: Channels, standing: Standing, c
     if call.op == "recv":
         matched = left > 0 and channels.made(call.peer, "send", me, call, doubtful) >= place
     else:
-        peers = channels.made(call.peer, "recv", me, call), channels.made(call.peer, "recv_any_source", -1, call)
-        matched = sum(peers) >= place
+        receives = channels.made(call.peer, "recv", me, call, doubtful)
+        matched = receives + channels.made(call.peer, "recv_any_source", -1, call, doubtful) >= place
     missing = frozenset() if matched else frozenset({call.peer})
     return Wait(standing, missing, missing, finite)

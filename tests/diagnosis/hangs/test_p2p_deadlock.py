@@ -94,3 +94,31 @@ def test_a_send_that_nobody_ever_answers_and_one_that_was_answered_before():
     ring.waits("send", line(34), peer=0, tag=1)
     found = only_finding(record(strip, ring))
     assert (found.code, found.culprits, found.waiting) == ("DDP307", (1,), (0,))
+
+
+def test_a_send_and_a_receive_that_each_have_another_peer_in_mind():
+    """Either may have the wrong peer: nothing recorded tells which."""
+    ranks = [Rank(r, 4) for r in range(4)]
+    for sender in (0, 1):
+        ranks[sender].sends(sender + 1, line(37))
+        ranks[sender + 1].receives(sender, line(33))
+    ranks[0].waits("send", line(37), peer=1)
+    ranks[1].waits("send", line(37), peer=2)
+    found = only_finding(
+        record(*ranks[:2], ranks[2].waits("send", line(37), peer=3), ranks[3].waits("recv", line(33), peer=1))
+    )
+    assert (found.code, found.culprits, found.sides, found.waiting) == ("DDP307", (), ((2,), (3,)), (0, 1))
+
+
+@pytest.mark.parametrize("idle", [0.5, 20.0])
+def test_sends_after_calls_that_are_forgotten(idle):
+    """A receive from any rank may be among these; if it were, the send would not wait for long."""
+    ranks = [
+        Rank(r, 2).sends(1 - r, line(3)).receives(1 - r, line(4)).waits("send", line(5), peer=1 - r, idle=idle)
+        for r in range(2)
+    ]
+    recording = record(*(rank.forgets(9) for rank in ranks))
+    if idle < 10:
+        assert diagnose(recording).findings == ()
+    else:
+        assert only_finding(recording).culprits == (0, 1)
