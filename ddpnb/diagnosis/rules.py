@@ -8,7 +8,7 @@ from functools import partial
 
 from ddpnb.diagnosis import exit_status, unwaited_work
 from ddpnb.diagnosis.checkpoints import nothing_loaded, one_file, resuming
-from ddpnb.diagnosis.data import batches
+from ddpnb.diagnosis.data import batches, replicated
 from ddpnb.diagnosis.divergence import call_swaps, ddp_setup, hidden_attribute, not_synchronised, numbers, replicas
 from ddpnb.diagnosis.environment import backends, own_ranks, shared_memory, threads, timeouts, variables, versions
 from ddpnb.diagnosis.hangs import forward_on_one_rank
@@ -35,6 +35,7 @@ def _rules(stuck: frozenset[int]) -> tuple[Rule, ...]:
     """All rules, causes before their effects."""
     return (
         Rule(forward_on_one_rank.find, alone=True),
+        Rule(replicated.find),
         Rule(call_swaps.find, effect=True),
         Rule(ddp_setup.find),
         Rule(replicas.find, effect=True),

@@ -33,6 +33,7 @@ class Bypass:
         self._samples = samples
         self._fail = fail
         self.hook: Any = None
+        self._compiles = False
         self._parts: dict[int, Watched] = {}  # by the id of a module inside of a wrapper
 
     def begin(self) -> None:
@@ -41,7 +42,7 @@ class Bypass:
         self._parts = {
             id(part): watched for watched, module in wrapped if module is not None for part in module.modules()
         }
-        if self.hook is None:
+        if self.hook is None and self._parts and not self._compiles:
             self.hook = nn_module.register_module_forward_pre_hook(self._on_any_forward)
 
     def end(self) -> None:
@@ -49,6 +50,11 @@ class Bypass:
         if self.hook is not None:
             self.hook.remove()
             self.hook = None
+
+    def compiles(self, *_: Any, **__: Any) -> None:
+        """The program compiles: what torch makes of a module warns about hooks on all modules, so there are none from here on."""
+        self._compiles = True
+        self.end()
 
     def _on_any_forward(self, module: Any, _inputs: Any) -> None:
         try:

@@ -146,7 +146,7 @@ class Hooks:
         step_over(hook)
         hide(hook)
         _OF_HOOKS[hook] = self._alive, original, name in vars(owner)
-        setattr(owner, name, hook)
+        _set(owner, name, hook)
         self._undo.append(lambda: _take_away(owner, name, hook))
 
     def guarded(self, look: Callable[..., None]) -> Callable[..., None]:
@@ -232,9 +232,15 @@ def _take_away(owner: Any, name: str, hook: Any) -> None:
     while below in _OF_HOOKS and (below is hook or not _OF_HOOKS[below][0]):
         _, below, own = _OF_HOOKS[below]
     if own:
-        setattr(owner, name, below)
+        _set(owner, name, below)
     else:
         delattr(owner, name)
+
+
+def _set(owner: Any, name: str, function: Any) -> None:
+    """Put a function in the place of another one; a static method stays one."""
+    static = isinstance(owner, type) and isinstance(vars(owner).get(name), staticmethod)
+    setattr(owner, name, staticmethod(function) if static else function)
 
 
 def hide(function: Any, *, below: bool = False) -> Any:

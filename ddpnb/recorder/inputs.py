@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from typing import Any
+from zlib import crc32
 
 import torch
 
@@ -52,6 +53,17 @@ def whole(inputs: Any, kwargs: Any) -> float:
             return 0.0
         digest = (digest * 31 + part) & _DIGITS
     return float(digest) if len(tensors) < _TENSORS else 0.0
+
+
+def beginning(tensor: Any) -> int:
+    """The digest of a tensor's first bytes, with its type and shape; 0 where they cannot be looked at.
+
+    From another device they are fetched, which waits for that device.
+    """
+    if not isinstance(tensor, torch.Tensor) or (numbers := _plain(tensor, anywhere=True)) is None:
+        return 0
+    part = exact(_beginning(numbers, max(1, _BYTES // numbers.element_size())))
+    return (part * 31 + crc32(f"{tensor.dtype} {tuple(tensor.shape)}".encode())) & _DIGITS if part else 0
 
 
 def structure(value: Any) -> str:

@@ -20,6 +20,7 @@ from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.own_ranks import OwnRanks
 from ddpnb.recorder.phases import Phases
 from ddpnb.recorder.replicas import Replicas
+from ddpnb.recorder.replicated import Replicated
 from ddpnb.recorder.training import Training
 
 
@@ -52,6 +53,7 @@ class Recorder:
             self.data,
             self.lines,
             failed_threads,
+            Replicated(self.box),
         ]
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)

@@ -82,6 +82,7 @@ class Replicas(Hooks):
         self.after(torch.amp.GradScaler, "update", self._scaled)
         self._optimizers.install()
         self.on_removal(self._optimizers.remove)
+        self.before(torch, "compile", self._bypass.compiles)
         self.on_removal(self._bypass.end)
         self.on_removal(self.tracing.remove)
         self.on_removal(self.first_pass.remove)

@@ -56,7 +56,7 @@ class Training(Hooks):
         self.after(DistributedDataParallel, "register_comm_hook", self._comm_hook)
         self.after(DistributedDataParallel, "_register_builtin_comm_hook", self._builtin_hook)
         self._after_classmethod(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", self._converted)
-        self._after_staticmethod(DistributedDataParallel, "_set_params_and_buffers_to_ignore_for_model", self._ignored)
+        self.after(DistributedDataParallel, "_set_params_and_buffers_to_ignore_for_model", self._ignored)
         self.before(torch, "manual_seed", self._seeded)
         self.before(torch.nn.Module, "load_state_dict", self._model_loaded)
         self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
@@ -92,21 +92,7 @@ class Training(Hooks):
         setattr(owner, name, classmethod(watched))
         self.on_removal(lambda: setattr(owner, name, original))
 
-    def _after_staticmethod(self, owner: Any, name: str, look: Callable[..., None]) -> None:
-        original = owner.__dict__.get(name)
-        if isinstance(original, staticmethod):
-            plain, guarded = original.__func__, self.guarded(look)
-
-            @functools.wraps(plain)
-            def watched(*args: Any, **kwargs: Any) -> Any:
-                result = plain(*args, **kwargs)
-                guarded(*args, **kwargs)
-                return result
-
-            setattr(owner, name, staticmethod(watched))
-            self.on_removal(lambda: setattr(owner, name, original))
-
-    def _ignored(self, _module: Any, names: Any = ()) -> None:
+    def _ignored(self, _none: Any, _module: Any, names: Any = ()) -> None:
         told = [str(name)[:100] for name in names] if isinstance(names, (list, tuple, set, frozenset)) else []
         self.emit(ParametersIgnored(names=tuple(sorted(told)[:20]), count=len(told)))
 

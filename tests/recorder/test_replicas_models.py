@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
 
 import pytest
 import torch
@@ -175,6 +176,22 @@ def test_a_module_that_is_evaluated_by_itself_goes_past_nothing(watched):
     train(model)
     assert [s.number("bypass") for s in watched.samples("gradients")] == [0, 0, 0]
     assert torch.nn.modules.module._global_forward_pre_hooks == {}  # it is looked for until the wrapper is used
+
+
+@pytest.mark.usefixtures("alone", "watched")
+def test_a_wrapper_that_is_compiled_while_its_module_is_looked_for():
+    """torch warns of hooks on all modules: of ours nobody wants to hear, least of all where warnings are errors."""
+    torch._dynamo.reset()
+    wrapper = DDP(Net())
+    assert torch.nn.modules.module._has_any_global_hook()
+    model = torch.compile(wrapper, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "Guards may run slower")  # of torch, about this version of Python
+        model(batch(0)).sum().backward()
+    DDP(Net())
+    assert not torch.nn.modules.module._has_any_global_hook()
+    torch._dynamo.reset()
 
 
 # -- optimizers

@@ -239,6 +239,19 @@ def epoch_not_set(rank, remedied):
     epochs(model, optimizer, DataLoader(DATA, batch_size=2, sampler=sampler), sampler if remedied else None, 3)
 
 
+def tensor_parallel_by_rank(rank, remedied):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    parallelize_module(model, init_device_mesh("cpu", (2,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    replicas, own = (1, 0) if remedied else (2, rank)
+    sampler = DistributedSampler(DATA, num_replicas=replicas, rank=own)
+    epochs(model, optimizer, DataLoader(DATA, batch_size=2, sampler=sampler), sampler)
+
+
 def loaded_on_one_rank(rank, remedied):
     model, optimizer = wrapped()
     with tempfile.TemporaryDirectory() as folder:

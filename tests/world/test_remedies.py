@@ -29,6 +29,7 @@ CASES = {
     "frozen_when_wrapped": ("DDP415", "wrap the model again"),
     "no_sampler": ("DDP501", "sampler=DistributedSampler(dataset)"),
     "samplers_of_one_rank": ("DDP501", "Omit num_replicas= and rank= of DistributedSampler"),
+    "tensor_parallel_by_rank": ("DDP503", "else 1 and 0"),
     "epoch_not_set": ("DDP502", "Call sampler.set_epoch(epoch)"),
     "loaded_on_one_rank": ("DDP601", "Load the checkpoint on all ranks"),
     "work_discarded": ("DDP316", "call handle.wait()"),

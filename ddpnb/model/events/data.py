@@ -146,3 +146,17 @@ class JoinEntered(Event):
     """``Join``: ranks may have different numbers of batches."""
 
     enable: bool = True
+
+
+@event("replicated tensor")
+class ReplicatedTensor(Event):
+    """A local tensor that ``DTensor.from_local`` took as the same on all of these ranks.
+
+    ``number``: of those that this rank has made with these ranks, from 1; the first ones are recorded. ``digest``: of its
+    beginning, with its type and shape.
+    """
+
+    number: int = 0
+    ranks: tuple[int, ...] = ()
+    digest: str = ""
+    shape: tuple[int, ...] = ()
