@@ -36,6 +36,7 @@ from ddpnb.diagnosis.divergence.synchronisation import (
     never_synchronised,
     sync_differs,
 )
+from ddpnb.diagnosis.divergence.unfrozen import unfrozen
 from ddpnb.diagnosis.once import once
 from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
@@ -47,7 +48,6 @@ from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.samples import tensor_name
 
 BUFFER_DRIFT = FindingType("DDP406", "buffer-drift")
-GRAPH_CHANGED = FindingType("DDP415", "graph-changed")
 
 _SOON = 4  # forwards
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -207,7 +207,7 @@ def _gradients(recording: Recording, model: Model, found: Difference) -> Finding
         rank for rank, s in found.samples.items() if any(s.digests[u].hash == 0 for u in found.units if u in s.digests)
     }
     if frozen.issuperset(found.tensors):
-        return _unfrozen(model, found, absent)
+        return unfrozen(recording, model, found, absent)
     missing = absent if absent and len(absent) < len(found.samples) else set()
     editors = _editors(found)
     culprits = tuple(sorted(missing)) or editors or found.split.culprits
@@ -263,22 +263,6 @@ def _editors(found: Difference) -> tuple[int, ...]:
         if set(told.values()) == {0.0, 1.0}:
             return changed
     return ()
-
-
-def _unfrozen(model: Model, found: Difference, absent: set[int]) -> Finding:
-    """DDP415: parameters that were frozen when the model was wrapped have gradients of each rank's own."""
-    culprits = tuple(rank for rank in sorted(found.samples) if rank not in absent)
-    return finding_of(
-        GRAPH_CHANGED,
-        f"{', '.join(found.tensors[:3])} of {model.module} did not require gradients when it was wrapped and do now"
-        f"{f' on {phrases.ranks(culprits)}' if absent else ''}: {model.wrapper} does not synchronise them.",
-        found.samples,
-        culprits,
-        [f"Their gradients differ before optimizer step {found.turn}; all other gradients agree.", *how_far(found)],
-        "Set requires_grad before wrapping, and wrap the model again (DistributedDataParallel(module, ...)) when it "
-        "changes; or train all parameters and give the frozen ones a learning rate of 0.",
-        tensors=found.tensors,
-    )
 
 
 def _left_alone(recording: Recording, number: int, model: Model, ignored: set[str]) -> Finding | None:
