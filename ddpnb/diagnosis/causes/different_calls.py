@@ -8,11 +8,15 @@ from ddpnb.diagnosis.divergence import call_swaps, comm_hooks, ddp_setup, model_
 from ddpnb.diagnosis.divergence.call_swaps import CONCURRENT_USE
 from ddpnb.diagnosis.divergence.digests import models_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING, TOGETHER
+from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
+from ddpnb.model.collectives import call_in
 from ddpnb.model.events.models import ModelWrapped
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
+from ddpnb.source.paths import parting, path_to
 
 
 def other_model(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
@@ -28,6 +32,41 @@ def other_model(recording: Recording, _: dict[int, Standing], finding: Finding) 
             return replace(
                 better, evidence=(*better.evidence, *phrases.observed(finding)[:2]), collective=finding.collective
             )
+    return None
+
+
+def not_about_a_model(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
+    """DDP301: a rank was refused as it wrapped its model, because its calls met others than those of a wrapper.
+
+    What torch then says of the models is read from numbers that mean something else.
+    """
+    for rank in finding.culprits:
+        record = recording.ranks[rank]
+        wrapped = [event.site for event in record.events(ModelWrapped, state="failed")]
+        own = next((call for call in record.calls if call.site in wrapped[-1:]), None)
+        if own is None:
+            continue
+        calls = {other: call_in(one, own.group, own.seq) for other, one in recording.ranks.items() if other != rank}
+        met = {other: call for other, call in sorted(calls.items()) if call is not None}
+        if not met or any(recording.ranks[other].events(ModelWrapped) for other in met):
+            continue
+        theirs = met[min(met)]
+        way = parting(recording, path_to(recording.ranks[min(met)], theirs), path_to(record, own))
+        skipped = len(met) > 1 or (way.relation == "sequence" and way.other.line > way.one.line)
+        sides = () if skipped else (tuple(met), (rank,))
+        return Finding(
+            COLLECTIVE_MISSING,
+            f"{phrases.ranks([rank], True)} did not call the {theirs.op} that {phrases.ranks(met)} made{phrases.at(theirs.site)}: "
+            f"it wraps its model{phrases.at(own.site)}, and the calls of both were matched.",
+            (rank,) if skipped else (),
+            tuple(met) if skipped else (),
+            theirs,
+            known(((rank, own.site), *((other, call.site) for other, call in met.items()))),
+            (*finding.evidence, *phrases.undecided(sides)),
+            TOGETHER,
+            sides=sides,
+            certainty="likely",
+        )
     return None
 
 
@@ -59,9 +98,9 @@ def in_another_thread(recording: Recording, standings: dict[int, Standing], find
     if not found:
         return None
     waiting = tuple(sorted(finding.concerned - set(found)))
-    known = phrases.observed(finding)
+    observed = phrases.observed(finding)
     return _two_threads(
-        replace(finding, culprits=tuple(sorted(found)), waiting=waiting, sides=(), evidence=known), found
+        replace(finding, culprits=tuple(sorted(found)), waiting=waiting, sides=(), evidence=observed), found
     )
 
 

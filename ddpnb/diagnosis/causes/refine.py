@@ -74,6 +74,7 @@ def _rules(patience: float) -> Mapping[FindingType, Sequence[Rule]]:
             own_ranks.joined_twice,
             startup.same_rank_twice,
             different_calls.other_model,
+            different_calls.not_about_a_model,
             usage_errors.refused_arguments,
             exits.short_timeout,
             exits.explained,

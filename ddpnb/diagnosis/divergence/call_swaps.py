@@ -13,7 +13,7 @@ from ddpnb.model.collectives import Collective, collectives
 from ddpnb.model.events.models import CommHook
 from ddpnb.model.findings import Finding, FindingType, Hint
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.source.branches import function_at
+from ddpnb.source.branches import function_at, relation
 
 ORDER_SWAP = FindingType("DDP309", "order-swap", separate_calls=True)
 CONCURRENT_USE = FindingType("DDP310", "concurrent-use")
@@ -79,6 +79,12 @@ def order_swap(recording: Recording) -> Finding | None:
                 if len({call.signature.agreed for call in (*here.values(), *there.values())}) > 1:
                     continue  # no exchange: a root that changes, each time with its own line
                 swapped, usual = _exchanged(alike, here, there, place)
+                if (
+                    swapped
+                    and place is _place
+                    and _decided_anew(recording, here, common[index + 1 : common.index(other)])
+                ):
+                    continue
                 guessed = not swapped
                 if guessed:
                     swapped, usual = _exchanged(alike, here, there, _statement(recording, place))
@@ -87,6 +93,23 @@ def order_swap(recording: Recording) -> Finding | None:
                     sites = {rank: _site(recording, place(call)) or call.site for rank, call in here.items()}
                     return _swap(here, there, (swapped, usual), sites, guessed=guessed)
     return None
+
+
+def _decided_anew(recording: Recording, here: Mapping[int, Call], between: Sequence[Collective]) -> bool:
+    """Whether the lines are two ways of one decision, and between the two calls ranks left the function that decides.
+
+    So a root that changes has its own line, each time.
+    """
+    one, *others = {_place(call): call.site for call in here.values()}.values()
+    source = recording.sources.get(one.file, "")
+    if any(site.file != one.file or relation(source, one.line, site.line) != "exclusive" for site in others):
+        return False
+    own = (one.file, function_at(source, one.line))
+    return any(
+        (call.site.file, function_at(recording.sources.get(call.site.file, ""), call.site.line)) != own
+        for collective in between
+        for call in collective.calls.values()
+    )
 
 
 def _of_all_ranks(group: Mapping[int, Collective]) -> list[Collective]:

@@ -12,6 +12,7 @@ from ddpnb.diagnosis.once import once
 from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.collectives import call_in
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.source.loops import loop_around
 from ddpnb.source.paths import path_to
 
 MOST = 8  # ranks of a side that are compared
@@ -30,15 +31,60 @@ def departures(
         others: ranks that did not.
         call: the collective that those, or all, are in.
     """
-    mine, theirs = ([rank for rank in side if rank in recording.ranks][:MOST] for side in (ranks, others))
+    mine, theirs = _known(recording, ranks), _known(recording, others)
     now = {rank: current(recording.ranks[rank], call) for rank in (*mine, *theirs)}
-    begun = {rank: recording.ranks[rank].begun_before(own) if own is not None else None for rank, own in now.items()}
-    part = latest(recording, begun)
+    part = _part(recording, now)
     if part is None or not mine or not theirs:
         return ()
     path = max((_path(recording.ranks[rank], now[rank]) for rank in theirs), key=len)
     ways = (departure(part, recording.sources, rank, theirs, path) for rank in mine)
     return tuple(way for way in ways if way is not None and not (call.is_p2p and _is_role(part.ranks[way.rank], way)))
+
+
+@once
+def came_again(recording: Recording, ranks: tuple[int, ...], others: tuple[int, ...], call: Call) -> bool:
+    """Whether ranks that are in a call within a loop have left that loop since the last place they share with others.
+
+    They made the call before that place, and after it ran lines that are behind the loop, or of a function that called the
+    one with the loop: so they are not in one more iteration, but in the first one of the next time.
+    """
+    mine, theirs = _known(recording, ranks), _known(recording, others)
+    now = {rank: current(recording.ranks[rank], call) for rank in (*mine, *theirs)}
+    part = _part(recording, now)
+    return part is not None and bool(mine) and all(_left_loop(recording, part, rank, now[rank]) for rank in mine)
+
+
+def _left_loop(recording: Recording, part: Part, rank: int, call: Call | None) -> bool:
+    record = recording.ranks[rank]
+    if call is None or not part.calls:
+        return False
+    before = [one for one in record.calls if one.site == call.site and record.begun_before(one) < part.calls]
+    since = [one for one in record.calls if one.site == call.site and record.begun_before(one) >= part.calls]
+    if not before or record.begun_before(before[-1]) != part.calls - 1 or since[:1] != [call]:
+        return False
+    path, ran = path_to(record, call), part.ranks[rank].lines.values()
+    for depth, site in enumerate(path):
+        loop = loop_around(recording.sources.get(site.file, ""), site.line)
+        callers = {(one.file, one.function) for one in path[:depth]}
+        own = (site.file, site.function)
+        if loop is not None and any(
+            (at.file, at.function) in callers - {own} or ((at.file, at.function) == own and at.line > loop[1])
+            for at in ran
+        ):
+            return True
+    return False
+
+
+def _known(recording: Recording, ranks: Iterable[int]) -> list[int]:
+    return [rank for rank in ranks if rank in recording.ranks][:MOST]
+
+
+def _part(recording: Recording, now: Mapping[int, Call | None]) -> Part | None:
+    """The part before these calls of ranks."""
+    return latest(
+        recording,
+        {rank: recording.ranks[rank].begun_before(own) if own is not None else None for rank, own in now.items()},
+    )
 
 
 def _is_role(mine: Executed, way: Departure) -> bool:

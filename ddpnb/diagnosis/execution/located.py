@@ -94,13 +94,12 @@ def _sentence(recording: Recording, way: Departure, ranks: Sequence[int]) -> str
     at = _shown(recording, way.site)
     steps = "; ".join(f"{_shown(recording, header)}, and then not {line}" for header, line in way.inside)
     inside = f" {phrases.ranks(ranks, True)} also ran {steps}." if steps else ""
+    if way.kind == "loop":
+        alone = "".join(f" Before, only {phrases.ranks(ranks)} ran {_shown(recording, site)}." for site in way.alone)
+        then = f"did not run {_shown(recording, way.missed)} again" if way.missed else f"ran {way.after}"
+        return f"{phrases.ranks(ranks, True)} left the loop at {at} and {then}.{inside}{alone}"
     if way.missed is not None:
         missed = _shown(recording, way.missed)
-        if way.kind == "loop":
-            alone = "".join(
-                f" Before, only {phrases.ranks(ranks)} ran {_shown(recording, site)}." for site in way.alone
-            )
-            return f"{phrases.ranks(ranks, True)} left the loop at {at} and did not run {missed} again.{inside}{alone}"
         return f"{phrases.ranks(ranks, True)} ran {at} and then not {missed}.{inside}"
     if way.kind == "lines":
         first, *more = way.alone[:_LINES]

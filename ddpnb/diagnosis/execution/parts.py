@@ -35,11 +35,13 @@ class Part:
     """A part of a run on several ranks. ``since``: where it begins, in words.
 
     ``aligned``: it lies between the same places on all of them. Else what one executed in it, another may have before or after it.
+    ``calls``: how many calls each of them had begun when it began; 0 where that is not known.
     """
 
     ranks: Mapping[int, Executed]
     since: str
     aligned: bool
+    calls: int = 0
 
 
 def latest(recording: Recording, calls: Mapping[int, int | None]) -> Part | None:
@@ -69,7 +71,7 @@ def latest(recording: Recording, calls: Mapping[int, int | None]) -> Part | None
     if not all(parts.values()):
         return None
     ran = {rank: _executed(recorded[rank], windows) for rank, windows in parts.items()}
-    return Part(ran, f"Since {begin}" if begin else "", aligned=True)
+    return Part(ran, f"Since {begin}" if begin else "", aligned=True, calls=last.calls if last is not None else 0)
 
 
 def between(recording: Recording, times: Mapping[int, tuple[int, int]], places: Mapping[int, Site]) -> Part | None:

@@ -150,10 +150,15 @@ def _calls_of(record: RankRecord) -> dict[int, Call]:
 
 
 def _forwards(record: RankRecord, other: RankRecord, call: Call) -> bool:
-    """Whether this rank has run the model as often as the other where both do, so that this call is additional."""
+    """Whether this rank has run the model as often as the other where both do, so that this call is additional.
+
+    Ranks with as many forwards that make their backward passes at two lines make the same calls.
+    """
     shared = {s.site for s in other.samples if s.kind == "forward"}
     counts = [sum(1 for s in one.samples if s.kind == "forward" and s.site in shared) for one in (record, other)]
-    return call.site not in shared and 0 < counts[1] <= counts[0]
+    backward = any(s.kind == "backward" and s.site == call.site for s in record.samples)
+    more = not backward or record.forwards > other.forwards
+    return call.site not in shared and more and 0 < counts[1] <= counts[0]
 
 
 def _finding(recording: Recording, rank: int, call: Call, met: Mapping[int, Call | None]) -> Finding:

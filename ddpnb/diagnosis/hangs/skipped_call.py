@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ddpnb.diagnosis import hints
 from ddpnb.diagnosis.execution.departure import Departure
-from ddpnb.diagnosis.execution.departures import departures
+from ddpnb.diagnosis.execution.departures import came_again, departures
 from ddpnb.diagnosis.hangs.call_order import begun_later, in_turn, may_come_again, out_of_turn, path_of, share_a_loop
 from ddpnb.diagnosis.hangs.uneven_iterations import began_as_many, fewer_batches, ranks_after_loop, uneven_calls
 from ddpnb.model import phrases
@@ -28,9 +28,12 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         for side, other in ((reference, odd), (odd, reference))
     }
     left = ranks_after_loop(recording, collective, where)
+    seen = left is not None and _left_loop(*(ways[side] for side in left))
+    if left is not None and not seen and came_again(recording, left[1], left[0], collective.calls[left[1][0]]):
+        left = None
     if left is not None and not _stayed_in_loop(recording, collective, *left, ways[left[0]]):
         # The rank after the loop may be right and the other one have skipped a call: both may run it again.
-        again = tied and share_a_loop(recording, where, paths[odd]) and not _left_by_jump(ways[left[0]])
+        again = tied and share_a_loop(recording, where, paths[odd]) and not seen
         if again and not fewer_batches(recording, left[0]):
             return _one_skipped(collective)
         return uneven_calls(recording, collective, left)
@@ -76,13 +79,13 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         theirs,
         collective.sites((*culprits, *waiting)),
         tuple(evidence),
-        _TOGETHER,
+        TOGETHER,
         certainty="likely",
         hint=hints.deciding_branch(recording, [missed]),
     )
 
 
-_TOGETHER = "Make all ranks take the same branch: all_reduce the flag first, then call on all ranks or on none."
+TOGETHER = "Make all ranks take the same branch: all_reduce the flag first, then call on all ranks or on none."
 
 
 def _one_skipped(collective: Collective) -> Finding:
@@ -100,7 +103,7 @@ def _one_skipped(collective: Collective) -> Finding:
         here[0][1],
         collective.sites(rank for side in collective.sides for rank in side),
         tuple(phrases.undecided(collective.sides)),
-        _TOGETHER,
+        TOGETHER,
         sides=collective.sides,
         certainty="likely",
     )
@@ -118,9 +121,9 @@ def _stayed_in_loop(
     return as_many or any(way.skips for way in ways)
 
 
-def _left_by_jump(ways: Sequence[Departure]) -> bool:
-    """Whether a rank left its loop by a ``break`` that no rank had run before."""
-    return any(way.word == "break" for way in ways)
+def _left_loop(gone: Sequence[Departure], inside: Sequence[Departure]) -> bool:
+    """Whether ranks were seen to leave a loop, and the others did not go past a call."""
+    return bool(gone) and all(way.leaves_loop for way in gone) and not any(way.skips for way in inside)
 
 
 def _new_way(ways: Sequence[Departure]) -> bool:

@@ -590,3 +590,41 @@ def test_what_is_refined_keeps_its_collective():
     taken = record(Rank(0, 2).waits("barrier", STEP), Rank(1, 2).finishes())
     finding = Finding(type_of("DDP301"), "x", (1,), (0,), call)
     assert refine(taken, standings(taken), finding, 10.0).collective is call
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_a_wrapper_whose_calls_met_others(odd):
+    """The number of parameters that torch read was the size of an object that the others gather."""
+    script = Script("""
+        def main():
+            vocabulary = load()             # load
+            model = DDP(Net(vocabulary))    # wrap
+
+        def load():
+            if cached():                    # check
+                return read()               # read
+            all_gather_object(parts, own)   # gather
+    """)
+    message = (
+        "DDP expects same model across all ranks, but Rank 1 has 3 params, while rank 0 has inconsistent 126 params."
+    )
+
+    def make(number):
+        rank = Rank(number, 3)
+        if number == odd:
+            rank.runs(script, "load load:check load:read wrap").wraps(*NET, at=script.at("wrap"), state="failed")
+            return rank.issues("all_gather", script.at("wrap"), shape=(1,)).raises(
+                "RuntimeError", message, script.at("wrap")
+            )
+        gather = replace(script.at("gather", "load"), via=f"{script.file}:{script.line('load')}")
+        rank.runs(script, "load load:check load:gather").calls("all_gather", gather, shape=(1,))
+        return rank.waits("all_gather", gather, shape=(126,))
+
+    finding = diagnose(record(*map(make, range(3)), script=script)).findings[0]
+    assert (finding.code, finding.culprits, finding.waiting) == (
+        "DDP301",
+        (odd,),
+        tuple(rank for rank in range(3) if rank != odd),
+    )
+    assert (odd, script.at("read", "load")) in finding.where
+    assert "params" in finding.evidence[0]

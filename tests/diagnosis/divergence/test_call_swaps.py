@@ -154,6 +154,35 @@ def test_broadcasts_from_each_rank_in_turn(world):
     assert call_swaps.find(record(*(make(number) for number in range(world)))) == []
 
 
+DECIDES = Script("""
+    def main():
+        for epoch in range(3):
+            train()                                     # train
+            collect(notes, epoch % world)               # collect
+
+    def collect(notes, root):
+        if rank == root:
+            gather_object(notes, everything, dst=root)  # root
+            return everything
+        gather_object(notes, dst=root)                  # others
+""")
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_line_of_the_roots_where_the_root_changes(left):
+    """Without a call between them the two calls may be of one loop over a set: that is an exchange."""
+    ranks = []
+    for number in range(2):
+        ways = [DECIDES.at("root", "collect"), DECIDES.at("others", "collect")]
+        first, second = ways if number == 0 else ways[::-1]
+        rank = Rank(number, 2).calls("all_gather", first)
+        if left:
+            rank.calls("all_reduce", DECIDES.at("train"))
+        ranks.append(rank.calls("all_gather", second).finishes())
+    found = call_swaps.find(record(*ranks, script=DECIDES))
+    assert [one.code for one in found] == ([] if left else ["DDP309"])
+
+
 def test_two_broadcasts_of_which_the_root_has_two_lines_and_the_others_one():
     """The root sends from two lines, the others receive in a loop."""
     assert call_swaps.find(recorded((C, C), (A, B), culprits=(0,))) == []

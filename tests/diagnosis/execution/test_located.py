@@ -413,3 +413,76 @@ def test_what_the_other_ran_a_moment_later_is_not_what_one_alone_ran():
     usual, odd = Rank(0, 2).runs(EDIT, "loop main mine step lower"), Rank(1, 2).runs(EDIT, "loop main mine lower step")
     where = ((1, EDIT.at("step")), (0, EDIT.at("step")))
     assert edited(EDIT, usual, odd, at=1, culprits=(1,), waiting=(0,), where=where).evidence == ()
+
+
+NESTED = Script("""
+    def main():
+        for epoch in range(3):              # epochs
+            for batch in loader:            # loop
+                all_reduce(loss)            # reduce
+            if empty(epoch):                # check
+                continue                    # again
+            reduce(metrics)                 # metrics
+""")
+
+
+def epoch(rank: Rank, batches: int = 2) -> Rank:
+    for _ in range(batches):
+        rank.runs(NESTED, "loop reduce").calls("all_reduce", NESTED.at("reduce"))
+    return rank
+
+
+def epochs(rank: Rank, last: str) -> Rank:
+    """A whole epoch, and the batches of a second one, then a window with these lines."""
+    epoch(rank).runs(NESTED, "loop check metrics").calls("reduce", NESTED.at("metrics")).runs(NESTED, "epochs")
+    return epoch(rank).runs(NESTED, last)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("odd", [0, 1])
+def test_a_rank_that_skipped_the_call_behind_its_loop_and_came_to_the_loop_again(world, odd):
+    """It has made one call more in that loop: the others did not leave it early."""
+
+    def make(number: int) -> Rank:
+        rank = Rank(number, world)
+        if number == odd:
+            return epochs(rank, "loop check again epochs loop reduce").waits("all_reduce", NESTED.at("reduce"), idle=5)
+        return epochs(rank, "loop check metrics").waits("reduce", NESTED.at("metrics"), idle=5)
+
+    finding = only_finding(record(*map(make, range(world)), script=NESTED))
+    assert (finding.code, finding.culprits, finding.sides) == ("DDP301", (odd,), ())
+    assert NESTED.line("again") in places(finding, odd)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("odd", [0, 1])
+def test_a_rank_that_left_such_a_loop_early(world, odd):
+    def make(number: int) -> Rank:
+        rank = Rank(number, world)
+        if number == odd:
+            return epochs(rank, "loop check metrics").waits("reduce", NESTED.at("metrics"), idle=5)
+        return epochs(rank, "loop reduce").waits("all_reduce", NESTED.at("reduce"), idle=5)
+
+    finding = only_finding(record(*map(make, range(world)), script=NESTED))
+    assert (finding.code, finding.culprits, finding.sides) == ("DDP308", (odd,), ())
+    assert finding.certainty == "proven"
+
+
+def test_a_loop_after_which_one_rank_ran_a_line():
+    """That it ran the header of the loop as well is nothing that it alone did."""
+    script = Script("""
+        def main():
+            for hook in hooks:              # hooks
+                hook.end()                  # end
+            print(epoch)                    # print
+            train()                         # train
+
+        def gather(loss):
+            all_gather(loss)                # gather
+    """)
+    one = Rank(0, 2).runs(script, "train").calls("all_reduce", script.at("train"))
+    one.runs(script, "hooks end print train").waits("all_reduce", script.at("train"), idle=5)
+    other = Rank(1, 2).runs(script, "train").calls("all_reduce", script.at("train"))
+    other.runs(script, "hooks end gather:gather").waits("all_gather", script.at("gather", "gather"), idle=5)
+    evidence = str(only_finding(record(one, other, script=script)).evidence)
+    assert f"Only rank 0 ran {script.file}:{script.line('hooks')}" not in evidence

@@ -100,6 +100,17 @@ def test_another_line_for_the_same_forward():
     assert diagnose(record(make(0), make(1))).findings == ()
 
 
+def test_another_line_for_the_same_backward():
+    """A rank whose data is over goes on with a filler, of which the gradients are zero."""
+    filled = line(24)
+    ranks = [steps(begun(number, 2), 2) for number in range(2)]
+    for number, rank in enumerate(ranks):
+        backward = filled if number else BACKWARD
+        rank.forward(FORWARD).calls("all_reduce", backward, shape=GRADIENTS).backward(backward)
+        rank.gradients(line(25)).updated(line(25)).calls("all_reduce", END).finishes()
+    assert diagnose(record(*ranks)).findings == ()
+
+
 def test_calls_that_are_not_the_models():
     """An extra collective of the script's own is a missing one for the others."""
     extra = steps(begun(0, 2), 2).calls("all_gather", line(35), shape=(1,))

@@ -46,12 +46,12 @@ def main(cfg: DictConfig) -> None:
         loss.backward()
         optimizer.step()
         mean = loss.detach().clone()
-        dist.all_reduce(mean)  # <- culprit
+        dist.all_reduce(mean)
         mean /= dist.get_world_size()
         if dist.get_rank() == 0:
             print(f"step {step}: loss {mean.item():.6f}")
             if mean < cfg.trainer.stop_below:
-                return
+                return  # <- culprit
     dist.destroy_process_group()
 
 
