@@ -169,7 +169,8 @@ def _findings(
     if odd is not None and not odd.completed:
         # A rank that raised and then, on its way out, made another call than its peers.
         raised = {rank for rank in failed & set(odd.calls) if standing[rank].record.ending.how == "raised"}  # type: ignore[union-attr]
-        failures = failures if raised else [mismatch.explain(recording, odd)]
+        refused = raised and not endings.handled_refusal(recording)
+        failures = failures if refused else [mismatch.explain(recording, odd)]
         return _with_silent(recording, standing, held, patience, failures)
     if not failures:
         lost = {rank for rank, record in recording.ranks.items() if endings.is_consequence(record)}

@@ -9,8 +9,9 @@ from dataclasses import replace
 from ddpnb.diagnosis.hangs.rank_state import last_site
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE
+from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.ending import Ending
+from ddpnb.model.events.runs import Caller, ExceptionHandled
 from ddpnb.model.events.startup import DestroyProcessGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
@@ -29,6 +30,8 @@ _CONSEQUENCE = re.compile(
 # A lost peer, in the backend's own words.
 _TRANSPORT = re.compile(r"gloo/transport/.*(closed|reset|timed? ?out)|ncclRemoteError", re.IGNORECASE | re.DOTALL)
 _LOGGED = re.compile(f"{_TRANSPORT.pattern}|received errors while waiting for send/recv from rank", _TRANSPORT.flags)
+_REFUSAL = "CollectiveMismatch"  # of the fence
+_HANDLED = 3  # exceptions in the evidence
 _NETWORK_ERRORS = frozenset({"DistNetworkError", "DistStoreError", "DistBackendError"})
 
 
@@ -64,7 +67,14 @@ def is_consequence(record: RankRecord) -> bool:
 
 
 def is_fence_stop(ending: Ending | None) -> bool:
-    return ending is not None and ending.exception == "CollectiveMismatch"
+    return ending is not None and ending.exception == _REFUSAL
+
+
+def handled_refusal(recording: Recording) -> bool:
+    """Whether the script caught what refused its call, and continued: what it raised since follows from that."""
+    return any(
+        event.exception == _REFUSAL for record in recording.ranks.values() for event in record.events(ExceptionHandled)
+    )
 
 
 def left_before_the_signal(recording: Recording) -> Recording:
@@ -149,6 +159,8 @@ def _finding(
         )
     if lost:
         evidence.append(f"{phrases.ranks(lost, True)} lost the connection (secondary failure).")
+    evidence += _handled_before(recording) if ending.how == "raised" else []
+    everywhere = len(ranks) == len(recording.ranks) > 1 and ending.how == "raised" and ending.exception != "Released"
     summary = f"{phrases.ranks(ranks, True)} {_what(record, phrases.verb(ranks, 'was', 'were'))}"
     if waiting:
         summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}"
@@ -160,8 +172,23 @@ def _finding(
         call,
         tuple((rank, site) for rank, site in where if site != NO_SITE),
         tuple(evidence),
-        _remedy(record),
+        "Start with the first rank that fails, or with what they have in common: none of them waits for another."
+        if everywhere
+        else _remedy(record),
     )
+
+
+def _handled_before(recording: Recording) -> list[str]:
+    """The exceptions that handlers of some ranks caught, and those of others did not: a failure may follow from them."""
+    caught: dict[tuple[str, Caller, Site], list[int]] = {}
+    for rank, record in sorted(recording.ranks.items()):
+        for event in record.events(ExceptionHandled):
+            caught.setdefault((event.exception, event.raised, event.site), []).append(rank)
+    return [
+        f"Before, {phrases.ranks(ranks)} handled {name} at {site}, raised at {Site(raised.file, raised.line, raised.function)}."
+        for (name, raised, site), ranks in caught.items()
+        if len(ranks) < len(recording.ranks)
+    ][:_HANDLED]
 
 
 def _site_of(recording: Recording, waits: dict[int, Wait], rank: int):  # noqa: ANN202

@@ -241,3 +241,33 @@ def test_an_exception_without_words_or_frames():
 def test_an_endless_message_is_cut():
     (found,) = findings(Rank(0).raises("ValueError", "x" * 100_000))
     assert len(found.summary) < 400
+
+
+def handled(rank, exception, handler=line(40), raised=line(12)):
+    place = {"file": raised.file, "line": raised.line, "function": raised.function}
+    return rank.event("exception handled", handler, exception=exception, raised=place)
+
+
+def test_what_handlers_of_some_ranks_caught_before():
+    """What all of them caught, such as a missing optional package, explains nothing."""
+    ranks = [handled(Rank(number, 2), "ImportError", line(2)) for number in range(2)]
+    handled(ranks[1], "IndexError")
+    for rank in ranks:
+        rank.raises("ZeroDivisionError", "division by zero", line(33))
+    (found,) = diagnose(record(*ranks)).findings
+    assert (found.code, found.culprits) == ("DDP312", (0, 1))
+    assert found.evidence[2:] == (f"Before, rank 1 handled IndexError at {line(40)}, raised at {line(12)}.",)
+    assert "follow from it" not in found.remedy  # no rank waits for another
+
+
+def test_a_refused_call_that_the_script_caught():
+    """What it raised later follows from that: the calls that did not match come first."""
+    ranks = [Rank(number, 2).calls("all_reduce", line(18)) for number in range(2)]
+    handled(ranks[1], "IndexError").calls("barrier", line(34), state=CallState.REFUSED)
+    ranks[0].calls("all_reduce", line(18), state=CallState.REFUSED)
+    handled(ranks[0], "CollectiveMismatch")
+    for rank in ranks:
+        rank.raises("ZeroDivisionError", "division by zero", line(33))
+    found = diagnose(record(*ranks)).findings
+    assert "DDP312" not in [one.code for one in found]
+    assert found[0].collective.op in ("all_reduce", "barrier")
