@@ -3,7 +3,8 @@
 A name that begins with an underscore is private: torch may drop it in any version. A hook of a function that is not
 there is left out, and the run's Recording says so. ``tests/recorder/test_patched.py`` compares this table with torch
 and with what a rank replaces. Beside these, a rank uses ``torch.library`` for the collectives (``door``), torch's own
-registries of hooks (``replicas``, ``bypass``), ``sys.monitoring`` (``executed_lines``), and ``builtins.__import__`` while a script runs (``hidden_modules``).
+registries of hooks (``replicas``, ``bypass``), ``sys.monitoring`` (``executed_lines``), and ``builtins.__import__``
+while a script runs (``hidden_modules``).
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.amp.grad_scaler.GradScaler.unscale_": ("replicas",),
     "torch.amp.grad_scaler.GradScaler.update": ("replicas",),
     "torch.autograd.backward": ("faults.in_model", "phases", "replicas", "steps"),
+    "torch.compile": ("bypass",),
     "torch.cuda.set_rng_state": ("training",),
     "torch.distributed.algorithms.join.Join.__enter__": ("data",),
     "torch.distributed.destroy_process_group": ("phases",),
+    "torch.distributed.device_mesh.DeviceMesh.__init__": ("replicated",),
     "torch.distributed.distributed_c10d.destroy_process_group": ("phases",),
     "torch.distributed.distributed_c10d.init_process_group": ("phases",),
     "torch.distributed.distributed_c10d.new_group": ("phases",),
@@ -34,6 +37,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.distributed.distributed_c10d.Work.wait": ("door",),
     "torch.distributed.init_process_group": ("phases",),
     "torch.distributed.new_group": ("phases",),
+    "torch.distributed.tensor.DTensor.from_local": ("replicated",),
     "torch.load": ("training",),
     "torch.manual_seed": ("faults.in_data", "training"),
     "torch.multiprocessing.spawn.start_processes": ("own_ranks",),

@@ -10,6 +10,7 @@ import sys
 import pytest
 import torch
 import torch.distributed.algorithms.join
+import torch.distributed.tensor
 
 from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
 from ddpnb.model.events.runs import FunctionNotFound
