@@ -7,7 +7,7 @@ from dataclasses import replace
 from ddpnb import arguments
 from ddpnb.diagnosis import reported, rules
 from ddpnb.diagnosis.before_the_end import while_waiting
-from ddpnb.diagnosis.causes import frameworks
+from ddpnb.diagnosis.causes import extra_calls, frameworks
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data.batches import uneven_shards
 from ddpnb.diagnosis.execution.located import located
@@ -199,6 +199,7 @@ def _with_silent(
     if reported.calls_alone(recording):
         return failures
     failures = [refine(recording, standing, finding, patience) for finding in failures]
+    failures = [extra_calls.judge(recording, finding) for finding in failures]
     failures = [frameworks.in_terms(recording, standing, finding) for finding in failures]
     if any(finding.type == UNEVEN_ITERATIONS for finding in failures):
         uneven = uneven_shards(recording, stopped=True)

@@ -39,6 +39,8 @@ class FindingType:
     group_mismatch: bool = field(default=False, compare=False)
     # Each culprit is in a call of its own, not in the finding's collective.
     separate_calls: bool = field(default=False, compare=False)
+    # The culprits are in a call that the others do not make.
+    extra_call: bool = field(default=False, compare=False)
     # The ranks took different ways to their calls: the lines that they executed show where.
     ways_part: bool = field(default=False, compare=False)
     # Adds nothing where a failure names the same lines.

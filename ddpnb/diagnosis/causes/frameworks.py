@@ -152,8 +152,9 @@ def in_terms(recording: Recording, standings: dict[int, Standing], finding: Find
     inside = {rank: found for rank in ranks if (found := _framework_call(standings[rank])) is not None}
     if len({written for written, _ in inside.values()}) == 1 and len(inside) == len(ranks):
         return finding  # all are in the same function: that it is a collective explains nothing
-    if finding.type in _MISSING:  # the culprits are elsewhere
-        inside = {rank: found for rank, found in inside.items() if rank not in finding.culprits}
+    if finding.type in _MISSING:  # one side is elsewhere
+        extra = finding.type.extra_call
+        inside = {rank: found for rank, found in inside.items() if (rank in finding.culprits) == extra}
     if not inside:
         return finding
     says = dict.fromkeys(

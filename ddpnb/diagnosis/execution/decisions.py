@@ -97,12 +97,23 @@ def _continued_alike(mine: Executed, theirs: Sequence[Executed], header: Site) -
     return after is not None and any(after in other.lines for other in theirs)
 
 
-def loop_left(sources: Mapping[str, str], alone: Sequence[Site], path: Sequence[Site]) -> Departure | None:
-    """The loop around a line of a path after which the rank alone ran a line of the same function."""
+def loop_left(
+    sources: Mapping[str, str], alone: Sequence[Site], theirs: Sequence[Executed], path: Sequence[Site]
+) -> Departure | None:
+    """The loop around a line of a path after which the rank alone ran a line of the same function: no other left it."""
     for site in path:
         for after in alone:
             if (after.file, after.function) == (site.file, site.function):
-                header = loop_before(sources.get(site.file, ""), site.line, after.line)
-                if header is not None:
+                header = _loop_between(sources, site, after)
+                if header is not None and not any(
+                    (ran.file, ran.function) == (site.file, site.function)
+                    and _loop_between(sources, site, ran) == header
+                    for other in theirs
+                    for ran in other.lines.values()
+                ):
                     return Departure(-1, "loop", Site(site.file, header, site.function), after=after)
     return None
+
+
+def _loop_between(sources: Mapping[str, str], site: Site, after: Site) -> int | None:
+    return loop_before(sources.get(site.file, ""), site.line, after.line)

@@ -124,7 +124,7 @@ def departure(
     """
     mine, theirs = part.ranks[rank], [part.ranks[other] for other in others]
     alone = _alone(mine, theirs, part.aligned)
-    decision = untaken(sources, mine, theirs, path) or loop_left(sources, alone, path)
+    decision = untaken(sources, mine, theirs, path) or loop_left(sources, alone, theirs, path)
     branched = decision is not None and decision.kind == "branch"
     on_path = {(site.file, site.function) for site in path}
     shared = {(line.site.file, line.site.function) for other in theirs for line in other.run.values()}

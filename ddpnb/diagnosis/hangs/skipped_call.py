@@ -35,10 +35,11 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         # The rank after the loop may be right and the other one have skipped a call: both may run it again.
         again = tied and share_a_loop(recording, where, paths[odd]) and not seen
         if again and not fewer_batches(recording, left[0]):
-            return _one_skipped(collective)
+            return one_skipped(collective)
         return uneven_calls(recording, collective, left)
     evidence: list[str] = []
     strayed, jumped = out_of_turn(recording, collective), [side for side, own in ways.items() if _new_way(own)]
+    passed = [side for side, own in ways.items() if own and all(way.kind == "branch" for way in own)]
     if left is not None:
         culprits = left[0]
     elif len(jumped) == 1 and (tied or jumped[0] == odd):
@@ -52,10 +53,12 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         evidence.append(
             f"Rank {own.rank} has started forward {own.forwards}, rank {fewer.rank} forward {fewer.forwards}."
         )
+    elif len(passed) == 1:
+        culprits = passed[0]
     elif where.one_rest and not may_come_again(recording, *paths.values()):
         culprits = reference if where.other.line > where.one.line else odd
     elif tied:
-        return _one_skipped(collective)
+        return one_skipped(collective)
     else:
         culprits = odd
     waiting = odd if culprits != odd else reference
@@ -88,7 +91,7 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
 TOGETHER = "Make all ranks take the same branch: all_reduce the flag first, then call on all ranks or on none."
 
 
-def _one_skipped(collective: Collective) -> Finding:
+def one_skipped(collective: Collective) -> Finding:
     """Two sides at different lines, where no recorded fact tells which of them skipped the other's call."""
     here = [(side, collective.calls[side[0]]) for side in collective.sides]
     places = [
