@@ -16,8 +16,8 @@ from ddpnb.model.recording import Recording
 def judge(recording: Recording, finding: Finding) -> Finding:
     """The finding with the ranks that called alone as its culprits, or with sides if there are as many on either side.
 
-    Itself where ranks skipped a call by a jump, or one that they made in its turn until now, or where those that skipped it
-    are fewer.
+    Itself where those that skipped a call are fewer, or as many and left their way by a jump, or made it in its turn until
+    now.
 
     Args:
         recording: what is known.
@@ -29,13 +29,14 @@ def judge(recording: Recording, finding: Finding) -> Finding:
     collective = collective_of(recording, call)
     if not {*alone, *past} <= set(collective.calls) or set(collective.sides) != {alone, past}:
         return finding
-    jumped = any(way.kind == "jump" for way in departures(recording, past, alone, call))
+    tied = len(past) == len(alone)
+    jumped = tied and any(way.kind == "jump" for way in departures(recording, past, alone, call))
     if jumped or out_of_turn(recording, collective) == past:
         return finding
     own, later = collective.calls[alone[0]], collective.calls[past[0]]
     # Other evidence than where the ranks are: how it is known that some are past the call of the others.
     more = finding.evidence[2:]
-    if len(past) == len(alone):
+    if tied:
         tie = one_skipped(collective)
         return replace(tie, evidence=(*tie.evidence, *more))
     return replace(

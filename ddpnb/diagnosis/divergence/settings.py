@@ -80,6 +80,7 @@ def _differs(recording: Recording, model: Model, turns: _Turns, turn: int, name:
     elif all(made[rank].settings.get(name) == values[rank] for rank in made):
         places = made
     elif any(counts.values()):
+        certainty = "likely"  # by number alone: schedulers that follow a local value have no rank at fault
         told.append("The schedulers of all ranks were stepped equally often, and set it to different values.")
         places = _steps_of_schedulers(recording, made)
     finding = finding_of(

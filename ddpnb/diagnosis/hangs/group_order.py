@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ddpnb.diagnosis import hints
+from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs.call_order import may_come_again
 from ddpnb.diagnosis.hangs.cycles import ranks_in_a_cycle
 from ddpnb.diagnosis.hangs.rank_state import Standing
@@ -27,7 +28,11 @@ def explain(
     """A cycle over several groups: each waits in one for a rank that waits in another."""
     if len({call.group.key for call in calls.values()}) < 2:
         return None
-    skipped = _left_out(recording, waits, calls) or _skipped_in_cycle(recording, waits, calls)
+    skipped = (
+        _left_out(recording, waits, calls)
+        or _skipped_in_cycle(recording, waits, calls)
+        or _skipped_by_lines(recording, waits, calls)
+    )
     # From another branch it may still reach the call: only the cycle was observed.
     if skipped is not None and not _in_another_branch(recording, calls, *skipped):
         culprit, rank = skipped
@@ -156,6 +161,22 @@ def _skipped_in_cycle(recording: Recording, waits: dict[int, Wait], calls: dict[
             if both not in passed:
                 passed[both] = _passed(recording, *both)
             if passed[both]:
+                return other, rank
+    return None
+
+
+def _skipped_by_lines(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:
+    """(a rank that executed its way past a call, a rank that waits in that call and did not pass the first one's)."""
+    asked: set[tuple[frozenset[int], Site]] = set()
+    for rank in sorted(calls):
+        others = frozenset(waits[rank].missing & calls.keys())
+        if (others, calls[rank].site) in asked:
+            continue
+        asked.add((others, calls[rank].site))
+        for other in sorted(others)[:_FEW]:
+            ways = departures(recording, (other,), (rank,), calls[rank])
+            back = departures(recording, (rank,), (other,), calls[other])
+            if any(way.skips for way in ways) and not any(way.skips for way in back):
                 return other, rank
     return None
 

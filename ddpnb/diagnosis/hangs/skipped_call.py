@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ddpnb.diagnosis import hints
 from ddpnb.diagnosis.execution.departure import Departure
-from ddpnb.diagnosis.execution.departures import came_again, departures
+from ddpnb.diagnosis.execution.departures import came_again, departures, ran_before
 from ddpnb.diagnosis.hangs.call_order import begun_later, in_turn, may_come_again, out_of_turn, path_of, share_a_loop
 from ddpnb.diagnosis.hangs.uneven_iterations import began_as_many, fewer_batches, ranks_after_loop, uneven_calls
 from ddpnb.model import phrases
@@ -120,8 +120,10 @@ def _stayed_in_loop(
     ways: Sequence[Departure],
 ) -> bool:
     """Whether ranks that are past a loop made as many iterations as those in it, and skipped a call."""
-    as_many = began_as_many(recording, inside[0], collective.calls[inside[0]], gone)
-    return as_many or any(way.skips for way in ways)
+    call = collective.calls[inside[0]]
+    return began_as_many(recording, inside[0], call, gone) or any(
+        way.skips and not ran_before(recording.ranks[way.rank], way.site, call.site) for way in ways
+    )
 
 
 def _left_loop(gone: Sequence[Departure], inside: Sequence[Departure]) -> bool:

@@ -85,10 +85,19 @@ def test_a_step_of_a_scheduler_that_only_one_rank_ever_made_may_be_missing_on_th
 
 def test_schedulers_that_were_stepped_alike_and_set_unlike_rates():
     """Of a plateau that only one rank sees neither rank is at fault: both stepped their schedulers."""
-    ranks = [trains(made(number), 0.1, 2, scheduled=1) for number in (0, 1)]
-    for rank, lr in zip(ranks, (0.1, 0.01), strict=True):
-        rank.event("scheduler stepped", SCHEDULED, optimizer=0)
-        trains(rank, lr, scheduled=3)
-    found = the_finding(*ranks)
+    found = plateaus(0.1, 0.01)
     assert (found.culprits, found.sides) == ((), ((0,), (1,)))
     assert dict(found.where) == {0: SCHEDULED, 1: SCHEDULED}
+
+
+def test_of_more_ranks_that_schedulers_set_unlike_rates_on_the_odd_one_is_likely():
+    found = plateaus(0.1, 0.01, 0.1)
+    assert (found.culprits, found.certainty) == ((1,), "likely")
+
+
+def plateaus(*rates):
+    ranks = [trains(made(number), 0.1, 2, scheduled=1) for number in range(len(rates))]
+    for rank, lr in zip(ranks, rates, strict=True):
+        rank.event("scheduler stepped", SCHEDULED, optimizer=0)
+        trains(rank, lr, scheduled=3)
+    return the_finding(*ranks)

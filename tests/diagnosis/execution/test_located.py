@@ -486,3 +486,55 @@ def test_a_loop_after_which_one_rank_ran_a_line():
     other.runs(script, "hooks end gather:gather").waits("all_gather", script.at("gather", "gather"), idle=5)
     evidence = str(only_finding(record(one, other, script=script)).evidence)
     assert f"Only rank 0 ran {script.file}:{script.line('hooks')}" not in evidence
+
+
+EPOCHS = Script("""
+    def main():
+        for epoch in range(3):          # epochs
+            for batch in loader:        # loop
+                all_reduce(batch)       # reduce
+            if is_main(rank):           # mine
+                score = evaluate()      # evaluate
+                all_reduce(score)       # score
+""")
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_loop_that_all_ranks_left_is_no_reason(world):
+    ranks = [
+        Rank(r, world).runs(EPOCHS, "epochs loop reduce").calls("all_reduce", EPOCHS.at("reduce")) for r in range(world)
+    ]
+    for rank in ranks:
+        if rank.rank:
+            rank.runs(EPOCHS, "loop mine epochs reduce").waits("all_reduce", EPOCHS.at("reduce"), idle=5)
+        else:
+            rank.runs(EPOCHS, "loop mine evaluate score").waits("all_reduce", EPOCHS.at("score"), shape=(), idle=5)
+    finding = only_finding(record(*ranks, script=EPOCHS))
+    assert (finding.code, finding.culprits) == ("DDP301", (0,) if world == 3 else ())
+    assert "left the loop" not in str(finding.evidence)
+    assert EPOCHS.line("evaluate") in places(finding, 0)
+
+
+RESUMES = Script("""
+    def start():
+        if exists(path):                # exists
+            return load(path)           # load
+        return 0                        # zero
+    def main():
+        step = start()                  # start
+        while step < 8:                 # loop
+            all_reduce(loss)            # reduce
+        all_reduce(done)                # done
+""")
+
+
+def test_a_return_before_a_loop_skipped_no_call_in_it():
+    """It changed how often the loop runs."""
+    ranks = [Rank(0, 2), Rank(1, 2)]
+    for rank, returned in zip(ranks, ("load", "zero"), strict=True):
+        rank.runs(RESUMES, f"start start:exists start:{returned} loop reduce").calls("all_reduce", RESUMES.at("reduce"))
+        rank.runs(RESUMES, "loop reduce").calls("all_reduce", RESUMES.at("reduce"))
+    ranks[0].runs(RESUMES, "loop done").waits("all_reduce", RESUMES.at("done"), shape=(), idle=5)
+    ranks[1].runs(RESUMES, "loop reduce").waits("all_reduce", RESUMES.at("reduce"), idle=5)
+    finding = only_finding(record(*ranks, script=RESUMES))
+    assert (finding.code, finding.culprits) == ("DDP308", (0,))
