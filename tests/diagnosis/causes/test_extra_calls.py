@@ -88,3 +88,24 @@ def test_a_call_that_all_ranks_made_in_its_turn_until_now_was_skipped():
     for rank in ranks[1:]:
         rank.waits("barrier", script.at("each"), idle=5)
     assert only_finding(record(*ranks, script=script)).culprits == (1, 2)
+
+
+@pytest.mark.parametrize("past", [0, 1])
+def test_of_two_ranks_the_one_that_came_back_from_what_the_other_is_still_in(past):
+    """Both ran the line of a framework's loop; on one of them it has ended."""
+    script = Script(
+        """
+        trainer.fit(model)  # fit
+        trainer.save()  # save
+        """
+    )
+    ranks = []
+    for number in range(2):
+        mark, op = ("save", "barrier") if number == past else ("fit", "broadcast")
+        rank = (
+            Rank(number, 2)
+            .calls("all_reduce", script.at("fit", "<module>"))
+            .waits(op, script.at(mark, "<module>"), idle=5)
+        )
+        ranks.append(rank.has_stack(Frame(script.file, script.line(mark), "<module>"), TORCH_FRAME))
+    assert only_finding(record(*ranks, script=script)).culprits == (past,)
