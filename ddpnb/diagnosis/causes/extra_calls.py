@@ -54,7 +54,7 @@ def judge(recording: Recording, finding: Finding) -> Finding:
 
 
 def _came_there(recording: Recording, collective: Collective, past: tuple[int, ...]) -> bool:
-    """Whether ranks have made calls from the line at which the others are: what that line runs went on for longer there."""
+    """Whether ranks have made calls from the line at which the others are: what that line runs took more turns there."""
     (alone,) = (side for side in collective.sides if side != past)
     paths = [path_of(recording, collective, collective.sides.index(side)) for side in (alone, past)]
     own = collective.calls[alone[0]].site
