@@ -131,19 +131,15 @@ def _drifted(recording: Recording, model: Model, found: Difference | None) -> Fi
         return _gradients(recording, model, found)
     if found.turn == 1:
         return _unlike_from_the_start(recording, model, found)
-    if not any(s.kind == "gradients" and s.step == step - 1 for step, s in _samples_of(recording, found)):
-        return _in_between(recording, model, found)
-    return other_update(recording, model, found)
-
-
-def _samples_of(recording: Recording, found: Difference) -> list[tuple[int, Sample]]:
-    """All samples of the model that the ranks took, each with its rank's step at the difference."""
-    return [
-        (there.step, sample)
+    looked = {
+        rank
         for rank, there in found.samples.items()
         for sample in recording.ranks[rank].samples
-        if sample.model == found.model
-    ]
+        if (sample.model, sample.kind, sample.step) == (found.model, "gradients", there.step - 1)
+    }
+    if any(looked.isdisjoint(side) for side in found.sides):  # that the gradients agreed is not known
+        return _in_between(recording, model, found)
+    return other_update(recording, model, found)
 
 
 def _in_between(recording: Recording, model: Model, found: Difference) -> Finding:

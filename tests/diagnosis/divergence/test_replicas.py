@@ -172,6 +172,17 @@ def test_what_began_in_steps_that_were_not_looked_at(culprits):
     assert "steps 4 to 64" in found.summary and "not checked" in " ".join(found.evidence)
 
 
+@pytest.mark.parametrize("looks", [(0,), (1,)], ids=str)
+def test_that_gradients_agreed_is_only_said_where_both_sides_were_looked_at(looks):
+    ranks = []
+    for number in range(2):
+        rank = Rank(number, 2).wraps(at=WRAPPED).trains(3, STEP).forward(STEP).backward(STEP)
+        if number in looks:
+            rank.gradients(STEP, as_reduced=0.0)
+        ranks.append(rank.updated(STEP, odd={WEIGHT: 9 + number}).finishes())
+    assert the_finding(record(*ranks)).code == "DDP405"
+
+
 def test_what_was_changed_just_before_a_step_that_is_looked_at():
     ranks = []
     for number in range(4):
