@@ -33,13 +33,14 @@ from ddpnb.recorder import dataset_fingerprint
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.dataset_fingerprint import own_attributes
 from ddpnb.recorder.hooks import Hooks, place
-from ddpnb.recorder.inputs import structure
+from ddpnb.recorder.inputs import describe, structure
 
 LOOPS, LOOPS_EACH = 48, 8  # that are recorded: in all, and of one loader
 PASSES, PASSES_EACH = 32, 8  # of samplers, likewise
 LOADERS, DATASETS = 16, 16
 MADE = 48  # samplers and loaders of which it is recorded where they were made
 _LOOKED_AT, _KINDS, _KIND_TEXT = 512, 4, 300  # batches of a loop whose structure is looked at; how many are kept
+_HEADS = 4  # batches of a loop of which a digest is kept
 _DRAWING = (RandomSampler, SubsetRandomSampler)  # their order follows from the state of a generator
 _OWN_LENGTH = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
@@ -61,6 +62,7 @@ class OpenLoop:
         self.sampler = sampler  # its number and passes; the sampler itself may go
         self.batches = 0
         self.kinds: dict[str, int] = {}  # structures of its batches: the first of each
+        self.heads: list[float] = []  # digests of the first of them
         self.steps = 0  # optimizer steps in it, once it is dropped
         self.reference: Any = None
 
@@ -157,6 +159,8 @@ class Data(Hooks):
         kind = structure(batch)[:_KIND_TEXT]
         if kind not in loop.kinds and len(loop.kinds) < _KINDS:
             loop.kinds[kind] = loop.batches
+        if len(loop.heads) < _HEADS:
+            loop.heads.append(describe(batch, {})[1])
 
     # -- loops
 
@@ -210,8 +214,9 @@ class Data(Hooks):
         steps = self._steps - loop.began if steps is None else steps
         sampler, passed = (loop.sampler[0], loop.sampler[1].turn) if loop.sampler is not None else (None, None)
         learned = DataLoop(
-            batches=loop.batches, steps=steps, complete=complete, kinds=loop.kinds, sampler=sampler, passed=passed
-        )
+            batches=loop.batches, steps=steps, complete=complete, kinds=loop.kinds, heads=tuple(loop.heads),
+            sampler=sampler, passed=passed,
+        )  # fmt: skip
         self.box.end(loop.event, learned)
 
     # -- where they are made

@@ -153,7 +153,12 @@ def _is_plain_indices(columns: Sequence[Any]) -> bool:
 
 
 def _is_texts(column: Any, rows: int) -> bool:
-    return type(column) in (list, tuple) and len(column) == rows and all(type(one) is str for one in column[:MAX_ROWS])
+    """Whether each row is a text, or a tuple with one, such as (path, label)."""
+    return type(column) in (list, tuple) and len(column) == rows and all(map(_has_text, column[:MAX_ROWS]))
+
+
+def _has_text(row: Any) -> bool:
+    return type(row) is str or (type(row) in (list, tuple) and any(type(one) is str for one in row[:_BREADTH]))
 
 
 def _is_array(column: Any) -> bool:

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ddpnb.model.events.models import BuffersSynced, NoSyncEntered, ParametersFrozen, ParametersReplaced
+from ddpnb.model.events.models import BuffersSynced, LossNotFinite, NoSyncEntered, ParametersFrozen, ParametersReplaced
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.door import Door
@@ -60,6 +60,10 @@ class Replicas(Hooks):
         self._samples = Samples(self._file, box)
         self._optimizers = Optimizers(box)
         self._unsynced: set[tuple[int, int, int]] = set()
+        self._others, self._unsound = (
+            0,
+            False,
+        )  # backward passes of models that are not known, and whether a loss was not finite
         self._bypass = Bypass(box, self.models, self._samples, self.fail)
         self.tracing = Tracing(box)
         self.first_pass = FirstPass(box, self._samples)
@@ -91,6 +95,7 @@ class Replicas(Hooks):
         super().new_run()
         self._optimizers.new_run()
         self._unsynced.clear()
+        self._others, self._unsound, self._said_unsound = 0, 0, False
         self._bypass.end()
         self.tracing.new_run()
         self.first_pass.new_run()
@@ -231,6 +236,8 @@ class Replicas(Hooks):
         watched = self.models.last
         for one in list(self._watched.data.values()):  # pyright: ignore[reportAttributeAccessIssue]
             one.backwards += 1
+        if watched is None or self._unsound:
+            self._of_unknown_model(tensors)
         if watched is None:
             return
         watched.turns["backward"] += 1
@@ -239,6 +246,19 @@ class Replicas(Hooks):
         if isinstance(loss, torch.Tensor) and (watched.pace.looking or not sound(loss)):
             with Meter(watched.pace):
                 self._look_backward(watched, loss)
+
+    def _of_unknown_model(self, tensors: Any) -> None:
+        loss = tensors[0] if type(tensors) in (list, tuple) and tensors else tensors
+        self._others += 1
+        if self._said_unsound:
+            return
+        if sound(loss):  # a single one may have been left out on all ranks
+            self._unsound = 0
+        elif self._unsound:
+            self._said_unsound = True
+            self.emit(LossNotFinite(loss=str(loss.item()), backward=self._unsound), depth=3)
+        else:
+            self._unsound = self._others
 
     def _look_backward(self, watched: Watched, loss: torch.Tensor) -> None:
         text, values = loss_facts(loss)

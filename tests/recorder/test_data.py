@@ -190,6 +190,15 @@ def test_kinds_of_batches(hooks):
     assert found == [{"(float32[1d])": 1}, {plain + "}": 1, plain + ", box: float32[2d]}": 4}]
 
 
+def test_digests_of_the_first_batches(hooks):
+    drain(DataLoader(NUMBERS, batch_size=3))
+    drain(DataLoader(NUMBERS, batch_size=3))
+    drain(DataLoader(NUMBERS, batch_size=3, sampler=list(reversed(range(len(NUMBERS))))))
+    one, again, other = (loop.heads for loop in recorded(hooks, DataLoop))
+    assert len(set(one)) == len(one) == min(4, -(-len(NUMBERS) // 3))
+    assert one == again and set(one).isdisjoint(other) and all(one)
+
+
 def test_a_loop_that_is_left_early(hooks, step):
     loader = DataLoader(NUMBERS, batch_size=4)
     for _ in range(2):
@@ -408,6 +417,8 @@ def test_a_text_for_each_sample_counts_whatever_it_is_called(hooks):
         dataset_fingerprint.describe(Named(some, ("cat", "dog")), lambda _: 0, 40).rows for some in (files, files[::-1])
     ]
     assert known[0].order != known[1].order and known[0].bag == known[1].bag
+    labelled = [(name, number % 3) for number, name in enumerate(files)]
+    assert dataset_fingerprint.describe(Named(labelled), lambda _: 0, 40).rows.sketch
     assert dataset_fingerprint.describe(Named(files), lambda _: 0).rows is None  # nobody knows its length
     assert dataset_fingerprint.describe(Named(list(range(40))), lambda _: 0, 40).rows is None  # it may be anything
     for make in (lambda data: None, lambda data: DistributedSampler(data, num_replicas=2, rank=0)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import warnings
 
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events.models import BuffersSynced, OptimizerSeen, ParametersFrozen, ParametersReplaced
+from ddpnb.model.events.models import BuffersSynced, LossNotFinite, OptimizerSeen, ParametersFrozen, ParametersReplaced
 from tests.recorder.test_replicas import BUFFERS, PARAMETERS, Net, batch, train
 
 
@@ -278,3 +279,29 @@ def test_an_optimizer_inside_another_one_makes_no_step_of_its_own(watched):
     assert [s.step for s in watched.samples("updated")] == [0, 1, 2]
     optimizer.own.step()  # by itself, after all
     assert [s.step for s in watched.samples("updated")] == [0, 1, 2, 3]
+
+
+@pytest.mark.usefixtures("alone")
+def test_losses_that_are_not_finite_before_a_model_is_known(watched):
+    """A model without a wrapper is known since its first optimizer step: the loss that led to it was not looked at."""
+
+    def runs(*losses):
+        net = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for loss in losses:
+            (net(torch.ones(2, 4)).mean() * loss).backward()  # backward
+            optimizer.step()
+
+    runs(math.nan, 1.0)
+    (event,) = watched.events(LossNotFinite)
+    assert (event.loss, event.backward) == ("nan", 1)
+    assert (event.site.file, event.site.line) == (__file__, line_of(runs, "# backward"))
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_single_loss_that_is_not_finite_may_have_been_left_out(watched):
+    net = nn.Linear(4, 1)
+    for factor in (1.0, math.inf, 1.0, math.inf, 1.0):
+        (net(torch.ones(2, 4)).mean() * factor).backward()
+        net.zero_grad()
+    assert watched.events(LossNotFinite) == []

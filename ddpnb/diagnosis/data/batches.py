@@ -30,7 +30,7 @@ def find(recording: Recording) -> list[Finding]:
     views = {rank: loading(record) for rank, record in sorted(recording.ranks.items())}
     found: list[Finding] = []
     for group in replica_groups(recording):
-        for look in (shards.of_samplers, splits.same_batches, splits.leaks, splits.parts_by_hand):
+        for look in (shards.of_samplers, splits.same_batches, splits.same_heads, splits.leaks, splits.parts_by_hand):
             finding = look(recording, group, views)
             if finding is not None:
                 found.append(finding)

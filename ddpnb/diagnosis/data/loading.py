@@ -47,6 +47,7 @@ class Loop:
     began_ns: int = 0
     ended_ns: int = 0  # 0: it is not over
     kinds: tuple[str, ...] = ()  # structures of its batches, once it is over
+    heads: tuple[float, ...] = ()  # digests of its first batches, once it is over
 
     @property
     def trains(self) -> bool:
@@ -108,6 +109,7 @@ def _loop(
         began_ns=loop.began_ns,
         ended_ns=loop.ended_ns if ended else 0,
         kinds=tuple(kind[:_KIND] for kind in [*loop.kinds][:_KINDS]),
+        heads=loop.heads,
     )
 
 

@@ -9,7 +9,7 @@ from ddpnb.diagnosis.data.loading import Loading, Loop, likeness
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.diagnosis.places import Timed, moments, where
 from ddpnb.model import phrases
-from ddpnb.model.events.data import DatasetSeen, SamplerPass
+from ddpnb.model.events.data import DatasetSeen, ReplicatedTensor, SamplerPass
 from ddpnb.model.events.models import ModelWrapped
 from ddpnb.model.events.startup import NewGroup
 from ddpnb.model.findings import Finding, FindingType
@@ -33,13 +33,24 @@ def replica_groups(recording: Recording) -> list[tuple[int, ...]]:
     if any(record.models for record in recording.ranks.values()):
         for record in recording.ranks.values():
             groups.update(model.ranks for model in record.models if model.wrapper)
-    elif all(_wraps(recording, rank) for rank in recording.ranks) and _one_group(recording):
+    elif (all(_wraps(recording, rank) for rank in recording.ranks) or _sharded(recording)) and _one_group(recording):
         groups.add(tuple(range(recording.world_size)))
     return sorted(group for group in groups if len(group) > 1 and all(rank in recording.ranks for rank in group))
 
 
 def _wraps(recording: Recording, rank: int) -> bool:
     return bool(recording.ranks[rank].events(ModelWrapped))
+
+
+def _sharded(recording: Recording) -> bool:
+    """Whether all ranks average the gradients of one sharded model, and none shares its inputs with others on purpose."""
+    whole = tuple(range(recording.world_size))
+    return all(
+        any(call.op.startswith("reduce_scatter") and call.group.ranks == whole for call in record.calls)
+        and record.steps
+        and not record.events(ReplicatedTensor)
+        for record in recording.ranks.values()
+    )
 
 
 def _one_group(recording: Recording) -> bool:
@@ -218,7 +229,7 @@ def inputs_agree(recording: Recording, group: Sequence[int]) -> bool | None:
     ranks: dict[tuple[int, int], int] = {}
     for rank in group:
         for sample in recording.ranks[rank].samples:
-            value = sample.facts.get("inputs_hash") if sample.kind == "forward" else None
+            value = sample.number("inputs_hash") if sample.kind == "forward" else None
             if value:
                 key = (sample.model, sample.turn)
                 seen.setdefault(key, set()).add(value)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, permutations
 
 from ddpnb.diagnosis.data.loading import Loading, Loop, common, is_subset
-from ddpnb.diagnosis.data.shards import Views, alike, dataset_of, differs, order_of, same
+from ddpnb.diagnosis.data.shards import Views, alike, dataset_of, differs, inputs_agree, order_of, same
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.model import phrases
-from ddpnb.model.events.data import DatasetSeen
+from ddpnb.model.events.data import DatasetSeen, ReplicatedTensor, Rows
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 
 _RANKS = 16  # of a group that are compared with each other
 _LOOPS = 16
+_SOME = 0.03  # of the samples are in both, where two other ranks have far more in common
+_ALIKE = 3  # batches that must be the same before that is no coincidence
 _SEED = "Pass random_split a generator with the same seed on all ranks."
 
 
@@ -38,6 +41,27 @@ def same_batches(recording: Recording, group: tuple[int, ...], views: Views) -> 
         evidence.append(f"Every rank's loader has {loader.length} batches of {loader.batch_size or 1}.")
     made = {rank: loop.loader_made or loop for rank, loop in loops.items()}
     return same(recording, group, made, evidence)
+
+
+def same_heads(recording: Recording, group: tuple[int, ...], views: Views) -> Finding | None:
+    """The first batches of a loop that is trained on are the same on all ranks, and not all alike.
+
+    Where the inputs of the model are known, they say more: a rank may take its part of each batch.
+    """
+    if inputs_agree(recording, group) is not None or any(
+        recording.ranks[rank].events(ReplicatedTensor) for rank in group
+    ):
+        return None
+    first = {rank: views[rank].training[0] for rank in group if views[rank].training}
+    heads = {rank: loop.heads for rank, loop in first.items()}
+    if len(first) < len(group) or len(set(heads.values())) > 1:
+        return None
+    seen = heads[group[0]]
+    if len(seen) < _ALIKE or 0.0 in seen or len(set(seen)) < _ALIKE:
+        return None
+    evidence = [f"The first {len(seen)} batches have the same digests on these ranks, and differ from each other."]
+    finding = same(recording, group, {rank: loop.loader_made or loop for rank, loop in first.items()}, evidence)
+    return replace(finding, certainty="likely") if finding is not None else None
 
 
 def _first_of_each_loader(loops: Sequence[Loop]) -> list[Loop]:
@@ -117,22 +141,44 @@ def parts_by_hand(_recording: Recording, group: tuple[int, ...], views: Views) -
     if len(first) < len(group) or any(loop.loader.distributed is not None for loop in first.values()):
         return None
     datasets = {rank: dataset_of(views, first, rank) for rank in group}
-    rows = {rank: one.rows for rank, one in datasets.items() if one is not None and one.rows and is_subset(one)}
-    if len(rows) < len(group):
+    rows = {rank: one.rows for rank, one in datasets.items() if one is not None and one.rows}
+    if len(rows) < len(group) or min(one.n for one in rows.values()) < 8:
         return None
-    sizes = [rows[rank].n for rank in group]
-    whole = max(rows[rank].top for rank in group) + 1
-    if not 0.95 * whole <= sum(sizes) <= 1.05 * whole or min(sizes) < 8:
-        return None  # they were not meant to be the parts of one whole
+    subsets = all(map(is_subset, datasets.values()))
+    if not (_parts_of_a_whole(rows) if subsets else _drawn_alike(first, rows)):
+        return None
     pairs = [(a, b) for a, b in combinations(group[:_RANKS], 2) if alike(views, first, a, b) == "overlapping"]
     if not pairs:
         return None
+    if not subsets:
+        pairs = [(a, b) for a, b in combinations(group[:_RANKS], 2) if (common(rows[a], rows[b]) or 0.0) >= _SOME]
     overlapping = sorted({rank for pair in pairs for rank in pair})
-    return differs(
-        first,
-        overlapping,
-        f"{phrases.ranks(overlapping, True)} train on overlapping parts of a data set of {whole} samples: "
-        "each rank split it differently.",
-        [f"Rank {rank} holds {rows[rank].n} samples." for rank in overlapping[:8]],
-        _SEED,
+    if subsets:
+        whole = max(one.top for one in rows.values()) + 1
+        evidence = [f"Rank {rank} holds {rows[rank].n} samples." for rank in overlapping[:8]]
+        summary = f"{phrases.ranks(overlapping, True)} train on overlapping parts of a data set of {whole} samples: each rank split it differently."
+        return differs(first, overlapping, summary, evidence, _SEED)
+    alone = [rank for rank in overlapping if len(pairs) > 1 and all(rank in pair for pair in pairs)]
+    shares = [share for a, b in pairs if (share := common(rows[a], rows[b]))]
+    made = {rank: loop.loader_made or loop for rank, loop in first.items()}
+    finding = differs(
+        made,
+        alone or overlapping,
+        f"{phrases.ranks(overlapping, True)} train on different data sets of {rows[overlapping[0]].n} samples each that overlap.",
+        [f"Of the samples of two of these ranks, up to {max(shares, default=0.0):.0%} are in both data sets."],
+        "If they are meant to be parts of one data set, choose the parts in the same order on all ranks: with a generator of "
+        "the same seed. Ranks that draw samples independently are right as they are.",
     )
+    return replace(finding, severity="warning", certainty="likely")
+
+
+def _parts_of_a_whole(rows: Mapping[int, Rows]) -> bool:
+    """Whether subsets are about as large together as the data set of which they are."""
+    whole = max(one.top for one in rows.values()) + 1
+    return 0.95 * whole <= sum(one.n for one in rows.values()) <= 1.05 * whole
+
+
+def _drawn_alike(first: Mapping[int, Loop], rows: Mapping[int, Rows]) -> bool:
+    """Whether data sets that each rank made for itself are of one size, and its loader reads all of them."""
+    kinds = {(loop.loader.kind, loop.loader.own) for loop in first.values()}
+    return kinds == {("map", False)} and len({one.n for one in rows.values()}) == 1

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from ddpnb.diagnosis.data.structure import BAD_SAMPLE
 from ddpnb.diagnosis.divergence.builder import finding_of, number_of
 from ddpnb.diagnosis.divergence.digests import by_turn, differing, of_step
+from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
+from ddpnb.model.events.models import LossNotFinite, ScalerMade
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
@@ -57,6 +59,32 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
             severity="note" if handled else None,
         )
     return _bad_gradient(recording, number)
+
+
+def first_losses(recording: Recording) -> Finding | None:
+    """DDP414: losses were no longer finite on some ranks, and the others' only later, of models that are not looked at."""
+    found = {rank: events[0] for rank, one in recording.ranks.items() if (events := one.events(LossNotFinite))}
+    if len(recording.ranks) < 2 or not found or any(one.events(ScalerMade) for one in recording.ranks.values()):
+        return None
+    first = min(event.backward for event in found.values())
+    culprits = tuple(rank for rank, event in sorted(found.items()) if event.backward == first)
+    others = tuple(rank for rank in sorted(recording.ranks) if rank not in culprits)
+    if not others or not all(recording.ranks[rank].steps for rank in others):
+        return None
+    return Finding(
+        NAN_ON_RANK,
+        f"Since backward {first} the loss is {_word(float(found[culprits[0]].loss))} on {phrases.ranks(culprits)}, before it was on "
+        f"{phrases.ranks(others)}.",
+        culprits,
+        others,
+        where=known((rank, found[rank].site) for rank in culprits),
+        evidence=(
+            f"In backward {first} the loss was finite on {phrases.ranks(others)}. Averaged gradients carry NaN and infinity to all ranks.",
+            *(f"Rank {rank}: not finite since backward {event.backward}." for rank, event in sorted(found.items())[:8]),
+        ),
+        remedy="Look at the batch and the model of that step with torch.autograd.set_detect_anomaly(True) on that rank. To skip "
+        "such a step, skip it on all ranks (all_reduce a flag first).",
+    )
 
 
 def _bad_gradient(recording: Recording, number: int) -> Finding | None:

@@ -12,7 +12,7 @@ from ddpnb.diagnosis.data.structure import BAD_SAMPLE
 from ddpnb.diagnosis.divergence.builder import finding_of, number_of
 from ddpnb.diagnosis.divergence.digests import by_turn, models_of, of_step, split
 from ddpnb.diagnosis.divergence.manual_replicas import together
-from ddpnb.diagnosis.divergence.not_finite import not_finite
+from ddpnb.diagnosis.divergence.not_finite import NAN_ON_RANK, first_losses, not_finite
 from ddpnb.diagnosis.divergence.optimizers import SCALING_DIFFERS, scaler_differs
 from ddpnb.model import phrases
 from ddpnb.model.events.data import LoaderSeen
@@ -38,7 +38,8 @@ def find(recording: Recording) -> list[Finding]:
             finding = rule(recording, number, model)
             if finding is not None:
                 found.append(finding)
-    return found
+    early = None if any(finding.type in (NAN_ON_RANK, BAD_SAMPLE) for finding in found) else first_losses(recording)
+    return [early, *found] if early is not None else found
 
 
 def _other_structure(recording: Recording, number: int, model: Model) -> Finding | None:
@@ -125,6 +126,8 @@ def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
         return None
     if len({graph.split(" < ")[-1] for graph, _ in how.values()}) > 1 and not _reduction_alone(how):
         return None  # a different loss: a branch, not a scale
+    if _same_weight(recording, number, how):
+        return None
     samples, culprits = turns[0], apart.culprits
     return finding_of(
         SCALING_DIFFERS,
@@ -139,6 +142,21 @@ def _scaled(recording: Recording, number: int, model: Model) -> Finding | None:
         certainty="likely",
         sides=apart.sides,
     )
+
+
+def _same_weight(recording: Recording, number: int, how: Mapping[int, tuple[str, tuple[float, ...]]]) -> bool:
+    """Whether the losses of a whole optimizer step have the same weight on all ranks, in other numbers of micro-batches."""
+    counts: dict[int, set[float | None]] = defaultdict(set)
+    for samples in by_turn(recording, number, "gradients").values():
+        for rank, sample in samples.items():
+            counts[rank].add(sample.number("backwards"))
+    if counts.keys() < how.keys() or any(len(seen) > 1 or None in seen for seen in counts.values()):
+        return False
+    weights = {
+        rank: (graph, round(math.prod(factors) * (counts[rank].copy().pop() or 0.0), 6))
+        for rank, (graph, factors) in how.items()
+    }
+    return len(set(weights.values())) == 1
 
 
 def _reduction_alone(how: Mapping[int, tuple[str, tuple[float, ...]]]) -> bool:

@@ -126,7 +126,8 @@ class DataLoop(Event):
     """One iteration over a loader. How many ``batches`` it had is known once it is over.
 
     ``step``: optimizer steps of the run when it began; ``steps``: those in it. ``kinds``: structures of its batches, each
-    with the first batch that had it. ``rng``: digest of the generator's state when it began.
+    with the first batch that had it. ``heads``: digests of the beginning of each of its first batches, 0 where nothing could be
+    looked at. ``rng``: digest of the generator's state when it began.
     """
 
     loader: int = -1
@@ -137,6 +138,7 @@ class DataLoop(Event):
     steps: int | None = None
     complete: bool = False
     kinds: Mapping[str, int] = field(default_factory=dict[str, int])
+    heads: tuple[float, ...] = ()
     sampler: int | None = None
     passed: int | None = fact("pass", None)
 

@@ -30,6 +30,17 @@ class BuffersSynced(Event):
     synced: bool = True
 
 
+@event("loss not finite")
+class LossNotFinite(Event):
+    """The losses were no longer finite, of a model that is not looked at: sharded, or before its first optimizer step.
+
+    ``backward``: the number of the first such backward pass; ``loss``: of the next one.
+    """
+
+    loss: str = ""
+    backward: int = 0
+
+
 @event("parameters frozen")
 class ParametersFrozen(Event):
     """Parameters that no longer required a gradient when a forward failed."""

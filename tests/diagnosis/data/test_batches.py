@@ -599,3 +599,77 @@ def test_places_that_are_not_known():
         trainer.made._history = [replace(event, site=NO_SITE) for event in trainer.made._history]
     (finding,) = data.find(recorded(trainers))
     assert finding.where == ()
+
+
+def test_data_sets_that_ranks_drew_for_themselves_overlap():
+    """Each rank took a part of its own permutation: of a tensor of indices, which is no Subset."""
+
+    def takes(trainer):
+        kept = [(n * (trainer.rank * 2 + 3)) % 401 for n in range(100 * trainer.rank, 100 * trainer.rank + 100)]
+        trainer.plain(
+            content(kept, "torch.Tensor"), sampler="torch.utils.data.sampler.RandomSampler", rng=f"{trainer.rank}"
+        )
+
+    (finding,) = found(takes)
+    assert (finding.code, finding.severity, finding.certainty) == ("DDP503", "warning", "likely")
+    assert len(finding.culprits) > 1 and "different data sets of 100 samples each that overlap" in finding.summary
+
+
+def test_of_parts_that_overlap_with_one_ranks_alone_that_rank_is_named():
+    def takes(trainer):
+        first = 100 * trainer.rank
+        kept = range(first, first + 100) if trainer.rank < 3 else range(50, 350, 3)
+        trainer.plain(
+            content(kept, "user.Shard"), sampler="torch.utils.data.sampler.RandomSampler", rng=f"{trainer.rank}"
+        )
+
+    (finding,) = found(takes)
+    assert (finding.code, finding.culprits) == ("DDP503", (3,))
+
+
+def test_data_sets_of_other_sizes_were_not_meant_to_be_parts():
+    def takes(trainer):
+        kept = range(50 * trainer.rank, 100 + 60 * trainer.rank)
+        trainer.plain(
+            content(kept, "user.Shard"), sampler="torch.utils.data.sampler.RandomSampler", rng=f"{trainer.rank}"
+        )
+
+    assert found(takes) == []
+
+
+def loops_over(trainer, heads):
+    trainer.loader(trainer.dataset({"class": "user.Files"}), own=True, sampler="user.Blocks", length=None)
+    return trainer.loops(heads=heads)
+
+
+def test_batches_of_ones_own_sampler_that_are_the_same_on_all_ranks():
+    (finding,) = found(lambda trainer: loops_over(trainer, [5.0, 6.0, 7.0, 8.0]))
+    assert (finding.code, finding.culprits, finding.certainty) == ("DDP501", (0, 1, 2, 3), "likely")
+
+
+@pytest.mark.parametrize("heads", [[5.0, 5.0, 5.0, 5.0], [5.0, 6.0], [5.0, 6.0, 7.0, 0.0], []], ids=str)
+def test_batches_that_prove_nothing(heads):
+    assert found(lambda trainer: loops_over(trainer, heads)) == []
+
+
+def test_other_batches_on_each_rank():
+    assert found(lambda trainer: loops_over(trainer, [5.0 + trainer.rank, 16.0, 27.0, 38.0])) == []
+
+
+def test_ranks_that_share_their_inputs_on_purpose_may_have_the_same_batches():
+    def parallel(trainer):
+        loops_over(trainer, [5.0, 6.0, 7.0, 8.0])
+        trainer.made.event("replicated tensor", number=1, ranks=[0, 1, 2, 3], digest="a", shape=[4])
+
+    assert found(parallel) == []
+
+
+def test_a_sharded_model_makes_its_ranks_replicas():
+    def sharded(trainer, op):
+        trainer.made = Rank(trainer.rank, trainer.world).calls(op, LOOP)
+        loops_over(trainer, [5.0, 6.0, 7.0, 8.0])
+
+    assert codes(found(lambda trainer: sharded(trainer, "reduce_scatter_tensor"))) == [
+        ("DDP501", "error", [0, 1, 2, 3])
+    ]
+    assert found(lambda trainer: sharded(trainer, "all_reduce")) == []

@@ -558,3 +558,44 @@ def test_averaged_gradients_that_are_no_number_although_all_that_is_seen_of_each
     found = the_finding(taken)
     assert (found.code, found.culprits, found.severity) == ("DDP414", (), "warning")
     assert "averaged gradients" in found.summary
+
+
+def test_micro_batches_in_other_numbers_may_be_scaled_by_them():
+    """Rank 1 makes three of a third: each rank's losses have the same weight in an optimizer step."""
+
+    def accumulates(rank, parts):
+        for _ in range(3):
+            for _ in range(parts):
+                rank.forward(STEP).backward(STEP, factors=(1 / parts,))
+            rank.gradients(STEP).updated(STEP)
+        return rank
+
+    assert numbers.find(recorded(lambda rank: accumulates(rank, 3 if rank.rank == 1 else 1))) == []
+    uneven = recorded(
+        lambda rank: accumulates(rank, 3) if rank.rank == 1 else step(rank, backward={"factors": (0.5,)}, steps=3)
+    )
+    assert the_finding(uneven).code == "DDP409"
+
+
+@pytest.mark.parametrize("culprits", [(1,), (0, 2)])
+def test_losses_of_a_model_that_is_not_looked_at(culprits):
+    """Before its first optimizer step a model without a wrapper is not known, and a sharded one never is."""
+
+    def make(rank):
+        if rank.rank in culprits:
+            rank.event("loss not finite", STEP, loss="nan", backward=1)
+        elif rank.rank == 3:  # by then it has come to all
+            rank.event("loss not finite", STEP, loss="nan", backward=2)
+        step(rank, steps=2)
+
+    found = the_finding(recorded(make))
+    assert (found.code, found.culprits, found.waiting) == ("DDP414", culprits, others(culprits))
+    assert found.summary.startswith("Since backward 1 the loss is NaN on rank")
+
+
+def test_losses_that_are_not_finite_on_all_ranks_or_with_a_scaler():
+    everywhere = recorded(lambda rank: step(rank.event("loss not finite", STEP, loss="inf", backward=1)))
+    scaled = recorded(
+        lambda rank: step(rank.event("scaler made").event("loss not finite", STEP, loss="inf", backward=1 + rank.rank))
+    )
+    assert numbers.find(everywhere) == numbers.find(scaled) == []
