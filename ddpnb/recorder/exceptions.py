@@ -11,11 +11,15 @@ from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.user_frames import is_user_file
 
 _MOST = 64  # in a run
+_LINES = 2  # of each
 _LONGEST = 100  # characters of a name
 
 
 class Handled:
-    """Records each exception once, when a line of a handler runs for the first time."""
+    """Records an exception when lines run for the first time while it is being handled.
+
+    The first may be that of an ``except`` which does not handle it, so that two lines of each exception are recorded.
+    """
 
     def __init__(self, box: BlackBox) -> None:
         self.box = box
@@ -23,12 +27,17 @@ class Handled:
 
     def new_run(self) -> None:
         self._last: tuple[int, Caller] | None = None
+        self._lines = 0  # of that one
         self._count = 0
 
     def record(self, error: BaseException, site: Site) -> None:
         """``site`` runs for the first time, while ``error`` is being handled."""
         raised = _raised(error)
-        if raised is None or self._count >= _MOST or self._last == (id(error), raised):
+        if raised is None or self._count >= _MOST:
+            return
+        again = self._last == (id(error), raised)
+        self._lines = self._lines + 1 if again else 1
+        if self._lines > _LINES:
             return
         self._last = id(error), raised
         self._count += 1

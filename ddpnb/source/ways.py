@@ -21,17 +21,23 @@ _DECIDES = (ast.If, ast.Match, *LOOPS)
 def jump_at(source: str, line: int) -> str:
     """How the statement at a line leaves the usual way; empty if it does not, or if the line holds more than it.
 
-    ``continue``, ``break``, ``return``, ``raise``; ``except`` for a line in a handler. The ``return`` with which a function
-    always ends leaves no way.
+    ``continue``, ``break``, ``return``, ``raise``; ``except`` for a line in the body of a handler: its first line also runs for
+    exceptions that it does not handle. The ``return`` with which a function always ends leaves no way.
     """
     path = path_of(source, line)
     if not path:
         return ""
     if any(arm.startswith("handlers") for _, arm in path):
-        return "except"
+        return "except" if handler_at(source, line) is not None else ""
     word = _JUMPS.get(type(path[-1][0]), "")
     conditional = any(isinstance(node, _DECIDES) for node, _ in path[_function(path) + 1 : -1])
     return word if word and conditional and _alone(path, line) else ""
+
+
+def handler_at(source: str, line: int) -> tuple[int, int] | None:
+    """First and last line of the innermost handler in the body of which a line is."""
+    handlers = [node for node, arm in path_of(source, line) if isinstance(node, ast.ExceptHandler) and arm == "body"]
+    return span(handlers[-1]) if handlers and line > handlers[-1].lineno else None
 
 
 def _function(path: Path) -> int:

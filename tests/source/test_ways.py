@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.source.ways import Decision, decided_against, jump_at
+from ddpnb.source.ways import Decision, decided_against, handler_at, jump_at
 from tests.diagnosis.recordings import Script
 
 SCRIPT = Script("""
@@ -31,12 +31,19 @@ SCRIPT = Script("""
 @pytest.mark.parametrize(
     ("mark", "word"),
     [
-        ("step", ""), ("except", "except"), ("handled", "except"), ("continue", "except"), ("one line", ""), ("for", ""),
+        ("step", ""), ("except", ""), ("handled", "except"), ("continue", "except"), ("one line", ""), ("for", ""),
         ("return", "return"),
     ],
 )  # fmt: skip
 def test_how_a_line_leaves_the_usual_way(mark, word):
     assert jump_at(SCRIPT.text, SCRIPT.line(mark)) == word
+
+
+def test_the_handler_around_a_line():
+    """Its first line also runs for exceptions that it does not handle."""
+    whole = (SCRIPT.line("except"), SCRIPT.line("continue"))
+    assert handler_at(SCRIPT.text, SCRIPT.line("handled")) == handler_at(SCRIPT.text, SCRIPT.line("continue")) == whole
+    assert handler_at(SCRIPT.text, SCRIPT.line("except")) is handler_at(SCRIPT.text, SCRIPT.line("step")) is None
 
 
 def test_a_line_of_no_statement_leaves_nothing():

@@ -71,7 +71,7 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
         if standings[rank].site not in been and turns[rank] + (not in_backward(standings[rank])) > theirs
     ]
     evaluating = [rank for rank in waiting if not turns[rank] or rank in ahead]
-    if not evaluating:
+    if not evaluating or _jumped(recording, finding):
         return None
     lone = tuple(waiting)
     others = tuple(r for r in finding.culprits if r in standings)
@@ -93,6 +93,13 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
     )
 
 
+def _jumped(recording: Recording, finding: Finding) -> bool:
+    """Whether the culprits came to where they are by a jump or a handler that they had never run."""
+    call = finding.collective
+    ways = departures(recording, finding.culprits, finding.waiting, call) if call is not None else ()
+    return any(way.kind == "jump" for way in ways)
+
+
 def _in_wrapper(standing: Standing) -> bool:
     return any(any(part in frame.file for part in _DDP) for frame in frames_at(standing)) or in_backward(standing)
 
@@ -108,16 +115,22 @@ def state_of_one(recording: Recording, standings: dict[int, Standing], finding: 
     others = tuple(sorted(r for r in concerned if r not in alone))
     if not alone or not others:
         return None
+    # Fewer ranks that gather did what the others do not; as many may be right, or the others.
+    few, tied = len(alone) < len(others), len(alone) == len(others)
+    culprits, waiting = ((), ()) if tied else (alone, others) if few else (others, alone)
+    sides = (others, alone) if tied else ()
     return replace(
         finding,
-        type=STATE_ON_ONE_RANK,
-        culprits=others,
-        waiting=alone,
-        sides=(),
+        type=replace(STATE_ON_ONE_RANK, extra_call=few),
+        culprits=culprits,
+        waiting=waiting,
+        sides=sides,
+        evidence=(*phrases.observed(finding), *phrases.undecided(sides)),
         summary=f"{phrases.ranks(alone, True)} {phrases.verb(alone, 'gathers', 'gather')} a sharded state"
         f"{phrases.at(standings[alone[0]].site)}; {phrases.ranks(others)} never {phrases.verb(others, 'takes', 'take')} part.",
-        where=where(standings, [*others, *alone]),
+        where=where(standings, [*culprits, *(rank for rank in (*others, *alone) if rank not in culprits)]),
         remedy="Gathering a sharded state is a collective: call it on all ranks, and write the file on one rank.",
+        certainty="likely",
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, takewhile
 
 from ddpnb.diagnosis.execution.departure import Departure
-from ddpnb.diagnosis.execution.parts import Executed, place
+from ddpnb.diagnosis.execution.parts import Executed, Place, place
 from ddpnb.model.calls import Site
 from ddpnb.source.ways import decided_against, jump_at, loop_before
 
@@ -25,6 +25,27 @@ def untaken(
     order = {at: number for number, at in enumerate(mine.lines)}
     found = [way for site in path if place(site) not in mine.lines for way in _decided(sources, mine, theirs, site)]
     return min(found, key=lambda way: order[place(way.site)], default=None)
+
+
+def not_entered(mine: Executed, path: Sequence[Site], stands: Collection[Place]) -> Departure | None:
+    """The line of a path that the rank ran without entering the function which others entered there.
+
+    An ``and`` or a conditional expression decides within one line.
+
+    Args:
+        mine: what the rank executed.
+        path: the lines by which others came to where they are, outermost first.
+        stands: where the rank is now: it may still enter functions there.
+    """
+    entered = {(site.file, site.function) for site in mine.lines.values()}
+    for caller, callee in pairwise(path):
+        if (
+            place(caller) in mine.lines
+            and place(caller) not in stands
+            and (callee.file, callee.function) not in entered
+        ):
+            return Departure(-1, "branch", caller, missed=callee)
+    return None
 
 
 def left_out(sources: Mapping[str, str], mine: Executed, theirs: Sequence[Executed]) -> Iterator[Departure]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ddpnb.diagnosis.execution.decisions import inside, jump_in, kept_out, left_out, loop_left, untaken
+from ddpnb.diagnosis.execution.decisions import inside, jump_in, kept_out, left_out, loop_left, not_entered, untaken
 from ddpnb.diagnosis.execution.departure import Departure
+from ddpnb.diagnosis.execution.handled import until_refusal
 from ddpnb.diagnosis.execution.parts import Executed, Part, latest, place
 from ddpnb.diagnosis.once import once
 from ddpnb.model.calls import Call, CallState, Site
@@ -36,8 +37,10 @@ def departures(
     part = _part(recording, now)
     if part is None or not mine or not theirs:
         return ()
-    path = max((_path(recording.ranks[rank], now[rank]) for rank in theirs), key=len)
-    ways = (departure(part, recording.sources, rank, theirs, path) for rank in mine)
+    part = until_refusal(recording, part)
+    paths = {rank: _path(recording.ranks[rank], now[rank]) for rank in (*mine, *theirs)}
+    path = max((paths[rank] for rank in theirs), key=len)
+    ways = (departure(part, recording.sources, rank, theirs, path, paths[rank]) for rank in mine)
     return tuple(way for way in ways if way is not None and not (call.is_p2p and _is_role(part.ranks[way.rank], way)))
 
 
@@ -123,7 +126,12 @@ def _path(record: RankRecord, call: Call | None) -> tuple[Site, ...]:
 
 
 def departure(
-    part: Part, sources: Mapping[str, str], rank: int, others: Collection[int], path: Sequence[Site] = ()
+    part: Part,
+    sources: Mapping[str, str],
+    rank: int,
+    others: Collection[int],
+    path: Sequence[Site] = (),
+    own: Sequence[Site] = (),
 ) -> Departure | None:
     """Where a rank left the way of others.
 
@@ -136,10 +144,15 @@ def departure(
         rank: the rank that left.
         others: ranks that did not.
         path: the lines by which those came to where they are, outermost first.
+        own: the lines by which the rank came to where it is.
     """
     mine, theirs = part.ranks[rank], [part.ranks[other] for other in others]
     alone = _alone(mine, theirs, part.aligned)
-    decision = untaken(sources, mine, theirs, path) or loop_left(sources, alone, theirs, path)
+    decision = (
+        untaken(sources, mine, theirs, path)
+        or loop_left(sources, alone, theirs, path)
+        or not_entered(mine, path, set(map(place, own)))
+    )
     branched = decision is not None and decision.kind == "branch"
     on_path = {(site.file, site.function) for site in path}
     shared = {(line.site.file, line.site.function) for other in theirs for line in other.run.values()}
@@ -162,8 +175,10 @@ def departure(
         also = _elsewhere(passed, here[0])
         return Departure(rank, "jump", *here, alone=alone, since=part.since, inside=also)
     if path and not branched:
-        rare = _rare(mine, theirs)
-        there = jump(rare, on_path) or jump(rare, shared)
+        rare = [site for site in _rare(mine, theirs) if not _before_call(mine, site, path[-1])]
+        # In another function it explains a loop that was seen to end only if it is of the same optimizer step.
+        near = [site for site in rare if decision is None or mine.run[place(site)].last >= mine.step]
+        there = jump(rare, on_path) or jump(near, shared)
         if there is not None:
             return Departure(rank, "jump", *there)
     if decision is not None:
@@ -173,7 +188,10 @@ def departure(
         header, left = kept_out(sources, mine, theirs, entry)
         after, also = alone[alone.index(entry) :], _elsewhere(passed, entry)
         return Departure(rank, "lines", entry, alone=after, since=part.since, header=header, left=left, inside=also)
-    return replace(passed[0], rank=rank) if passed else None
+    if passed:
+        return replace(passed[0], rank=rank)
+    once = _once(mine, theirs, path, shared)
+    return Departure(rank, "lines", once[0], alone=once) if once else None
 
 
 def _elsewhere(passed: Iterable[Departure], site: Site) -> tuple[tuple[Site, Site], ...]:
@@ -195,6 +213,25 @@ def _rare(mine: Executed, theirs: Sequence[Executed]) -> list[Site]:
     only = [line for at, line in mine.run.items() if not any(at in other.run for other in theirs)]
     seldom = [line for line in only if line.windows <= _RARE]
     return [line.site for line in sorted(seldom, key=lambda line: (line.windows, -line.last))]
+
+
+def _before_call(mine: Executed, site: Site, call: Site) -> bool:
+    """Whether a rank ran a line for the last time before it first ran that of a call: it skipped none of those then."""
+    one, first = mine.run.get(place(site)), mine.run.get(place(call))
+    return one is not None and first is not None and one.last < first.first
+
+
+def _once(
+    mine: Executed, theirs: Sequence[Executed], path: Sequence[Site], shared: Collection[tuple[str, str]]
+) -> tuple[Site, ...]:
+    """The lines of one function, which others ran too, that the rank alone ran, once, after it first ran that of the call.
+
+    What it does leads to a call only later, as metrics that are reduced at the end of an epoch. None of several functions.
+    """
+    found = [site for site in _rare(mine, theirs) if path and not _before_call(mine, site, path[-1])]
+    once = sorted((site for site in found if mine.run[place(site)].windows == 1), key=lambda site: site.line)
+    functions = {(site.file, site.function) for site in once}
+    return tuple(once) if len(functions) == 1 and functions <= set(shared) else ()
 
 
 def _since_loop(mine: Executed, theirs: Sequence[Executed], header: Site) -> tuple[Site, ...]:

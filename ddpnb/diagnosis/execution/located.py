@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from ddpnb.diagnosis.execution.departure import Departure
 from ddpnb.diagnosis.execution.departures import MOST, departure, departures
+from ddpnb.diagnosis.execution.handled import handled
 from ddpnb.diagnosis.execution.parts import between
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
-from ddpnb.model.events.runs import ExceptionHandled
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
+from ddpnb.source.ways import handler_at
 from ddpnb.texts import shortened
 
 _LINES = 3
@@ -122,8 +123,12 @@ def _raised(recording: Recording, way: Departure) -> dict[Site, str]:
     """Where the exception was raised, the handler of which the rank ran, and its type."""
     if way.word != "except":
         return {}
-    events = recording.ranks[way.rank].events(ExceptionHandled)
-    found = [event for event in events if (event.site.file, event.site.line) == (way.site.file, way.site.line)]
+    first, last = handler_at(recording.sources.get(way.site.file, ""), way.site.line) or (way.site.line, way.site.line)
+    found = [
+        event
+        for event in handled(recording, way.rank)
+        if event.site.file == way.site.file and first <= event.site.line <= last
+    ]
     return {Site(one.raised.file, one.raised.line, one.raised.function): one.exception for one in found[-1:]}
 
 

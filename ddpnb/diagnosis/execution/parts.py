@@ -19,11 +19,13 @@ class Executed:
 
     ``lines``: in the part, in the order in which they first ran there. ``run``: from the beginning of the run to the end of
     the part, for each line where it is, in how many windows of the run it ran, and the last of them. ``before``: before the part.
+    ``step``: the number of the first window since the last optimizer step before the end of the part.
     """
 
     lines: Mapping[Place, Site]
     run: Mapping[Place, ExecutedLine]
     before: frozenset[Place]
+    step: int = 0
 
 
 def place(site: Site) -> Place:
@@ -121,6 +123,7 @@ def _executed(lines: ExecutedLines, windows: Iterable[Window]) -> Executed:
         {place(site): site for window in chosen for site in lines.of(window)},
         {place(line.site): line for line in lines.lines if line.first <= last},
         frozenset(place(line.site) for line in lines.lines if line.first < first),
+        next((window.number for window in lines.windows if window.steps == chosen[-1].steps), first),
     )
 
 

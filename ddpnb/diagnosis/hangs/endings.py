@@ -6,12 +6,13 @@ import re
 import signal
 from dataclasses import replace
 
+from ddpnb.diagnosis.execution.handled import REFUSAL, handled
 from ddpnb.diagnosis.hangs.rank_state import last_site
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.ending import Ending
-from ddpnb.model.events.runs import Caller, ExceptionHandled
+from ddpnb.model.events.runs import Caller
 from ddpnb.model.events.startup import DestroyProcessGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
@@ -30,7 +31,6 @@ _CONSEQUENCE = re.compile(
 # A lost peer, in the backend's own words.
 _TRANSPORT = re.compile(r"gloo/transport/.*(closed|reset|timed? ?out)|ncclRemoteError", re.IGNORECASE | re.DOTALL)
 _LOGGED = re.compile(f"{_TRANSPORT.pattern}|received errors while waiting for send/recv from rank", _TRANSPORT.flags)
-_REFUSAL = "CollectiveMismatch"  # of the fence
 _HANDLED = 3  # exceptions in the evidence
 _NETWORK_ERRORS = frozenset({"DistNetworkError", "DistStoreError", "DistBackendError"})
 
@@ -67,14 +67,12 @@ def is_consequence(record: RankRecord) -> bool:
 
 
 def is_fence_stop(ending: Ending | None) -> bool:
-    return ending is not None and ending.exception == _REFUSAL
+    return ending is not None and ending.exception == REFUSAL
 
 
 def handled_refusal(recording: Recording) -> bool:
     """Whether the script caught what refused its call, and continued: what it raised since follows from that."""
-    return any(
-        event.exception == _REFUSAL for record in recording.ranks.values() for event in record.events(ExceptionHandled)
-    )
+    return any(event.exception == REFUSAL for rank in recording.ranks for event in handled(recording, rank))
 
 
 def left_before_the_signal(recording: Recording) -> Recording:
@@ -164,8 +162,10 @@ def _finding(
     summary = f"{phrases.ranks(ranks, True)} {_what(record, phrases.verb(ranks, 'was', 'were'))}"
     if waiting:
         summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}"
+    # What a library raised follows from what the user's code did before; that code's own traceback says it itself.
+    of_library = bool(ending.frames) and not ending.frames[-1].user
     return Finding(
-        RANK_DEAD if died else RANK_RAISED,
+        RANK_DEAD if died else replace(RANK_RAISED, ways_part=of_library),
         phrases.sentence(summary),
         tuple(ranks),
         tuple(waiting),
@@ -181,8 +181,8 @@ def _finding(
 def _handled_before(recording: Recording) -> list[str]:
     """The exceptions that handlers of some ranks caught, and those of others did not: a failure may follow from them."""
     caught: dict[tuple[str, Caller, Site], list[int]] = {}
-    for rank, record in sorted(recording.ranks.items()):
-        for event in record.events(ExceptionHandled):
+    for rank in sorted(recording.ranks):
+        for event in handled(recording, rank):
             caught.setdefault((event.exception, event.raised, event.site), []).append(rank)
     return [
         f"Before, {phrases.ranks(ranks)} handled {name} at {site}, raised at {Site(raised.file, raised.line, raised.function)}."

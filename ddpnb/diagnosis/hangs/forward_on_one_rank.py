@@ -52,10 +52,22 @@ def lone_forward(recording: Recording, stopped: bool = True) -> Finding | None:
                 continue
             others = [other for other in ranks if other != rank]
             first = _first_of_model(recording, rank, [c for _, c in sorted(calls.items()) if _place(c) in strange])
+            if first is not None and _others_forward(recording, others, calls[first]):
+                continue
             if first is None or not all(_inserted(recording, ranks, usual, rank, o, first, stopped) for o in others):
                 continue
             return _finding(recording, rank, calls[first], {o: ranks[o].get(first) for o in others})
     return None
+
+
+def _others_forward(recording: Recording, others: list[int], call: Call) -> bool:
+    """Whether another rank has begun a forward at this line: a first forward may make fewer calls than the next."""
+    place = call.site.file, call.site.line
+    return any(
+        sample.kind == "forward" and (sample.site.file, sample.site.line) == place
+        for other in others
+        for sample in recording.ranks[other].samples
+    )
 
 
 def _by_group(recording: Recording) -> dict[str, dict[int, dict[int, Call]]]:

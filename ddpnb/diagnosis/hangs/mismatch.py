@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from ddpnb.diagnosis.divergence.digests import Split
-from ddpnb.diagnosis.hangs import skipped_call
+from ddpnb.diagnosis.hangs import shifted_calls, skipped_call
 from ddpnb.diagnosis.hangs.call_order import in_turn, out_of_turn, path_of
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call
@@ -28,6 +28,11 @@ def first_mismatch(recording: Recording) -> Collective | None:
 
 def explain(recording: Recording, collective: Collective) -> Finding:
     """The finding: how the calls differ, or that a rank skipped the call that the others are in."""
+    of_type = collective.match is MatchState.COLLECTIVE_TYPE_MISMATCH
+    past = skipped_call.jumped_past(recording, collective) if of_type else None
+    past = past or shifted_calls.find(recording, collective)
+    if past is not None:
+        return past
     where = parting(recording, path_of(recording, collective, -1), path_of(recording, collective, 0))
     if where.relation == "sequence" and len(collective.sides) == 2:
         return skipped_call.find(recording, collective, where)

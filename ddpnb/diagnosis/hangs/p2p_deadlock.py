@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs.point_to_point import Channels
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.steps_apart import StepsApart, steps_apart
@@ -11,6 +12,8 @@ from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
+
+_FEW = 8  # ranks of which the lines are compared
 
 P2P_DEADLOCK = FindingType("DDP307", "p2p-deadlock", separate_calls=True, ways_part=True)
 
@@ -42,6 +45,7 @@ def explain(
     first = p2p[min(p2p)]
     sides: tuple[tuple[int, ...], ...] = ()
     parted: StepsApart | None = None
+    strayed: list[int] = []
     if peers:
         culprits, waiting = peers, sorted(set(p2p) | set(rest) - set(peers))
         blamed = set(peers)
@@ -72,6 +76,8 @@ def explain(
         if parted is not None:
             culprits, sides = list(parted.culprits), () if parted.culprits else parted.sides
             evidence += parted.evidence
+        elif strayed := _strayed(recording, p2p):
+            culprits = strayed
         elif len(unanswered := _unanswered(recording, p2p)) == 1:
             culprits = unanswered
         elif unanswered:  # a send and a receive, for example, that each have another counterpart in mind
@@ -101,7 +107,7 @@ def explain(
         (*evidence, *phrases.undecided(sides)) if sides else tuple(evidence),
         remedy,
         sides=sides,
-        certainty="likely" if parted is not None and culprits else "proven",
+        certainty="likely" if (parted is not None or strayed) and culprits else "proven",
     )
 
 
@@ -115,6 +121,16 @@ def _short_of(recording: Recording, p2p: dict[int, Call]) -> list[tuple[int, Cal
             if made < call.turn:
                 found.append((rank, call, int(made)))
     return found
+
+
+def _strayed(recording: Recording, p2p: dict[int, Call]) -> list[int]:
+    """The ranks, if not all, that executed a jump past their calls which they had not run before."""
+    found: list[int] = []
+    for rank in sorted(p2p) if 1 < len(p2p) <= _FEW else ():
+        others = tuple(other for other in sorted(p2p) if other != rank)
+        ways = departures(recording, (rank,), others, p2p[others[0]])
+        found += [rank] if any(way.kind == "jump" and way.skips for way in ways) else []
+    return found if len(found) < len(p2p) else []
 
 
 def _unanswered(recording: Recording, p2p: dict[int, Call]) -> list[int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import permutations
 
 from ddpnb.diagnosis import hints
 from ddpnb.diagnosis.execution.departure import Departure
@@ -11,10 +12,12 @@ from ddpnb.diagnosis.hangs.call_order import begun_later, in_turn, may_come_agai
 from ddpnb.diagnosis.hangs.uneven_iterations import began_as_many, fewer_batches, ranks_after_loop, uneven_calls
 from ddpnb.model import phrases
 from ddpnb.model.collectives import Collective
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.findings import Finding, FindingType, Hint
 from ddpnb.model.recording import Recording
 from ddpnb.source.branches import conditions_of
 from ddpnb.source.paths import Parting
+
+_BACK = ("except", "continue")  # jumps after which a rank may come to a call again, or to an earlier one
 
 COLLECTIVE_MISSING = FindingType("DDP301", "collective-missing", ways_part=True)
 
@@ -27,7 +30,9 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         side: departures(recording, side, other, collective.calls[other[0]])
         for side, other in ((reference, odd), (odd, reference))
     }
-    left = ranks_after_loop(recording, collective, where)
+    left = ranks_after_loop(recording, collective, where) or _seen_to_end(ways)
+    if left is not None and _taken_back(ways[left[1]]) and not _taken_back(ways[left[0]]):
+        left = None
     seen = left is not None and _left_loop(*(ways[side] for side in left))
     if left is not None and not seen and came_again(recording, left[1], left[0], collective.calls[left[1][0]]):
         left = None
@@ -61,17 +66,37 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         return one_skipped(collective)
     else:
         culprits = odd
-    waiting = odd if culprits != odd else reference
-    mine, theirs = collective.calls[culprits[0]], collective.calls[waiting[0]]
     missed = where.other if culprits == odd else where.one
     conditions = conditions_of(recording.sources.get(missed.file, ""), missed.line)
-    evidence = [
-        f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}.",
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}, "
-        f"the same sequence number (seq {mine.seq}) of {mine.group}.",
-        *evidence,
-        *hints.different_locals(recording, where, culprits, waiting, conditions),
+    waiting = odd if culprits != odd else reference
+    evidence += hints.different_locals(recording, where, culprits, waiting, conditions)
+    return skipped(collective, culprits, evidence, hints.deciding_branch(recording, [missed]))
+
+
+def jumped_past(recording: Recording, collective: Collective) -> Finding | None:
+    """DDP301: one side came to its call by a handler or a jump that it had never run, the other as always."""
+    if len(collective.sides) != 2:
+        return None
+    reference, odd = collective.sides
+    jumped = [
+        side
+        for side, other in ((reference, odd), (odd, reference))
+        if any(
+            way.kind == "jump" and way.word in _BACK
+            for way in departures(recording, side, other, collective.calls[other[0]])
+        )
     ]
+    if len(jumped) != 1 or (len(reference) > len(odd) and jumped[0] == reference):
+        return None
+    return skipped(collective, jumped[0])
+
+
+def skipped(
+    collective: Collective, culprits: tuple[int, ...], evidence: Sequence[str] = (), hint: Hint | None = None
+) -> Finding:
+    """These ranks, one of two sides, skipped the call of the others."""
+    (waiting,) = (side for side in collective.sides if side != culprits)
+    mine, theirs = collective.calls[culprits[0]], collective.calls[waiting[0]]
     return Finding(
         COLLECTIVE_MISSING,
         f"{phrases.ranks(culprits, True)} did not call the {theirs.op} that {phrases.ranks(waiting)} "
@@ -81,10 +106,15 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
         waiting,
         theirs,
         collective.sites((*culprits, *waiting)),
-        tuple(evidence),
+        (
+            f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}.",
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} in {phrases.in_call(mine)}{phrases.at(mine.site)}, "
+            f"the same sequence number (seq {mine.seq}) of {mine.group}.",
+            *evidence,
+        ),
         TOGETHER,
         certainty="likely",
-        hint=hints.deciding_branch(recording, [missed]),
+        hint=hint,
     )
 
 
@@ -124,6 +154,21 @@ def _stayed_in_loop(
     return began_as_many(recording, inside[0], call, gone) or any(
         way.skips and not ran_before(recording.ranks[way.rank], way.site, call.site) for way in ways
     )
+
+
+def _taken_back(ways: Sequence[Departure]) -> bool:
+    """Whether ranks came to their call by a handler or a ``continue`` that was new to them: they may be there again."""
+    return any(way.kind == "jump" and way.alone and way.word in _BACK for way in ways)
+
+
+def _seen_to_end(
+    ways: Mapping[tuple[int, ...], Sequence[Departure]],
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """(ranks that ran the header of the loop around the others' call, and then not its body, those others), of two sides."""
+    for gone, inside in permutations(ways):
+        if ways[gone] and all(way.kind == "loop" for way in ways[gone]) and not ways[inside]:
+            return gone, inside
+    return None
 
 
 def _left_loop(gone: Sequence[Departure], inside: Sequence[Departure]) -> bool:

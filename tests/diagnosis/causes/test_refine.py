@@ -302,10 +302,21 @@ def test_a_sharded_state_that_one_rank_gathers(lone):
         inside(Rank(n), line(30), GATHERING, op="allgather") if n == lone else Rank(n).finishes() for n in range(4)
     ]
     found = first(record(*ranks))
-    assert found.code == "DDP605"
-    assert found.waiting == (lone,)
-    assert found.culprits == tuple(n for n in range(4) if n != lone)
+    assert (found.code, found.culprits, found.certainty) == ("DDP605", (lone,), "likely")
+    assert found.waiting == tuple(n for n in range(4) if n != lone)
     assert f"{FILE}:30" in found.summary
+
+
+def test_a_sharded_state_that_one_rank_does_not_gather():
+    gathering = [inside(Rank(n), line(30), GATHERING, op="allgather") for n in range(3)]
+    found = first(record(*gathering, Rank(3).finishes()))
+    assert (found.code, found.culprits, found.waiting) == ("DDP605", (3,), (0, 1, 2))
+
+
+def test_of_two_ranks_either_may_be_wrong_about_a_sharded_state():
+    found = first(record(inside(Rank(0, 2), line(30), GATHERING, op="allgather"), Rank(1, 2).finishes()))
+    assert (found.code, found.culprits, found.sides) == ("DDP605", (), ((1,), (0,)))
+    assert len([text for text in found.evidence if text.startswith("No recorded fact")]) == 1
 
 
 def test_a_function_of_the_users_own_gathers_nothing_sharded():

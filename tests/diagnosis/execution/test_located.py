@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.execution.located import located
+from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Finding, FindingType
-from tests.diagnosis.recordings import Rank, Script, only_finding, record
+from ddpnb.model.stacks import Frame
+from tests.diagnosis.recordings import TORCH_FRAME, Rank, Script, only_finding, record
 
 SCRIPT = Script("""
     def main():
@@ -225,9 +228,10 @@ def test_a_handler_that_others_ran_only_after_their_call_was_refused():
     odd = Rank(2, 3).runs(script, "try matrix reduce").calls("all_reduce", script.at("reduce"))
     odd.runs(script, "try matrix handler ignore barrier").waits("barrier", script.at("barrier"), idle=5)
     raised = {"file": script.file, "line": script.line("matrix"), "function": "main"}
-    odd.event("exception handled", script.at("handler"), exception="KeyError", raised=raised)
+    for mark in ("handler", "ignore"):
+        odd.event("exception handled", script.at(mark), exception="KeyError", raised=raised)
     finding = only_finding(record(*ranks, odd, script=script))
-    assert places(finding, 2) == [script.line(mark) for mark in ("handler", "matrix", "barrier")]
+    assert places(finding, 2) == [script.line(mark) for mark in ("ignore", "matrix", "barrier")]
     assert f"There it handled KeyError, raised at {script.file}:{script.line('matrix')}" in str(finding.evidence)
 
 
@@ -538,3 +542,102 @@ def test_a_return_before_a_loop_skipped_no_call_in_it():
     ranks[1].runs(RESUMES, "loop reduce").waits("all_reduce", RESUMES.at("reduce"), idle=5)
     finding = only_finding(record(*ranks, script=RESUMES))
     assert (finding.code, finding.culprits) == ("DDP308", (0,))
+
+
+SHORT_CIRCUIT = Script("""
+    def main():
+        loss = model(batch)                     # forward
+        stop = is_far(loss) and mean(loss) > 1  # both
+        backward(loss)                          # backward
+
+    def is_far(loss):
+        return loss > 3                         # far
+
+    def mean(loss):
+        total = loss.clone()                    # clone
+        all_reduce(total)                       # reduce
+""")
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_function_that_a_line_did_not_call_on_one_rank(world):
+    """An `and` decides within its line, which all ranks run."""
+    reduce = SHORT_CIRCUIT.at("reduce", "mean")
+
+    def steps(rank: Rank) -> Rank:
+        return rank.runs(SHORT_CIRCUIT, "forward both is_far:far backward").calls(
+            "broadcast", SHORT_CIRCUIT.at("backward")
+        )
+
+    ranks = []
+    for number in range(world - 1):
+        rank = steps(Rank(number, world)).runs(SHORT_CIRCUIT, "forward both is_far:far mean:clone mean:reduce")
+        rank.waits("all_reduce", reduce, idle=5)
+        frames = [SHORT_CIRCUIT.at("both"), reduce]
+        rank.has_stack(*(Frame(at.file, at.line, at.function) for at in frames), TORCH_FRAME)
+        ranks.append(rank)
+    odd = steps(Rank(world - 1, world)).runs(SHORT_CIRCUIT, "forward both is_far:far backward")
+    odd.waits("broadcast", SHORT_CIRCUIT.at("backward"), idle=5)
+    finding = only_finding(record(*ranks, odd, script=SHORT_CIRCUIT))
+    assert finding.code == "DDP301"
+    assert finding.culprits == ((world - 1,) if world > 2 else ())
+    assert places(finding, world - 1)[0] == SHORT_CIRCUIT.line("both")
+
+
+REDUCED_LATER = Script("""
+    def main():
+        fit()                           # fit
+
+    def validate(batch):
+        log(loss(batch))                # log
+        if cracked(batch):              # check
+            log(recall(batch))          # recall
+""")
+
+
+def test_a_line_that_one_rank_ran_once_where_nothing_else_differs():
+    """What it logs leads to a call only at the end of the epoch, as all ranks are in one line of the user's code."""
+
+    def fits(number: int, op: str) -> Rank:
+        rank = Rank(number, 3).runs(REDUCED_LATER, "fit").calls("broadcast", REDUCED_LATER.at("fit"))
+        for batch in range(3):
+            rank.runs(
+                REDUCED_LATER, f"validate:log validate:check{' validate:recall' * (op == 'barrier' and batch == 1)}"
+            )
+            rank.calls("all_reduce", REDUCED_LATER.at("fit"))
+        return rank.calls(op, REDUCED_LATER.at("fit"), state=CallState.FENCED)
+
+    ranks = [fits(number, "barrier" if number == 1 else "broadcast") for number in range(3)]
+    finding = diagnose(record(*ranks, script=REDUCED_LATER)).findings[0]
+    assert (finding.code, finding.culprits) == ("DDP302", (1,))
+    assert places(finding, 1)[0] == REDUCED_LATER.line("recall")
+
+
+def test_a_jump_from_before_the_loop_does_not_explain_its_end():
+    """Rank 1 alone ran a `return` as it set itself up: the loop that it left is what happened since."""
+    script = Script("""
+        def main():
+            settings()                  # set up
+            for batch in loader:        # loop
+                all_reduce(batch)       # reduce
+            barrier()                   # barrier
+
+        def settings():
+            if few:                     # few
+                return small            # small
+            return large                # large
+    """)
+
+    def trains(number: int, batches: int) -> Rank:
+        rank = Rank(number, 2).runs(
+            script, f"set up settings:few settings:{'small' if number else 'large'}".replace("set up", "loop")
+        )
+        for _ in range(batches):
+            rank.runs(script, "loop reduce").calls("all_reduce", script.at("reduce"))
+        return rank
+
+    one = trains(0, 3).runs(script, "loop reduce").waits("all_reduce", script.at("reduce"), idle=5)
+    other = trains(1, 3).runs(script, "loop barrier").waits("barrier", script.at("barrier"), idle=5)
+    finding = only_finding(record(one, other, script=script))
+    assert (finding.code, finding.culprits) == ("DDP308", (1,))
+    assert places(finding, 1)[0] == script.line("loop")

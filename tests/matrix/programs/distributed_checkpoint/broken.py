@@ -2,7 +2,7 @@
 # plain: hang
 # outcome: hang
 # expect: DDP605
-# culprits: 1
+# sides: 0 | 1
 # remedy: dcp.save()
 """DDP with torch.distributed.checkpoint: saved by rank 0 alone."""
 

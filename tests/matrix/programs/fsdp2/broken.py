@@ -2,7 +2,7 @@
 # plain: 1
 # outcome: crash or hang
 # expect: DDP605
-# culprits: 1
+# sides: 0 | 1
 # remedy: get_model_state_dict()
 """As the FSDP2 example: fully_shard on each layer, and a full state dict that rank 0 alone collects."""
 

@@ -2,7 +2,7 @@
 # plain: hang
 # outcome: hang
 # expect: DDP605
-# culprits: 1
+# sides: 0 | 1
 # remedy: full_tensor()
 """As the tensor parallel example: DTensor, with a full weight that rank 0 alone asks for."""
 
