@@ -224,8 +224,11 @@ def concurrent_use(recording: Recording) -> Finding | None:
             found[rank] = pair
     if not found:
         return None
+    seen = min(found)
+    one, other = found[seen]
+    alike = {rank: _from_both(record, one, other) for rank, record in recording.ranks.items()}
+    found |= {rank: pair for rank, pair in alike.items() if pair is not None and rank not in found}
     culprits = tuple(sorted(found))
-    one, other = found[culprits[0]]
     orders = _orders_differ(recording, one.group.key)
     return Finding(
         CONCURRENT_USE,
@@ -235,12 +238,19 @@ def concurrent_use(recording: Recording) -> Finding | None:
         other,
         tuple((rank, found[rank][1].site) for rank in culprits),
         (
-            f"Rank {culprits[0]}: {one.title} at {one.site} and {other.title} at {other.site}, in two threads.",
+            f"Rank {seen}: {one.title} at {one.site} and {other.title} at {other.site}, in two threads.",
             *(("The same sequence number belongs to different lines on different ranks.",) if orders else ()),
         ),
         "Give each thread its own group (dist.new_group, created on all ranks in the same order), or issue all calls from one thread.",
         severity="error" if orders or _harmed(recording) else "warning",
     )
+
+
+def _from_both(record: RankRecord, one: Call, other: Call) -> tuple[Call, Call] | None:
+    """The last calls of a rank from two lines, if they are of two threads: these too may meet at any time."""
+    mine = {_place(call): call for call in record.calls if call.group.key == one.group.key}
+    pair = mine.get(_place(one)), mine.get(_place(other))
+    return (pair[0], pair[1]) if pair[0] and pair[1] and pair[0].thread != pair[1].thread else None
 
 
 def _overlap(record: RankRecord) -> tuple[Call, Call] | None:

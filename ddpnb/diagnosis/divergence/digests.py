@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ddpnb.model import phrases
 from ddpnb.model.recording import Recording
@@ -218,6 +219,21 @@ def changed_since(recording: Recording, found: Difference, units: Iterable[str])
             if rank in changed or common == own:
                 known.append(rank)
     return Past(tuple(sorted(changed)), tuple(sorted(known)))
+
+
+def changes_elsewhere(recording: Recording, found: Difference, rank: int) -> bool:
+    """Whether a rank's own code changes these parameters at another time: between two checks without an optimizer step."""
+    looks = [
+        sample
+        for sample in sorted(recording.ranks[rank].samples, key=lambda sample: sample.at_ns)
+        if sample.model == found.model and sample.kind in ("updated", "forward")
+    ]
+    return any(
+        one.step == other.step and values_of(one, held) != values_of(other, held)
+        for one, other in pairwise(looks)
+        if other is not found.samples[rank]
+        if (held := [unit for unit in found.units if unit in one.digests and unit in other.digests])
+    )
 
 
 def last_agreed(recording: Recording, found: Difference) -> int | None:

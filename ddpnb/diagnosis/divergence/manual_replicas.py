@@ -10,6 +10,7 @@ from ddpnb.diagnosis.divergence.digests import by_turn, comparable, differing, f
 from ddpnb.diagnosis.divergence.optimizers import scaler_differs
 from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT, holding
 from ddpnb.diagnosis.divergence.settings import hyper_differ
+from ddpnb.diagnosis.places import known
 from ddpnb.diagnosis.unwaited_work import WORK_NOT_WAITED
 from ddpnb.lint.unwaited import unwaited
 from ddpnb.model import phrases
@@ -118,15 +119,15 @@ def _taken_early(recording: Recording, number: int, model: Model) -> Finding | N
 
 
 def _at_the_call(recording: Recording, finding: Finding, calls: Mapping[int, Sequence[Call]]) -> Finding:
-    """The finding with the line of the call as the place, if the source shows no wait() for it."""
-    site = next(made[0].site for made in calls.values() if made)
-    if any(call.site != site for made in calls.values() for call in made) or not all(calls.values()):
+    """The finding with the lines of the calls as its places, and a hint if they are one line that the source shows no wait() for."""
+    places = known((rank, made[0].site) for rank, made in sorted(calls.items()) if made)
+    finding = replace(finding, where=(*places, *finding.where))
+    sites = {call.site for made in calls.values() for call in made}
+    if len(sites) > 1 or not all(calls.values()):
         return finding
+    site = sites.pop()
     shown = [one for one in unwaited(recording.sources.get(site.file, "")) if one.line == site.line]
-    if not shown:
-        return finding
-    places = tuple((rank, site) for rank in finding.culprits)
-    return replace(finding, where=places, hint=Hint(site.file, site.line, shown[0].reason.rstrip(".")))
+    return replace(finding, hint=Hint(site.file, site.line, shown[0].reason.rstrip("."))) if shown else finding
 
 
 def _on_its_way(call: Call, sample: Sample, shapes: set[tuple[int, ...]]) -> bool:

@@ -81,6 +81,7 @@ def other_update(recording: Recording, model: Model, found: Difference) -> Findi
             tuple(evidence),
             "Load the optimizer's (and the scaler's) state on every rank.",
             tensors=found.tensors[:20],
+            certainty="likely",  # whether all or none should have
         )
     culprits = found.split.culprits
     return finding_of(
@@ -120,6 +121,7 @@ def scaler_differs(recording: Recording, number: int) -> Finding | None:
                     if scale is not None
                 ),
                 "Load the scaler's state on every rank.",
+                certainty="likely",
             )
         if apart.differs:
             common = last_common(by_turn(recording, number, "scale"), turn, samples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ddpnb.diagnosis.divergence.builder import counted, finding_of, how_far, loaded_alone, loads, placed
-from ddpnb.diagnosis.divergence.digests import Difference, apart, by_turn, changed_since
+from ddpnb.diagnosis.divergence.digests import Difference, Past, apart, by_turn, changed_since, changes_elsewhere
 from ddpnb.diagnosis.divergence.optimizers import steps_differ
 from ddpnb.diagnosis.places import known
 from ddpnb.model import phrases
@@ -28,7 +28,8 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
     past = changed_since(recording, found, found.units)
     changed = past.changed
     whole = len(past.known) == len(found.samples)  # else a rank of which it is not known may have changed them too
-    culprits = changed if changed and whole and past.unchanged else found.split.culprits
+    left_out = _left_out(recording, found, past) if whole else ()
+    culprits = left_out or (changed if changed and whole and past.unchanged else found.split.culprits)
     if len(changed) == len(found.samples) and apart(found.samples, found.units):
         culprits = changed  # each by its own
     step = min(steps.values())
@@ -50,6 +51,9 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
         evidence.append(
             f"{phrases.ranks(changed, True)} changed them between two checks, without an optimizer step{others}."
         )
+    again = [rank for rank in left_out if changes_elsewhere(recording, found, rank)]
+    if again:
+        evidence.append(f"At another time {phrases.ranks(again)} {phrases.verb(again, 'does', 'do')} so too.")
     evidence += how_far(found)
     if turns.get(found.turn - 1, {}).keys() >= found.samples.keys():
         evidence.append(f"At forward {found.turn - 1} all ranks held the same values.")
@@ -58,7 +62,7 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
     if read and loaded_alone(recording, loaders, found.samples):
         failed = _failed_loads(recording, [rank for rank in found.samples if rank not in loaders])
         if failed:
-            return _not_loaded(model, found, loaders, failed, evidence)
+            return _not_loaded(model, found, sites, failed, evidence)
         return _loaded_by_some(model, found, loaders, sites, evidence)
     since = f"since forward {found.turn}: {', '.join(found.tensors[:3])}{' ...' if len(found.tensors) > 3 else ''}."
     finding = finding_of(
@@ -71,10 +75,20 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
         "for p in model.parameters(): dist.broadcast(p.data, src=0).",
         tensors=found.tensors,
         sides=() if culprits else found.sides,
+        certainty="likely" if left_out or (culprits == changed and found.split.tied) else "proven",
     )
     if loaders and loaders == culprits:  # what they loaded came from their own memory, and this is where
         finding = placed(finding, known((rank, sites[rank]) for rank in culprits))
     return finding
+
+
+def _left_out(recording: Recording, found: Difference, past: Past) -> tuple[int, ...]:
+    """The ranks that left out a change: they make it at other times, or all others, which are the most, made the same one."""
+    unchanged = past.unchanged
+    if not past.changed or not unchanged:
+        return ()
+    most = past.changed == tuple(sorted(found.sides[0])) and not found.split.tied
+    return unchanged if most or all(changes_elsewhere(recording, found, rank) for rank in unchanged) else ()
 
 
 def _loaded_by_some(
@@ -116,18 +130,25 @@ def _failed_loads(recording: Recording, ranks: list[int]) -> dict[int, LoadFaile
 
 
 def _not_loaded(
-    model: Model, found: Difference, loaders: tuple[int, ...], failed: Mapping[int, LoadFailed], evidence: list[str]
+    model: Model, found: Difference, sites: Mapping[int, Site], failed: Mapping[int, LoadFailed], evidence: list[str]
 ) -> Finding:
-    culprits = tuple(sorted(failed))
+    few, others = tuple(sorted(failed)), tuple(rank for rank in sorted(found.samples) if rank not in failed)
+    culprits, waiting = (few, others) if len(few) <= len(others) else (others, few)
     return Finding(
         PARTIAL_LOAD,
-        f"{phrases.ranks(culprits, True)} failed to load the checkpoint and continued without it; {phrases.ranks(loaders)} "
+        f"{phrases.ranks(few, True)} failed to load the checkpoint and continued without it; {phrases.ranks(sorted(sites))} "
         f"loaded it into {model.module}: the replicas differ since forward {found.turn}.",
         culprits,
-        tuple(rank for rank in sorted(found.samples) if rank not in failed),
+        waiting,
         None,
-        known(tuple((rank, event.site) for rank, event in sorted(failed.items()))),
+        known(
+            (
+                *((rank, sites[rank]) for rank in culprits if rank in sites),
+                *((rank, event.site) for rank, event in sorted(failed.items())),
+            )
+        ),
         (*(f"Rank {rank}: {event.error}." for rank, event in sorted(failed.items())[:4]), *evidence),
         "Let a failed load end the run, or all_reduce a flag and load on all ranks or on none.",
         tensors=found.tensors[:20],
+        certainty="likely" if len(few) >= len(others) else "proven",
     )

@@ -337,3 +337,10 @@ def test_threads_are_said_before_an_exchange():
     ranks = [overlapping(n) for n in range(4)]
     ranks[2] = sequence(A, C, B, rank=2)
     assert [found.code for found in call_swaps.find(record(*ranks))] == ["DDP310"]
+
+
+def test_a_rank_whose_threads_did_not_meet_but_use_the_group_too_is_named():
+    ranks = [overlapping(0), *(overlapping(n, gap=True) for n in (1, 2)), usual(3)]
+    found = call_swaps.concurrent_use(record(*ranks))
+    assert (found.code, found.culprits, found.waiting) == ("DDP310", (0, 1, 2), (3,))
+    assert found.evidence[0].startswith("Rank 0:")

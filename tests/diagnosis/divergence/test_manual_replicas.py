@@ -84,5 +84,8 @@ def test_a_call_whose_work_is_thrown_away_is_the_place():
 
     (found,) = diagnose(record(make(0), make(1), script=script)).findings
     assert (found.code, found.severity, found.culprits) == ("DDP316", "error", (0, 1))
-    assert found.where == ((0, script.at("reduce")), (1, script.at("reduce")))
+    assert found.where == (
+        *((rank, script.at("reduce")) for rank in (0, 1)),
+        *((rank, script.at("step")) for rank in (0, 1)),
+    )
     assert found.hint.line == script.line("reduce") and found.hint.reason.startswith("Nothing waits")
