@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
-from ddpnb.model.events.data import DataLoop, SamplerPass
+from ddpnb.model.events.data import DataLoop, LoaderSeen, SamplerPass
 from ddpnb.model.events.models import CheckpointRead, RngRestored, StateLoaded
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
@@ -25,7 +25,7 @@ def find(recording: Recording) -> Finding | None:
         for read in record.events(CheckpointRead):
             after = replace(record, history=tuple(e for e in record.history if e.began_ns >= read.began_ns))
             resumed = any(load.what == "optimizer" for load in after.events(StateLoaded))
-            reason = _forgotten(read, after) if resumed else ""
+            reason = _forgotten(read, after, record) if resumed else ""
             if reason:
                 places[rank] = read
                 why += [reason] if reason not in why else []
@@ -43,7 +43,18 @@ def find(recording: Recording) -> Finding | None:
     )
 
 
-def _forgotten(read: CheckpointRead, after: RankRecord) -> str:
+def _from_the_beginning(record: RankRecord, after: RankRecord) -> bool:
+    """Whether the first epoch after a checkpoint trained on as many batches as the loader has, or as other epochs had."""
+    loop = next(iter(after.events(DataLoop)), None)
+    if loop is None or not (loop.batches and loop.complete and loop.steps is not None and loop.steps >= loop.batches):
+        return False
+    lengths = [loader.length for loader in record.events(LoaderSeen) if loader.number == loop.loader]
+    others = [one.batches for one in record.events(DataLoop) if one is not loop and one.site == loop.site]
+    whole = max([*filter(None, lengths), *filter(None, others)], default=0)
+    return 0 < whole <= loop.batches
+
+
+def _forgotten(read: CheckpointRead, after: RankRecord, whole: RankRecord) -> str:
     """What of this checkpoint the events after it do not restore."""
     numbers = read.numbers
     if read.generators and not after.events(RngRestored):
@@ -53,7 +64,6 @@ def _forgotten(read: CheckpointRead, after: RankRecord) -> str:
     if epoch and begun is not None and begun < epoch:
         return f"it was saved in epoch {epoch}, and the sampler starts at epoch {begun} again"
     position = next((k for k, n in numbers.items() if _POSITION.search(k) and "size" not in k and n > 0), "")
-    loop = next(iter(after.events(DataLoop)), None)
-    if position and loop and loop.batches and loop.complete and loop.steps is not None and loop.steps >= loop.batches:
+    if position and _from_the_beginning(whole, after):
         return f"it was saved at {position} {numbers[position]} of an epoch, and that epoch starts from its beginning again"
     return ""

@@ -44,6 +44,8 @@ def not_made(
     event = (_made(standings, others[0], turn) if odd else standings[others[0]].event) if others else None
     members = event.ranks if isinstance(event, NewGroup) else ()
     places = dict(_where_made(standings, [rank for rank in named if rank in odd], turn))
+    before = _earlier_there(standings, named, event) if isinstance(event, NewGroup) else {}
+    evidence += [f"Rank {rank} called new_group at {site} too, but not again." for rank, site in [*before.items()][:4]]
     never_called = len(places) < len(named)
     path = standings[(makers or grouping)[0]].path
     if sides and not culprits:
@@ -64,6 +66,7 @@ def not_made(
         held if culprits else (),
         None,
         (
+            *before.items(),
             *tuple({**dict(where(standings, named)), **places}.items()),
             *(_where_made(standings, held, turn) if odd else where(standings, held)),
         ),
@@ -75,6 +78,18 @@ def not_made(
             (rank, _moment(standings, rank, turn)) for rank in sorted({*named, *others, *held} & set(standings))
         ),
     )
+
+
+def _earlier_there(standings: dict[int, Standing], ranks: Iterable[int], group: NewGroup) -> dict[int, Site]:
+    """The ranks that made an earlier group at the line at which others make this one, and are elsewhere now."""
+    found = {
+        rank: own.site
+        for rank in ranks
+        if rank in standings
+        for own in _of_all(standings[rank].record)
+        if own.site == group.site != NO_SITE and own.ranks != group.ranks
+    }
+    return {rank: site for rank, site in found.items() if standings[rank].site != site}
 
 
 def _moment(standings: dict[int, Standing], rank: int, turn: int) -> int:

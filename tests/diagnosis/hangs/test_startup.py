@@ -390,3 +390,17 @@ def test_a_member_of_which_nothing_is_known():
 def test_lists_that_make_no_sense(members):
     ranks = [Rank(n).phase("new_group", "open", ranks=members, name="1").idles(60.0, line(6)) for n in range(4)]
     diagnose(record(*ranks))
+
+
+def test_a_rank_that_made_an_earlier_group_at_that_line_is_pointed_there():
+    """As next() of a generator that makes groups: it stops at the first group with the rank, so that the second is left out."""
+    ranks = []
+    for number in range(2):
+        rank = Rank(number, 2).makes_group([1], line(4))
+        if number == 0:
+            rank.makes_group([0], line(4))
+        ranks.append(rank.makes_group([0, 1], line(9), state="open").idles(5.0, line(9)))
+    found = only_finding(record(*ranks))
+    assert (found.code, found.culprits) == ("DDP108", (1,))
+    assert found.where[:2] == ((1, line(4)), (1, line(9)))
+    assert f"Rank 1 called new_group at {line(4)} too, but not again." in found.evidence
