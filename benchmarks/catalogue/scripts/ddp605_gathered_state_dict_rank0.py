@@ -1,7 +1,7 @@
 # expect: DDP605
 # also: DDP301
 # ranks: 2 4
-# culprits: range(1, n)
+# culprits: 0
 # outcome: hang
 # plain: T
 """Full state dict of a sharded model by the checkpoint API, every few steps."""

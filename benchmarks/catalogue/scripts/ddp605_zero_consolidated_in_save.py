@@ -1,7 +1,7 @@
 # expect: DDP605
 # also: DDP301
 # ranks: 2
-# culprits: range(1, n)
+# culprits: 0
 # outcome: hang
 # plain: T
 # Re-enacts: issue on ZeroRedundancyOptimizer checkpoints: the state is consolidated inside the main process's save function.
