@@ -149,7 +149,7 @@ def in_terms(recording: Recording, standings: dict[int, Standing], finding: Find
     if finding.type not in (*_MISSING, *_MISMATCH):
         return finding
     ranks = [rank for rank in sorted(finding.concerned) if rank in standings]
-    inside = {rank: found for rank in ranks if (found := _framework_call(standings[rank])) is not None}
+    inside = {rank: found for rank in ranks if (found := framework_call(standings[rank])) is not None}
     if len({written for written, _ in inside.values()}) == 1 and len(inside) == len(ranks):
         return finding  # all are in the same function: that it is a collective explains nothing
     if finding.type in _MISSING:  # one side is elsewhere
@@ -180,7 +180,7 @@ def _capital(written: str) -> str:
     return written[0].upper() + written[1:] if written.startswith("a ") else written
 
 
-def _framework_call(standing: Standing) -> tuple[str, FrameworkCall] | None:
+def framework_call(standing: Standing) -> tuple[str, FrameworkCall] | None:
     """What the innermost line of the user's code calls, as users write it; or what a framework makes up for later."""
     frames = frames_at(standing)
     last = max((number for number, frame in enumerate(frames) if frame.user), default=-1)

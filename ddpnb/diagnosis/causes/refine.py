@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ddpnb.diagnosis.causes import blocked, calls_on_one_rank, different_calls, exits, startup, usage_errors
+from ddpnb.diagnosis.causes import (
+    blocked,
+    calls_on_one_rank,
+    different_calls,
+    exits,
+    parted_in_library,
+    startup,
+    usage_errors,
+)
 from ddpnb.diagnosis.environment import own_ranks
 from ddpnb.diagnosis.hangs import workers
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
@@ -57,6 +65,7 @@ def _rules(patience: float) -> Mapping[FindingType, Sequence[Rule]]:
                 different_calls.in_another_thread,
                 calls_on_one_rank.state_of_one,
                 calls_on_one_rank.lone_forward,
+                parted_in_library.find,
             ),
         ),
         COLLECTIVE_MISSING: (
