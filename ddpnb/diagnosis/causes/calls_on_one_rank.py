@@ -118,7 +118,7 @@ def state_of_one(recording: Recording, standings: dict[int, Standing], finding: 
     # Fewer ranks that gather did what the others do not; as many may be right, or the others.
     few, tied = len(alone) < len(others), len(alone) == len(others)
     culprits, waiting = ((), ()) if tied else (alone, others) if few else (others, alone)
-    sides = (others, alone) if tied else ()
+    sides = tuple(sorted((others, alone))) if tied else ()
     return replace(
         finding,
         type=replace(STATE_ON_ONE_RANK, extra_call=few),

@@ -134,4 +134,4 @@ def test_a_gathered_state_is_no_forward():
     alone.waits("all_gather_into_tensor", line(12)).has_stack(type(TORCH_FRAME)(line(12).file, 12, "save"), *frames)
     other = Rank(1, 2).calls("reduce_scatter_tensor", line(5)).waits("barrier", END)
     found = diagnose(record(alone, other)).findings[0]
-    assert (found.code, found.sides) == ("DDP605", ((1,), (0,)))
+    assert (found.code, found.sides) == ("DDP605", ((0,), (1,)))
