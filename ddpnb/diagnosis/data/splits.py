@@ -61,7 +61,8 @@ def same_heads(recording: Recording, group: tuple[int, ...], views: Views) -> Fi
         return None
     evidence = [f"The first {len(seen)} batches have the same digests on these ranks, and differ from each other."]
     finding = same(recording, group, {rank: loop.loader_made or loop for rank, loop in first.items()}, evidence)
-    return replace(finding, certainty="likely") if finding is not None else None
+    # Whether each rank takes a part of the batch afterwards is not recorded.
+    return replace(finding, severity="warning", certainty="likely") if finding is not None else None
 
 
 def _first_of_each_loader(loops: Sequence[Loop]) -> list[Loop]:
@@ -165,7 +166,9 @@ def parts_by_hand(_recording: Recording, group: tuple[int, ...], views: Views) -
         made,
         alone or overlapping,
         f"{phrases.ranks(overlapping, True)} train on different data sets of {rows[overlapping[0]].n} samples each that overlap.",
-        [f"Of the samples of two of these ranks, up to {max(shares, default=0.0):.0%} are in both data sets."],
+        [
+            f"Of the samples of two of these ranks, about {max(shares, default=0.0):.0%} are in both data sets, estimated from digests."
+        ],
         "If they are meant to be parts of one data set, choose the parts in the same order on all ranks: with a generator of "
         "the same seed. Ranks that draw samples independently are right as they are.",
     )

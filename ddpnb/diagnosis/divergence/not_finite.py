@@ -73,17 +73,17 @@ def first_losses(recording: Recording) -> Finding | None:
         return None
     return Finding(
         NAN_ON_RANK,
-        f"Since backward {first} the loss is {_word(float(found[culprits[0]].loss))} on {phrases.ranks(culprits)}, before it was on "
-        f"{phrases.ranks(others)}.",
+        f"Since backward {first} the loss is {_word(float(found[culprits[0]].loss))} on {phrases.ranks(culprits)}, before any other rank.",
         culprits,
         others,
         where=known((rank, found[rank].site) for rank in culprits),
         evidence=(
-            f"In backward {first} the loss was finite on {phrases.ranks(others)}. Averaged gradients carry NaN and infinity to all ranks.",
+            f"On {phrases.ranks(others)} no such loss was recorded by then. Averaged gradients carry NaN and infinity to all ranks.",
             *(f"Rank {rank}: not finite since backward {event.backward}." for rank, event in sorted(found.items())[:8]),
         ),
         remedy="Look at the batch and the model of that step with torch.autograd.set_detect_anomaly(True) on that rank. To skip "
         "such a step, skip it on all ranks (all_reduce a flag first).",
+        certainty="proven" if len(found) == len(culprits) else "likely",
     )
 
 

@@ -45,7 +45,9 @@ def not_made(
     members = event.ranks if isinstance(event, NewGroup) else ()
     places = dict(_where_made(standings, [rank for rank in named if rank in odd], turn))
     before = _earlier_there(standings, named, event) if isinstance(event, NewGroup) else {}
-    evidence += [f"Rank {rank} called new_group at {site} too, but not again." for rank, site in [*before.items()][:4]]
+    evidence += [
+        f"Rank {rank} called new_group at {site} for an earlier group." for rank, site in [*before.items()][:4]
+    ]
     never_called = len(places) < len(named)
     path = standings[(makers or grouping)[0]].path
     if sides and not culprits:

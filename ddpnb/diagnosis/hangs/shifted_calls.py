@@ -14,7 +14,7 @@ from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.collectives import Collective, collectives
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import function_at
 
 _NEAR = 64  # calls
@@ -67,7 +67,7 @@ def _finding(
     extra, tied = len(past) > len(made), len(past) == len(made)
     culprits, waiting = ((), ()) if tied else (made, past) if extra else (past, made)
     sides = (made, past) if tied else ()
-    passed = [] if extra else _passed(recording, call, past)
+    passed = [] if extra else _passed(recording, first, call, past)
     return Finding(
         COLLECTIVE_MISSING,
         f"{phrases.ranks(past, True)} did not make the {call.op} #{call.seq} that {phrases.ranks(made)} made{phrases.at(call.site)}"
@@ -104,16 +104,26 @@ def _via(call: Call) -> str:
     return f" (called at {call.site.via})" if call.site.via else ""
 
 
-def _passed(recording: Recording, call: Call, ranks: tuple[int, ...]) -> list[tuple[int, Site]]:
-    """The line from which others called the function with the skipped call, on ranks that have executed it."""
+def _passed(recording: Recording, first: Collective, call: Call, ranks: tuple[int, ...]) -> list[tuple[int, Site]]:
+    """The line from which others came to the skipped call, on ranks that ran it before the call that they made instead."""
     file, _, line = call.site.via.rpartition(":")
     if not line.isdigit():
         return []
     source = recording.sources.get(file, "")
     site = Site(file, int(line), function_at(source, int(line)) if source else "")
-    lines = {rank: recording.ranks[rank].lines for rank in ranks}
     return [
-        (rank, site)
-        for rank, ran in lines.items()
-        if ran is not None and any(place(one.site) == place(site) for one in ran.lines)
+        (rank, site) for rank in ranks if _ran_without(recording.ranks[rank], site, call.site.via, first.calls[rank])
     ]
+
+
+def _ran_without(record: RankRecord, site: Site, via: str, own: Call) -> bool:
+    """Whether a rank ran a line in the window of its own call, before that, and made no call from the line in that window."""
+    until = record.begun_before(own)
+    windows = record.lines.windows if record.lines is not None else ()
+    window = next((one for one in reversed(windows) if one.calls <= until), None)
+    if record.lines is None or window is None:
+        return False
+    made = (call for call in record.calls if window.calls <= record.begun_before(call) <= until)
+    ran = [place(one) for one in record.lines.of(window)]
+    before = ran[: ran.index(place(own.site))] if place(own.site) in ran else []
+    return place(site) in before and not any(call.site.via == via for call in made)

@@ -670,6 +670,6 @@ def test_a_sharded_model_makes_its_ranks_replicas():
         loops_over(trainer, [5.0, 6.0, 7.0, 8.0])
 
     assert codes(found(lambda trainer: sharded(trainer, "reduce_scatter_tensor"))) == [
-        ("DDP501", "error", [0, 1, 2, 3])
+        ("DDP501", "warning", [0, 1, 2, 3])
     ]
     assert found(lambda trainer: sharded(trainer, "all_reduce")) == []

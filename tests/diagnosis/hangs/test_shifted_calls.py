@@ -79,3 +79,23 @@ def test_calls_from_the_same_places_are_not_shifted():
     recording = record(*ranks, script=SCRIPT)
     odd = first_mismatch(recording)
     assert odd is not None and explain(recording, odd).code == "DDP303"
+
+
+def test_a_line_that_ranks_ran_only_earlier_is_not_said_to_have_been_run_without_the_call():
+    ranks = []
+    for number in range(3):
+        rank = (
+            Rank(number, 3).runs(SCRIPT, "metrics compute:recall reduced:reduce").calls("all_reduce", reduced("recall"))
+        )
+        rank.runs(SCRIPT, f"{'' if number == 2 else 'compute:recall '}compute:loss reduced:reduce")
+        if number < 2:
+            rank.calls("all_reduce", reduced("recall"))
+        rank.calls("all_reduce", reduced("loss"), state=CallState.COMPLETED if number == 2 else CallState.FENCED)
+        ranks.append(rank)
+    ranks[2].calls("all_reduce", STEP, shape=(9,), state=CallState.FENCED)
+    recording = record(*ranks, script=SCRIPT)
+    odd = first_mismatch(recording)
+    assert odd is not None
+    found = explain(recording, odd)
+    assert (found.culprits, found.collective.seq) == ((2,), 2)
+    assert "did not make the call there" not in str(found.evidence)

@@ -403,4 +403,4 @@ def test_a_rank_that_made_an_earlier_group_at_that_line_is_pointed_there():
     found = only_finding(record(*ranks))
     assert (found.code, found.culprits) == ("DDP108", (1,))
     assert found.where[:2] == ((1, line(4)), (1, line(9)))
-    assert f"Rank 1 called new_group at {line(4)} too, but not again." in found.evidence
+    assert f"Rank 1 called new_group at {line(4)} for an earlier group." in found.evidence
