@@ -13,7 +13,6 @@ from ddpnb.control.faults import Injection
 from ddpnb.control.run import Run
 from ddpnb.errors import UsageError
 from ddpnb.live import LiveRanks
-from ddpnb.model.faults import KINDS
 from ddpnb.panels import asked
 from ddpnb.panels.tasks import Tasks
 from ddpnb.world import World
@@ -35,7 +34,6 @@ class Actions:
     def __init__(self, world: LiveRanks, tasks: Tasks, looked: Callable[[], None]) -> None:
         self.world = world
         self.tasks = tasks
-        self.kind = next(iter(KINDS))  # the fault whose form is shown
         self._lock = threading.Lock()  # of what is armed: buttons change it, and each reader takes out what has ended
         self._holds: list[tuple[Holding, Callable[[], bool]]] = []
         self._injections: list[tuple[Injection, Callable[[], bool]]] = []

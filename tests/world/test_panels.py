@@ -100,9 +100,9 @@ def test_a_script_that_hangs_is_explained_and_its_ranks_are_released(desk):
     desk.sees(shown.card, "DDP301")
     desk.is_at("hang")
     desk.sees(shown.board, "DDP301")
-    desk.sees(shown.stacks, "early_return")
-    desk.sees(shown.variables, "early_return")
-    assert "Rank 1 never calls the all_reduce" in shown.card.text and shown.variables.unfolded == 1
+    desk.sees(shown.parts["stacks"].widget, "early_return")
+    desk.sees(shown.parts["variables"].widget, "early_return")
+    assert "Rank 1 never calls the all_reduce" in shown.card.text and shown.parts["variables"].widget.unfolded == 1
     assert "DDP301" in shown.text and "waiting" in shown.text
     desk.does("rank", rank=0)
     desk.sees(shown.detail, "all_reduce #1")
@@ -123,7 +123,7 @@ def test_why_says_what_is_wrong_or_that_nothing_is(desk):
     desk.is_done()
     desk.does("why")
     desk.reads("No problems found yet: ranks 0 and 1 held before all_reduce #2")
-    assert "step" in desk.dashboard.variables.html
+    assert "step" in desk.dashboard.parts["variables"].widget.html
 
 
 def test_a_pitfall_has_its_own_fence_and_patience_and_leaves_the_worlds(desk):
@@ -146,7 +146,7 @@ def test_two_dashboards_show_one_world(desk):
         for one in (desk, other):
             one.is_at("ok")
             one.sees(one.dashboard.board, "finished")
-            one.sees(one.dashboard.output, "done")
+            one.sees(one.dashboard.parts["output"].widget, "done")
         other.does("hold")
         other.reads("Armed: every rank stops")
         assert other.dashboard.actions.holds and not desk.dashboard.actions.holds
@@ -183,8 +183,8 @@ def test_hold_step_evaluate_and_resume(desk):
 def test_a_hold_can_be_removed_before_anybody_comes_to_it(desk):
     shown = desk.dashboard
     desk.does("hold at", before="all_reduce", seq=2, ranks="1")
-    desk.sees(shown.hold, "all_reduce #2")
-    ((_, button),) = [one for one in Reading(shown.hold.html).actions if one[0] == "unhold"]
+    desk.sees(shown.parts["hold"].widget, "all_reduce #2")
+    ((_, button),) = [one for one in Reading(shown.parts["hold"].widget.html).actions if one[0] == "unhold"]
     desk.does("unhold", number=button["number"])
     desk.until(lambda: not shown.actions.holds)
     desk.is_done()
@@ -198,7 +198,7 @@ def test_a_hold_can_be_removed_before_anybody_comes_to_it(desk):
 def test_a_fault_of_the_form_strikes_and_gives_its_finding(desk):
     shown = desk.dashboard
     desk.does("kind", kind="skip")
-    assert Reading(shown.faults.html).all("form")[0]["data-key"] == "skip"
+    assert Reading(shown.parts["faults"].widget.html).all("form")[0]["data-key"] == "skip"
     desk.does("inject", kind="block", op="all_reduce", seq=2, ranks="1")
     desk.reads("Armed: fault block of all_reduce #2 on rank 1: expected finding DDP313")
     desk.is_done()
@@ -217,7 +217,7 @@ def test_a_fault_that_is_healed_does_not_strike(desk):
         desk.does("inject", kind=kind, ranks="1")
         desk.reads(f"Armed: fault {kind}")
         desk.is_done()
-    buttons = [values for action, values in Reading(shown.faults.html).actions if action == "heal"]
+    buttons = [values for action, values in Reading(shown.parts["faults"].widget.html).actions if action == "heal"]
     assert [values.get("number") for values in buttons] == ["0", "1", None]
     desk.does("heal", number=buttons[0]["number"])
     desk.until(lambda: [one.fault.kind for one in shown.actions.injections] == ["raise"])
@@ -251,14 +251,14 @@ def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
 def test_start_up_step_by_step(desk):
     shown = desk.dashboard
     desk.does("begin")
-    desk.sees(shown.startup, "ready for environment")
+    desk.sees(shown.parts["startup"].widget, "ready for environment")
     desk.is_done()
     for step in ("device", "store"):
         desk.does("step these", ranks="0")
-        desk.sees(shown.startup, f"rank 0: ready for {step}")
+        desk.sees(shown.parts["startup"].widget, f"rank 0: ready for {step}")
         desk.is_done()
     desk.does("step these", ranks="0")
-    desk.sees(shown.startup, "waits in the store for 1 of 2 ranks: 1")
+    desk.sees(shown.parts["startup"].widget, "waits in the store for 1 of 2 ranks: 1")
     desk.is_at("starting")
     desk.does("step these", ranks="0")
     desk.reads("rank 0 waits in the store")
@@ -266,7 +266,7 @@ def test_start_up_step_by_step(desk):
     desk.reads("is released")
     desk.is_done()
     desk.does("step all")
-    desk.sees(shown.startup, "rank 1: ready for device")
+    desk.sees(shown.parts["startup"].widget, "rank 1: ready for device")
 
 
 # -- wrong input

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from ddpnb.model.recording import Recording
-from ddpnb.render import lines
+from ddpnb.panels.live import Picture
+from ddpnb.panels.part import Context, Part
+from ddpnb.render import controls, lines
+from ddpnb.widgets.fragment import Fragment
 
 _MOST = 1800  # looks; then every second one is dropped
 _EVERY_S = 0.5
@@ -36,3 +40,35 @@ class Memory:
     def figure(self) -> Any:
         """A matplotlib Figure: a line per rank."""
         return lines.memory(list(self._rows))
+
+
+class MemoryOverTime(Part[Fragment]):
+    name = "memory"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.widget = self.fragment("Memory over time", "memory over time")
+        self._memory = Memory()
+
+    def show_picture(self, picture: Picture) -> None:
+        self._memory.take(picture.recording)
+
+    def unfolded(self) -> None:
+        self.context.tasks.start("drawing", self._draw)
+
+    def act(self, action: str, values: Mapping[str, str]) -> bool:
+        del values
+        if action not in ("save PNG", "save SVG"):
+            return False
+        self.context.tasks.start("saving", lambda: self._save(action[-3:].lower()))
+        return True
+
+    def _draw(self) -> None:
+        drawn = lines.png(self._memory.figure())
+        self.widget.show(controls.picture(drawn, "memory of each rank over time"), "memory of each rank over time")
+
+    def _save(self, kind: str) -> str:
+        path = f"ddpnb-memory.{kind}"
+        with open(path, "wb") as file:
+            file.write(lines.drawn(self._memory.figure(), kind))
+        return f"Saved as {path}."

@@ -1,0 +1,30 @@
+"""The parts of the dashboard that unfold, in their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddpnb.panels.part import Part
+from ddpnb.panels.parts.breakpoints import HoldAndStep
+from ddpnb.panels.parts.faults import InjectFaults
+from ddpnb.panels.parts.frames import MergedStacks, VariablesByRank
+from ddpnb.panels.parts.memory import MemoryOverTime
+from ddpnb.panels.parts.output import OutputOfRanks
+from ddpnb.panels.parts.replicas import Replicas
+from ddpnb.panels.parts.running import Lesson, WhatToRun
+from ddpnb.panels.parts.source import ExecutedLines
+from ddpnb.panels.parts.startup import StartUp
+
+PARTS: tuple[type[Part[Any]], ...] = (
+    WhatToRun,
+    Lesson,
+    HoldAndStep,
+    InjectFaults,
+    StartUp,
+    VariablesByRank,
+    MergedStacks,
+    ExecutedLines,
+    Replicas,
+    MemoryOverTime,
+    OutputOfRanks,
+)

@@ -1,0 +1,36 @@
+"""Inject faults: the form of one kind of fault, and the armed faults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ddpnb.model.faults import KINDS
+from ddpnb.panels.part import Context, Part
+from ddpnb.render import faults
+from ddpnb.render.controls import Head
+from ddpnb.widgets.fragment import Fragment
+
+
+class InjectFaults(Part[Fragment]):
+    name = "faults"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.widget = self.fragment("Inject faults", "faults")
+        self._kind = next(iter(KINDS))  # whose form is shown
+        self._enabled = True
+
+    def refresh(self, head: Head) -> None:
+        self._enabled = head.alive
+        self._show()
+
+    def act(self, action: str, values: Mapping[str, str]) -> bool:
+        if action != "kind":
+            return False
+        self._kind = values.get("kind", "")
+        self._show()
+        return True
+
+    def _show(self) -> None:
+        armed = [(str(one), "") for one in self.context.actions.injections]
+        self.widget.show(faults.faults(self._kind, self.context.world.size, armed, enabled=self._enabled))

@@ -1,0 +1,39 @@
+"""Replicas: the first tensor in which they differ, and the gradient norms."""
+
+from __future__ import annotations
+
+from ddpnb.control import comparison
+from ddpnb.panels.part import Context, Part
+from ddpnb.render import controls, lines, replicas
+from ddpnb.views.gradient_norms import gradient_norms
+from ddpnb.widgets.fragment import Fragment
+
+
+class Replicas(Part[Fragment]):
+    name = "replicas"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.widget = self.fragment("Replicas", "replicas")
+
+    def unfolded(self) -> None:
+        self.context.tasks.start("comparing the replicas", self._compare)
+
+    def _compare(self) -> None:
+        found: comparison.Comparison = self.context.world.compare()
+        differences = [(one.name, one.sides, one.largest, one.norms) for one in found.differences]
+        run = self.context.world.last_run
+        drift = (
+            next((one for one in run.diagnosis.findings if one.tensors), None)
+            if run is not None and run.recording is not None
+            else None
+        )
+        shown = replicas.replicas(
+            differences, found.compared, exact=found.exact, since=drift.summary if drift else "", notes=found.notes
+        )
+        norms = gradient_norms(run.recording) if run is not None and run.recording is not None else {}
+        if norms:
+            shown += controls.picture(
+                lines.png(lines.gradients(norms)), "gradient norm of each rank, by step", save=False
+            )
+        self.widget.show(shown, str(found))

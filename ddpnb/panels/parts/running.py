@@ -1,0 +1,54 @@
+"""What to run: a script or a pitfall; and the lesson of a pitfall."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping
+
+from ddpnb import pitfalls
+from ddpnb.panels.part import Context, Part
+from ddpnb.render import controls, lesson
+from ddpnb.widgets.fragment import Fragment
+
+_SCRIPTS = 200  # that are offered
+
+
+class WhatToRun(Part[Fragment]):
+    name = "run"
+    for_worlds = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.widget = self.fragment("Run", "what to run")
+        self._shown: object = None
+
+    def refresh(self, head: controls.Head) -> None:
+        shown = head.alive, head.in_run, head.busy
+        if shown == self._shown:
+            return
+        self._shown = shown
+        scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
+        free = head.alive and not head.in_run and not head.busy
+        stories = [(one.name, f"{one.finding} {one.title}") for one in pitfalls.all_of()]
+        self.widget.show(controls.runs(stories, scripts, enabled=free, going=head.in_run))
+
+
+class Lesson(Part[Fragment]):
+    name = "lesson"
+    for_worlds = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.widget = Fragment(label="lesson", on_action=context.act)
+
+    def act(self, action: str, values: Mapping[str, str]) -> bool:
+        if action != "story":
+            return False
+        self.context.tasks.start("reading", lambda: self._read(values.get("name", "")))
+        return True
+
+    def _read(self, name: str) -> None:
+        story = pitfalls.get(name)
+        script = story.broken.read_text(encoding="utf-8")
+        shown = lesson.lesson(story.title, script, story.finding, story.why, story.look, story.fix, story.difference)
+        self.widget.show(shown, f"{story}\n\n{script}")

@@ -1,0 +1,26 @@
+"""Start-up, step by step."""
+
+from __future__ import annotations
+
+from ddpnb.panels.part import Context, Part
+from ddpnb.render import startup
+from ddpnb.render.controls import Head
+from ddpnb.widgets.fragment import Fragment
+
+
+class StartUp(Part[Fragment]):
+    name = "startup"
+    for_worlds = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.widget = self.fragment("Start-up, step by step", "start-up of the ranks", live=True)
+
+    def refresh(self, head: Head) -> None:
+        world = self.context.world
+        starting = None if world.closed else world.startup
+        state = starting.state if starting is not None else None
+        notes = starting.notes() if starting is not None else ()
+        stepping = "making a step of start-up" in head.busy
+        html = startup.startup(state, world.size, notes, busy=stepping, enabled=head.alive)
+        self.widget.show(html, str(starting) if starting else "")
