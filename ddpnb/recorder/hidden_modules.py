@@ -31,6 +31,7 @@ class HiddenModules:
     def __init__(self) -> None:
         self._before = _packages()
         self._stack: frozenset[str] = _OURS
+        self._last: _View | None = None  # whose modules are back
 
     def note_stack(self) -> None:
         """Everything that was loaded since, but the standard library, is ours and not the user's."""
@@ -48,9 +49,12 @@ class HiddenModules:
         view = _View((self._stack & loaded) | shadowed, shadowed)
         try:
             view.begin()
+            if self._last is not None:
+                self._last.leave()
             yield
         finally:
             view.end()
+            self._last = view
 
 
 class _View:
@@ -83,17 +87,22 @@ class _View:
             del sys.modules[name]
         sys.modules.update(self._modules)
         self._active = False
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
         if builtins.__import__ == self._import_for:  # else another wrapper holds it, and it only passes everything on
             builtins.__import__ = self._import
 
+    def leave(self) -> None:
+        """Cease to be a finder. Not at the end: a thread may have missed a module just before it came back."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)  # type: ignore[arg-type]
+
     # -- for the user's threads: a finder and loader
 
-    def find_spec(self, name: str, _path: Sequence[str] | None = None, _target: Any = None) -> ModuleSpec | None:
-        """The hidden module, unless the user's path has one of this name by now."""
+    def find_spec(self, name: str, _path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        """The hidden module, unless the user's path has one of this name by now. Once it is back, it alone."""
         module = self._modules.get(name)
         top = name.partition(".")[0]
+        if not self._active:
+            return self._spec(name, module) if target is None and sys.modules.get(name) is module else None
         if module is None or top in self._shadowed:
             return None
         if name == top and (spec := _user_spec(name, module)) is not None:
@@ -101,7 +110,10 @@ class _View:
             self._serve_own_threads()
             return spec
         own = self._modules.get(top)
-        if name != top and sys.modules.get(top, own) is not own:
+        return None if name != top and sys.modules.get(top, own) is not own else self._spec(name, module)
+
+    def _spec(self, name: str, module: ModuleType | None) -> ModuleSpec | None:
+        if module is None:
             return None
         places = getattr(module, "__path__", None)
         spec = ModuleSpec(name, self, origin=getattr(module, "__file__", None), is_package=places is not None)  # type: ignore[arg-type]
