@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scaling", metavar="N,N", help="run with each of these numbers of ranks and compare, e.g. --scaling 1,2,4"
     )
+    parser.add_argument("--plot", metavar="FILE", help="with --scaling: draw the curve as a .png, .svg or .pdf")
     parser.add_argument(
         "--keep", action="store_true", help="leave a hung job alive, and print how to open it in a notebook"
     )
@@ -101,6 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
         check_script(arguments.script)
     if arguments.scaling is not None:
         return scaling.run(arguments)
+    if arguments.plot is not None:
+        raise UsageError("--plot draws the curve of --scaling.", "For a time line: --save, then ddpnb export.")
     check_terms(arguments.fence, arguments.patience)
     size = ranks(arguments)
     claim_results(arguments)
@@ -130,6 +133,7 @@ def of_command(arguments: argparse.Namespace) -> int:
     others = (
         ("nproc", "-n"),
         ("scaling", "--scaling"),
+        ("plot", "--plot"),
         ("module", "-m"),
         ("master_port", "--master-port"),
         ("debug", "--debug"),

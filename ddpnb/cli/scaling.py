@@ -5,8 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ddpnb.errors import UsageError
+
+if TYPE_CHECKING:
+    from ddpnb.timing.scaling import Scaled
 
 _MOST_RANKS = 4096
 _WORST = ("ok", "divergence", "crash", "hang")  # from good to bad
@@ -43,14 +48,19 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--json and --save write the result of one run: they cannot be combined with --scaling.")
     if arguments.lines or arguments.lines_of:
         raise UsageError("--lines shows one run: it cannot be combined with --scaling.")
+    from ddpnb.cli import claim
     from ddpnb.cli import run as cli_run
     from ddpnb.model.account import Account
     from ddpnb.model.findings import Outcome
     from ddpnb.processes import devices, machine
     from ddpnb.render import card
+    from ddpnb.render.figures.canvas import kind_of
     from ddpnb.render.scaling import scaling
     from ddpnb.timing.scaling import compare
 
+    if arguments.plot is not None:
+        kind_of(arguments.plot)
+        claim(arguments.plot)
     devices.plan(wanted[-1], arguments.backend)  # more ranks than fit: reported before anything runs
     # A world of one would compute with all cores, as torchrun has it, and the others with one per rank.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -72,5 +82,21 @@ def run(arguments: argparse.Namespace) -> int:
                     print(f"on {size} rank{'s' * (size > 1)}:\n{account}\n", flush=True)
     finally:
         if done:
-            print(scaling(compare(done), machine.cores()), flush=True)
+            rows = compare(done)
+            print(scaling(rows, machine.cores()), flush=True)
+            if arguments.plot is not None:
+                _draw(rows, arguments.plot)
     return statuses[max(statuses, key=_WORST.index)]
+
+
+def _draw(rows: Sequence[Scaled], path: str) -> None:
+    """Write the curve; what goes wrong there is not the outcome of the runs."""
+    from ddpnb.cli import complain
+    from ddpnb.errors import CannotWrite
+    from ddpnb.files import write_whole
+    from ddpnb.render.figures import canvas, over_time
+
+    try:
+        write_whole(path, canvas.drawn(over_time.scaling(rows), canvas.kind_of(path)))
+    except CannotWrite as error:
+        complain(error)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddpnb.diagnosis.divergence.digests import first_difference, models_of
 from ddpnb.errors import WorldError
@@ -17,6 +17,9 @@ from ddpnb.model import phrases
 from ddpnb.model.recording import Recording
 from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.render.text import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ANSWER_S = 60.0
 TRACE_S = 60.0
@@ -93,6 +96,26 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw which ranks hold equal values of which tensor, and the norms.
+
+        Args:
+            ax: Axes to draw on; None: those of a new figure, which a notebook shows.
+
+        Returns:
+            The Axes; ``ax.figure.savefig()`` saves the figure.
+
+        Raises:
+            UsageError: ``ax`` is something else.
+
+        Example:
+            >>> world.compare().plot()
+        """
+        from ddpnb.render.figures.replicas import differences
+
+        rows = [(one.name, one.sides, one.largest, one.norms) for one in self.differences]
+        return differences(rows, self.compared, ax)
 
 
 def compare(processes: RankProcesses, ranks: Sequence[int], trace: bool = False, moving: bool = False) -> Comparison:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddpnb import arguments
 from ddpnb.control.run_monitor import RunMonitor
@@ -15,6 +15,9 @@ from ddpnb.observe import logs
 from ddpnb.render.account import TimeAccount
 from ddpnb.render.source_lines import SourceLines, lines
 from ddpnb.timing.account import account
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Run:
@@ -126,6 +129,28 @@ class Run:
             >>> run.lines("train.py", window="run")
         """
         return lines(self.recording or self._monitor.observer.record(ask=False), file, window)
+
+    def plot(self, ax: Axes | None = None, *, begin: float | None = None, end: float | None = None) -> Axes:
+        """Draw the time line: see ``Recording.plot``; also while the run is in progress.
+
+        Args:
+            ax: Axes to draw on; None: those of a new figure, which a notebook shows.
+            begin, end: seconds since the first recorded call; None: as much as is recorded.
+
+        Returns:
+            The Axes; ``ax.figure.savefig()`` saves the figure.
+
+        Raises:
+            UsageError: ``ax`` is something else, or ``end`` is not after ``begin``.
+
+        Example:
+            >>> run.plot()
+        """
+        from ddpnb.render.recording import plot
+
+        recording = self.recording
+        known = self._monitor.diagnosis if recording is not None else None
+        return plot(recording or self._monitor.observer.record(ask=False), known, ax, begin=begin, end=end)
 
     @property
     def endings(self) -> dict[int, Ending | None]:

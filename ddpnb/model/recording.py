@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ddpnb.model.account import Account
 from ddpnb.model.calls import Call
@@ -23,6 +23,9 @@ from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.report import Report
 from ddpnb.model.stacks import Stack
 from ddpnb.model.startup import StartupState
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 E = TypeVar("E", bound=Event)
 
@@ -206,6 +209,49 @@ class Recording:
         from ddpnb.model import recording_file
 
         recording_file.save(self, path)
+
+    def plot(self, ax: Axes | None = None, *, begin: float | None = None, end: float | None = None) -> Axes:
+        """Draw the time line: a lane for each rank, with its calls, how long it waits in each, and what is wrong.
+
+        A new figure has no background, and colours that read well on light and dark pages and on paper
+        (``ax.figure.set_frameon(True)`` gives it its background back). Time at the end in which no rank does anything
+        new is cut.
+
+        Args:
+            ax: Axes to draw on; None: those of a new figure, which a notebook shows.
+            begin, end: seconds since the first recorded call; None: as much as is recorded.
+
+        Returns:
+            The Axes; ``ax.figure.savefig()`` saves the figure.
+
+        Raises:
+            UsageError: ``ax`` is something else, or ``end`` is not after ``begin``.
+
+        Example:
+            >>> ddpnb.load("hang.ddpnb").plot(begin=2.0).figure.savefig("hang.pdf")
+        """
+        from ddpnb.render import recording
+
+        return recording.plot(self, None, ax, begin=begin, end=end)
+
+    def plot_gradients(self, ax: Axes | None = None) -> Axes:
+        """Draw the norm of the gradients of each rank by optimizer step, where the replica watch has kept them.
+
+        Args:
+            ax: Axes to draw on; None: those of a new figure, which a notebook shows.
+
+        Returns:
+            The Axes; ``ax.figure.savefig()`` saves the figure.
+
+        Raises:
+            UsageError: ``ax`` is something else.
+
+        Example:
+            >>> run.recording.plot_gradients()
+        """
+        from ddpnb.render import recording
+
+        return recording.plot_gradients(self, ax)
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 from html import escape
 from statistics import median
+from typing import TYPE_CHECKING
 
 from ddpnb.model import phrases
 from ddpnb.model.account import PARTS, Account, Parts, RankAccount, Straggler
 from ddpnb.render import markup, terminal
 from ddpnb.render.terminal import Paragraph, output
 from ddpnb.timing.quantities import percent, span
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _ROWS = 16  # ranks that are shown one by one
 _LITTLE = 0.05  # of the time: not worth a sentence of its own
@@ -43,6 +47,25 @@ class TimeAccount(Account):
 
     def _repr_html_(self) -> str:
         return html(self)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the time of each rank as a bar: seconds of compute, waiting, communication and data.
+
+        Args:
+            ax: Axes to draw on; None: those of a new figure, which a notebook shows.
+
+        Returns:
+            The Axes; ``ax.figure.savefig()`` saves the figure.
+
+        Raises:
+            UsageError: ``ax`` is something else.
+
+        Example:
+            >>> run.account.plot()
+        """
+        from ddpnb.render.figures.account import account
+
+        return account(self, ax)
 
 
 def headline(account: Account) -> str:

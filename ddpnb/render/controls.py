@@ -215,8 +215,8 @@ def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
 
 
 def picture(drawn: bytes, words: str, *, save: bool = True) -> str:
-    """A figure, with buttons to save it; ``drawn``: PNG, for a light page."""
-    shown = f'<img class="figure" alt="{markup.text(words)}" style="max-width:100%" src="data:image/png;base64,{b64encode(drawn).decode()}">'
+    """A figure, with buttons to save it; ``drawn``: PNG."""
+    shown = f'<img alt="{markup.text(words)}" style="max-width:100%" src="data:image/png;base64,{b64encode(drawn).decode()}">'
     buttons = (
         f'<div class="row">{markup.button("save PNG", "save PNG")}{markup.button("save SVG", "save SVG")}</div>'
         if save

@@ -23,8 +23,12 @@ _SURFACES = {
     "link": (("--vscode-textLink-foreground", "--jp-content-link-color"), *COLOURS["note"]),
 }
 _FAINT = ("#57606a", "#a8b2bd")  # of JupyterLab's own greys none has contrast enough in both themes
+# Middle tones, of figures: 3 to 1 on white and on near black; words are written in ink, or white on a plate
+FIGURES = {"error": "#D55E00", "warning": "#B07A00", "note": "#0072B2", "ok": "#009E73"}
+INK = "#737b84"
+# One per rank; beyond these, other dashes, and the words at the end of a line
+RANKS = (FIGURES["note"], FIGURES["error"], FIGURES["ok"], "#BF6C9B", "#3498D4", "#B98000", "#7F7F00", INK)
 BUSY = ("#56B4E9", "#56B4E9")  # computing: drawn, never written
-_FIGURE = ("none", "invert(0.93) hue-rotate(180deg)")  # a filter: figures are drawn for light pages
 _DARK_PAGES = '[data-jp-theme-light="false"],.vscode-dark,.vscode-high-contrast:not(.vscode-high-contrast-light),[data-theme="dark"]'
 
 
@@ -45,7 +49,7 @@ def css() -> str:
     light, dark = (
         ";".join(
             [f"--ddpnb-{role}:{_colour(role, shade)}" for role in (*_SURFACES, *COLOURS)]
-            + [f"--ddpnb-faint:{_FAINT[shade]}", f"--ddpnb-busy:{BUSY[shade]}", f"--ddpnb-figure:{_FIGURE[shade]}"]
+            + [f"--ddpnb-faint:{_FAINT[shade]}", f"--ddpnb-busy:{BUSY[shade]}"]
         )
         for shade in (0, 1)
     )

@@ -10,7 +10,8 @@ from typing import Any
 from ddpnb.model.recording import Recording
 from ddpnb.panels.live import Picture
 from ddpnb.panels.part import Context, Part
-from ddpnb.render import controls, lines
+from ddpnb.render import controls
+from ddpnb.render.figures import canvas, over_time
 from ddpnb.widgets.fragment import Fragment
 
 _MOST = 1800  # looks; then every second one is dropped
@@ -37,9 +38,9 @@ class Memory:
             self._rows = deque(list(self._rows)[::2])
             self._every *= 2
 
-    def figure(self) -> Any:
-        """A matplotlib Figure: a line per rank."""
-        return lines.memory(list(self._rows))
+    def plot(self, ax: Any = None) -> Any:
+        """matplotlib Axes with a line per rank; ``ax``: where to draw, None: a new figure."""
+        return over_time.memory(list(self._rows), ax)
 
 
 class MemoryOverTime(Part[Fragment]):
@@ -63,12 +64,23 @@ class MemoryOverTime(Part[Fragment]):
         self.context.tasks.start("saving", lambda: self._save(action[-3:].lower()))
         return True
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what the buttons save: the memory of each rank since the dashboard was opened.
+
+        Args:
+            ax: matplotlib Axes to draw the memory of the processes on; None: a new figure, with that of the GPUs too.
+
+        Returns:
+            The Axes.
+        """
+        return self._memory.plot(ax)
+
     def _draw(self) -> None:
-        drawn = lines.png(self._memory.figure())
+        drawn = canvas.drawn(self._memory.plot())
         self.widget.show(controls.picture(drawn, "memory of each rank over time"), "memory of each rank over time")
 
     def _save(self, kind: str) -> str:
         path = f"ddpnb-memory.{kind}"
         with open(path, "wb") as file:
-            file.write(lines.drawn(self._memory.figure(), kind))
+            file.write(canvas.drawn(self._memory.plot(), kind))
         return f"Saved as {path}."

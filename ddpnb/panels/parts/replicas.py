@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ddpnb.control import comparison
 from ddpnb.panels.part import Context, Part
-from ddpnb.render import controls, lines, replicas
+from ddpnb.render import controls, replicas
+from ddpnb.render.figures import canvas, over_time
 from ddpnb.views.gradient_norms import gradient_norms
 from ddpnb.widgets.fragment import Fragment
 
@@ -33,7 +34,6 @@ class Replicas(Part[Fragment]):
         )
         norms = gradient_norms(run.recording) if run is not None and run.recording is not None else {}
         if norms:
-            shown += controls.picture(
-                lines.png(lines.gradients(norms)), "gradient norm of each rank, by step", save=False
-            )
+            drawn = canvas.drawn(over_time.gradients(norms))
+            shown += controls.picture(drawn, "gradient norm of each rank, by step", save=False)
         self.widget.show(shown, str(found))

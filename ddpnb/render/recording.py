@@ -1,0 +1,47 @@
+"""What a Recording is shown as: the one module that ``model.recording`` imports for that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
+from ddpnb.views.gradient_norms import gradient_norms
+from ddpnb.views.lanes import lanes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot(
+    recording: Recording,
+    diagnosis: Diagnosis | None = None,
+    ax: Axes | None = None,
+    *,
+    begin: float | None = None,
+    end: float | None = None,
+    last: int = 0,
+) -> Axes:
+    """The time line: see ``Recording.plot``.
+
+    Args:
+        recording: to draw.
+        diagnosis: of it, if it is known.
+        ax: where to draw; None: a new figure.
+        begin, end: seconds since the first call.
+        last: begin with the first of the last so many calls of a rank.
+    """
+    from ddpnb.render.figures.timeline import timeline
+
+    shown = lanes(recording, diagnosis if diagnosis is not None else diagnose(recording))
+    if last and begin is None:
+        begin = min((calls[0].begin for row in shown.lanes if (calls := shown.spans(row.rank, last))), default=None)
+    return timeline(shown, ax, begin, end)
+
+
+def plot_gradients(recording: Recording, ax: Axes | None = None) -> Axes:
+    """Norms of the gradients: see ``Recording.plot_gradients``."""
+    from ddpnb.render.figures.over_time import gradients
+
+    return gradients(gradient_norms(recording), ax)
