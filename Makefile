@@ -13,8 +13,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: lab test live stories rest check browser pictures torture torture-signals torture-others matrix clean
 
+# make lab ARGS="--port 9999 --no-browser": what follows is JupyterLab's.
 lab: $(VENV)/.installed
-	$(BIN)/ddpnb lab
+	@$(BIN)/ddpnb lab $(ARGS)
 
 # Three lanes of about equal duration run in parallel. Tests on live ranks mostly wait, so two lanes of them share the
 # machine; the lane `rest` and the types have a lower priority. `make test` runs a failed test once more, alone, and prints
@@ -83,15 +84,22 @@ pictures: $(VENV)/.tested browser
 	  tests/browser/test_bisection.py::test_pause_judge_undo_and_write_by_mouse
 
 $(VENV)/bin/pip:
-	$(PYTHON) -m venv $(VENV)
+	@test -w . || { echo "ddpnb: the folder $(CURDIR) is read-only: clone the project to another one, or pip install ddpnb."; exit 1; }
+	@echo "Creating the environment $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+# Says what pip does, since it takes minutes when nothing is cached.
+PIP_INSTALL = $(BIN)/python tests/install.py $(BIN)/pip install -c tests/constraints.txt
 
 $(VENV)/.installed: $(VENV)/bin/pip pyproject.toml tests/constraints.txt
-	$(BIN)/pip install -q -c tests/constraints.txt -e .
-	touch $@
+	@echo "Installing ddpnb with torch and JupyterLab: a minute or two from pip's cache, else as long as 2 GB take"
+	@$(PIP_INSTALL) -e .
+	@touch $@
 
 $(VENV)/.tested: $(VENV)/.installed
-	$(BIN)/pip install -q -c tests/constraints.txt -e ".[test]"
-	touch $@
+	@echo "Installing what the tests need"
+	@$(PIP_INSTALL) -e ".[test]"
+	@touch $@
 
 clean:
 	rm -rf $(VENV) $(MATRIX)

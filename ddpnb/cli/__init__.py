@@ -145,7 +145,12 @@ def _run(argv: list[str]) -> int:
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str] | None]:
-    """The arguments of ddpnb, and the launch command after ``--``: None if there is none, or a script comes before it."""
+    """The arguments of ddpnb, and the launch command after ``--``: None if there is none, or a script comes before it.
+
+    All that is typed behind ``lab`` is JupyterLab's.
+    """
+    if argv[:1] == ["lab"] and argv[1:] not in (["-h"], ["--help"]):
+        return argv[:1], argv[1:]
     if argv[:1] not in (["run"], ["bisect"]) or "--" not in argv:
         return argv, None
     at = argv.index("--")

@@ -1,0 +1,98 @@
+"""Run pip for the Makefile and say what it does: ``python tests/install.py .venv/bin/pip install ...``.
+
+pip prints hundreds of lines, or with ``-q`` none for minutes. This prints the large downloads, the steps, and every ten
+seconds which one is still going on. Standard library only: it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+STILL_S = 10.0  # without a line, what is going on is said again
+LARGE_MB = 5.0
+_DOWNLOAD = re.compile(
+    r"\s+Downloading (?:\S*/)?(\S+?)(?:-py[23]\S*|-cp\d\S*|-none\S*)?(?:\.whl|\.tar\.gz)\S* \(([\d.]+) (kB|MB|GB)\)"
+)
+_MB = {"kB": 0.001, "MB": 1.0, "GB": 1000.0}
+
+
+class Steps:
+    """Reads the lines of pip; ``step`` is what goes on."""
+
+    def __init__(self) -> None:
+        self.step = "starting pip"
+        self._packages = 0
+
+    def read(self, line: str) -> str | None:
+        """What to print for this line, if anything."""
+        before, told = self.step, None  # empty: nothing
+        if line.startswith("Collecting "):
+            self._packages += 1
+            self.step = f"resolving and downloading packages ({self._packages} so far)"
+            told = "resolving and downloading packages" if self._packages == 1 else ""
+        elif download := _DOWNLOAD.match(line):
+            name, size, unit = download.groups()
+            large = float(size) * _MB[unit] >= LARGE_MB
+            told = f"downloading {name} ({size} {unit})" if large else ""
+            self.step = told or self.step
+        elif line.startswith("Installing collected packages:"):
+            self.step = f"installing {line.count(',') + 1} packages"
+        elif line.startswith("Successfully installed"):
+            self.step = "installed"
+        if told is None and self.step != before:
+            told = self.step
+        return told or None
+
+
+def main(command: list[str]) -> int:
+    """Run pip; returns its exit status. Errors and warnings are pip's own, on its standard error."""
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:5.0f} s  {text}", flush=True)
+
+    steps = Steps()
+    with subprocess.Popen(
+        [*command, "--progress-bar", "off"], stdout=subprocess.PIPE, text=True, errors="replace"
+    ) as pip:
+        try:
+            for line in _lines(pip):
+                told = steps.read(line) if line is not None else f"still {steps.step}"
+                if told is not None:
+                    say(told)
+            return pip.wait()
+        except KeyboardInterrupt:  # pip has it too, from the terminal
+            pip.wait()
+            return 130
+
+
+def _lines(pip: subprocess.Popen[str]) -> Iterator[str | None]:
+    """The lines of pip's output; None where there is none for a while."""
+    read: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def pump() -> None:
+        assert pip.stdout is not None
+        for line in pip.stdout:
+            read.put(line)
+        read.put(None)
+
+    threading.Thread(target=pump, daemon=True).start()
+    while True:
+        try:
+            line = read.get(timeout=STILL_S)
+        except queue.Empty:
+            yield None
+            continue
+        if line is None:
+            return
+        yield line
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
