@@ -148,12 +148,15 @@ def _jobs(jobs: Sequence[tuple[str, str]]) -> str:
     return f'<div style="margin-top:10px">Jobs that run here: {again}<ul class="plain">{rows}</ul></div>'
 
 
-def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled: bool, going: bool) -> str:
+def runs(
+    pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, chooser: str = "", enabled: bool, going: bool
+) -> str:
     """What to run: a script with its arguments, or a pitfall, broken or fixed.
 
     Args:
         pitfalls: name and label of each.
         scripts: files to choose from.
+        chooser: a folder to choose a script from, as HTML.
         enabled: the ranks are idle.
         going: a run is in progress.
     """
@@ -161,9 +164,10 @@ def runs(pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, enabled
     script = (
         '<form class="row" data-action="run">'
         f'<label>script<input aria-label="script" name="script" list="ddpnb-scripts" placeholder="train.py" size="24"></label><datalist id="ddpnb-scripts">{listed}</datalist>'
+        + markup.button("browse", "browse", image="folder", title="choose a script from a folder")
         + markup.field("arguments", "arguments", hint="--steps 20", size=24)
         + markup.button("run", "run", image="go", enabled=enabled)
-        + "</form>"
+        + f"{chooser}</form>"
     )
     story = (
         '<form class="row" data-action="pitfall" style="margin-top:8px">'

@@ -14,7 +14,8 @@ class Fragment(View):
     """HTML that is updated in place: focus, scroll position, open parts and typed text are kept.
 
     Elements that carry ``data-action`` send that action when they are clicked (a form: when it is sent;
-    with ``data-change``: when a field changes), with their ``data-`` values and the fields of their form.
+    with ``data-change``: when a field changes), with their ``data-`` values and the fields of their form. With
+    ``data-fill`` a click first enters ``data-value`` into the field of that name.
 
     Args:
         html: rendered by ``ddpnb.render``, which escapes all data of ranks. The page drops whatever is not in the

@@ -120,6 +120,7 @@ def test_scripts_and_pitfalls_can_be_run():
     assert page.fields == {"script", "arguments", "name"}
     assert [one["data-action"] for one in page.all("form")] == ["run", "pitfall"]
     assert [(action, values.get("fixed")) for action, values in page.actions] == [
+        ("browse", None),
         ("run", None),
         ("pitfall", None),
         ("pitfall", "1"),
@@ -129,7 +130,7 @@ def test_scripts_and_pitfalls_can_be_run():
 
 def test_while_a_run_goes_on_it_can_be_ended_and_stories_can_be_read():
     page = Reading(controls.runs([], [], enabled=False, going=True))
-    assert usable(page) == ["story", "release"]
+    assert usable(page) == ["browse", "story", "release"]
 
 
 # -- hold and step

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Mapping
 
 from ddpnb import pitfalls
+from ddpnb.panels import folders
 from ddpnb.panels.part import Context, Part
-from ddpnb.render import controls, lesson
+from ddpnb.render import controls, lesson, script_chooser
 from ddpnb.widgets.fragment import Fragment
 
 _SCRIPTS = 200  # that are offered
@@ -21,16 +23,43 @@ class WhatToRun(Part[Fragment]):
         super().__init__(context)
         self.widget = self.fragment("Run", "what to run")
         self._shown: object = None
+        self._head: controls.Head | None = None
+        self._folder = "."  # that was chosen from last
+        self._chooser = ""  # as HTML; empty while it is closed
+
+    def act(self, action: str, values: Mapping[str, str]) -> bool:
+        if action == "browse":
+            typed = os.path.dirname(values.get("script", "").strip())
+            self._browse("" if self._chooser else typed or self._folder)
+        elif action == "folder":
+            self._browse(values.get("folder", ""))
+        else:
+            return False
+        return True
+
+    def _browse(self, path: str) -> None:
+        """Show the scripts of this folder; an empty path closes the chooser."""
+        if path == script_chooser.CLOSE:
+            self._chooser = ""
+        else:
+            found = folders.look(path)
+            self._folder = found.path
+            self._chooser = script_chooser.chooser(
+                found.path, found.folders, found.scripts, here=os.getcwd(), left_out=found.left_out, error=found.error
+            )
+        if self._head is not None:
+            self.refresh(self._head)
 
     def refresh(self, head: controls.Head) -> None:
-        shown = head.alive, head.in_run, head.busy
+        self._head = head
+        shown = head.alive, head.in_run, head.busy, self._chooser
         if shown == self._shown:
             return
         self._shown = shown
         scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
         free = head.alive and not head.in_run and not head.busy
         stories = [(one.name, f"{one.finding} {one.title}") for one in pitfalls.all_of()]
-        self.widget.show(controls.runs(stories, scripts, enabled=free, going=head.in_run))
+        self.widget.show(controls.runs(stories, scripts, chooser=self._chooser, enabled=free, going=head.in_run))
 
 
 class Lesson(Part[Fragment]):

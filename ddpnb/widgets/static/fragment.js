@@ -21,6 +21,7 @@ function valuesOf(element, form) {
   delete values.action;
   delete values.change;
   delete values.key;
+  delete values.fill;
   delete values.lmSuppressShortcuts;
   return values;
 }
@@ -77,6 +78,8 @@ function render({ model, el }) {
   };
   const clicked = (event) => {
     const element = event.target.closest("[data-action]");
+    const field = element?.dataset.fill && element.closest("form")?.elements[element.dataset.fill];
+    if (field) field.value = element.dataset.value;
     if (element && element.nodeName !== "FORM" && !element.dataset.change) tell(element, element.closest("form"));
   };
   const entered = (event) => {
