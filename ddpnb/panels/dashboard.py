@@ -40,7 +40,7 @@ class Dashboard(Panel):
         self._stood: object = None  # where the ranks stood when their stacks were asked for
         self._kind = "world" if self.actions.can_begin else "job"
         self._context = Context(world, self._tasks, self.actions, self._act, self._ask)
-        self.head = Fragment(label=self._kind, on_action=self._act, live=True)
+        self.head = Fragment(label=self._kind, on_action=self._act, on_seen=self._look, live=True)
         self.card = Card(on_action=self._act, headline=False)
         self.board = Board(on_action=self._act)
         self.timeline = Timeline(on_action=self._act, live=True)
@@ -49,7 +49,7 @@ class Dashboard(Panel):
         shown = [part.widget for part in self.parts.values()]
         super().__init__((self.head, self.card, self.board, self.timeline, self.detail, *shown))
         self._beating = (self.head, self.timeline, self.board, *shown)
-        self._live = Live(world._ranks, self._show, self._beat)
+        self._live = Live(world._ranks, self._show, self._beat, lambda: self.head.unseen)
         self._refresh_controls()
         self._live.start()
 
@@ -75,8 +75,9 @@ class Dashboard(Panel):
         self.board.live = not self.world.closed
         replaced = any(not in_run for _, in_run in self.world._ranks.members.values())
         self.board.show_recording(recording, None if replaced else diagnosis)
-        if picture.fresh:
+        if picture.fresh or picture.lost:  # after lost calls from here on: nothing is drawn where nothing was read
             self.timeline.show(recording, diagnosis)
+        if picture.fresh:
             self.card.show_diagnosis(None)
         held = {
             rank: [one for one in record.calls if one.state is CallState.HELD]

@@ -27,18 +27,22 @@ _SHARE = 80  # pictures are made for no more than one part in so many of the tim
 _TRIES = 50  # looks that may fail one after the other
 _STILL_S = 0.4  # without a change in any box: then the ranks may be asked
 _BEAT_S = 2.0
+_UNSEEN_S = 0.25  # between two looks while no page shows the ranks: at the outcome of the run alone
 _AGAIN_S = 2.0  # between two requests to ranks whose progress no box shows
 _HISTORY = 16  # calls of each rank in a picture: enough to say where it stands
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The state at one moment. ``calls``: new calls since the last picture; ``fresh``: a new run has begun."""
+    """The state at one moment. ``calls``: new calls since the last picture; ``fresh``: a new run has begun; ``lost``:
+    no page showed the ranks, and calls were overwritten before they were read.
+    """
 
     recording: Recording
     run: Run | None
     calls: Mapping[int, tuple[Call, ...]]
     fresh: bool
+    lost: bool = False
 
 
 class _Look:
@@ -55,7 +59,7 @@ class _Look:
         self._before: dict[int, Status] = {}  # at the look before
         self._shown_still: set[int] = set()  # ranks that stand, and were shown so
         self._changed = self._looked = 0.0
-        self._shown: object = None
+        self._shown: tuple[dict[int, Status], list[int], bool] | None = None
         self._stacks: dict[int, tuple[Status, tuple[Stack, ...]]] = {}  # and the status of the rank when it was asked
         self._recorded, self._asked = ranks.processes.recorded, 0.0
 
@@ -89,7 +93,17 @@ class _Look:
         recording = self._observer.record(ask=False, history=_HISTORY, follow=False)
         ranks = {rank: self._known(one) for rank, one in recording.ranks.items()}
         fresh, self._fresh = self._fresh, False
-        return Picture(replace(recording, ranks=ranks), self.run, self._calls(), fresh)
+        calls, lost = self._calls()
+        return Picture(replace(recording, ranks=ranks), self.run, calls, fresh, lost)
+
+    def has_outcome(self, ranks: Ranks) -> bool:
+        """Whether a run began, ended or lost a rank since the last picture; this reads no box."""
+        done = self.run is not None and self.run.done
+        return not self.is_of(ranks) or self._shown is None or done != self._shown[2]
+
+    def is_of(self, ranks: Ranks) -> bool:
+        """Whether these are still the same run and processes."""
+        return ranks.last_run is self.run and ranks.members == self.members
 
     def _known(self, one: RankRecord) -> RankRecord:
         """A rank with its stacks; without the old record if it was restarted since."""
@@ -114,15 +128,17 @@ class _Look:
         taken = self._observer.record(ask=True, with_locals=False, history=_HISTORY, follow=False)
         self._stacks = {rank: (self._statuses[rank], taken.ranks[rank].stacks) for rank in running}
 
-    def _calls(self) -> dict[int, tuple[Call, ...]]:
+    def _calls(self) -> tuple[dict[int, tuple[Call, ...]], bool]:
         found: dict[int, tuple[Call, ...]] = {}
+        missing = 0
         for rank in range(self._size):
             reader = self._observer.reader(rank)
             if reader is not None:
-                calls, _, _ = self._news.setdefault(rank, News(reader)).look()
+                calls, _, lost = self._news.setdefault(rank, News(reader)).look()
+                missing += lost
                 if calls:
                     found[rank] = calls
-        return found
+        return found, missing > 0
 
 
 class Live:
@@ -132,12 +148,16 @@ class Live:
         ranks: the ranks of a World.
         show: called with each picture, on the polling thread.
         beat: called regularly while polling.
+        unseen: whether pages have shown the ranks and none does now; then only the outcome of runs is followed.
     """
 
-    def __init__(self, ranks: Ranks, show: Callable[[Picture], None], beat: Callable[[], None]) -> None:
+    def __init__(
+        self, ranks: Ranks, show: Callable[[Picture], None], beat: Callable[[], None], unseen: Callable[[], bool]
+    ) -> None:
         self._ranks = ranks
         self._show = show
         self._beat = beat
+        self._unseen = unseen
         self._stopping = threading.Event()
         self._look_now = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="ddpnb panel", daemon=True)
@@ -159,18 +179,22 @@ class Live:
     def _follow(self) -> None:
         look: _Look | None = None
         beaten = next_picture = 0.0
-        credit, counted, failed = _CREDIT_S, time.monotonic(), 0
+        credit, counted, failed, paused = _CREDIT_S, time.monotonic(), 0, False
         while not self._stopping.is_set() and not self._ranks.closed:
             now, hurried = time.monotonic(), self._look_now.is_set()
             self._look_now.clear()
+            unseen = not hurried and self._unseen()
             try:
-                if look is None or self._ranks.last_run is not look.run or self._ranks.members != look.members:
+                if look is None or not look.is_of(self._ranks):
                     look = _Look(self._ranks, fresh=look is None or self._ranks.last_run is not look.run)
                 began = time.thread_time()
                 credit, counted = min(_CREDIT_S, credit + (now - counted) / _SHARE), now
-                picture = look.new(due=now >= next_picture, allowed=credit > 0, hurried=hurried)
+                picture, paused = None, paused or unseen
+                if not unseen or look.has_outcome(self._ranks):
+                    picture = look.new(due=now >= next_picture, allowed=credit > 0, hurried=hurried)
                 if picture is not None:
-                    self._show(picture)
+                    self._show(replace(picture, lost=picture.lost and paused))
+                    paused = unseen
                     spent = time.thread_time() - began
                     credit -= spent
                     next_picture = now + min(_SLOWEST_S, _SHARE * spent)
@@ -182,5 +206,5 @@ class Live:
             if now - beaten >= _BEAT_S:
                 beaten = now
                 self._beat()
-            self._look_now.wait(LOOK_S)
+            self._look_now.wait(_UNSEEN_S if unseen else LOOK_S)
         self._beat()

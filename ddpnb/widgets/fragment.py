@@ -9,6 +9,8 @@ import traitlets
 
 from ddpnb.widgets.view import Action, View, module, styles
 
+_MOST_PAGES = 100  # that are remembered
+
 
 class Fragment(View):
     """HTML that is updated in place: focus, scroll position, open parts and typed text are kept.
@@ -25,6 +27,7 @@ class Fragment(View):
         title: a heading above it.
         folds: whether it opens and closes by its title; it is closed until ``unfold()`` or a click opens it,
             which calls ``on_unfolded``.
+        on_seen: called when a page begins to show it again; ``unseen`` is then kept up to date.
     """
 
     _esm = module("keys.js", "patch.js", "sanitize.js", "fragment.js")
@@ -33,6 +36,7 @@ class Fragment(View):
     label = traitlets.Unicode("").tag(sync=True)
     title = traitlets.Unicode("").tag(sync=True)
     folds = traitlets.Bool(False).tag(sync=True)
+    watched = traitlets.Bool(False, help="pages say whether they show it").tag(sync=True)
     unfolded = traitlets.Int(0, help="how often it was opened or closed from here; below zero: closed last").tag(
         sync=True
     )
@@ -44,22 +48,43 @@ class Fragment(View):
         label: str = "",
         on_action: Action | None = None,
         on_unfolded: Callable[[], None] | None = None,
+        on_seen: Callable[[], None] | None = None,
         **traits: Any,
     ) -> None:
-        super().__init__(on_action, html=html, label=label, **traits)
+        super().__init__(on_action, html=html, label=label, watched=on_seen is not None, **traits)
         self.on_unfolded = on_unfolded
+        self.on_seen = on_seen
         self._text = text
+        self._pages: set[str] | None = None  # that show it now; None: none ever did
 
     @property
     def text(self) -> str:
         return self._text
 
+    @property
+    def unseen(self) -> bool:
+        """Whether pages have shown it and none does now: they were closed, or lie behind others."""
+        return self._pages is not None and not self._pages
+
     def _take(self, widget: object, content: Any, buffers: object) -> None:
-        if isinstance(content, Mapping) and content.get("action") == "unfolded":
+        action = content.get("action") if isinstance(content, Mapping) else None
+        if action == "unfolded":
             if self.on_unfolded is not None:
                 self.on_unfolded()
+        elif action == "seen":
+            self._seen(content.get("values"))
         else:
             super()._take(widget, content, buffers)
+
+    def _seen(self, values: object) -> None:
+        if self.on_seen is None or not isinstance(values, Mapping):
+            return
+        page, pages = str(values.get("page", ""))[:40], self._pages or set()
+        if values.get("here"):
+            self._pages = {*sorted(pages)[-_MOST_PAGES:], page}
+            self.on_seen()
+        else:
+            self._pages = pages - {page}
 
     def unfold(self) -> None:
         """Open it, in all views."""

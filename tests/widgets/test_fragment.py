@@ -42,6 +42,29 @@ def test_nobody_need_listen(content):
     page_sends(Fragment(folds=True), content)
 
 
+def test_it_is_unseen_once_every_page_that_showed_it_is_gone():
+    seen = []
+    part = Fragment(on_seen=lambda: seen.append(1))
+    assert part.watched and not part.unseen  # no page yet: it may be read as text
+
+    def says(page, here):
+        page_sends(part, {"action": "seen", "values": {"page": page, "here": here}})
+        return part.unseen
+
+    assert not says("a", "1") and not says("b", "1")
+    assert not says("a", "") and says("b", "")
+    assert not says("b", "1") and len(seen) == 3
+    for number in range(300):  # a page that never says goodbye
+        says(str(number), "1")
+    assert len(part._pages) <= 101
+
+
+def test_whether_an_unwatched_one_is_seen_is_not_followed():
+    part = Fragment()
+    page_sends(part, {"action": "seen", "values": {"page": "a", "here": ""}})
+    assert not part.watched and not part.unseen
+
+
 def test_to_unfold_is_told_to_all_views_each_time():
     part = Fragment(folds=True)
     part.unfold()

@@ -154,6 +154,31 @@ def test_two_dashboards_show_one_world(desk):
         other.leave()
 
 
+def test_without_a_page_only_the_outcome_is_followed_until_one_is_back(desk):
+    head = desk.dashboard.head
+
+    def page(here):
+        head._handle_custom_msg({"action": "seen", "values": {"page": "one", "here": here}}, [])
+
+    page("1")
+    pictures = []
+    desk.dashboard.board.observe(lambda change: pictures.append(change["new"]), "html")
+    desk.does("run", script=PACED, arguments="1000000")
+    desk.sees(desk.dashboard.board, "all_reduce")
+    desk.is_done()
+    page("")
+    time.sleep(0.5)  # what was being drawn
+    pictures.clear()
+    time.sleep(1.5)
+    assert not pictures
+    page("1")
+    desk.until(lambda: pictures)
+    page("")
+    desk.world.release()
+    desk.is_at("released")
+    page("1")
+
+
 # -- hold and step
 
 

@@ -104,6 +104,10 @@ function render({ model, el }) {
   const received = (message) => {
     if (message.kind === "beat") heard = performance.now();
   };
+  // Nothing need be computed for a page that lies behind others.
+  const page = Math.random().toString(36).slice(2);
+  const seen = (here) => model.get("watched") && model.send({ action: "seen", values: { page, here } });
+  const visibility = () => seen(document.hidden ? "" : "1");
   body.addEventListener("click", clicked);
   body.addEventListener("submit", (event) => event.preventDefault());
   body.addEventListener("keydown", entered);
@@ -116,10 +120,14 @@ function render({ model, el }) {
   model.on("change:label", show);
   model.on("change:unfolded", opened);
   model.on("msg:custom", received);
+  document.addEventListener("visibilitychange", visibility);
   const timer = setInterval(tick, TICK_MS);
   show();
+  visibility();
   return () => {
     clearInterval(timer);
+    document.removeEventListener("visibilitychange", visibility);
+    seen("");
     model.off("change:html", show);
     model.off("change:label", show);
     model.off("change:unfolded", opened);
