@@ -31,6 +31,25 @@ def ranks(numbers: Iterable[int], capital: bool = False) -> str:
     return f"{word}s {', '.join(map(str, found[:-1]))} and {found[-1]}" if found else "no rank"
 
 
+def listed(numbers: Iterable[int]) -> str:
+    """The same where it stands before a colon, as short as can be: ``rank 1``, ``ranks 0, 2-7``."""
+    found = sorted(set(numbers))
+    parts = [
+        str(first) if first == last else f"{first}, {last}" if last == first + 1 else f"{first}-{last}"
+        for first, last in runs(found)
+    ]
+    more = f" and {len(parts) - _FEW} more" if len(parts) > _FEW else ""
+    return f"rank{'s' * (len(found) > 1)} {', '.join(parts[:_FEW])}{more}"
+
+
+def by_place(where: Iterable[tuple[int, Site]]) -> list[tuple[tuple[int, ...], Site]]:
+    """The ranks at each place, in the order in which the places are first named."""
+    there: dict[Site, list[int]] = {}
+    for rank, site in where:
+        there.setdefault(site, []).append(rank)
+    return [(tuple(ranks), site) for site, ranks in there.items()]
+
+
 def sentence(text: str) -> str:
     """A text that may end with a message of somebody else, with one full stop."""
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -48,6 +48,10 @@ class Dashboard(Panel):
         self.parts = {part.name: part(self._context) for part in PARTS if self.actions.can_begin or not part.for_worlds}
         shown = [part.widget for part in self.parts.values()]
         super().__init__((self.head, self.card, self.board, self.timeline, self.detail, *shown))
+        self._sources: dict[str, str] = {}  # of files, as the ranks ran them
+        for widget in self.box.children:
+            if isinstance(widget, Fragment):
+                widget.sources = self._sources
         self._beating = (self.head, self.timeline, self.board, *shown)
         self._live = Live(world._ranks, self._show, self._beat, lambda: self.head.unseen)
         self._refresh_controls()
@@ -109,6 +113,7 @@ class Dashboard(Panel):
             part.outcome_known(diagnosis)
 
     def _show_recording(self, recording: Recording, diagnosis: Diagnosis | None) -> None:
+        self._sources.update(recording.sources)
         for part in self.parts.values():
             part.show_recording(recording, diagnosis)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from ddpnb.model import checkpoints, phrases
@@ -17,6 +18,7 @@ from ddpnb.views.board import Tile
 
 _MANY = 16  # tiles from which on they are small
 _PATH = 50  # characters of a path
+_NAME = 40  # characters of a file's name
 _LISTED = 16  # states in a sentence
 
 
@@ -43,7 +45,7 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
         image, role = "stop" if image in ("wait", "done", "compute") else image, "error"
     name = phrases.ranks(one.ranks)
     many = len(one.ranks) > 1
-    where = f"{markup.text(_end(relative(one.site.file)))}:{one.site.line}" if one.site != NO_SITE else ""
+    where = markup.place(one.site, f"{os.path.basename(relative(one.site.file))[-_NAME:]}:{one.site.line}", stop=False)
     step = f"step {one.steps}" if one.steps else ""
     place = " · ".join(part for part in (where, step) if part)
     aside = " · ".join(
@@ -62,13 +64,12 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
     code = f" · {markup.text(_named(one))}" if _named(one) else ""
     told = attributes_of(one, name, chosen, first=first)
     return (
-        f"<button{told}>"
+        f'<div class="tile" data-key="rank{one.ranks[0]}"><button{told}>'
         f'<span class="top"><span>{markup.text(name)}</span><span class="faint">{markup.text(aside)}</span></span>'
         f'<span class="state {role}">{markup.icon(image)} {words}{code}</span>'
         f'<span class="line" title="{markup.text(one.doing, 300)}">{doing}{since}</span>'
-        f'<span class="line place mono faint">{place}{markup.text(missing)}</span>'
         + (f'<span class="line faint" title="{markup.text(_passed(one), 300)}">{passed}</span>' if passed else "")
-        + f"{_meters(one, host)}</button>"
+        + f'</button><div class="line place mono faint">{place}{markup.text(missing)}</div>{_meters(one, host)}</div>'
     )
 
 
@@ -97,8 +98,7 @@ def attributes_of(one: Tile, name: str, chosen: int | None, *, first: bool) -> s
     return markup.attributes(
         {
             "type": "button",
-            "class": "tile",
-            "data-key": f"rank{one.ranks[0]}",
+            "class": "face",
             "data-action": "rank",
             "data-rank": one.ranks[0],
             "data-stop": "1",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TextIO
 
 from ddpnb.model import phrases
+from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding, Hint
 from ddpnb.render import markup
 from ddpnb.render.terminal import Paragraph, output, wants_colour
@@ -27,6 +29,8 @@ CERTAINTY = {
 }
 _FINDINGS = 16  # written out in full as text
 _PLACES = 8
+_FILES = 32  # that sentences may name
+_PATH = 1000  # characters of a path
 
 
 def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None) -> str:
@@ -47,9 +51,8 @@ def paragraphs(finding: Finding) -> list[Paragraph]:
     tag = (f"[{finding.code} {finding.name}]", finding.severity)
     parts = [Paragraph((finding.summary, "bold"), tag=tag)]
     parts += [Paragraph(evidence, first="  - ", rest="    ") for evidence in finding.evidence]
-    places = [f"rank {rank}: {site}" for rank, site in finding.where[:_PLACES]]
-    if places:
-        parts.append(Paragraph(f"where: {', '.join(places)}{_others(finding)}", first="  ", rest="    "))
+    if places := _places(finding, str):
+        parts.append(Paragraph(f"where: {places}", first="  ", rest="    "))
     if finding.hint is not None:
         parts.append(Paragraph(f"Possible cause: {finding.hint}", first="  ", rest="    "))
     if CERTAINTY[finding.certainty]:
@@ -81,18 +84,31 @@ def _notes(notes: Sequence[str]) -> str:
 
 def finding_html(finding: Finding) -> str:
     """The card of a finding."""
-    evidence = "".join(f"<li>{markup.text(evidence)}</li>" for evidence in finding.evidence)
-    places = ", ".join(f"rank {rank}: {markup.place(site)}" for rank, site in finding.where[:_PLACES])
-    where = f"<div>Where: {places}{_others(finding)}</div>" if places else ""
+    evidence = "".join(f"<li>{_linked(evidence, finding)}</li>" for evidence in finding.evidence)
+    places = _places(finding, markup.place)
+    where = f"<div>Where: {places}</div>" if places else ""
     certainty = f"<div>{CERTAINTY[finding.certainty]}</div>" if CERTAINTY[finding.certainty] else ""
     fix = f'<div class="fix"><b>Fix:</b> {markup.text(finding.remedy)}</div>' if finding.remedy else ""
     icon = f'<span class="{finding.severity}">{markup.icon(_ICONS[finding.severity])}</span>'
     return (
         f'<div class="card {finding.severity}" role="article" aria-label="{escape(finding.code)}">'
-        f'<div class="summary">{icon} {markup.text(finding.summary)} '
+        f'<div class="summary">{icon} {_linked(finding.summary, finding)} '
         f'<span class="mono faint">{escape(finding.code)} {escape(finding.name)}</span></div>'
         f"<ul>{evidence}</ul>{where}{_hint(finding.hint)}{certainty}{fix}</div>"
     )
+
+
+def _linked(words: str, finding: Finding) -> str:
+    """A sentence of a finding, with links where it names a line of a file in which the finding has a place."""
+    files = sorted({site.file for _, site in finding.where if len(site.file) <= _PATH}, key=len, reverse=True)[:_FILES]
+    if not files:
+        return markup.text(words)
+    named = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, files))}):(\d{{1,9}})\b")
+    parts = named.split(words)  # a text, then a file, a line and a text, again and again
+    found = [markup.text(parts[0])]
+    for file, line, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        found += [markup.place(Site(file, int(line), "")), markup.text(rest)]
+    return "".join(found)
 
 
 def _hint(hint: Hint | None) -> str:
@@ -122,8 +138,11 @@ def _headline(diagnosis: Diagnosis) -> str:
     return HEADLINES[diagnosis.outcome]
 
 
-def _others(finding: Finding) -> str:
-    return f", and {len(finding.where) - _PLACES} more" if len(finding.where) > _PLACES else ""
+def _places(finding: Finding, shown: Callable[[Site], str]) -> str:
+    """``rank 1: train.py:41; ranks 0, 2-7: train.py:44``"""
+    places = phrases.by_place(finding.where)
+    named = [f"{phrases.listed(ranks)}: {shown(site)}" for ranks, site in places[:_PLACES]]
+    return "; ".join([*named, *([f"and {len(places) - _PLACES} more places"] if len(places) > _PLACES else [])])
 
 
 def _more(findings: Sequence[Finding]) -> str:

@@ -36,7 +36,8 @@ _SHAPES = {
 }
 
 
-_NO_FILE = re.compile(r"<|cell\d+\.py$|In\[\d+\]$")  # of a prompt, or a cell
+_NO_FILE = re.compile(r"^<")  # of a prompt, or of generated code
+_CELL = re.compile(r"cell\d+\.py$|In\[\d+\]$")
 _PATH = 1000  # characters of a working directory that may be left out
 _LONGEST = 200  # characters of a file's name
 
@@ -152,21 +153,49 @@ def rank_boxes(size: int, *, legend: str = "on ranks", chosen: Iterable[int] = (
     return f"<fieldset><legend>{text(legend)}</legend>{boxes}</fieldset>"
 
 
-def place(site: Site, words: str = "") -> str:
-    """Where in the code. JupyterLab opens a relative link in its editor; files outside its tree stay text.
+def place(site: Site, words: str = "", *, stop: bool = True) -> str:
+    """Where in the code, as a link with the whole path on hover.
+
+    A widget opens it in the same JupyterLab, or shows the text (``widgets/static/places.js``). In a page without
+    scripts, a file below the working directory is a relative link and anything else is text.
 
     Args:
         site: the place.
-        words: what is shown; by default the file and the line.
+        words: what is shown; by default the file, shortened, and the line.
+        stop: the tabulator stops at it.
     """
     if site == NO_SITE:
         return ""
-    shown = relative(site.file[: _LONGEST + _PATH])
-    label = f"<code>{text(words) if words else f'{text(shown, _LONGEST)}:{site.line}'}</code>"
-    there = os.path.abspath(shown) == os.path.abspath(site.file)  # not a name that only stands for a path
-    if not there or os.path.isabs(shown) or _NO_FILE.match(shown) or len(shown) > _LONGEST:
+    file = site.file[: _LONGEST + _PATH]
+    shown = relative(file)
+    label = f"<code>{text(words) if words else f'{text(short(shown), _LONGEST)}:{site.line}'}</code>"
+    if _NO_FILE.search(shown) or len(shown) > _LONGEST:
         return label
-    return f'<a href="{escape(quote(shown, errors="replace"))}#line={site.line}" target="_blank" rel="noopener">{label}</a>'
+    there = os.path.abspath(shown) == os.path.abspath(site.file)  # not a name that only stands for a path
+    linked = there and not os.path.isabs(shown) and not _CELL.search(shown)
+    # JupyterLab counts lines of a fragment from 0.
+    href = f"{quote(shown, errors='replace')}#line={max(0, site.line - 1)}" if linked else None
+    given = {
+        "href": href,
+        "target": "_blank" if href else None,
+        "rel": "noopener" if href else None,
+        "data-file": os.path.abspath(file),
+        "data-line": site.line,
+        "title": f"{shown if _CELL.search(shown) else file}:{site.line}",
+        "tabindex": None if stop else "-1",
+    }
+    return f"<a{attributes(given)}>{label}</a>"
+
+
+def short(path: str) -> str:
+    """A path in as little room as tells it from others: of an absolute one, the file and its folder.
+
+    Example:
+        >>> short("/home/me/jobs/first/train.py")
+        '…/first/train.py'
+    """
+    parts = path.split("/")
+    return path if len(parts) <= 3 else f"…/{'/'.join(parts[-2:])}"
 
 
 def age(seconds: float) -> str:

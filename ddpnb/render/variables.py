@@ -12,6 +12,7 @@ from ddpnb.views.frame_variables import SideBySide
 _ROWS = 24
 _RANKS = 16
 _WIDEST = 80
+_DIFFERS = '<span class="unseen">differs: </span>≠ '
 
 
 def variables(frames: SideBySide | None) -> str:
@@ -20,8 +21,7 @@ def variables(frames: SideBySide | None) -> str:
         return '<p class="faint">No rank is in the user\'s code.</p>'
     ranks = list(frames.sites)
     shown = _columns(frames, ranks)
-    lines = {site.line for site in frames.sites.values()}
-    rows = [_row("line", {rank: str(frames.sites[rank].line) for rank in ranks}, shown, differs=len(lines) > 1)]
+    rows = [_lines(frames, shown)]
     rows += [_row(row.name, row.values, shown, differs=row.differs) for row in frames.rows[:_ROWS]]
     notes = [f"rank {rank}: {where}" for rank, where in list(frames.absent.items())[:8]]
     notes += [f"and {len(frames.rows) - _ROWS} more variables"] if len(frames.rows) > _ROWS else []
@@ -42,9 +42,22 @@ def _columns(frames: SideBySide, ranks: list[int]) -> list[int]:
     return sorted(sorted(ranks, key=lambda rank: (rare[rank], rank))[:_RANKS])
 
 
+def _lines(frames: SideBySide, shown: list[int]) -> str:
+    """The line at which each rank is, as a link."""
+    counts = Counter(site.line for site in frames.sites.values())
+    usual = counts.most_common(1)[0][0]
+    mark = _DIFFERS if len(counts) > 1 else ""
+    sites = [frames.sites[rank] for rank in shown]
+    cells = [
+        f"<td{markup.attributes({'class': None if site.line == usual else 'differs'})}>{markup.place(site, str(site.line))}</td>"
+        for site in sites
+    ]
+    return f'<tr><th scope="row">{mark}line</th>{"".join(cells)}</tr>'
+
+
 def _row(name: str, values: Mapping[int, str], shown: list[int], *, differs: bool) -> str:
     usual = next((value for value, _ in Counter(values.values()).most_common(1)), None)
-    mark = '<span class="unseen">differs: </span>≠ ' if differs else ""
+    mark = _DIFFERS if differs else ""
     cells = "".join(_cell(values.get(rank), usual, differs=differs) for rank in shown)
     return f'<tr><th scope="row">{mark}{markup.text(name, 60)}</th>{cells}</tr>'
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import traitlets
 
+from ddpnb.render import markup
+from ddpnb.widgets import places
 from ddpnb.widgets.view import Action, View, module, styles
 
 _MOST_PAGES = 100  # that are remembered
+_LONGEST = 4000  # characters of a path
 
 
 class Fragment(View):
@@ -17,7 +20,9 @@ class Fragment(View):
 
     Elements that carry ``data-action`` send that action when they are clicked (a form: when it is sent;
     with ``data-change``: when a field changes), with their ``data-`` values and the fields of their form. With
-    ``data-fill`` a click first enters ``data-value`` into the field of that name.
+    ``data-fill`` a click first enters ``data-value`` into the field of that name. Links to the code open in JupyterLab at their line, or show the text of the file below the content.
+
+    ``sources`` are the texts of files as the ranks ran them; other files are read from the disk.
 
     Args:
         html: rendered by ``ddpnb.render``, which escapes all data of ranks. The page drops whatever is not in the
@@ -30,7 +35,7 @@ class Fragment(View):
         on_seen: called when a page begins to show it again; ``unseen`` is then kept up to date.
     """
 
-    _esm = module("keys.js", "patch.js", "sanitize.js", "fragment.js")
+    _esm = module("keys.js", "patch.js", "sanitize.js", "places.js", "fragment.js")
     _css = styles()
     html = traitlets.Unicode("").tag(sync=True)
     label = traitlets.Unicode("").tag(sync=True)
@@ -54,6 +59,7 @@ class Fragment(View):
         super().__init__(on_action, html=html, label=label, watched=on_seen is not None, **traits)
         self.on_unfolded = on_unfolded
         self.on_seen = on_seen
+        self.sources: Mapping[str, str] = {}
         self._text = text
         self._pages: set[str] | None = None  # that show it now; None: none ever did
 
@@ -73,6 +79,8 @@ class Fragment(View):
                 self.on_unfolded()
         elif action == "seen":
             self._seen(content.get("values"))
+        elif action == "place":
+            self._go(content.get("values"))
         else:
             super()._take(widget, content, buffers)
 
@@ -85,6 +93,14 @@ class Fragment(View):
             self.on_seen()
         else:
             self._pages = pages - {page}
+
+    def _go(self, values: Any) -> None:
+        """Say where a link leads: only one that is shown here, so that the page reads no other file."""
+        if not isinstance(values, Mapping):
+            return
+        file, line, root = (str(values.get(name, ""))[:_LONGEST] for name in ("file", "line", "root"))
+        if line.isdecimal() and markup.attributes({"data-file": file, "data-line": line}) in self.html:
+            self.send(places.answer(file, int(line), root, self.sources))
 
     def unfold(self) -> None:
         """Open it, in all views."""

@@ -138,4 +138,7 @@ def parts(recording: Recording, diagnosis: Diagnosis) -> Sequence[Fragment | Tim
         steps = Fragment(label="start-up of the ranks", title="Start-up, step by step", folds=True)
         steps.show(startup.table(recording.startup), startup.text(recording.startup))
         shown.append(steps)
+    for part in shown:
+        if isinstance(part, Fragment):
+            part.sources = recording.sources
     return shown

@@ -92,8 +92,10 @@ def test_a_tile_says_who_does_what_where_since_when_and_for_whom():
 
 
 def test_of_a_long_path_the_end_and_the_line_stay():
-    seen = shown(replace(WAITING, site=Site(f"/home/{'x' * 300}/models/train.py", 91, "main")))
-    assert "/models/train.py:91" in seen.text and len(seen.text) < 300
+    seen = shown(replace(WAITING, site=Site(f"/home/{'x' * 100}/models/train.py", 91, "main")))
+    assert "train.py:91" in seen.text and len(seen.text) < 300
+    link = seen.all("a")[0]
+    assert link["title"].endswith("/models/train.py:91") and link["tabindex"] == "-1"
 
 
 def test_the_meters_say_in_words_what_they_show():
@@ -174,7 +176,7 @@ def test_one_call():
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_nothing_of_a_rank_is_taken_for_html(text):
     seen = harmless(board.board([hostile_tile(text)]))
-    assert {name for name, _ in seen.tags} <= {"div", "button", "span", "svg", "path", "time"}
+    assert {name for name, _ in seen.tags} <= {"div", "button", "span", "svg", "path", "time", "a", "code"}
     recording = hostile_recording(text)
     harmless(board.board(tiles(recording)))
     harmless(board.detail(recording, 0))

@@ -94,10 +94,17 @@ def test_a_finding_without_words():
 
 
 def test_of_a_thousand_places_a_few_are_shown():
-    many = dataclasses.replace(USUAL, where=tuple((rank, Site("t.py", 5, "main")) for rank in range(1000)))
+    many = dataclasses.replace(USUAL, where=tuple((rank, Site("t.py", rank, "main")) for rank in range(1000)))
     shown = card.text(hang(many))
-    assert "rank 7: t.py:5, and 992 more" in shown
+    assert "rank 7: t.py:7; and 992 more places" in shown
     assert "rank 8:" not in shown
+
+
+def test_ranks_at_one_place_are_named_together():
+    lines = {rank: 41 if rank == 1 else 44 for rank in (1, 0, 2, 3, 4, 5, 6, 7)}
+    there = tuple((rank, Site("train.py", line, "main")) for rank, line in lines.items())
+    shown = card.text(hang(dataclasses.replace(USUAL, where=there)))
+    assert "where: rank 1: train.py:41; ranks 0, 2-7: train.py:44\n" in shown
 
 
 @pytest.mark.parametrize("width", [40, 72, 100])

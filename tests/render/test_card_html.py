@@ -14,6 +14,7 @@ from tests.render.findings import USUAL, hang, saying
 TAGS = {"style", "div", "svg", "path", "span", "ul", "li", "code", "a", "b"}
 ATTRIBUTES = {
     "class", "style", "role", "aria-label", "aria-hidden", "viewbox", "d", "fill-rule", "href", "target", "rel",
+    "data-file", "data-line", "title",
 }  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def test_a_card_says_what_why_where_and_how_to_mend_it():
         USUAL.summary,
         *USUAL.evidence,
         "DDP301 collective-missing",
-        "/home/user/train.py:95",
+        "…/user/train.py:95",
         USUAL.remedy,
     ):
         assert text in seen.text
@@ -132,7 +133,7 @@ def test_a_finding_with_nothing_but_a_summary():
 
 
 def test_of_a_thousand_places_a_few_are_shown():
-    many = dataclasses.replace(USUAL, where=tuple((rank, Site("t.py", 5, "main")) for rank in range(1000)))
+    many = dataclasses.replace(USUAL, where=tuple((rank, Site("t.py", rank, "main")) for rank in range(1000)))
     shown = shown_of(hang(many))
     assert "and 992 more" in shown
     assert "rank 8:" not in shown
@@ -149,13 +150,15 @@ def hrefs(site: Site) -> list[str]:
 
 def test_a_file_below_the_working_directory_is_a_link(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert hrefs(Site(f"{tmp_path}/my code/train #1.py", 9, "main")) == ["my%20code/train%20%231.py#line=9"]
+    assert hrefs(Site(f"{tmp_path}/my code/train #1.py", 9, "main")) == ["my%20code/train%20%231.py#line=8"]
 
 
 @pytest.mark.parametrize("file", ["/usr/lib/train.py", "<stdin>", "<ipython-input-3-abc>"])
 def test_what_jupyter_cannot_open_is_text(file):
     assert hrefs(Site(file, 9, "main")) == []
-    assert f"{file}:9" in page(hang(dataclasses.replace(USUAL, where=((0, Site(file, 9, "main")),)))).text
+    seen = page(hang(dataclasses.replace(USUAL, where=((0, Site(file, 9, "main")),))))
+    whole = [value for name, value in seen.attributes if name == "title"]
+    assert f"{file}:9" in (*whole, seen.text) or f"{file}:9" in seen.text
 
 
 @pytest.mark.parametrize(

@@ -90,15 +90,28 @@ def test_the_chosen_option_is_selected():
 
 def test_a_file_below_the_working_directory_is_linked_as_jupyterlab_opens_it():
     seen = Reading(markup.place(Site(f"{os.getcwd()}/my dir/train.py", 9, "main")))
-    assert seen.all("a")[0]["href"] == "my%20dir/train.py#line=9"
+    assert seen.all("a")[0]["href"] == "my%20dir/train.py#line=8"  # JupyterLab counts from 0
     assert seen.text == "my dir/train.py:9"
 
 
-@pytest.mark.parametrize(
-    "file", ["/usr/lib/x.py", "<stdin>", "/tmp/ddpnb-1-abc/cell3.py", "/dev/shm/ddpnb-1-abc/In[3].py", "x" * 5000]
-)
-def test_files_that_cannot_be_opened_stay_text(file):
+@pytest.mark.parametrize("file", ["<stdin>", "<ipython-input-3-abc>", "x" * 5000])
+def test_what_is_no_file_stays_text(file):
     assert not Reading(markup.place(Site(file, 9, "main"))).all("a")
+
+
+@pytest.mark.parametrize(
+    ("file", "shown", "whole"),
+    [
+        ("/usr/lib/python/x.py", "…/python/x.py:9", "/usr/lib/python/x.py:9"),
+        ("/dev/shm/ddpnb-1-abc/In[3].py", "In[3]:9", "In[3]:9"),
+        ("/tmp/ddpnb-1-abc/cell3.py", "cell3.py:9", "cell3.py:9"),
+    ],
+)
+def test_what_only_a_widget_can_open_has_no_address(file, shown, whole):
+    seen = Reading(markup.place(Site(file, 9, "main")))
+    link = seen.all("a")[0]
+    assert (seen.text, link["title"], link["data-file"], link["data-line"]) == (shown, whole, file, "9")
+    assert "href" not in link
 
 
 def test_a_file_whose_name_begins_as_a_cells_is_a_file():

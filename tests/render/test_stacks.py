@@ -10,9 +10,9 @@ from ddpnb.views.merged_stacks import Branch, merge
 from tests.diagnosis.recordings import Rank, record
 from tests.render.reading import HOSTILE, Reading, harmless
 
-MAIN = Frame("/home/user/train.py", 90, "main")
-STEP = Frame("/home/user/train.py", 40, "step")
-EVAL = Frame("/home/user/train.py", 61, "evaluate")
+MAIN = Frame("…/user/train.py", 90, "main")
+STEP = Frame("…/user/train.py", 40, "step")
+EVAL = Frame("…/user/train.py", 61, "evaluate")
 
 
 def library(number):
@@ -30,7 +30,7 @@ def test_where_paths_part_the_ranks_are_named():
     seen = Reading(stacks.stacks(PARTED))
     assert [words for words in seen.texts if words.startswith("rank")] == ["ranks 0, 1 and 2", "ranks 0 and 2", "rank 1"]  # fmt: skip
     assert len(seen.all("ul")) == 2 and len(seen.all("li")) == 3
-    for words in ("main /home/user/train.py:90", "step /home/user/train.py:40", "evaluate /home/user/train.py:61"):
+    for words in ("main …/user/train.py:90", "step …/user/train.py:40", "evaluate …/user/train.py:61"):
         assert words in seen.text
 
 
@@ -71,9 +71,9 @@ def test_no_stack():
 
 def test_the_tree_in_words():
     assert stacks.text(PARTED).splitlines() == [
-        "[ranks 0, 1 and 2] main  /home/user/train.py:90",
-        "  [ranks 0 and 2] step  /home/user/train.py:40",
-        "  [rank 1] evaluate  /home/user/train.py:61",
+        "[ranks 0, 1 and 2] main  …/user/train.py:90",
+        "  [ranks 0 and 2] step  …/user/train.py:40",
+        "  [rank 1] evaluate  …/user/train.py:61",
     ]
 
 

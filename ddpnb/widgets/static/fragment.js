@@ -1,6 +1,7 @@
 // A fragment: shows the HTML that Python has rendered, and tells Python what somebody does with it.
 import { keepKeys } from "./keys.js";
 import { patch } from "./patch.js";
+import { followLinks } from "./places.js";
 import { parse } from "./sanitize.js";
 
 const LOST_MS = 8000; // without an update
@@ -61,7 +62,12 @@ function render({ model, el }) {
   const show = () => {
     heard = shown = performance.now();
     body.setAttribute("aria-label", model.get("label"));
-    patch(inside, parse(model.get("html")));
+    const fresh = parse(model.get("html"));
+    for (const link of fresh.querySelectorAll("a[data-file]:not([href])")) {
+      link.setAttribute("role", "link");
+      if (!link.hasAttribute("tabindex")) link.tabIndex = 0;
+    }
+    patch(inside, fresh);
     tick();
   };
   const tick = () => {
@@ -121,10 +127,12 @@ function render({ model, el }) {
   model.on("change:unfolded", opened);
   model.on("msg:custom", received);
   document.addEventListener("visibilitychange", visibility);
+  const unfollow = followLinks(model, body);
   const timer = setInterval(tick, TICK_MS);
   show();
   visibility();
   return () => {
+    unfollow();
     clearInterval(timer);
     document.removeEventListener("visibilitychange", visibility);
     seen("");

@@ -1,0 +1,74 @@
+"""Where a link to the code leads: to a file that the server of the page has, to a cell, or to a text that is shown."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ddpnb.render.markup import short
+from ddpnb.render.text import printable, relative
+
+_CELL = re.compile(r"(?:^|/)In\[(\d{1,9})\](?:\.py)?$")
+_CHARACTERS = 4 << 20  # of a file that are read
+_AROUND = 1000  # lines before and after that are sent
+_WIDEST = 400  # characters of a line
+
+
+def answer(file: str, line: int, root: str, sources: Mapping[str, str]) -> dict[str, Any]:
+    """What the page needs to show a line.
+
+    Args:
+        file: an absolute path.
+        line: from 1.
+        root: the folder that the server of the page serves; empty: not known.
+        sources: texts of files as the ranks ran them; of other files, what is on the disk now.
+
+    Returns:
+        ``path`` below ``root``, or ``cell`` (its number in the notebook), both None for what only ``lines`` can show:
+        the text around the line, beginning with line ``first``. ``said`` is what is missing, in words.
+    """
+    cell = _CELL.search(file)
+    shown = relative(file)
+    text, said = sources.get(file), ""
+    if text is None:
+        try:
+            text = _read(file)
+        except OSError as error:
+            text, said = "", f"cannot be read here: {error.strerror}"
+    lines = printable(text[:_CHARACTERS]).split("\n")
+    first = max(1, line - _AROUND)
+    part = lines[first - 1 : line + _AROUND]
+    if len(text) >= _CHARACTERS:
+        said = said or "only the beginning of this file can be shown"
+    elif not said and len(part) < len(lines):
+        said = f"lines {first}-{first + len(part) - 1} of {len(lines)}"
+    return {
+        "kind": "place",
+        "path": None if cell else _path(file, root),
+        "cell": int(cell[1]) if cell else None,
+        "file": file,
+        "title": short(shown),
+        "line": line,
+        "first": first,
+        "lines": [one[:_WIDEST] for one in part],
+        "said": said,
+    }
+
+
+def _read(file: str) -> str:
+    if not os.path.isfile(file):  # a pipe or a device would block
+        raise FileNotFoundError(errno.ENOENT, "no such file")
+    with open(file, "rb") as opened:
+        return opened.read(4 * _CHARACTERS).decode("utf-8", "replace")
+
+
+def _path(file: str, root: str) -> str | None:
+    """The path of a file on the server, which serves no hidden ones; None if it is not below its root."""
+    if not root:
+        return None
+    path = os.path.relpath(os.path.realpath(file), os.path.realpath(os.path.expanduser(root)))
+    hidden = any(part.startswith(".") for part in path.split(os.sep))  # .. too
+    return None if hidden or not os.path.isfile(file) else path.replace(os.sep, "/")
