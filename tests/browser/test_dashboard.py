@@ -138,6 +138,9 @@ def test_the_source_with_the_ranks_that_ran_its_lines(lab, page, theme):
     expect(table.get_by_role("row", name='if __name__ == "__main__"')).to_be_visible()
     check_access(page)
     picture(page, f"source-whole-{theme}")
+    alone.get_by_role("link").click()
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("Ln 41,")
+    expect(page.locator(".jp-FileEditor .cm-line").filter(has_text="return").first).to_be_in_viewport()
 
 
 def tab_to(page: Page, name: str) -> None:
