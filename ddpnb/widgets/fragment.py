@@ -20,7 +20,8 @@ class Fragment(View):
 
     Elements that carry ``data-action`` send that action when they are clicked (a form: when it is sent;
     with ``data-change``: when a field changes), with their ``data-`` values and the fields of their form. With
-    ``data-fill`` a click first enters ``data-value`` into the field of that name. Links to the code open in JupyterLab at their line, or show the text of the file below the content.
+    ``data-fill`` a click first enters ``data-value`` into the field of that name. Links to the code
+    open in JupyterLab at their line, or show the text of the file below the content.
 
     ``sources`` are the texts of files as the ranks ran them; other files are read from the disk.
 
