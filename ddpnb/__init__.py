@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ddpnb.control.results import Evaluation, Evaluations, FrameDiff, WorldStatus
     from ddpnb.control.run import Run
     from ddpnb.control.startup import Startup
+    from ddpnb.control.tensors import TensorByRank
     from ddpnb.diagnosis.diagnose import diagnose
     from ddpnb.errors import (
         CannotWrite,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ddpnb.model.rank_state import RankState
     from ddpnb.model.recording import Recording
     from ddpnb.model.startup import StartupState, StepState
+    from ddpnb.model.tensors import TensorFacts, ValueDifference
     from ddpnb.panels import guide, show
     from ddpnb.panels.panel import Panel
     from ddpnb.processes.jobs.search import FoundJob
@@ -71,6 +73,7 @@ _NAMES = {
     "ddpnb.control.results": "Evaluation Evaluations FrameDiff WorldStatus",
     "ddpnb.control.run": "Run",
     "ddpnb.control.startup": "Startup",
+    "ddpnb.control.tensors": "TensorByRank",
     "ddpnb.diagnosis.diagnose": "diagnose",
     "ddpnb.errors": "CannotWrite DdpnbError DeviceError LaunchError Released ScriptNotFound UsageError WorldError",
     "ddpnb.explanation": "Explanation explain",
@@ -82,6 +85,7 @@ _NAMES = {
     "ddpnb.model.rank_state": "RankState",
     "ddpnb.model.recording": "Ending Recording",
     "ddpnb.model.startup": "StartupState StepState",
+    "ddpnb.model.tensors": "TensorFacts ValueDifference",
     "ddpnb.panels": "guide show",
     "ddpnb.panels.panel": "Panel",
     "ddpnb.model.checks": "Check",
@@ -137,10 +141,13 @@ __all__ = [
     "StartupState",
     "Step",
     "StepState",
+    "TensorByRank",
     "TensorDifference",
+    "TensorFacts",
     "TimeAccount",
     "Trial",
     "UsageError",
+    "ValueDifference",
     "World",
     "WorldError",
     "WorldStatus",

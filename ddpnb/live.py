@@ -17,6 +17,7 @@ from ddpnb.control.release import RELEASE_S, Freed, Releasing
 from ddpnb.control.results import Evaluations, FrameDiff, WorldStatus
 from ddpnb.control.run import Run
 from ddpnb.control.startup import Startup
+from ddpnb.control.tensors import TensorByRank
 from ddpnb.files import check_writable
 from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
@@ -159,6 +160,62 @@ class LiveRanks:
             {'step': {0: '4', 1: '3'}}
         """
         return self._inspection.diff(frame)
+
+    def tensor(
+        self,
+        name: str,
+        frame: int | None = 0,
+        *,
+        ranks: int | Iterable[int] | None = None,
+        timeout: float = 5.0,
+    ) -> TensorByRank:
+        """A tensor on each rank: type, shape, minimum, maximum, mean, norm, NaN, histogram, and where two ranks differ.
+
+        Works while ranks train, are held, wait or hang, without a collective. The tensor is only read, on the CPU where it
+        lies there; of a tensor on a GPU, what is in its memory now. No code of the script runs: attributes and items are read
+        where they lie, and what is computed (a property, a call) is refused; ``evaluate()`` takes any expression.
+
+        Args:
+            name: a variable followed by attributes and items (``"loss"``, ``"model.fc.weight.grad"``, ``"grads['x']"``), or
+                a tensor of a followed model: a parameter or buffer (``"fc.weight"``), its gradient (``"fc.weight.grad"``), or
+                a state of its optimizer (``"fc.weight.exp_avg"``).
+            frame: 0 for the innermost user frame, 1 for its caller, ...; None: only tensors of followed models. On idle ranks
+                the variables of cells.
+            ranks: which ranks; all by default.
+            timeout: seconds that a rank may take to read it. Of more than 16.7 million elements, parts are read that lie
+                evenly over the tensor.
+
+        Returns:
+            rank -> ``TensorFacts``, the groups of equal ranks, and where two of them differ.
+
+        Raises:
+            UsageError: the name is no path, no rank has such a tensor, or an unknown rank.
+            WorldError: the World is closed, or one of these ranks is dead.
+
+        Example:
+            >>> world.tensor("model.fc.weight").sides
+            ((0, 2, 3), (1,))
+        """
+        return self._inspection.tensor(name, frame, ranks, timeout)
+
+    def tensor_names(self, frame: int | None = 0) -> tuple[str, ...]:
+        """Names that ``tensor()`` takes: of tensors in this frame, and of the followed models.
+
+        Args:
+            frame: as for ``tensor()``.
+
+        Returns:
+            Up to 1000 names, those that most ranks have first.
+
+        Raises:
+            UsageError: ``frame`` is not a whole number.
+            WorldError: the World is closed.
+
+        Example:
+            >>> world.tensor_names()
+            ('loss', 'model.fc.weight', 'model.fc.bias')
+        """
+        return self._inspection.tensor_names(frame)
 
     def compare(self, trace: bool = False) -> Comparison:
         """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.

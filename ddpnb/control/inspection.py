@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ddpnb import arguments
-from ddpnb.control import comparison
+from ddpnb.control import comparison, tensors
 from ddpnb.control.comparison import Comparison
 from ddpnb.control.ranks import ANSWER_S, Ranks
 from ddpnb.control.results import Evaluations, FrameDiff, WorldStatus
+from ddpnb.control.tensors import TensorByRank
 from ddpnb.errors import WorldError
 from ddpnb.model import phrases
 from ddpnb.model.holds import check_expression
@@ -90,6 +91,14 @@ class Inspection:
             self._ranks.check_open()
             recording = self._observer().record(ask=False)
         return lines(recording, file, window)
+
+    def tensor(self, name: str, frame: int | None, ranks: int | Iterable[int] | None, timeout: float) -> TensorByRank:
+        """See ``World.tensor``."""
+        return tensors.tensor(self._ranks, name, frame, ranks, timeout)
+
+    def tensor_names(self, frame: int | None) -> tuple[str, ...]:
+        """See ``World.tensor_names``."""
+        return tensors.names(self._ranks, frame)
 
     def states(self) -> tuple[RankStatus, ...]:
         """What every rank is doing in its run."""

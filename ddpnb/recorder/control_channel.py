@@ -21,6 +21,7 @@ from ddpnb.recorder.evaluation import evaluate, sentence
 from ddpnb.recorder.faults.faults import Faults
 from ddpnb.recorder.protocol import REPLY, REQUEST, VALUES
 from ddpnb.recorder.replicas import Replicas
+from ddpnb.recorder.tensors import Tensors
 
 
 class _OwnStreams:
@@ -49,6 +50,7 @@ class ControlChannel:
         self._faults = faults
         #: where the variables of cells live
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
+        self._tensors = Tensors(replicas.models, self.namespace)
         self._run = 0  # the newest that has begun
         self._early: list[dict[str, Any]] = []  # requests for the next run
         self._beginning = threading.Lock()
@@ -71,6 +73,8 @@ class ControlChannel:
             "faults": lambda _: {"faults": self._faults.to_json()},
             "evaluate": self._evaluate,
             "values": self._values,
+            "tensor": self._tensors.answer,
+            "tensors": self._tensors.names,
             "trace": self._trace,
             "traced": lambda _: {"traced": {str(m): t for m, t in self._replicas.tracing.traced.items()}},
         }

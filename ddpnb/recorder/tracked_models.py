@@ -70,19 +70,24 @@ class Followed:
 
     # -- what they hold
 
-    def _living(self) -> list[Watched]:
+    def living(self) -> list[Watched]:
         """The models of this run, and those of earlier cells whose numbers it has not used."""
         own = list(self.watched.values())
         numbers = {watched.number for watched in own}
         return [*own, *(one for one in list(self._earlier.values()) if one.number not in numbers)]
 
+    @property
+    def optimizers(self) -> list[Any]:
+        """The optimizers that hold their parameters, as far as they have made a step."""
+        return list(self._of_optimizer)
+
     def exact(self) -> list[dict[str, Any]]:
         """The exact digests and norms of every model that lives."""
-        return [watched.exact() for watched in self._living()]
+        return [watched.exact() for watched in self.living()]
 
     def values(self, model: int, name: str, most: int) -> bytes:
         """The first ``most`` elements of a tensor of a model that lives, as float32; empty if there is none."""
-        for watched in self._living():
+        for watched in self.living():
             if watched.number == model and name in watched.names:
                 tensor = [*watched.parameters, *watched.buffers][watched.names.index(name)]
                 flat = tensor.detach().reshape(-1)[:most].to("cpu", torch.float32)

@@ -177,7 +177,7 @@ def _describe_tensor(tensor: torch.Tensor) -> str:
         device = torch.Tensor.device.__get__(tensor)  # type: ignore[attr-defined]
     name = "tensor" if exact else _slot(kind, "__name__")
     text = f"{name}{shape} {str(dtype).removeprefix('torch.')} {device}"
-    if exact and math.prod(shape) == 1 and _is_readable(tensor):
+    if exact and math.prod(shape) == 1 and is_readable(tensor):
         text += f" = {tensor.detach().item():.6g}"
     return text
 
@@ -207,7 +207,7 @@ def _describe_array(value: Any) -> str:
 
 def describe(value: Any, most: int) -> str:
     """A value that somebody asked for: its own repr, at most so long; what is large by its parts, a tensor by its norm."""
-    if isinstance(value, torch.Tensor) and (value.numel() > _SHOWN or (value.is_cpu and not _is_readable(value))):
+    if isinstance(value, torch.Tensor) and (value.numel() > _SHOWN or (value.is_cpu and not is_readable(value))):
         return _describe_tensor(value) + _norm(value, value.numel())
     if _weight(value, most) > most:
         return Writer(most, 64, 4, Allowance(0.1)).text(value)
@@ -237,9 +237,12 @@ def _weight(value: Any, most: int) -> int:
     return total
 
 
-def _is_readable(tensor: torch.Tensor) -> bool:
-    """Whether the values lie in this process's memory. FSDP frees that of a tensor that lives on: to read it would kill."""
-    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+def is_readable(tensor: torch.Tensor, *, anywhere: bool = False) -> bool:
+    """Whether the values lie in this process's memory. FSDP frees that of a tensor that lives on: to read it would kill.
+
+    ``anywhere``: also in that of a device.
+    """
+    if (tensor.device.type != "cpu" and not anywhere) or tensor.layout is not torch.strided:
         return False
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     last = tensor.storage_offset() + sum((size - 1) * stride for size, stride in steps)
@@ -248,7 +251,7 @@ def _is_readable(tensor: torch.Tensor) -> bool:
 
 def _norm(tensor: torch.Tensor, count: int) -> str:
     """All values in one number, where reading them waits for nothing and is quick."""
-    if not 1 < count <= _READ or tensor.is_complex() or tensor.is_quantized or not _is_readable(tensor):
+    if not 1 < count <= _READ or tensor.is_complex() or tensor.is_quantized or not is_readable(tensor):
         return ""
     pieces = tensor.detach().reshape(-1).split(_PIECE)
     return f" norm {math.hypot(*(piece.to(torch.float64).norm().item() for piece in pieces)):.6g}"

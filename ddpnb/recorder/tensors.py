@@ -1,0 +1,139 @@
+"""Answers questions about a tensor of this rank while its main thread trains, waits or hangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from ddpnb.model.names import one_line
+from ddpnb.model.replicas import UNWRAPPED
+from ddpnb.model.tensors import BINS, MAX_NAME, path
+from ddpnb.recorder.evaluation import names_in, sentence
+from ddpnb.recorder.tensor_paths import NotFound, of_model, resolve, similar, tensors_in, tensors_of
+from ddpnb.recorder.tensor_values import Reading, plain
+from ddpnb.recorder.tracked_model import Watched
+from ddpnb.recorder.tracked_models import Followed
+from ddpnb.recorder.user_frames import frames_of, is_user_file
+
+_OFFERED = 1000  # names
+_PIECES = 64  # whose elements are sent in one answer
+
+
+class Tensors:
+    """The tensors of a rank, by name.
+
+    Args:
+        models: those that the replica watch follows.
+        namespace: the variables of cells, for a rank that is idle.
+    """
+
+    def __init__(self, models: Followed, namespace: Mapping[str, Any]) -> None:
+        self._models = models
+        self._namespace = namespace
+        self._stuck: threading.Thread | None = None
+
+    def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Facts of a tensor; with ``range`` its histogram between two values, with ``pieces`` the elements of these.
+
+        It runs in a thread of its own: a read that waits for a device must not block the control channel.
+
+        Returns:
+            What was asked for; or ``error``, a sentence.
+        """
+        if self._stuck is not None and self._stuck.is_alive():
+            return {"error": "an earlier read still waits for the device; release() or restart() the rank."}
+        timeout = float(content["timeout"])
+        result: dict[str, Any] = {}
+
+        def work() -> None:
+            try:
+                result.update(self._read(content, time.monotonic() + timeout))
+            except NotFound as error:
+                result["error"] = str(error)
+            except TimeoutError:
+                result["error"] = (
+                    f"it could not be read within {timeout:g} s. Raise timeout=, or choose a part by an index."
+                )
+            except BaseException as error:
+                result["error"] = sentence(error)
+
+        thread = threading.Thread(target=work, name="ddpnb tensor", daemon=True)
+        thread.start()
+        thread.join(timeout + 0.5)
+        if thread.is_alive():
+            self._stuck = thread
+            return {"error": f"the device gave no values within {timeout:g} s; the read waits in its own thread."}
+        return dict(result)
+
+    def names(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """The names of tensors in a frame, and of the followed models."""
+        frame = content.get("frame")
+        found: list[str] = []
+        if frame is not None:
+            variables, _, _ = self._variables(int(frame), local=True)
+            found += tensors_in(variables)
+        for watched in self._models.living():
+            found += islice(tensors_of(watched, self._models.optimizers), _OFFERED)
+        return {"names": [one_line(name[:MAX_NAME]) for name in dict.fromkeys(found)][:_OFFERED]}
+
+    def _read(self, content: Mapping[str, Any], end: float) -> dict[str, Any]:
+        name = str(content["name"])[:MAX_NAME]
+        value, where, step = self._find(name, content.get("frame"))
+        tensor, part = plain(value, one_line(name))
+        reading = Reading(tensor, end)
+        if content.get("range") is not None:
+            low, high = map(float, content["range"])
+            return {"counts": reading.counts(low, high, BINS)}
+        if content.get("pieces") is not None:
+            return {"pieces": list(reading.values(map(int, content["pieces"][:_PIECES])))}
+        return {
+            "where": f"{where}, {part}" if part else where,
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "shape": list(tensor.shape),
+            "device": str(tensor.device),
+            "requires_grad": bool(value.requires_grad),
+            "elements": reading.elements,
+            "step": step,
+            **reading.facts(),
+        }
+
+    def _find(self, name: str, frame: Any) -> tuple[Any, str, int | None]:
+        """The tensor of this name, where it was found, and the optimizer steps of its model."""
+        steps, where, function, variables = path(name) if frame is not None else None, "", "", {}
+        if frame is not None:
+            variables, where, function = self._variables(int(frame))
+        if steps is not None and steps[0] in variables:
+            return resolve(variables, *steps), where, None
+        models = self._models.living()
+        for watched in models:
+            found = of_model(watched, name, self._models.optimizers)
+            if found is not None:
+                return found, _described(watched), watched.steps
+        known = dict.fromkeys(one for watched in models for one in watched.names)
+        first = one_line((steps[0] if steps is not None else name)[:80])
+        has_none = "no followed model has a tensor of this name" if models else "no model is followed"
+        variable = f"there is no variable {first} in {function}, and " if frame is not None else ""
+        raise NotFound(f"{variable}{has_none}.{similar(name, known) or similar(first, variables)}")
+
+    def _variables(self, depth: int, *, local: bool = False) -> tuple[dict[str, Any], str, str]:
+        """The variables of a user's frame, the frame in words, and its function; of an idle rank, those of cells."""
+        main = threading.main_thread().ident or 0
+        frames = [frame for frame in frames_of(main) if is_user_file(frame.f_code.co_filename)]
+        if not frames:
+            return dict(self._namespace), "the variables of cells", "cells"
+        if depth >= len(frames):
+            raise NotFound(f"there is no frame {depth}: the rank is in {len(frames)} frames of user code.")
+        frame = frames[depth]
+        code = frame.f_code
+        function = one_line(code.co_name[:80])
+        where = f"{code.co_filename}:{frame.f_lineno}, {function}"
+        return dict(frame.f_locals) if local else names_in(frame), where, function
+
+
+def _described(watched: Watched) -> str:
+    if watched.number >= UNWRAPPED:
+        return f"the parameters of optimizer {watched.number - UNWRAPPED}"
+    return f"model {watched.number}"
