@@ -50,7 +50,7 @@ class ControlChannel:
         self._faults = faults
         #: where the variables of cells live
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
-        self._tensors = Tensors(replicas.models, self.namespace)
+        self._tensors = Tensors(replicas.models, lambda: self.namespace)
         self._run = 0  # the newest that has begun
         self._early: list[dict[str, Any]] = []  # requests for the next run
         self._beginning = threading.Lock()

@@ -26,33 +26,33 @@ _mro, _vars = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get_
 _streams: dict[int, Any] = {}
 
 
-def plain(value: Any, name: str) -> tuple[torch.Tensor, str]:
-    """The tensor with the values, and what it is a part of: of a sharded one, this rank's shard.
+def plain(value: Any, name: str) -> tuple[torch.Tensor, bool, str]:
+    """The tensor with the values, whether it requires a gradient, and what it is: of a sharded one, this rank's shard.
 
     Raises:
         NotFound: it is no tensor, or has no values that can be read.
     """
     kind = type(value)
     if not issubclass(kind, torch.Tensor):
-        raise NotFound(f"{name} is no tensor: it is of the class {_vars_name(kind)}. world.evaluate() shows any value.")
+        raise NotFound(f"{name} is no tensor: it is of the class {_named(kind)}. world.evaluate() shows any value.")
     part = ""
     local = contents(value).get("_local_tensor", _slot(value, "_local_tensor"))
     if isinstance(local, torch.Tensor):
         value, part, kind = local, "this rank's shard", type(local)
     if any("__torch_dispatch__" in _vars(base) for base in _mro(kind) if id(base) not in _OWN):
-        raise NotFound(f"{name} is a tensor of the class {_vars_name(kind)}, which computes its values by own code.")
+        raise NotFound(f"{name} is a tensor of the class {_named(kind)}, which computes its values by own code.")
     with torch._C.DisableTorchFunctionSubclass():
-        tensor = torch.Tensor.detach(value)
+        tensor, trains = torch.Tensor.detach(value), bool(value.requires_grad)
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
         raise NotFound(f"{name} is sparse, nested or quantized: only the values of dense tensors are read.")
     if tensor.is_meta:
         raise NotFound(f"{name} is on the device meta and has no values.")
     if tensor.numel() and not is_readable(tensor, anywhere=True):
         raise NotFound(f"{name} has no memory now: its values were freed, as FSDP does between its uses.")
-    return tensor, part
+    return tensor, trains, part
 
 
-def _vars_name(kind: type) -> str:
+def _named(kind: type) -> str:
     return str(type.__dict__["__qualname__"].__get__(kind))[:80]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -27,10 +27,10 @@ class Tensors:
 
     Args:
         models: those that the replica watch follows.
-        namespace: the variables of cells, for a rank that is idle.
+        namespace: gives the variables of cells, for a rank that is idle.
     """
 
-    def __init__(self, models: Followed, namespace: Mapping[str, Any]) -> None:
+    def __init__(self, models: Followed, namespace: Callable[[], Mapping[str, Any]]) -> None:
         self._models = models
         self._namespace = namespace
         self._stuck: threading.Thread | None = None
@@ -82,7 +82,7 @@ class Tensors:
     def _read(self, content: Mapping[str, Any], end: float) -> dict[str, Any]:
         name = str(content["name"])[:MAX_NAME]
         value, where, step = self._find(name, content.get("frame"))
-        tensor, part = plain(value, one_line(name))
+        tensor, trains, part = plain(value, one_line(name))
         reading = Reading(tensor, end)
         if content.get("range") is not None:
             low, high = map(float, content["range"])
@@ -94,7 +94,7 @@ class Tensors:
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "shape": list(tensor.shape),
             "device": str(tensor.device),
-            "requires_grad": bool(value.requires_grad),
+            "requires_grad": trains,
             "elements": reading.elements,
             "step": step,
             **reading.facts(),
@@ -115,15 +115,19 @@ class Tensors:
         known = dict.fromkeys(one for watched in models for one in watched.names)
         first = one_line((steps[0] if steps is not None else name)[:80])
         has_none = "no followed model has a tensor of this name" if models else "no model is followed"
-        variable = f"there is no variable {first} in {function}, and " if frame is not None else ""
-        raise NotFound(f"{variable}{has_none}.{similar(name, known) or similar(first, variables)}")
+        variable = (
+            f"there is no variable {first} in {function or 'the variables of cells (the rank is idle)'}, and "
+            if frame is not None
+            else ""
+        )
+        raise NotFound(f"{variable}{has_none}.{similar(first, variables) or similar(name, known)}")
 
     def _variables(self, depth: int, *, local: bool = False) -> tuple[dict[str, Any], str, str]:
         """The variables of a user's frame, the frame in words, and its function; of an idle rank, those of cells."""
         main = threading.main_thread().ident or 0
         frames = [frame for frame in frames_of(main) if is_user_file(frame.f_code.co_filename)]
         if not frames:
-            return dict(self._namespace), "the variables of cells", "cells"
+            return dict(self._namespace()), "the variables of cells", ""
         if depth >= len(frames):
             raise NotFound(f"there is no frame {depth}: the rank is in {len(frames)} frames of user code.")
         frame = frames[depth]

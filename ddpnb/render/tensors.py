@@ -40,6 +40,26 @@ class Shown(Protocol):
 _HEAD = ("rank", "min", "max", "mean", "norm", "NaN", "Inf", "zeros", "histogram")
 
 
+def form(names: Sequence[str], *, enabled: bool, reads: bool = False) -> str:
+    """The form that asks for a tensor.
+
+    Args:
+        names: to choose from.
+        enabled: there are ranks.
+        reads: one is being read.
+    """
+    listed = "".join(f"<option{markup.attributes({'value': name})}></option>" for name in names)
+    busy = '<progress aria-label="reading"></progress>' if reads else ""
+    return (
+        '<form class="row" data-action="tensor">'
+        '<label>tensor<input aria-label="tensor" name="name" list="ddpnb-tensors" placeholder="model.fc.weight" size="34">'
+        f'</label><datalist id="ddpnb-tensors">{listed}</datalist>'
+        + markup.number("in frame", "frame", least=0, hint="0")
+        + markup.button("read", "tensor", image="why", enabled=enabled and not reads)
+        + f"{busy}</form>"
+    )
+
+
 def text(found: Shown) -> str:
     """A table, and sentences below it."""
     rows = [list(_HEAD)]

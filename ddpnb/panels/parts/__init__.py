@@ -14,6 +14,7 @@ from ddpnb.panels.parts.replicas import Replicas
 from ddpnb.panels.parts.running import Lesson, WhatToRun
 from ddpnb.panels.parts.source import ExecutedLines
 from ddpnb.panels.parts.startup import StartUp
+from ddpnb.panels.parts.tensor import TensorByRank
 
 PARTS: tuple[type[Part[Any]], ...] = (
     WhatToRun,
@@ -22,6 +23,7 @@ PARTS: tuple[type[Part[Any]], ...] = (
     InjectFaults,
     StartUp,
     VariablesByRank,
+    TensorByRank,
     MergedStacks,
     ExecutedLines,
     Replicas,
