@@ -35,7 +35,7 @@ def train(net, rank):
 
 dist.init_process_group()
 torch.manual_seed(0)
-train(torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1)), dist.get_rank())
+train(torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)), dist.get_rank())
 """
 
 
@@ -54,7 +54,8 @@ def test_a_tensor_of_ranks_that_hang(world, script):
     found = world.tensor("net[0].weight")
     assert found.sides == ((0, 1, 3), (2,)) and all(sum(one.counts) == 32 for one in found.ranks.values())
     (one,) = found.differences
-    assert (one.ranks, one.elements, one.compared, one.first, one.largest) == ((0, 2), 1, 32, (3, 5), 0.25)
+    assert (one.ranks, one.elements, one.compared, one.first) == ((0, 2), 1, 32, (3, 5))
+    assert one.largest == pytest.approx(0.25)
     found = world.tensor("0.weight")
     assert found.sides == ((0, 1, 3), (2,)) and {one.step for one in found.ranks.values()} == {3}
     assert world.tensor("0.weight.grad").equal and world.tensor("0.weight.momentum_buffer", None).equal
