@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ddpnb.job import Job, attach, jobs
     from ddpnb.loading import load
     from ddpnb.model.checks import Check
+    from ddpnb.model.curves import Curves, RankCurves
     from ddpnb.model.ending import Ending
     from ddpnb.model.faults import Fault
     from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
@@ -89,6 +90,7 @@ _NAMES = {
     "ddpnb.panels": "guide show",
     "ddpnb.panels.panel": "Panel",
     "ddpnb.model.checks": "Check",
+    "ddpnb.model.curves": "Curves RankCurves",
     "ddpnb.processes.jobs.search": "FoundJob",
     "ddpnb.recorder.checkpoints": "checkpoint",
     "ddpnb.recorder.components": "component",
@@ -106,6 +108,7 @@ __all__ = [
     "Check",
     "Checkup",
     "Comparison",
+    "Curves",
     "DdpnbError",
     "DeviceError",
     "Diagnosis",
@@ -127,6 +130,7 @@ __all__ = [
     "LaunchError",
     "Panel",
     "Probe",
+    "RankCurves",
     "RankState",
     "RankStatus",
     "Recording",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ddpnb import arguments
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.errors import WorldError
+from ddpnb.model.curves import Curves
 from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
@@ -151,6 +152,33 @@ class Run:
         recording = self.recording
         known = self._monitor.diagnosis if recording is not None else None
         return plot(recording or self._monitor.observer.record(ask=False), known, ax, begin=begin, end=end)
+
+    @property
+    def curves(self) -> Curves:
+        """Loss, memory and use of each rank over time, up to now or to the outcome: see ``plot_curves()``."""
+        recording = self.recording
+        known = recording.curves if recording is not None else None
+        return known if known is not None else self._monitor.observer.curves()
+
+    def plot_curves(self, ax: Axes | None = None, *, what: str = "loss") -> Axes:
+        """Draw loss, memory and use: see ``Recording.plot_curves``; also while the run is in progress.
+
+        Args:
+            ax: Axes to draw one quantity on; None: those of a new figure with all of them, which a notebook shows.
+            what: which quantity ``ax`` gets: ``loss``, ``memory``, ``device_memory``, ``cores`` or ``device_busy``.
+
+        Returns:
+            The first Axes; ``ax.figure.axes`` has the others, ``ax.figure.savefig()`` saves the figure.
+
+        Raises:
+            UsageError: ``ax`` or ``what`` is something else.
+
+        Example:
+            >>> run.plot_curves()
+        """
+        from ddpnb.render.recording import plot_curves
+
+        return plot_curves(self.recording or self._monitor.observer.record(ask=False), ax, what)
 
     @property
     def endings(self) -> dict[int, Ending | None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ddpnb.model.account import Account
 from ddpnb.model.calls import Call
+from ddpnb.model.curves import Curves
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, EventState
 from ddpnb.model.events.runs import DoorDetached, FunctionNotFound, LinesNotRecorded
@@ -188,6 +189,7 @@ class Recording:
     startup: StartupState | None = None  # of the last start-up in steps; None: there was none
     report: Report | None = None  # of logs and dumps that it was read from; None: ddpnb recorded it
     edited: tuple[str, ...] = ()
+    curves: Curves | None = None  # loss, memory and use over time; None: not recorded
     # Not part of it: a cache of the analysis.
     known: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, compare=False, repr=False)
 
@@ -252,6 +254,28 @@ class Recording:
         from ddpnb.render import recording
 
         return recording.plot_gradients(self, ax)
+
+    def plot_curves(self, ax: Axes | None = None, *, what: str = "loss") -> Axes:
+        """Draw loss, memory and use of each rank over time, in the seconds of the time line.
+
+        Of more than 8 ranks, the range and the median are drawn. A loss that is not finite is marked.
+
+        Args:
+            ax: Axes to draw one quantity on; None: those of a new figure with all of them, which a notebook shows.
+            what: which quantity ``ax`` gets: ``loss``, ``memory``, ``device_memory``, ``cores`` or ``device_busy``.
+
+        Returns:
+            The first Axes; ``ax.figure.axes`` has the others, ``ax.figure.savefig()`` saves the figure.
+
+        Raises:
+            UsageError: ``ax`` or ``what`` is something else.
+
+        Example:
+            >>> run.recording.plot_curves()
+        """
+        from ddpnb.render import recording
+
+        return recording.plot_curves(self, ax, what)
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ KINDS = ("pad", "forward", "gradients", "updated", "backward", "clip", "scale", 
 # length, stamp, model, kind, log2 of the slices, turn, step, site, names, time, units, values
 ROW = struct.Struct("<IIHBBIIIIQII")
 ROW_SIZE = 48
+_LOSS = struct.Struct("<2d")
 assert ROW.size <= ROW_SIZE
 STAMP = 0xDD9B5A1E
 
@@ -190,6 +191,15 @@ def _mapping(value: Any) -> dict[str, Any]:
 def step_of(row: bytes) -> int:
     """Optimizer steps before a row."""
     return ROW.unpack_from(row)[6]
+
+
+def loss_of(row: bytes) -> tuple[int, int, float] | None:
+    """(model, time, loss) of a row of a backward pass; None of other rows, and where the loss was not read."""
+    fields: tuple[int, ...] = ROW.unpack_from(row)
+    _, _, model, kind, _, _, _, _, _, at_ns, _, values = fields
+    if kind >= len(KINDS) or KINDS[kind] != "backward" or values < 2 or len(row) < ROW_SIZE + 16:
+        return None
+    return model, at_ns, _LOSS.unpack_from(row, ROW_SIZE)[1]  # after whether the inputs are finite
 
 
 # The values of a row that should be the same on all ranks, by kind: (first, end) among the values.

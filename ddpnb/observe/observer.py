@@ -18,12 +18,14 @@ from typing import Any
 
 from ddpnb.model.account import Account
 from ddpnb.model.blackbox import BoxReader, Status
+from ddpnb.model.curves import Curves
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
 from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.model.recording import Activity, Process, RankRecord, Recording
 from ddpnb.model.stacks import stacks_in
 from ddpnb.observe import logs
+from ddpnb.observe.curves import CurveHistory
 from ddpnb.observe.line_files import LineFiles
 from ddpnb.observe.rank_progress import RankProgress
 from ddpnb.observe.replica_samples import ReplicaSamples
@@ -68,7 +70,8 @@ class Observer:
         self._sampler = Sampler()
         self._sources = SourceFiles()
         self._killed_before = machine.oom_kills()
-        self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks))
+        self._curves = CurveHistory(time.monotonic_ns())
+        self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks), self._curves.loss)
         self._lines = LineFiles(folder, run)
         self._ledger = TimeLedger(run)
         self._began = time.monotonic()
@@ -81,11 +84,28 @@ class Observer:
         with self._lock:
             self._replicas.read()
             self._update_ledger()
+            if not self._curves.begun:
+                self._find_first_call()
 
     def _update_ledger(self, *, now: bool = False) -> None:
         readers = {rank: known.reader for rank, known in self._ranks.items() if known.reader is not None}
         ended = {rank: ending.at_ns for rank in self._ranks if (ending := self.ending(rank)) is not None}
         self._ledger.update(readers, ended, now=now)
+
+    def _find_first_call(self) -> None:
+        """When the first collective of the run began, from where the time line counts its seconds."""
+        found: list[int] = []
+        for known in self._ranks.values():
+            calls = known.reader.calls(_HISTORY) if known.reader is not None and known.status.run == self._run else ()
+            if calls and calls[0].entered_ns:
+                found.append(calls[0].entered_ns)
+        if found:
+            self._curves.first_call(min(found))
+
+    def curves(self) -> Curves:
+        """Loss, memory and use of the ranks over time, up to now."""
+        self.follow()
+        return self._curves.curves()
 
     def account(self, now_ns: int) -> Account:
         """The time account up to this moment."""
@@ -129,6 +149,9 @@ class Observer:
             samples = self._sampler.sample(pids.values())
             for rank in running:
                 self._ranks[rank].add(samples[pids[rank]])
+            if self._curves.due and any(self._ranks[rank].status.run == self._run for rank in running):
+                used = {rank: self._ranks[rank].used(self._processes.device(rank)) for rank in running}
+                self._curves.look(time.monotonic_ns(), used)
         return {rank: self._ranks[rank].tracker.activity for rank in running}
 
     # -- the whole picture
@@ -178,10 +201,16 @@ class Observer:
         with self._lock:
             if follow:
                 self.follow()
-            return self._recording(answers, history, with_stacks=ask, end=end)
+            return self._recording(answers, history, with_stacks=ask, with_curves=follow, end=end)
 
     def _recording(
-        self, answers: Mapping[int, dict[str, Any]], history: int, *, with_stacks: bool, end: float
+        self,
+        answers: Mapping[int, dict[str, Any]],
+        history: int,
+        *,
+        with_stacks: bool,
+        with_curves: bool,
+        end: float,
     ) -> Recording:
         records = {
             rank: self._record_of(rank, answers.get(rank), history, with_stacks=with_stacks, end=end)
@@ -190,7 +219,13 @@ class Observer:
         host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
         sources = self._sources.of(records)
         return Recording(
-            len(self._ranks), records, sources, time.monotonic_ns(), host, edited=tuple(self._sources.edited)
+            len(self._ranks),
+            records,
+            sources,
+            time.monotonic_ns(),
+            host,
+            edited=tuple(self._sources.edited),
+            curves=self._curves.curves() if with_curves else None,
         )
 
     def _record_of(

@@ -166,6 +166,16 @@ class RankProgress:
             **gpus.usage(device),
         )
 
+    def used(self, device: str) -> dict[str, float | None]:
+        """What its process and its GPU use now."""
+        gpu = gpus.usage(device)
+        return {
+            "memory": self.tracker.memory,
+            "cores": self.tracker.cores,
+            "device_memory": gpu.get("device_memory"),
+            "device_busy": gpu.get("device_busy"),
+        }
+
     def children(self, pid: int, end: float) -> tuple[Child, ...]:
         """The processes that the rank (``pid``) waits for, if it does; examined every few seconds until ``end``."""
         main = next((stack for stack in self.stacks if stack.main), None)

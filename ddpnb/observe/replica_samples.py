@@ -17,7 +17,7 @@ from typing import Any
 from ddpnb.diagnosis.divergence.digests import differing
 from ddpnb.model.names import UNDECODABLE
 from ddpnb.model.replicas import UNWRAPPED, Model, Sample
-from ddpnb.model.samples import SampleReader, contents, step_of
+from ddpnb.model.samples import SampleReader, contents, loss_of, step_of
 from ddpnb.model.shared import shared_file
 
 _MODEL_LIMIT = 8 << 20  # bytes of one model's description
@@ -73,10 +73,18 @@ class ReplicaSamples:
         ranks: the ranks.
         run: number of the run.
         string: gives, for a rank, the JSON behind a number of its black box.
+        loss: called with the model, the rank, the time and the value of each loss that was sampled.
     """
 
-    def __init__(self, folder: str, ranks: Iterable[int], run: int, string: Callable[[int, int], Any]) -> None:
-        self._folder, self._ranks, self._run, self._string = folder, list(ranks), run, string
+    def __init__(
+        self,
+        folder: str,
+        ranks: Iterable[int],
+        run: int,
+        string: Callable[[int, int], Any],
+        loss: Callable[[int, int, int, float], None] = lambda *_: None,
+    ) -> None:
+        self._folder, self._ranks, self._run, self._string, self._loss = folder, list(ranks), run, string, loss
         self._readers: dict[int, SampleReader] = {}
         self._models: dict[int, dict[int, Model]] = {rank: {} for rank in self._ranks}
         self._series: dict[tuple[int, str], _Series] = {}
@@ -91,6 +99,8 @@ class ReplicaSamples:
             for row in reader.new_rows(self._run):
                 (model, kind, turn), _ = contents(row)
                 self._series.setdefault((model, kind), _Series()).waiting[turn][rank] = row
+                if (told := loss_of(row)) is not None:
+                    self._loss(told[0], rank, *told[1:])
         steps: dict[int, set[int]] = defaultdict(set)
         for (model, _), series in self._series.items():
             members = next(

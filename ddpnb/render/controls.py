@@ -218,12 +218,9 @@ def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
     return form + step + look + (f'<ul aria-label="armed holds">{rows}</ul>' if rows else "")
 
 
-def picture(drawn: bytes, words: str, *, save: bool = True) -> str:
-    """A figure, with buttons to save it; ``drawn``: PNG."""
+def picture(drawn: bytes, words: str, *, save: bool = True, again: bool = False) -> str:
+    """A figure, with buttons to save it and to draw it ``again``; ``drawn``: PNG."""
     shown = f'<img alt="{markup.text(words)}" style="max-width:100%" src="data:image/png;base64,{b64encode(drawn).decode()}">'
-    buttons = (
-        f'<div class="row">{markup.button("save PNG", "save PNG")}{markup.button("save SVG", "save SVG")}</div>'
-        if save
-        else ""
-    )
-    return shown + buttons
+    buttons = markup.button("draw again", "draw", image="restart") if again else ""
+    buttons += markup.button("save PNG", "save PNG") + markup.button("save SVG", "save SVG") if save else ""
+    return shown + (f'<div class="row">{buttons}</div>' if buttons else "")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
+from ddpnb.views import curves
 from ddpnb.views.gradient_norms import gradient_norms
 from ddpnb.views.lanes import lanes
 
@@ -45,3 +46,11 @@ def plot_gradients(recording: Recording, ax: Axes | None = None) -> Axes:
     from ddpnb.render.figures.over_time import gradients
 
     return gradients(gradient_norms(recording), ax)
+
+
+def plot_curves(recording: Recording, ax: Axes | None = None, what: str = "loss") -> Axes:
+    """Loss, memory and use over time: see ``Recording.plot_curves``."""
+    from ddpnb.render.figures.curves import curves as draw
+
+    known = curves.curves_of(recording)
+    return draw(curves.rows(known) if ax is None else (curves.row(known, what),), ax)

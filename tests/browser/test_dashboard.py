@@ -103,9 +103,9 @@ def test_launch_step_break_understand_and_fix_by_mouse(lab, page, theme):
     of(page, "world").get_by_role("button", name="release").click()
     runs.get_by_role("button", name="run fixed").click()
     expect(of(page, "world").get_by_text("OK", exact=True)).to_be_visible(timeout=LONG_MS)
-    for title in ("Hold and step", "Stacks", "Replicas", "Memory", "Output"):
+    for title in ("Hold and step", "Stacks", "Replicas", "Training curves", "Output"):
         unfold(page, title)
-    expect(of(page, "memory over time").get_by_role("img", name="memory of each rank")).to_be_visible()
+    expect(of(page, "training curves").get_by_role("img", name="loss, memory and use of each rank")).to_be_visible()
     expect(of(page, "replicas").get_by_text("replicas").last).to_be_visible()
     check_access(page)
     picture(page, f"parts-{theme}")
@@ -138,6 +138,13 @@ def test_the_source_with_the_ranks_that_ran_its_lines(lab, page, theme):
     expect(table.get_by_role("row", name='if __name__ == "__main__"')).to_be_visible()
     check_access(page)
     picture(page, f"source-whole-{theme}")
+
+    unfold(page, "Training curves")
+    curves = of(page, "training curves")
+    expect(curves.get_by_role("img", name="loss, memory and use of each rank")).to_be_visible()
+    curves.get_by_role("button", name="draw again").scroll_into_view_if_needed()
+    picture(page, f"curves-{theme}")
+    unfold(page, "Training curves")
 
     unfold(page, "Tensor by rank")
     tensor = of(page, "a tensor by rank")

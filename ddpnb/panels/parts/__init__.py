@@ -6,9 +6,9 @@ from typing import Any
 
 from ddpnb.panels.part import Part
 from ddpnb.panels.parts.breakpoints import HoldAndStep
+from ddpnb.panels.parts.curves import TrainingCurves
 from ddpnb.panels.parts.faults import InjectFaults
 from ddpnb.panels.parts.frames import MergedStacks, VariablesByRank
-from ddpnb.panels.parts.memory import MemoryOverTime
 from ddpnb.panels.parts.output import OutputOfRanks
 from ddpnb.panels.parts.replicas import Replicas
 from ddpnb.panels.parts.running import Lesson, WhatToRun
@@ -27,6 +27,6 @@ PARTS: tuple[type[Part[Any]], ...] = (
     MergedStacks,
     ExecutedLines,
     Replicas,
-    MemoryOverTime,
+    TrainingCurves,
     OutputOfRanks,
 )

@@ -1,86 +1,90 @@
-"""Memory over time: of the processes of the ranks and their GPUs, since the dashboard was opened."""
+"""Training curves: loss, memory and use of each rank over time, of the last run."""
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from ddpnb.model.recording import Recording
-from ddpnb.panels.live import Picture
+from ddpnb.errors import UsageError
+from ddpnb.model.findings import Diagnosis
 from ddpnb.panels.part import Context, Part
 from ddpnb.render import controls
-from ddpnb.render.figures import canvas, over_time
+from ddpnb.render.figures import canvas, curves
+from ddpnb.views import curves as views
 from ddpnb.widgets.fragment import Fragment
 
-_MOST = 1800  # looks; then every second one is dropped
-_EVERY_S = 0.5
+_WORDS = "loss, memory and use of each rank over time"
 
 
-class Memory:
-    """A history of memory, one row per look."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._rows: deque[tuple[float, dict[int, int], dict[int, int]]] = deque()
-        self._every = _EVERY_S
-
-    def take(self, recording: Recording) -> None:
-        """Add the values of this picture, if the last ones are old enough."""
-        now = time.monotonic() - self._began
-        if self._rows and now - self._rows[-1][0] < self._every:
-            return
-        host = {rank: one.process.memory for rank, one in recording.ranks.items() if one.process.memory}
-        device = {rank: one.process.device_memory for rank, one in recording.ranks.items() if one.process.device_memory}
-        self._rows.append((now, host, device))
-        if len(self._rows) > _MOST:
-            self._rows = deque(list(self._rows)[::2])
-            self._every *= 2
-
-    def plot(self, ax: Any = None) -> Any:
-        """matplotlib Axes with a line per rank; ``ax``: where to draw, None: a new figure."""
-        return over_time.memory(list(self._rows), ax)
-
-
-class MemoryOverTime(Part[Fragment]):
-    name = "memory"
+class TrainingCurves(Part[Fragment]):
+    name = "curves"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.widget = self.fragment("Memory over time", "memory over time")
-        self._memory = Memory()
-
-    def show_picture(self, picture: Picture) -> None:
-        self._memory.take(picture.recording)
+        self.widget = self.fragment("Training curves", "training curves")
+        self._opened = False
 
     def unfolded(self) -> None:
-        self.context.tasks.start("drawing", self._draw)
+        self._opened = True
+        self._start()
+
+    def outcome_known(self, diagnosis: Diagnosis | None) -> None:
+        """Another run has begun, or its outcome is known: draw that one."""
+        del diagnosis
+        if self._opened:
+            self._start(quiet=True)
 
     def act(self, action: str, values: Mapping[str, str]) -> bool:
         del values
-        if action not in ("save PNG", "save SVG"):
+        if action == "draw":
+            self._start()
+        elif action in ("save PNG", "save SVG"):
+            self.context.tasks.start("saving", lambda: self._save(action[-3:].lower()))
+        else:
             return False
-        self.context.tasks.start("saving", lambda: self._save(action[-3:].lower()))
         return True
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw what the buttons save: the memory of each rank since the dashboard was opened.
+        """Draw what the buttons save.
 
         Args:
-            ax: matplotlib Axes to draw the memory of the processes on; None: a new figure, with that of the GPUs too.
+            ax: matplotlib Axes to draw the loss on; None: a new figure with all quantities.
 
         Returns:
             The Axes.
         """
-        return self._memory.plot(ax)
+        return curves.curves(self._rows() or views.rows(None), ax)
+
+    def _start(self, *, quiet: bool = False) -> None:
+        self.context.tasks.start("drawing", self._draw, quiet=quiet)
+
+    def _rows(self) -> tuple[views.CurveRow, ...]:
+        run = self.context.world.last_run
+        if run is None:
+            return ()
+        picture = self.context.picture
+        recording = run.recording or (picture.recording if picture is not None and picture.run is run else None)
+        if recording is None:
+            return views.rows(run.curves)
+        return views.rows(views.curves_of(recording, run.curves))
 
     def _draw(self) -> None:
-        drawn = canvas.drawn(self._memory.plot())
-        self.widget.show(controls.picture(drawn, "memory of each rank over time"), "memory of each rank over time")
+        rows = self._rows()
+        if not rows:
+            self.widget.show('<p class="faint">Nothing has run yet.</p>', "nothing has run yet")
+            return
+        drawn = canvas.drawn(_figure(rows))
+        self.widget.show(controls.picture(drawn, _WORDS, again=True), views.sentence(rows))
 
     def _save(self, kind: str) -> str:
-        path = f"ddpnb-memory.{kind}"
+        rows = self._rows()
+        if not rows:
+            raise UsageError("nothing has run yet.")
+        path = f"ddpnb-curves.{kind}"
         with open(path, "wb") as file:
-            file.write(canvas.drawn(self._memory.plot(), kind))
+            file.write(canvas.drawn(_figure(rows), kind))
         return f"Saved as {path}."
+
+
+def _figure(rows: tuple[views.CurveRow, ...]) -> Any:
+    return curves.curves(rows)
