@@ -254,6 +254,26 @@ class Diagnosis:
             "notes": list(self.notes),
         }
 
+    def to_markdown(self, number: int | None = None) -> str:
+        """The findings as Markdown, for an issue or a chat.
+
+        Text that looks like a secret is masked; names of machines and users, homes and addresses get placeholders. Paths below
+        the working directory are named from there.
+
+        Args:
+            number: of the finding to report, from 0; None: all findings.
+
+        Returns:
+            Markdown without HTML.
+
+        Example:
+            >>> print(run.diagnosis.to_markdown())
+            **ddpnb: hang** on 4 ranks
+        """
+        from ddpnb.render import issue_report
+
+        return issue_report.markdown(self, None if number is None else self.findings[number : number + 1])
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``to_json()`` to a file, all at once: a reader never sees half of it.
 

@@ -11,6 +11,7 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 from ddpnb.panels.actions import Actions
+from ddpnb.panels.findings import FindingActions
 from ddpnb.panels.live import Live, Picture
 from ddpnb.panels.panel import Panel
 from ddpnb.panels.part import Context
@@ -41,7 +42,8 @@ class Dashboard(Panel):
         self._kind = "world" if self.actions.can_begin else "job"
         self._context = Context(world, self._tasks, self.actions, self._act, self._ask)
         self.head = Fragment(label=self._kind, on_action=self._act, on_seen=self._look, live=True)
-        self.card = Card(on_action=self._act, headline=False)
+        self.card = Card(headline=False)
+        FindingActions(self.card, self._recording, self._act)
         self.board = Board(on_action=self._act)
         self.timeline = Timeline(on_action=self._act, live=True)
         self.detail = Fragment(label="what was chosen", on_action=self._act)
@@ -173,6 +175,12 @@ class Dashboard(Panel):
             self._choose(int(values["rank"]))
         elif action == "select":
             self._select(values)
+
+    def _recording(self) -> Recording:
+        """Of the findings that are shown."""
+        run = self.world.last_run
+        recording = run.recording if run is not None else None
+        return recording if recording is not None else self.world.snapshot()
 
     def _look(self) -> None:
         self._live.hurry()

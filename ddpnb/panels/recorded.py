@@ -15,16 +15,16 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.panels import variable
 from ddpnb.panels.dashboard import Dashboard
+from ddpnb.panels.findings import FindingActions, free, is_ours
 from ddpnb.panels.given_files import GivenFiles
 from ddpnb.panels.panel import Panel
 from ddpnb.panels.tasks import Tasks
 from ddpnb.reenacting import Reenactment
-from ddpnb.reenactment.header import FIRST_LINE
 from ddpnb.render import recorded as render
 from ddpnb.render import reenactment as words
 from ddpnb.render.report import sources
 from ddpnb.widgets.fragment import Fragment
-from ddpnb.widgets.parts import parts
+from ddpnb.widgets.parts import Card, parts
 
 SCRIPT = "repro.py"
 SAVED = "hang.ddpnb"
@@ -62,6 +62,9 @@ class Recorded(Panel):
     def _show(self) -> None:
         """Show another recording."""
         self._shown = parts(while_waiting(self.recording), self.found)
+        for card in self._shown:
+            if isinstance(card, Card):
+                FindingActions(card, lambda: self.recording)
         self._refresh()
         self._place()
 
@@ -129,13 +132,13 @@ class Recorded(Panel):
 
     def _export(self) -> str:
         path = self._script
-        if os.path.exists(path) and not _is_ours(path):
+        if os.path.exists(path) and not is_ours(path):
             raise UsageError(f"{path} is there, and is not a script that ddpnb has written.", "Give another name.")
         ranks = reenacting.export(self.recording, path)
         return f"Written: {path}. Run it with: torchrun --nproc-per-node {ranks} {path}"
 
     def _save(self) -> str:
-        path = _free(SAVED)
+        path = free(SAVED)
         self.recording.save(path)
         return f'Saved: {path}. Read it with: ddpnb.load("{path}")'
 
@@ -145,18 +148,3 @@ class Recorded(Panel):
         self._end()
         self.recording, self.found = recording, diagnose(recording)
         self._show()
-
-
-def _is_ours(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(len(FIRST_LINE)) == FIRST_LINE.encode()
-
-
-def _free(name: str) -> str:
-    """This name, or with a number if there is such a file."""
-    stem, ending = os.path.splitext(name)
-    number, path = 1, name
-    while os.path.lexists(path):
-        number += 1
-        path = f"{stem}-{number}{ending}"
-    return path

@@ -68,13 +68,17 @@ def show(diagnosis: Diagnosis, stream: TextIO | None = None) -> None:
     print(text(diagnosis, colour=wants_colour(out)), file=out, flush=True)
 
 
-def html(diagnosis: Diagnosis, *, headline: bool = True) -> str:
-    """The diagnosis for a page that has the style sheet: see ``markup.standalone``."""
+def html(diagnosis: Diagnosis, *, headline: bool = True, below: Callable[[int, Finding], str] = lambda *_: "") -> str:
+    """The diagnosis for a page that has the style sheet: see ``markup.standalone``.
+
+    ``below``: gives what stands at the end of the card of a finding, as HTML; nothing where no program takes actions.
+    """
     head = ""
     if headline:
         role = _role(diagnosis)
         head = f'<div class="{role}"><b>{markup.icon(_ICONS[role])} {markup.text(_headline(diagnosis))}</b></div>'
-    return head + "".join(map(finding_html, diagnosis.findings)) + _notes(diagnosis.notes)
+    cards = [finding_html(one, below(number, one)) for number, one in enumerate(diagnosis.findings)]
+    return head + "".join(cards) + _notes(diagnosis.notes)
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -82,8 +86,8 @@ def _notes(notes: Sequence[str]) -> str:
     return f'<div class="faint">What is not known:<ul>{listed}</ul></div>' if notes else ""
 
 
-def finding_html(finding: Finding) -> str:
-    """The card of a finding."""
+def finding_html(finding: Finding, below: str = "") -> str:
+    """The card of a finding; ``below``: what stands at its end, as HTML."""
     evidence = "".join(f"<li>{_linked(evidence, finding)}</li>" for evidence in finding.evidence)
     places = _places(finding, markup.place)
     where = f"<div>Where: {places}</div>" if places else ""
@@ -94,7 +98,7 @@ def finding_html(finding: Finding) -> str:
         f'<div class="card {finding.severity}" role="article" aria-label="{escape(finding.code)}">'
         f'<div class="summary">{icon} {_linked(finding.summary, finding)} '
         f'<span class="mono faint">{escape(finding.code)} {escape(finding.name)}</span></div>'
-        f"<ul>{evidence}</ul>{where}{_hint(finding.hint)}{certainty}{fix}</div>"
+        f"<ul>{evidence}</ul>{where}{_hint(finding.hint)}{certainty}{fix}{below}</div>"
     )
 
 

@@ -90,11 +90,12 @@ def _page(page: Page) -> Iterator[Sequence[RenderableType]]:
 def html(findings: Sequence[Finding] = (), pages: Sequence[Page] = (), note: str = "") -> str:
     """Explained errors, a note and pages as one self-contained fragment: no script, no external resources."""
     body = "".join(map(card.finding_html, findings)) + (f"<p>{markup.text(note)}</p>" if note else "")
-    body += "".join(map(_page_html, pages)) + (f'<p class="faint">{UNTESTED}</p>' if pages else "")
+    body += "".join(map(page_html, pages)) + (f'<p class="faint">{UNTESTED}</p>' if pages else "")
     return markup.standalone(body, "explanation")
 
 
-def _page_html(page: Page) -> str:
+def page_html(page: Page) -> str:
+    """A page of the catalogue, for a page that has the style sheet."""
     from markdown_it import MarkdownIt
 
     render = MarkdownIt("commonmark", {"html": False}).render

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ddpnb.errors import UsageError
-from ddpnb.model.findings import Diagnosis
+from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
 from ddpnb.render import board, card, source_lines, stacks, startup, variables
 from ddpnb.views import board as boards
@@ -24,13 +24,21 @@ class Card(Fragment):
     ) -> None:
         super().__init__(label="diagnosis", on_action=on_action)
         self._headline = headline
+        self.diagnosis: Diagnosis | None = None
+        #: gives what stands at the end of the card of a finding, as HTML
+        self.below: Callable[[int, Finding], str] = lambda *_: ""
         self.show_diagnosis(diagnosis)
 
+    def redraw(self) -> None:
+        """What stands below the findings has changed."""
+        self.show_diagnosis(self.diagnosis)
+
     def show_diagnosis(self, diagnosis: Diagnosis | None) -> None:
+        self.diagnosis = diagnosis
         if diagnosis is None or not (diagnosis.findings or diagnosis.settled):
             self.show("")
         else:
-            self.show(card.html(diagnosis, headline=self._headline), card.text(diagnosis))
+            self.show(card.html(diagnosis, headline=self._headline, below=self.below), card.text(diagnosis))
 
 
 class Board(Fragment):

@@ -109,6 +109,11 @@ function render({ model, el }) {
   };
   const received = (message) => {
     if (message.kind === "beat") heard = performance.now();
+    if (message.kind === "copy") {
+      const answer = (action) => () => model.send({ action, values: {} });
+      const copying = navigator.clipboard ? navigator.clipboard.writeText(message.text) : Promise.reject();
+      copying.then(answer("copied"), answer("not copied"));
+    }
   };
   // Nothing need be computed for a page that lies behind others.
   const page = Math.random().toString(36).slice(2);

@@ -1,0 +1,146 @@
+"""The actions on the cards of findings: explain, show the pitfall, copy as a report, save the Recording, export."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+
+from ddpnb import pitfalls, reenacting
+from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.recording import Recording
+from ddpnb.reenactment.header import FIRST_LINE
+from ddpnb.render import card_actions as render
+from ddpnb.render import lesson
+from ddpnb.render.controls import message
+from ddpnb.widgets.parts import Card
+from ddpnb.widgets.view import Action
+
+_SAVED, _SCRIPT = "hang.ddpnb", "repro.py"
+_SHOWN = ("explain", "lesson", "report")
+
+
+class FindingActions:
+    """Adds actions to the cards of findings, with an answer below the card that asked.
+
+    What they do, ``ddpnb.explain()``, ``Diagnosis.to_markdown()``, ``Recording.save()`` and ``ddpnb.export()`` do as well.
+
+    Args:
+        card: with the findings.
+        recording: gives the Recording that the findings are of.
+        act: takes all other actions of the page.
+    """
+
+    def __init__(self, card: Card, recording: Callable[[], Recording], act: Action | None = None) -> None:
+        self._card, self._recording, self._act = card, recording, act
+        self._of: Diagnosis | None = None  # whose answer is shown
+        self._opened: dict[int, str] = {}  # finding -> the action whose answer is shown
+        self._answers: dict[int, str] = {}
+        self._report, self._busy = "", False
+        self._drawing = threading.Lock()
+        card.on_action, card.below = self.take, self._below
+        self._redraw()
+
+    def take(self, action: str, values: Mapping[str, str]) -> None:
+        """Take an action of the page."""
+        number = values.get("number", "")
+        findings = self._card.diagnosis.findings if self._card.diagnosis is not None else ()
+        if action in ("copied", "not copied"):
+            for one, opened in self._opened.items():
+                if opened == "report":
+                    self._answers[one] = render.report(self._report, action == "copied")
+        elif action == "close story":  # of a lesson that stands here
+            for one in [one for one, opened in self._opened.items() if opened == "lesson"]:
+                self._close(one)
+        elif not number.isdecimal() or int(number) >= len(findings):
+            if self._act is not None:
+                self._act(action, dict(values))
+            return
+        elif action == "close finding" or (action in _SHOWN and self._opened.get(int(number)) == action):
+            self._close(int(number))
+        elif action in _SHOWN:
+            self._open(action, int(number), findings[int(number)])
+        elif action in ("save finding", "export finding"):
+            self._start(action, int(number), self._save if action == "save finding" else self._export)
+        elif self._act is not None:
+            self._act(action, dict(values))
+            return
+        self._redraw()
+
+    def _redraw(self) -> None:
+        with self._drawing:  # the thread that writes a file must not be overtaken by what was drawn before it was done
+            self._card.redraw()
+
+    def _below(self, number: int, finding: Finding) -> str:
+        """The buttons below a card, and what they have shown."""
+        if self._card.diagnosis is not self._of:
+            self._of = self._card.diagnosis
+            self._opened, self._answers = {}, {}
+        opened = self._opened.get(number, "")
+        has_lesson = bool(pitfalls.all_of(finding.code))
+        buttons = render.row(number, lesson=has_lesson, opened=opened, busy=self._busy)
+        return buttons + (render.answer(self._answers[number], number) if number in self._answers else "")
+
+    def _close(self, number: int) -> None:
+        self._opened.pop(number, None)
+        self._answers.pop(number, None)
+
+    def _open(self, action: str, number: int, finding: Finding) -> None:
+        if action == "explain":
+            answer = render.page(finding.code)
+        elif action == "lesson":
+            told = pitfalls.all_of(finding.code)[0]
+            script = told.broken.read_text(encoding="utf-8")
+            answer = lesson.lesson(told.title, script, told.finding, told.why, told.look, told.fix, told.difference)
+        else:
+            assert self._card.diagnosis is not None
+            self._report = self._card.diagnosis.to_markdown(number)
+            answer = render.report(self._report, None)
+            self._card.send({"kind": "copy", "text": self._report})
+        self._opened[number], self._answers[number] = action, answer
+
+    def _start(self, action: str, number: int, work: Callable[[], str]) -> None:
+        """Write a file in the background, and answer below the card."""
+        self._busy = True
+        self._opened[number], self._answers[number] = action, message("Writing …")
+
+        def do() -> None:
+            try:
+                answer = message(work())
+            except DdpnbError as error:
+                answer = message(str(error), bad=True)
+            except Exception as error:  # the panel continues
+                answer = message(f"{type(error).__name__}: {error}", bad=True)
+            self._busy = False
+            self._answers[number] = answer
+            self._redraw()
+
+        threading.Thread(target=do, name=f"ddpnb {action}", daemon=True).start()
+
+    def _save(self) -> str:
+        path = free(_SAVED)
+        self._recording().save(path)
+        return f'Saved: {path}. Read it with: ddpnb.load("{path}")'
+
+    def _export(self) -> str:
+        if os.path.exists(_SCRIPT) and not is_ours(_SCRIPT):
+            raise UsageError(f"{_SCRIPT} is there, and is not a script that ddpnb has written.", "Move it away.")
+        ranks = reenacting.export(self._recording(), _SCRIPT)
+        return f"Written: {_SCRIPT}. Run it with: torchrun --nproc-per-node {ranks} {_SCRIPT}"
+
+
+def is_ours(path: str) -> bool:
+    """Whether ddpnb has written this script."""
+    with open(path, "rb") as file:
+        return file.read(len(FIRST_LINE)) == FIRST_LINE.encode()
+
+
+def free(name: str) -> str:
+    """This name, or with a number if there is such a file."""
+    stem, ending = os.path.splitext(name)
+    number, path = 1, name
+    while os.path.lexists(path):
+        number += 1
+        path = f"{stem}-{number}{ending}"
+    return path
