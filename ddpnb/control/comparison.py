@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ddpnb.diagnosis.divergence.digests import first_difference, models_of
 from ddpnb.errors import WorldError
 from ddpnb.model import phrases
+from ddpnb.model.events.runs import FaultTriggered
 from ddpnb.model.recording import Recording
 from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.render.text import printable
@@ -34,7 +35,7 @@ class TensorDifference:
 
     ``sides``: groups of ranks with equal values, the largest group first. ``largest``: the largest absolute
     difference of an element (among the first million), None if not computed. ``norms``: the Euclidean norm
-    on each rank, where known.
+    on each rank, where known. ``gradient``: its gradient differs, rather than the tensor itself.
     """
 
     model: int
@@ -42,10 +43,11 @@ class TensorDifference:
     sides: tuple[tuple[int, ...], ...]
     largest: float | None = None
     norms: Mapping[int, float] = field(default_factory=dict[int, float])
+    gradient: bool = False
 
     def __str__(self) -> str:
         sides = " | ".join(phrases.ranks(side) for side in self.sides)
-        text = f"{self.name}: {sides}"
+        text = f"{'gradient of ' if self.gradient else ''}{self.name}: {sides}"
         if self.largest is not None:
             text += f"; largest difference {self.largest:.6g}"
         if len({f"{norm:.7g}" for norm in self.norms.values()}) > 1:
@@ -73,6 +75,12 @@ class Comparison:
     def equal(self) -> bool:
         """Whether all compared tensors are equal on all ranks."""
         return not self.differences
+
+    def label(self, difference: TensorDifference) -> str:
+        """The name of a tensor that differs, with its model where several have one of this name."""
+        models = {one.model for one in self.differences if one.name == difference.name}
+        of = f" of model {difference.model}" if len(models) > 1 else ""
+        return f"{'gradient of ' if difference.gradient else ''}{difference.name}{of}"
 
     def __bool__(self) -> bool:
         return self.equal
@@ -149,10 +157,12 @@ def compare(processes: RankProcesses, ranks: Sequence[int], trace: bool = False,
     elif trace and models:
         notes.append("not all ranks ran a forward in time: tracing needs a run in progress.")
     found: list[TensorDifference] = []
-    compared, steps = 0, {}
+    compared, steps, known = 0, {}, list[dict[int, Any]]()
     for number, held in sorted(models.items()):
-        if len(held) < 2:
+        contents = {rank: told["tensors"] for rank, told in held.items()}
+        if len(held) < 2 or contents in known:  # the same model, wrapped a second time
             continue
+        known.append(contents)
         steps = {rank: int(told["step"]) for rank, told in held.items()}
         if len(set(steps.values())) > 1:
             notes.append(
@@ -246,8 +256,17 @@ def of_recording(recording: Recording) -> Comparison:
             continue
         for name in first.tensors:
             norms = {r: d.norm for r, s in first.samples.items() if (d := s.digests.get(name)) and d.norm is not None}
-            found.append(TensorDifference(number, name, first.sides, None, norms))
+            found.append(TensorDifference(number, name, first.sides, None, norms, first.kind == "gradients"))
     return Comparison(tuple(found), compared, False, {rank: r.steps for rank, r in recording.ranks.items()})
+
+
+def injected(recording: Recording) -> tuple[str, ...]:
+    """The faults that were injected into a run and triggered, and on which ranks: no wonder that its replicas differ."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for rank, record in sorted(recording.ranks.items()):
+        for fault in dict.fromkeys(event.fault for event in record.events(FaultTriggered)):
+            found[fault].append(rank)
+    return tuple(f"injected on {phrases.ranks(ranks)}: {fault[:200]}" for fault, ranks in found.items())
 
 
 def _ask(processes: RankProcesses, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:

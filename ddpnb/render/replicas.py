@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ddpnb.model import phrases
+from ddpnb.model.findings import Finding
 from ddpnb.render import markup
 
 _ROWS, _RANKS = 32, 16
@@ -49,6 +50,14 @@ def replicas(
         f'<p class="error">{markup.icon("warning")} {len(differences)} of {compared} tensors differ, {how}.{when}</p>'
         f"{markup.table('tensors that differ, with their norm on each rank', head, rows)}{more}{below}"
     )
+
+
+def since(finding: Finding | None) -> str:
+    """What the diagnosis says about replicas, without the names of the tensors: the table has them."""
+    if finding is None:
+        return ""
+    names = ", ".join(finding.tensors)
+    return finding.summary.removesuffix(f": {names}.").removesuffix(".") + "."
 
 
 def _row(

@@ -21,6 +21,7 @@ class Ranks:
         self.pace = pace  # forwards that a rank makes from one question to the next
         self.models = models
         self.hashes: tuple[str, ...] = ()
+        self.wrapped_twice = False
         self.asked: list[str] = []
         self.turn = [10.0 + rank for rank in range(len(tensors))]
         self.wanted: dict[tuple[int, int], int] = {}
@@ -39,7 +40,8 @@ class Ranks:
         return {rank: getattr(self, content["verb"])(rank, content) for rank in ranks if self.tensors[rank]}
 
     def _held(self, rank, model):
-        told = [[name, hash(tuple(v)), sum(x * x for x in v) ** 0.5] for name, v in self.tensors[rank].items()]
+        own = 0 if self.wrapped_twice else model
+        told = [[name, hash((*v, own)), sum(x * x for x in v) ** 0.5] for name, v in self.tensors[rank].items()]
         kind = {"hash": self.hashes[rank]} if self.hashes else {}
         return {
             "model": model,
@@ -141,6 +143,15 @@ def test_ranks_that_train_are_compared_in_a_forward_that_all_make(pace, models):
     assert found.differences[0].largest is None  # the values have changed since
 
 
+def test_a_model_that_was_wrapped_twice_is_told_of_once():
+    ranks = Ranks(SAME, ODD, models=2)
+    found = compare(ranks, [0, 1])
+    assert [found.label(one) for one in found.differences] == ["w of model 0", "w of model 1"]
+    ranks.wrapped_twice = True
+    found = compare(ranks, [0, 1])
+    assert [found.label(one) for one in found.differences] == ["w"] and found.compared == 2
+
+
 def test_buffers_at_rest_may_differ():
     ranks = Ranks({**SAME, "mean": [1.0]}, {**SAME, "mean": [2.0]})
     found = compare(ranks, [0, 1])
@@ -177,6 +188,20 @@ def test_a_run_that_is_over_is_compared_by_its_last_samples():
     assert not found.exact and [(one.name, one.sides) for one in found.differences] == [("fc.weight", ((0,), (1,)))]
     assert "(according to the last samples of the run)" in str(found)
     assert of_recording(record(*(Rank(number, 2).wraps().trains(2) for number in range(2)))).equal
+
+
+def test_a_gradient_is_called_so():
+    one = TensorDifference(0, "w", ((0,), (1,)), gradient=True)
+    assert str(one).startswith("gradient of w: ") and Comparison((one,), 1).label(one) == "gradient of w"
+
+
+def test_a_fault_that_was_injected_is_named():
+    ranks = [Rank(number, 3) for number in range(3)]
+    for number in (1, 2):
+        for _ in range(2):
+            ranks[number].phase("fault", "done", fault="perturb parameter after 3 steps")
+    assert comparison.injected(record(*ranks)) == ("injected on ranks 1 and 2: perturb parameter after 3 steps",)
+    assert comparison.injected(record(ranks[0])) == ()
 
 
 def test_many_differences_are_cut_short():

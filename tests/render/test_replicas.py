@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from ddpnb.render.replicas import replicas
+from ddpnb.model.findings import Finding, FindingType
+from ddpnb.render.replicas import replicas, since
 from tests.render.reading import HOSTILE, Reading, harmless
 
 WEIGHT = ("fc.weight", ((0, 2, 3), (1,)), 0.25, {0: 1.5, 1: 1.75})
@@ -65,3 +66,14 @@ def test_numbers_that_are_none():
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_nothing_of_a_rank_is_taken_for_html(hostile):
     harmless(replicas([(hostile, ((0,), (1,)), 1.0, {})], 3, since=hostile[:1000], notes=[hostile]))
+
+
+DRIFT = FindingType("DDP405", "replica-drift")
+
+
+def test_the_diagnosis_without_the_names_that_the_table_has():
+    finding = Finding(
+        DRIFT, summary="Rank 1 holds other parameters since forward 7: a.weight, b.", tensors=("a.weight", "b")
+    )
+    assert since(finding) == "Rank 1 holds other parameters since forward 7."
+    assert since(Finding(DRIFT, summary="Replicas differ.")) == "Replicas differ." and since(None) == ""

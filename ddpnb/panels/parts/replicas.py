@@ -22,7 +22,7 @@ class Replicas(Part[Fragment]):
 
     def _compare(self) -> None:
         found: comparison.Comparison = self.context.world.compare()
-        differences = [(one.name, one.sides, one.largest, one.norms) for one in found.differences]
+        differences = [(found.label(one), one.sides, one.largest, one.norms) for one in found.differences]
         run = self.context.world.last_run
         drift = (
             next((one for one in run.diagnosis.findings if one.tensors), None)
@@ -30,7 +30,7 @@ class Replicas(Part[Fragment]):
             else None
         )
         shown = replicas.replicas(
-            differences, found.compared, exact=found.exact, since=drift.summary if drift else "", notes=found.notes
+            differences, found.compared, exact=found.exact, since=replicas.since(drift), notes=found.notes
         )
         norms = gradient_norms(run.recording) if run is not None and run.recording is not None else {}
         if norms:
