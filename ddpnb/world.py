@@ -221,7 +221,8 @@ class World(LiveRanks):
     ) -> Run:
         """Run Python code on ranks as a notebook cell; variables are kept between calls. Returns at once.
 
-        The value of a last expression is printed. The process group, models and variables of earlier cells and
+        The value of a last expression is printed, unless it ends with a semicolon; of figures and tables, their text
+        (``%%ddp`` shows them). The process group, models and variables of earlier cells and
         functions (or the group of ``rebuild()``) are available.
 
         Args:

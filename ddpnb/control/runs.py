@@ -91,14 +91,21 @@ class Runs:
             return self._start(order, payload, ranks, terms, **output)
 
     def execute(
-        self, code: str, ranks: int | Iterable[int] | None, stream: TextIO | bool | None, name: str | None
+        self,
+        code: str,
+        ranks: int | Iterable[int] | None,
+        stream: TextIO | bool | None,
+        name: str | None,
+        *,
+        draws: bool = False,
     ) -> Run:
-        """See ``World.execute``."""
+        """See ``World.execute``; ``draws``: who shows the output understands what rich writes to a terminal."""
         with self._ranks.lock:
             self._ranks.check_open()
             chosen = self._ranks.chosen(ranks)
             name = name if name is not None else f"cell{self._ranks.number + 1}"
             order = run_requests.of_cell(code, self._ranks.folders.output, name)
+            order["environment"] = {"TTY_COMPATIBLE": "1"} if draws and "TTY_COMPATIBLE" not in os.environ else {}
             self._restart.prepare(chosen, "cell")
             return self._start(order, None, chosen, (self.fence, self.patience), stream=stream)
 
@@ -121,7 +128,7 @@ class Runs:
         holds, faults = self._breakpoints.hand_over(ranks), self._faults.hand_over(ranks)
         orders: dict[int, dict[str, Any]] = {}
         for rank in ranks:
-            environment = {"MASTER_PORT": str(port), **self._faults.variables(rank)}
+            environment = {**order.get("environment", {}), "MASTER_PORT": str(port), **self._faults.variables(rank)}
             orders[rank] = order | {"holds": holds[rank], "faults": faults[rank], "environment": environment}
         monitor.start(orders, payload, protocol.run)
         self._faults.run_started()

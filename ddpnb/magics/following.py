@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-import zlib
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
+from contextvars import copy_context
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from IPython.display import display
 
 from ddpnb.control.run import Run
+from ddpnb.control.run_output import RunOutput
 from ddpnb.errors import Interrupted
 from ddpnb.model import phrases
 from ddpnb.model.rank_state import RankState
 from ddpnb.render import cells
+from ddpnb.render.cells import Display
 from ddpnb.render.text import printable, relative
 from ddpnb.views.status import RankStatus, status
 from ddpnb.world import World
@@ -26,32 +27,13 @@ _TICK_S = 0.2
 _LOOK_S = 0.5  # between two looks at what the ranks do
 _NAMED_S = 3.0  # from then on it is said what the ranks do that still run
 _ASK_S = 2.0  # and so often they are asked for that
-_KEPT = cells.MOST  # bytes of each rank's output that are kept to be shown
+_SHARE = 4  # showing takes one part in so many of the time
 _MOST_LIVE = 20_000  # characters that are shown of them as long as that changes
 _STILL = (RankState.HELD, RankState.WAITING, RankState.ENDED, RankState.IDLE)
 
 
-class Log:
-    """The end of a rank's log, read as it grows, and a digest of all of it."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._tail = b""
-        self._size = 0
-        self._digest = 0
-
-    def read(self) -> cells.Output:
-        """The output so far. If the file was removed with its World, what was read before."""
-        with suppress(OSError), Path(self._path).open("rb") as file:
-            file.seek(self._size)
-            while block := file.read(1 << 20):
-                self._size += len(block)
-                self._digest = zlib.crc32(block, self._digest)
-                self._tail = (self._tail + block)[-_KEPT:]
-        left_out = self._size - len(self._tail)
-        tail = self._tail.partition(b"\n")[2] or self._tail if left_out else self._tail
-        text = cells.as_seen(tail.decode("utf-8", "replace"))
-        return cells.Output(text, "", left_out, self._digest if left_out else 0, self._path)
+_NOTHING = Display({"text/plain": "", "text/html": ""})
+_KEPT: WeakKeyDictionary[World, list[Run]] = WeakKeyDictionary()  # runs of which a notebook shows a part only
 
 
 class Cell:
@@ -69,9 +51,9 @@ class Cell:
         self._live = live
         self._began = time.monotonic()
         self._ranks = tuple(run.endings)
-        self._logs = {rank: Log(str(Path(run.log_dir, f"rank{rank}.log"))) for rank in self._ranks}
-        self._display: Any = None
-        self._shown = ""
+        self._output = RunOutput(run)
+        self._displays: list[tuple[Any, Display]] = []  # each output of the cell, and what it shows
+        self._next_show = 0.0
         self._status: tuple[RankStatus, ...] = ()
         self._looked = 0.0
         self._told: list[str] = []
@@ -103,8 +85,11 @@ class Cell:
             raise Interrupted(str(freed)) from None
 
     def follow(self) -> None:
-        """Continue to show it in the background."""
-        threading.Thread(target=self._follow, name=f"ddpnb cell {self.run.number}", daemon=True).start()
+        """Continue to show it in the background, below the cell that runs now."""
+        here = copy_context()  # which cell that is
+        threading.Thread(
+            target=here.run, args=(self._follow,), name=f"ddpnb cell {self.run.number}", daemon=True
+        ).start()
 
     def _follow(self) -> None:
         with suppress(Exception):  # the world was closed; who shows is expendable
@@ -133,53 +118,43 @@ class Cell:
     # -- showing
 
     def show(self) -> None:
-        """Bring the display up to date."""
+        """Bring the outputs of the cell up to date."""
         with self._lock:
-            plain, rich = self._rendered()
-            if plain == self._shown:
+            began = time.monotonic()
+            if not self.run.done and began < self._next_show:
                 return
-            bundle = {"text/plain": plain, "text/html": rich}
-            if self._display is None:
-                self._display = display(bundle, raw=True, display_id=True)
-            else:
-                self._display.update(bundle, raw=True)
-            self._shown = plain
+            shown = self._rendered()
+            for number, one in enumerate([*shown, *[_NOTHING] * (len(self._displays) - len(shown))]):
+                bundle, metadata = dict(one.data), dict(one.metadata)
+                if number == len(self._displays):
+                    handle = display(bundle, metadata=metadata, raw=True, display_id=True)
+                    self._displays.append((handle, one))
+                elif self._displays[number][1] != one:
+                    handle = self._displays[number][0]
+                    handle.update(bundle, metadata=metadata, raw=True)
+                    self._displays[number] = handle, one
+            now = time.monotonic()
+            self._next_show = now + (_SHARE - 1) * (now - began)
 
-    def _rendered(self) -> tuple[str, str]:
+    def _rendered(self) -> list[Display]:
         done = self.run.done
-        outputs = {rank: log.read() for rank, log in self._logs.items()}
-        raised = self._without_tracebacks(outputs) if done else {}
-        blocks = [*cells.fold(outputs, growing=not done), *cells.fold(raised)]
-        notes = self.run.missed if done else self._doing()
+        blocks = self._output.blocks()
         most = cells.MOST if done else _MOST_LIVE
-        plain = [cells.text(blocks, notes, most)] if blocks or notes else []
-        rich = [cells.html(blocks, notes, most)] if blocks or notes else []
+        if cells.is_cut(blocks, most) and done:
+            kept = _KEPT.setdefault(self._world, [])  # with its logs: the output says where they are
+            kept += [self.run] * (self.run not in kept)
+        after: list[tuple[str, str]] = []
         found = self.run._monitor.diagnosis if done and self.run.outcome != "released" else None
         if found is not None and found.findings:
-            plain.append(str(found))
-            rich.append(found._repr_html_())
+            after.append((str(found), found._repr_html_()))
             stuck = [rank for rank, ending in self.run.endings.items() if ending is None]
             if stuck:
                 notes = [
                     f"{phrases.ranks(stuck, True)} {phrases.verb(stuck, 'is', 'are')} still blocked: inspect with %ddp_status "
                     "and %ddp_diff; %ddp_release --rebuild releases the ranks and creates a new process group."
                 ]
-                plain.append(cells.text((), notes))
-                rich.append(cells.html((), notes))
-        return "\n\n".join(plain), "".join(rich)
-
-    def _without_tracebacks(self, outputs: dict[int, cells.Output]) -> dict[int, cells.Output]:
-        """Cut each rank's traceback from the end of its output, so that both are folded separately."""
-        found: dict[int, cells.Output] = {}
-        for rank, ending in self.run.endings.items():
-            if ending is None or not ending.traceback:
-                continue
-            raised = cells.as_seen(ending.traceback)
-            before, there, after = outputs[rank].text.rpartition(raised)
-            if there:
-                outputs[rank] = replace(outputs[rank], text=before + after)
-            found[rank] = cells.Output(relative(raised), f"raised {ending.exception}")
-        return found
+                after.append((cells.text((), notes), cells.html((), notes)))
+        return cells.bundles(blocks, self.run.missed if done else self._doing(), most, after, growing=not done)
 
     def _doing(self) -> list[str]:
         """What running ranks do, if that takes long or a rank is held."""

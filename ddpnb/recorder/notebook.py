@@ -34,6 +34,7 @@ def hidden(plain: Mapping[str, str | None], *, prompt: bool = False) -> Iterator
     """
     changed = {name: os.environ[name] for name in plain if _is_a_kernels(name) and os.environ[name] != plain[name]}
     attributes = [(sys, name, getattr(sys, f"__{name}__", _MISSING)) for name in (*_PROMPTS, *_HOOKS)]
+    attributes.append((builtins, "input", _no_input))
     attributes += [(builtins, name, _MISSING) for name in (*_BUILTINS, *(() if prompt else (_OF_CELLS,)))]
     attributes += [(kind, "_instance", None) for kind in _shells()]
     before = [(where, name, getattr(where, name, _MISSING)) for where, name, _ in attributes]
@@ -49,6 +50,14 @@ def hidden(plain: Mapping[str, str | None], *, prompt: bool = False) -> Iterator
         if shell is not None:
             sys.modules[_SHELL] = shell
         set_variables({name: value for name, value in changed.items() if os.environ.get(name) == plain[name]})
+
+
+def _no_input(_prompt: object = "", /) -> str:
+    """What ``input`` is on a rank."""
+    raise EOFError(
+        "input() cannot be answered: ranks have no keyboard. Ask in the notebook and send the answer: "
+        "answer = input(); world.execute(f'answer = {answer!r}')"
+    )
 
 
 def _is_a_kernels(name: str) -> bool:

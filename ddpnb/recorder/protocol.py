@@ -75,6 +75,11 @@ def measure(order: dict[str, Any]) -> dict[str, Any]:
     return rank.measure(order)
 
 
+def displays_of(log: str) -> str:
+    """The file with what a cell displays (``recorder.displays``), beside the log of the rank."""
+    return f"{log.removesuffix('.log')}.displays"
+
+
 # -- plain processes
 
 

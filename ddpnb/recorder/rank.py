@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch.distributed as dist
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
 from ddpnb.recorder import checkpoints, kernel_environment, libraries, measuring, notebook, process_state, script
+from ddpnb.recorder.displays import Displays
 from ddpnb.recorder.functions import SentFunctions
 from ddpnb.recorder.hidden_modules import HiddenModules
 from ddpnb.recorder.loading import without_collection
@@ -46,6 +47,7 @@ class Rank(Recorder):
         self._user_modules = UserModules()
         self._settings = Settings()
         self.startup = RankStartup(self.door.release)
+        self.displays: Displays | None = None  # in an engine, where ``display()`` is there
 
     def run(self, order: dict[str, Any], payload: bytes | None) -> Any:
         """Run a script, a function or a cell as the main program; returns the function's result.
@@ -76,11 +78,12 @@ class Rank(Recorder):
         self.box.set_run(order["run"], RUN_ACTIVE)
         checkpoints.new_run()
         path: list[str] = []
+        displays = self.displays if cell else None
         if payload is not None:
             code = self._functions.call(payload, self.control.namespace)
             path = order["path"]
         elif cell:
-            code = script.cell(order["cell"], self.control.namespace)
+            code = script.cell(order["cell"], self.control.namespace, displays.value if displays is not None else None)
         else:
             code = script.script(order["script"], order["arguments"])
             path = [script.folder_of(os.path.join(order["directory"], order["script"]))]
@@ -98,10 +101,13 @@ class Rank(Recorder):
         )
         ended: script.Ended | None = None
         try:
-            with notebook.hidden(self._plain, prompt=cell), around:
+            showing = displays.to(order["log"]) if displays is not None else nullcontext()
+            with notebook.hidden(self._plain, prompt=cell), around, showing:
                 self.phases.environment()
                 ended = script.run(script.with_hint(code, is_script=is_script), self.door.release)
                 self.data.finish()
+                if displays is not None:
+                    displays.end()
                 if ended.ending["how"] != "raised":  # then a call that failed would look completed
                     self.door.flight.drain(0.1)
         except BaseException:  # also Ctrl-C while a thread of the script is joined
@@ -214,6 +220,7 @@ def attach() -> None:
     rank = start()
     rank.control.namespace = shell.user_ns  # shared by %px and the cells of a run
     rank.control.register(shell.kernel)
+    rank.displays = Displays(shell)
     rank.modules.note_stack()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ipyparallel's handler waits until the run is over
     os.chdir(rank.directory)

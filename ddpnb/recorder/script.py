@@ -20,6 +20,7 @@ from typing import Any
 
 from ddpnb.errors import CollectiveMismatch, Released
 from ddpnb.model.stacks import MAX_FRAMES
+from ddpnb.recorder.displays import last_expression
 from ddpnb.recorder.locals import LOOK_S, describe_locals
 from ddpnb.recorder.process_state import OwnBuiltins, flush
 from ddpnb.recorder.release import Release
@@ -243,23 +244,32 @@ def script(path: str, arguments: list[str]) -> Callable[[], None]:
     return main
 
 
-def cell(path: str, namespace: dict[str, Any]) -> Callable[[], None]:
-    """The lines of ``path`` in a namespace that lives on; a last expression is shown as at a prompt."""
+def cell(path: str, namespace: dict[str, Any], show: Callable[[Any], None] | None = None) -> Callable[[], None]:
+    """The lines of ``path`` in a namespace that lives on; a last expression is shown as at a prompt.
+
+    Args:
+        path: the file.
+        namespace: of the variables.
+        show: shows the value of the last expression; without it, its repr is printed.
+    """
 
     def main() -> None:
         with io.open_code(path) as file:
-            tree = ast.parse(file.read(), path)
-        last = tree.body[-1] if tree.body else None
-        if isinstance(last, ast.Expr):
-            tree.body.pop()
+            source = file.read().decode()
+        tree = ast.parse(source, path)
+        last = last_expression(tree, source)
         with _working_directory_importable():
             exec(compile(tree, path, "exec", dont_inherit=True), namespace)
-            if isinstance(last, ast.Expr):
+            if last is not None:
                 value = eval(compile(ast.Expression(last.value), path, "eval", dont_inherit=True), namespace)  # noqa: S307 (the user's own)
                 if value is not None:
-                    print(repr(value))
+                    (show or _print)(value)
 
     return main
+
+
+def _print(value: Any) -> None:
+    print(repr(value))
 
 
 def with_hint(code: Callable[[], Any], *, is_script: bool) -> Callable[[], Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ddpnb.control.run_output import RunOutput
 from ddpnb.model.findings import Diagnosis
 from ddpnb.panels.part import Context, Part
 from ddpnb.render import cells
 from ddpnb.widgets.fragment import Fragment
 
-_SHOWN = 20_000  # the last characters of a rank
+_SHOWN = 20_000  # the last bytes of a rank
 
 
 class OutputOfRanks(Part[Fragment]):
@@ -25,12 +26,10 @@ class OutputOfRanks(Part[Fragment]):
         self._show()
 
     def _show(self) -> None:
-        world = self.context.world
-        run = world.last_run
+        run = self.context.world.last_run
         if run is None:
             return
-        outputs = {rank: cells.Output(cells.as_seen(run.log(rank)[-_SHOWN:])) for rank in range(world.size)}
-        blocks = cells.fold(outputs)
+        blocks = RunOutput(run, _SHOWN).blocks()
         self.widget.show(
             cells.html(blocks) if blocks else '<p class="faint">Nothing was written.</p>', cells.text(blocks)
         )
