@@ -142,24 +142,30 @@ class LiveRanks:
         """
         return self._inspection.evaluate(expression, ranks, frame, timeout)
 
-    def diff(self, frame: int = 0) -> FrameDiff:
-        """Compare the variables of the same frame on all ranks, side by side.
+    def diff(self, frame: int = 0, name: str = "") -> FrameDiff:
+        """Compare the variables of the same frame on all ranks, side by side, also while the ranks hang.
+
+        Modules, functions and classes are shown only where they differ.
 
         Args:
             frame: 0 for the innermost function that most ranks are in, 1 for its caller, ...
+            name: a variable to open: what is inside it, one level deep. A path opens a part of it, as in
+                ``"args.model"``, ``"batch['image']"``, ``"optimizer.param_groups[0]"``.
 
         Returns:
             A table; ``differing`` has the variables that differ.
 
         Raises:
-            UsageError: ``frame`` is not a whole number.
+            UsageError: ``frame`` is not a whole number, or ``name`` is not a text.
             WorldError: the World is closed.
 
         Example:
             >>> world.diff().differing
             {'step': {0: '4', 1: '3'}}
+            >>> world.diff(name="args").differing
+            {'.lr': {0: '0.1', 1: '0.01'}}
         """
-        return self._inspection.diff(frame)
+        return self._inspection.diff(frame, name)
 
     def tensor(
         self,

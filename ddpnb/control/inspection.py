@@ -63,13 +63,18 @@ class Inspection:
             answers = self._ranks.ask(chosen, content, timeout + ANSWER_S)
         return Evaluations.of(expression, chosen, answers)
 
-    def diff(self, frame: int) -> FrameDiff:
+    def diff(self, frame: int, name: str) -> FrameDiff:
         """See ``World.diff``."""
         arguments.whole("frame", frame, 0)
+        arguments.text("name", name)
         with self._ranks.lock:
             self._ranks.check_open()
-            recording = self._observer().record(values=True)
-        return FrameDiff(frame_variables.side_by_side(recording, frame))
+            frames = frame_variables.side_by_side(self._observer().record(values=True), frame)
+            if frames is None or not name:
+                return FrameDiff(frames)
+            file = next(iter(frames.sites.values())).file
+            content = {"verb": "open", "file": file, "function": frames.function, "path": name}
+            return FrameDiff(frame_variables.opened(frames, name, self._ranks.ask(list(frames.sites), content)))
 
     def compare(self, *, trace: bool) -> Comparison:
         """See ``World.compare``."""
@@ -81,9 +86,11 @@ class Inspection:
         live = comparison.compare(
             self._ranks.processes, alive, trace, moving=run is not None and not run.known.is_set()
         )
-        if live.compared or run is None:
+        if run is None:
             return live
-        return comparison.of_recording(run.recording or run.observer.record(ask=False))
+        recording = run.recording or run.observer.record(ask=False)
+        found = live if live.compared else comparison.of_recording(recording)
+        return found if found.equal else replace(found, notes=(*found.notes, *comparison.injected(recording)))
 
     def lines(self, file: str | None, window: int | str) -> SourceLines:
         """See ``World.lines``."""

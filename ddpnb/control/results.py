@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from ddpnb.model.rank_state import RankState
+from ddpnb.render import markup, variables
 from ddpnb.render import status as shown
 from ddpnb.render.terminal import table
 from ddpnb.render.text import printable
@@ -54,18 +55,22 @@ class FrameDiff:
         return self.found.rows if self.found is not None else ()
 
     def __str__(self) -> str:
-        if self.found is None:
-            return "no rank is in user code."
-        return "\n".join([table(shown.side_by_side_rows(self.found)), *shown.side_by_side_notes(self.found)])
+        return printable("\n".join([variables.text(self.found), *self._how_to_open]))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        if self.found is None:
-            return f"<p>{escape(str(self))}</p>"
-        rows = shown.side_by_side_rows(self.found)
-        notes = "".join(f"<p>{escape(note)}</p>" for note in shown.side_by_side_notes(self.found))
-        return shown.html_table(rows, "variables side by side", [bool(row[0]) for row in rows[1:]]) + notes
+        notes = "".join(f'<p class="faint">{escape(note)}</p>' for note in self._how_to_open)
+        return markup.standalone(variables.variables(self.found) + notes, "variables side by side")
+
+    @property
+    def _how_to_open(self) -> list[str]:
+        """How to see what is inside the first variable that can be opened."""
+        row = next((row for row in self._rows if row.opens), None)
+        if self.found is None or row is None:
+            return []
+        path = printable(self.found.path + row.name)
+        return [f"What is inside {path}: %ddp_diff {path}, or world.diff(name={path!r})."]
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,18 @@ def variable(text: str) -> str:
     return text
 
 
+def frame_and_variable(line: str) -> tuple[int, str]:
+    """``1 batch['image']``: the number of a frame and a variable to open, both as they are written; 0 and "" if left out.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    match = re.fullmatch(r"\s*(\d{1,4})?(?:\s+|\b|^)([^\W\d].*?)?\s*", line)
+    if match is None:
+        raise UsageError(f"%ddp_diff: {line.strip()!r} is not a variable.", "%ddp_diff? shows what it takes.")
+    return int(match[1] or 0), match[2] or ""
+
+
 def call(words: Sequence[str]) -> tuple[list[str], int | None]:
     """``all_reduce #5``, as in findings: the operations, and the sequence number if given."""
     numbers = [word for word in words if re.fullmatch(r"#\d+", word)]

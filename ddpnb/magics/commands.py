@@ -130,6 +130,8 @@ class DdpMagics(Magics):
     def ddp(self, line: str, cell: str) -> None:
         """Run the cell on all ranks, and show their output; equal output of several ranks is shown once.
 
+        Figures, HTML, Markdown, tables and display() appear as in any cell; the value of the last expression too,
+        unless it ends with a semicolon.
         Variables are kept between cells. The cell returns when all ranks have ended it, when they are known
         never to end it (it then shows the diagnosis), or when ranks are held (%ddp_hold). Interrupting the cell
         releases the ranks. The Run is in the variable ``_ddp``.
@@ -151,7 +153,8 @@ class DdpMagics(Magics):
         world = self._world()
         here = (shown_name(frame.f_code.co_filename) for frame, _ in traceback.walk_stack(None))
         # The line with the magic is the first one that the notebook shows.
-        run = world.execute(f"#\n{code}", ranks=ranks, stream=None, name=next(filter(None, here), None))
+        name = next(filter(None, here), None)
+        run = world._runs.execute(f"#\n{code}", ranks, None, name, draws=True)
         self._shell.push({"_ddp": run}, interactive=False)
         cell = Cell(world, run, live=hasattr(self._shell, "kernel"))
         if not wait:
@@ -186,9 +189,11 @@ class DdpMagics(Magics):
     @magic_arguments()
     @argument("frame", nargs="?", type=int, default=0, metavar="FRAME",
               help="0: the innermost function that most ranks are in, 1: its caller, ...")  # fmt: skip
+    @argument("name", nargs="?", default="", metavar="NAME",
+              help="a variable to open, or a part of one: args, batch['image'], optimizer.param_groups[0]")  # fmt: skip
     def ddp_diff(self, line: str) -> FrameDiff:
-        """Show the variables of one function on all ranks, side by side, and which differ."""
-        return self._world().diff(parse(self.ddp_diff, line).frame)
+        """Show the variables of one function on all ranks, side by side, and which differ; or what is inside one."""
+        return self._world().diff(*arguments.frame_and_variable(line))
 
     # -- hold and step
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ddpnb.model.holds import Hold
-from ddpnb.recorder import threads
+from ddpnb.recorder import inside, threads
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.evaluation import evaluate, sentence
@@ -72,6 +72,7 @@ class ControlChannel:
             "heal": self._heal,
             "faults": lambda _: {"faults": self._faults.to_json()},
             "evaluate": self._evaluate,
+            "open": lambda content: inside.look(*(str(content[key]) for key in ("file", "function", "path"))),
             "values": self._values,
             "tensor": self._tensors.answer,
             "tensors": self._tensors.names,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from itertools import islice
@@ -10,10 +11,12 @@ from typing import Any
 
 from ddpnb.model.names import one_line
 from ddpnb.model.stacks import MAX_LOCALS, NOT_SHOWN
-from ddpnb.recorder.values import MAX_TEXT, Allowance, Writer
+from ddpnb.recorder.values import MAX_TEXT, Allowance, Writer, named
 
 FRAME_S, LOOK_S = 0.002, 0.02  # time of the processor that the variables of a frame, and of all frames, may take
 _NAMES = 4096  # variables of a frame that are described
+_OF_IPYTHON = {"_ih", "_oh", "_dh"}  # in the namespace of its cells
+_HISTORY = re.compile(r"_i{0,3}|_{2,3}|_i?\d+|_[idoh]h|In|Out|exit|quit|open|get_ipython")
 _HIDDEN = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
@@ -29,14 +32,19 @@ def describe_locals(frame: FrameType, *, values: bool = False, within: Allowance
 
     Args:
         frame: whose.
-        values: also give the norm of tensors, so that those of two ranks can be compared.
+        values: for comparing ranks: also the norm of tensors, and after all others what modules, functions and
+            classes are called.
         within: what the whole look may take; a frame alone takes ``FRAME_S`` at most.
     """
     allowance = Allowance(FRAME_S, within)
     writer = Writer(MAX_TEXT, 6, 3, allowance)
     texts: dict[str, str] = {}
-    for name, value in _variables(frame):
-        if type(name) is not str or name.startswith("__") or issubclass(type(value), _HIDDEN):
+    hidden: list[tuple[str, Any]] = []
+    for name, value in variables(frame):
+        if type(name) is not str or name.startswith("__"):
+            continue
+        if is_hidden(value):
+            hidden.append((name, value))
             continue
         if len(texts) == MAX_LOCALS:
             break
@@ -46,7 +54,23 @@ def describe_locals(frame: FrameType, *, values: bool = False, within: Allowance
             continue
         text = writer.text(value)
         texts[shown] = text + allowance.norm(value) if values else text
+    for name, value in hidden[: MAX_LOCALS - len(texts)] if values else ():
+        texts.setdefault(one_line(name[:80]), named(value))
     return texts
+
+
+def is_hidden(value: Any) -> bool:
+    """Whether it is a module, function or class: part of the program, rather than of its data."""
+    return issubclass(type(value), _HIDDEN)
+
+
+def variables(frame: FrameType) -> Iterable[tuple[Any, Any]]:
+    """Names and values of a frame, without those that IPython keeps beside the user's own in cells."""
+    found = list(_variables(frame))
+    names = {name for name, _ in found if type(name) is str}
+    if not names >= _OF_IPYTHON:
+        return found
+    return [(name, value) for name, value in found if type(name) is not str or not _HISTORY.fullmatch(name)]
 
 
 def _variables(frame: FrameType) -> Iterable[tuple[Any, Any]]:

@@ -13,7 +13,7 @@ import math
 import sys
 from itertools import islice
 from time import thread_time_ns
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -164,6 +164,20 @@ def _slot(kind: type, name: str) -> str:
 
 def _named(kind: type) -> str:
     return f"<{_slot(kind, '__module__')}.{_slot(kind, '__qualname__')}>"
+
+
+def named(value: Any) -> str:
+    """What a module, a function or a class is called: ``<function loss_of>``, ``<class train.Model>``."""
+    kind = type(value)
+    if issubclass(kind, type):
+        return f"<class {_slot(value, '__module__')}.{_slot(value, '__qualname__')}>"
+    if issubclass(kind, ModuleType):
+        name = _contents(value).get("__name__")
+        return f"<module {one_line(name[:80]) if type(name) is str else '?'}>"
+    if kind is FunctionType or kind is BuiltinFunctionType:
+        name = value.__qualname__
+        return f"<function {one_line(name[:80]) if type(name) is str else '?'}>"
+    return "<function ?>"
 
 
 def _describe_tensor(tensor: torch.Tensor) -> str:

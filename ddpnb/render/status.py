@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from ddpnb.render import markup
 from ddpnb.render.rank_states import LOOKS
 from ddpnb.render.text import one_line
-from ddpnb.views.frame_variables import SideBySide
 from ddpnb.views.status import RankStatus
 
 _WIDEST = 60  # characters of a value in a column
-_ROWS = 40
 
 
 def html_table(rows: Sequence[Sequence[str]], label: str, marked: Sequence[bool] = ()) -> str:
@@ -39,22 +37,3 @@ def status_rows(ranks: Sequence[RankStatus]) -> list[list[str]]:
         last = ["passed last", *(one_line(rank.checkpoint, _WIDEST) for rank in ranks)]
         rows = [[*row, cell] for row, cell in zip(rows, last, strict=True)]
     return rows
-
-
-def side_by_side_rows(frames: SideBySide) -> list[list[str]]:
-    """A row per variable, after a head: a mark where it differs, its name, its value on each rank."""
-    ranks = list(frames.sites)
-    head = ["", frames.function, *(f"rank {rank}" for rank in ranks)]
-    lines = ["≠" if len({site.line for site in frames.sites.values()}) > 1 else "", "(line)"]
-    rows = [[*lines, *(str(frames.sites[rank].line) for rank in ranks)]]
-    for row in frames.rows[:_ROWS]:
-        values = [one_line(row.values.get(rank, "(not set)"), _WIDEST) for rank in ranks]
-        rows.append(["≠" if row.differs else "", one_line(row.name, _WIDEST), *values])
-    return [head, *rows]
-
-
-def side_by_side_notes(frames: SideBySide) -> list[str]:
-    notes = [f"rank {rank}: {one_line(where)}" for rank, where in frames.absent.items()]
-    if len(frames.rows) > _ROWS:
-        notes.append(f"and {len(frames.rows) - _ROWS} more variables")
-    return notes

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 from ddpnb.model.calls import Site
 from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import NOT_SHOWN, Frame
+
+MAX_INSIDE = 64  # parts of a value
+_LABEL, _TEXT = 200, 400  # characters
+_PROGRAM = ("<module ", "<function ", "<class ")
+_OPENS = ("<", "{", "[", "(")
+_EMPTY = ("{}", "[]", "()")
+_SHUT = (*_PROGRAM, "<int of", "<ndarray", "<slice", "<set of", "<frozenset of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +30,34 @@ class Row:
     def differs(self) -> bool:
         return len(self.values) < self.ranks or len({*self.values.values()} - {NOT_SHOWN}) > 1
 
+    @property
+    def is_program(self) -> bool:
+        """Whether it is a module, a function or a class on all ranks."""
+        return all(text.startswith(_PROGRAM) for text in self.values.values())
+
+    @property
+    def opens(self) -> bool:
+        """Whether there may be something inside: it is an object or a container."""
+        return any(
+            text.startswith(_OPENS) and text not in _EMPTY and not text.startswith(_SHUT)
+            for text in self.values.values()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """The variables of one function on several ranks, those that differ first.
+    """The variables of one function on several ranks, or what is inside one of them; those that differ first.
 
     ``sites``: the line of each rank in it. ``absent``: ranks that are not in this function, and where
-    they are instead.
+    they are instead. ``path``: the variable that was opened. ``more``: rows that were left out.
     """
 
     function: str
     sites: Mapping[int, Site]
     rows: tuple[Row, ...]
     absent: Mapping[int, str]
+    path: str = ""
+    more: int = 0
 
     @property
     def differing(self) -> tuple[Row, ...]:
@@ -71,9 +94,39 @@ def side_by_side(recording: Recording, depth: int = 0) -> SideBySide | None:
     return SideBySide(
         key[1],
         {rank: frame.site for rank, frame in chosen.items()},
-        tuple(sorted(rows, key=lambda row: not row.differs)),
+        _in_order(row for row in rows if row.differs or not row.is_program),
         absent,
     )
+
+
+def _in_order(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(sorted(rows, key=lambda row: not row.differs))
+
+
+def opened(frames: SideBySide, path: str, answers: Mapping[int, Mapping[str, Any]]) -> SideBySide:
+    """What is inside a variable of this function, one level deep, side by side.
+
+    Args:
+        frames: the function.
+        path: the variable, as ``args`` or ``optimizer.param_groups[0]``.
+        answers: what each rank said: ``inside`` (pairs of label and text) and ``more``, or ``error``.
+    """
+    found: dict[int, dict[str, str]] = {}
+    absent, more = dict[int, str](), 0
+    for rank in frames.sites:
+        answer = answers.get(rank, {})
+        rows: Any = answer.get("inside")
+        if isinstance(rows, list):
+            pairs = [one for one in cast("list[Any]", rows)[:MAX_INSIDE] if isinstance(one, list) and len(one) == 2]
+            found[rank] = {str(label)[:_LABEL]: str(text)[:_TEXT] for label, text in pairs}
+            left: Any = answer.get("more")
+            more = max(more, left if isinstance(left, int) else 0)
+        else:
+            absent[rank] = str(answer.get("error", "") or "does not answer")[:_TEXT]
+    labels = dict.fromkeys(label for held in found.values() for label in held)
+    rows = (Row(one, {r: held[one] for r, held in found.items() if one in held}, len(found)) for one in labels)
+    sites = {rank: site for rank, site in frames.sites.items() if rank in found}
+    return SideBySide(frames.function, sites, _in_order(rows), absent, path, more)
 
 
 def _user_frames(recording: Recording, rank: int) -> list[Frame]:

@@ -10,6 +10,7 @@ from ddpnb.model.recording import Recording
 from ddpnb.render import board, card, source_lines, stacks, startup, variables
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
+from ddpnb.views.frame_variables import SideBySide
 from ddpnb.views.source_lines import SourceView, source_view
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.timeline import Timeline
@@ -79,16 +80,63 @@ class Stacks(Fragment):
 
 
 class Variables(Fragment):
-    """The same frame of all ranks side by side; variables that differ are marked."""
+    """The same frame of all ranks side by side; variables that differ are marked.
 
-    def __init__(self, recording: Recording | None = None, on_unfolded: Callable[[], None] | None = None) -> None:
-        super().__init__(label="variables of all ranks", title="Variables by rank", folds=True, on_unfolded=on_unfolded)
+    Args:
+        recording: what to show.
+        on_unfolded: called when the part is opened.
+        on_open: called with the path of a variable that is to be opened, if these ranks can be asked;
+            ``show_inside()`` then shows what they answer.
+    """
+
+    def __init__(
+        self,
+        recording: Recording | None = None,
+        on_unfolded: Callable[[], None] | None = None,
+        on_open: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(
+            label="variables of all ranks",
+            title="Variables by rank",
+            folds=True,
+            on_action=self._toggle,
+            on_unfolded=on_unfolded,
+        )
+        self._on_open = on_open
+        self._frames: SideBySide | None = None
+        self._inside: dict[str, SideBySide] = {}
         if recording is not None:
             self.show_recording(recording)
 
     def show_recording(self, recording: Recording) -> None:
+        """Show another moment. What was open is closed: it was of the moment before."""
         frames = frame_variables.side_by_side(recording)
-        self.show(variables.variables(frames), variables.summary(frames))
+        if frames != self._frames:
+            self._inside.clear()
+        self._frames = frames
+        self._draw()
+
+    def show_inside(self, found: SideBySide | None) -> None:
+        """Show what is inside a variable."""
+        if found is not None:
+            self._inside[found.path] = found
+            self._draw()
+
+    def _toggle(self, action: str, values: Mapping[str, str]) -> None:
+        path = values.get("path", "")
+        if action != "open" or not path or self._on_open is None:
+            return
+        if path not in self._inside:
+            self._on_open(path)
+            return
+        for one in [one for one in self._inside if one == path or one.startswith((f"{path}.", f"{path}["))]:
+            del self._inside[one]
+        self._draw()
+
+    def _draw(self) -> None:
+        opens = self._on_open is not None
+        shown = variables.variables(self._frames, self._inside, opens=opens)
+        self.show(shown, "\n".join([variables.summary(self._frames), *map(variables.text, self._inside.values())]))
 
 
 class Source(Fragment):

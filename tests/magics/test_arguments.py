@@ -64,6 +64,26 @@ def test_values_are_literals_and_never_run():
     assert arguments.given(["values=" + "(" * 500]) == {"values": "(" * 500}
 
 
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("", (0, "")),
+        ("1", (1, "")),
+        ("args", (0, "args")),
+        (" 2 batch['an image'] ", (2, "batch['an image']")),
+        ("o.groups[0]", (0, "o.groups[0]")),
+    ],
+)
+def test_what_is_compared(line, asked):
+    assert arguments.frame_and_variable(line) == asked
+
+
+@pytest.mark.parametrize("line", ["-1", "--frame 1", "1x", "'a'", "99999"])
+def test_what_cannot_be_compared(line):
+    with pytest.raises(UsageError, match="is not a variable"):
+        arguments.frame_and_variable(line)
+
+
 def test_options_are_split_as_by_a_shell():
     asked = arguments.parse(
         DdpMagics.ddp_hold, """all_reduce #5 --when "step == 5 and x['a'] > 2" --ranks 0,1 --keep"""

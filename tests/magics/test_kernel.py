@@ -41,6 +41,7 @@ class Notebook:
         self.manager = manager
         self.client = client
         self.by_id: dict[str, dict[str, str]] = {}
+        self.cells = {}  # request -> takes what is shown below that cell
 
     def run(self, code, interrupt_at=None):
         shown = Shown()
@@ -55,17 +56,24 @@ class Notebook:
                 name = content.get("transient", {}).get("display_id", "")
                 shown.history.append(content["data"].get("text/plain", ""))
                 if kind == "update_display_data":
-                    self.by_id.setdefault(name, {}).update(content["data"])
+                    there = self.by_id.setdefault(name, {})
+                    there.clear()
+                    there.update(content["data"])
                 else:
                     shown.displays.append(dict(content["data"]))
                     self.by_id[name] = shown.displays[-1]
                 if interrupt_at is not None and interrupt_at in shown.history[-1]:
                     self.manager.interrupt_kernel()
 
-        reply = self.client.execute_interactive(
-            code, timeout=90, output_hook=take, allow_stdin=False, stop_on_error=False
-        )
-        shown.status = reply["content"]["status"]
+        request = self.client.execute(code, allow_stdin=False, stop_on_error=False)
+        self.cells[request] = take
+        while True:
+            message = self.client.get_iopub_msg(timeout=90)
+            parent = message["parent_header"].get("msg_id")
+            self.cells.get(parent, lambda _: None)(message)  # a thread writes below the cell that started it
+            if parent == request and message["content"].get("execution_state") == "idle":
+                break
+        shown.status = self.client._recv_reply(request, timeout=90)["content"]["status"]
         return shown
 
     def ok(self, code):
@@ -144,6 +152,44 @@ def test_a_function_of_the_notebook_sees_what_cells_have_made_and_leaves_its_own
     assert notebook.ok(run).text.strip() == "[(5.5, 3, 0), (5.5, 3, 1), (5.5, 3, 2)]"
     assert notebook.ok(run).text.strip() == "[(6.0, 3, 0), (6.0, 3, 1), (6.0, 3, 2)]"
     assert notebook.ok("%%ddp\ncount, rate").text.strip() == "ranks 0, 1 and 2:\n(12, 0.5)"
+
+
+def test_a_cell_displays_as_in_a_notebook(notebook):
+    shown = notebook.ok(
+        "%%ddp\nimport matplotlib.pyplot as plt\nfrom IPython.display import HTML, Markdown\nprint('a')\n"
+        "bar = display(HTML('<i>0</i>'), display_id=True)\nfor step in range(3):\n    bar.update(HTML(f'<i>{step}</i>'))\n"
+        "display(Markdown(f'**{rank % 2}**'))\nplt.plot([1, 2])\nplt.show()\nprint('b')\nHTML('<b>last</b>')"
+    )
+    outputs = [one for one in shown.displays if one["text/plain"]]
+    told = [one.get("text/markdown") or ("image/png" in one and "figure") or one["text/html"] for one in outputs]
+    told = [one["text/plain"] if "ddpnb-cell" in text else text for one, text in zip(outputs, told, strict=True)]
+    assert told == [
+        "ranks 0, 1 and 2:\na", "<i>2</i>", "ranks 0 and 2:", "**0**", "rank 1:", "**1**", "ranks 0, 1 and 2:", "figure",
+        "b", "<b>last</b>",
+    ]  # fmt: skip
+    bars = notebook.ok("%%ddp\nfrom tqdm.auto import tqdm\nfor _ in tqdm(range(9)): time.sleep(0.05)")
+    assert bars.text.strip().startswith("ranks 0, 1 and 2 (times of rank 0):\n100%|") and "\n" not in bars.text[50:]
+    bars = notebook.ok("%%ddp\nfrom rich.progress import track\nfor _ in track(range(9)): time.sleep(0.1)")
+    assert "100%" in bars.text and any(" 100%" not in one for one in bars.history)  # it was drawn as it went
+    asked = notebook.run("%%ddp\ninput('name? ')")
+    assert "EOFError: input() cannot be answered: ranks have no keyboard" in asked.text
+
+
+def test_what_was_displayed_before_a_hang_is_there(notebook):
+    shown = notebook.run("%%ddp\nfrom IPython.display import HTML\ndisplay(HTML('<b>step 3</b>'))\n" + HANG[6:])
+    assert "<b>step 3</b>" in [one["text/html"] for one in shown.displays]
+    assert "DDP301" in shown.text
+
+
+def test_ten_thousand_lines_are_kept_and_more_say_where_they_are(notebook):
+    shown = notebook.ok("%%ddp\nfor line in range(10_000):\n    print('line', line)")
+    assert "line 0\nline 1\n" in shown.html and "line 9999" in shown.html and "not shown" not in shown.html
+    shown = notebook.ok("%%ddp\nfor line in range(300_000):\n    print('line', line)")
+    path = shown.html.partition("full output: ")[2].partition("]")[0]
+    notebook.ok("%%ddp\n1")  # the next run does not remove it
+    notebook.ok("import gc; gc.collect()")
+    with open(path) as file:
+        assert sum(1 for _ in file) == 300_000
 
 
 def test_a_cell_on_some_ranks(notebook):

@@ -315,3 +315,17 @@ def test_a_script_may_put_anything_in_the_place_of_a_module(monkeypatch, instead
     monkeypatch.setitem(sys.modules, "torch.distributed.tensor", instead)
     assert text(Plain()).endswith("Plain>")
     assert text(torch.ones(2).as_subclass(Tensor)) == "Tensor[2] float32 cpu"
+
+
+def test_what_ipython_keeps_beside_the_variables_of_cells_is_left_out():
+    namespace = {"_ih": [""], "_oh": {}, "_dh": [], "In": [""], "Out": {}, "_": 1, "__": 2, "_i": "", "_i1": "", "_12": 3,
+                 "exit": object(), "step": 4, "_mine": 5, "_i2x": 6}  # fmt: skip
+    namespace["sys"], namespace["describe_locals"] = sys, describe_locals
+    exec("shown = describe_locals(sys._getframe())", namespace)
+    assert namespace["shown"] == {"step": "4", "_mine": "5", "_i2x": "6"}
+    exec("shown = describe_locals(sys._getframe(), values=True)", namespace)
+    assert namespace["shown"]["sys"] == "<module sys>"
+    assert namespace["shown"]["describe_locals"] == "<function describe_locals>"
+    plain = {"_": 1, "step": 4, "sys": sys, "describe_locals": describe_locals}
+    exec("shown = describe_locals(sys._getframe())", plain)
+    assert plain["shown"] == {"_": "1", "step": "4"}  # a function's own _

@@ -7,7 +7,7 @@ import pytest
 from ddpnb.model.calls import Site
 from ddpnb.model.stacks import Frame
 from ddpnb.render import variables
-from ddpnb.views.frame_variables import Row, SideBySide, side_by_side
+from ddpnb.views.frame_variables import Row, SideBySide, opened, side_by_side
 from tests.diagnosis.recordings import Rank, record
 from tests.render.reading import HOSTILE, Reading, harmless
 
@@ -61,7 +61,7 @@ def test_ranks_elsewhere_are_told_of():
 
 
 def test_no_rank_is_in_the_users_code():
-    assert "No rank is in the user's code." in seen(None).text
+    assert "No rank is running your code" in seen(None).text and variables.text(None) in seen(None).text
     assert variables.summary(None) == "no rank is in the user's code."
 
 
@@ -103,3 +103,35 @@ def test_nothing_of_a_rank_is_taken_for_html(hostile):
         "p",
         "code",
     } | ({"a"} if any(name == "a" for name, _ in page.tags) else set())
+
+
+def test_classes_are_shown_without_their_modules_and_whole_on_hover():
+    page = seen(laid({"model": "<torch.nn.parallel.distributed.DistributedDataParallel>", "x": "'<a.b>'"}))
+    assert page.all("td")[1]["title"] == "<torch.nn.parallel.distributed.DistributedDataParallel>"
+    assert "<DistributedDataParallel>" in page.text and "torch.nn" not in page.text
+
+
+def test_what_differs_is_counted():
+    assert "1 of 2 variables differs." in seen(laid({"a": "1", "step": "5"}, {"a": "1", "step": "6"})).text
+    assert "No variable differs on ranks 0 and 1." in seen(laid({"a": "1"}, {"a": "1"})).text
+    assert "The function has no variables yet." in seen(laid({}, {})).text
+
+
+def test_objects_open_one_level_at_a_time():
+    frames = laid({"args": "<argparse.Namespace>", "n": "1"}, {"args": "<argparse.Namespace>", "n": "1"})
+    closed = variables.variables(frames, opens=True)
+    assert (
+        closed.count('data-action="open"') == 1 and 'data-path="args"' in closed and 'aria-expanded="false"' in closed
+    )
+    assert "data-action" not in variables.variables(frames)
+    answers = {
+        0: {"inside": [[".lr", "0.1"], [".model", "{'a': 1}"]]},
+        1: {"inside": [[".lr", "0.2"], [".model", "{'a': 1}"]]},
+    }
+    inside = {"args": opened(frames, "args", answers)}
+    page = variables.variables(frames, inside, opens=True)
+    assert 'data-path="args.model"' in page and 'aria-expanded="true"' in page and "padding-left: 26px" in page
+    assert "differs: ≠ .lr" in Reading(page).text
+    nothing = {"args": opened(frames, "args", {0: {"inside": []}, 1: {"inside": []}})}
+    assert "nothing inside" in variables.variables(frames, nothing, opens=True)
+    assert "1 of 2 parts differs." in variables.text(inside["args"])

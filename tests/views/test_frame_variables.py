@@ -5,7 +5,7 @@ from __future__ import annotations
 from ddpnb.model.ending import Ending
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
-from ddpnb.views.frame_variables import side_by_side
+from ddpnb.views.frame_variables import opened, side_by_side
 
 
 def recording(*ranks):
@@ -56,3 +56,24 @@ def test_ranks_that_are_elsewhere():
 def test_nobody_is_in_the_users_code():
     assert side_by_side(recording(RankRecord(0), RankRecord(1))) is None
     assert side_by_side(Recording(0, {})) is None
+
+
+def test_parts_of_the_program_are_shown_where_they_differ_alone():
+    ranks = [stands(("f", 1, {"loss": f"<function {name}>", "nn": "<module torch.nn>", "x": "1"}))() for name in "ab"]
+    assert [row.name for row in side_by_side(recording(*ranks)).rows] == ["loss", "x"]
+
+
+def test_what_is_inside_a_variable():
+    here = stands(("f", 1, {"args": "<argparse.Namespace>", "n": "3", "text": "'<a>'", "none": "[]"}))()
+    frames = side_by_side(recording(here, here, here))
+    assert [row.name for row in frames.rows if row.opens] == ["args"]
+    answers = {0: {"inside": [[".lr", "0.1"], [".n", "1"]], "more": 3}, 1: {"inside": [[".n", "1"], [".lr", "0.2"]]}}
+    found = opened(frames, "args", answers)
+    assert (found.path, found.more, found.absent) == ("args", 3, {2: "does not answer"})
+    assert [(row.name, row.differs) for row in found.rows] == [(".lr", True), (".n", False)]
+
+
+def test_an_answer_that_is_not_valid_is_no_answer():
+    frames = side_by_side(recording(stands(("f", 1, {}))()))
+    for answer in ({}, {"inside": 3}, {"inside": [3, ["a"], {"b": 1}], "more": "x"}, {"error": 5}):
+        assert opened(frames, "x", {0: answer}).rows == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.panels.part import Context, Part
+from ddpnb.render import variables
 from ddpnb.widgets import parts
 
 
@@ -13,7 +14,17 @@ class VariablesByRank(Part[parts.Variables]):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.widget = parts.Variables(on_unfolded=context.ask)
+        self.widget = parts.Variables(on_unfolded=context.ask, on_open=self._open)
+
+    def _open(self, path: str) -> None:
+        """Read what is inside a variable."""
+
+        def work() -> str:
+            found = self.context.world.diff(name=path).found
+            self.widget.show_inside(found)
+            return "" if found is not None else variables.NOTHING
+
+        self.context.tasks.start("reading variables", work, quiet=True, again=True)
 
     def run_began(self) -> None:
         self.widget.fold()
