@@ -125,6 +125,11 @@ class RunMonitor:
     # -- what is known
 
     @property
+    def began_ns(self) -> int:
+        """When the run, or the monitoring of a job, began: nanoseconds of the monotonic clock."""
+        return int(self._began * 1e9)
+
+    @property
     def ends_with_script(self) -> bool:
         """Whether the run has processes of its own, which end with it."""
         return self._processes.ends_with_script

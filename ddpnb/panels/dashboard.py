@@ -81,10 +81,12 @@ class Dashboard(Panel):
         self.board.live = not self.world.closed
         replaced = any(not in_run for _, in_run in self.world._ranks.members.values())
         self.board.show_recording(recording, None if replaced else diagnosis)
-        if picture.fresh or picture.lost:  # after lost calls from here on: nothing is drawn where nothing was read
-            self.timeline.show(recording, diagnosis)
         if picture.fresh:
+            name, began_ns = (f"run {run.number}", run._monitor.began_ns) if run is not None else ("start-up", 0)
+            self.timeline.begin(recording, diagnosis, name, began_ns)
             self.card.show_diagnosis(None)
+        elif picture.lost:
+            self.timeline.lose()
         held = {
             rank: [one for one in record.calls if one.state is CallState.HELD]
             for rank, record in recording.ranks.items()
@@ -211,6 +213,4 @@ class Dashboard(Panel):
         """A call was selected in the time line: show its line."""
         rank, number = values.get("rank", ""), values.get("number", "")
         if rank.isdecimal() and number.isdecimal():
-            reader = self.world._ranks.observer().reader(int(rank)) if int(rank) < self.world.size else None
-            calls = reader.these([int(number)]) if reader is not None else ()
-            self.detail.show(board.call(int(rank), calls[0] if calls else None))
+            self.detail.show(board.call(int(rank), self.timeline.lanes.call(int(rank), int(number))))

@@ -133,7 +133,8 @@ class _Look:
         missing = 0
         for rank in range(self._size):
             reader = self._observer.reader(rank)
-            if reader is not None:
+            begun = self.run is None or self._observer.status(rank).run == self.run.number
+            if reader is not None and begun:  # else the box still holds the run before
                 calls, _, lost = self._news.setdefault(rank, News(reader)).look()
                 missing += lost
                 if calls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
@@ -34,6 +35,13 @@ _SHOWN[[CallState.ENTERED, CallState.WAITING]] = Shown.OPEN
 _SHOWN[CallState.ISSUED] = Shown.LEFT
 _SHOWN[[CallState.FAILED, CallState.FENCED, CallState.REFUSED]] = Shown.FAILED
 _SHOWN[CallState.HELD] = Shown.HELD
+_CALLS = {
+    Shown.DONE: CallState.COMPLETED,
+    Shown.OPEN: CallState.WAITING,
+    Shown.LEFT: CallState.ISSUED,
+    Shown.FAILED: CallState.FAILED,
+    Shown.HELD: CallState.HELD,
+}
 _SEEN = np.array([False, *(state.seen_by_peers for state in CallState)])
 
 #: one call. ``begin`` and ``end`` are seconds since the origin, ``end`` is infinite while it is open
@@ -60,8 +68,29 @@ class CallReader:
         self._signatures, self._groups, self._sites = _Numbering[Signature](), _Numbering[Group](), _Numbering[Site]()
         self._agreed_of: list[int] = []
         self._agreements: dict[str, int] = {}
+        self._examples: list[Call] = []  # one of each kind
+        self._in_run: list[int] = []  # for each group, its number in this run: no other run has it
+        self._groups_of_runs = 0
         self._kind_of: dict[Any, int] = {}
         self._text_of: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """What is read from now on is of another run: its collectives are not those of earlier ones."""
+        self._in_run.clear()
+
+    def call(self, event: Any, number: int) -> Call:
+        """The call of an event, as far as it is known from it."""
+        origin, shown = self.origin or 0.0, Shown(int(event["state"]))
+        over = shown in (Shown.DONE, Shown.FAILED)
+        return replace(
+            self._examples[event["kind"]],
+            number=number,
+            seq=int(event["seq"]),
+            state=_CALLS[shown],
+            entered_ns=round(origin + float(event["begin"]) * 1e9),
+            issued_ns=0,
+            done_ns=round(origin + float(event["end"]) * 1e9) if over else 0,
+        )
 
     def seconds(self, at_ns: float) -> float:
         """Since the origin; NaN for a moment that is not known."""
@@ -99,7 +128,7 @@ class CallReader:
             ]
         events["kind"] = found
         agreed = np.array(self._agreed())[signature]
-        places = self._places(rank, calls, group, events["seq"], p2p, agreed)
+        places = self._places(rank, calls, group, np.array(self._groups_in_run())[group], events["seq"], p2p, agreed)
         # No other rank waits for a root that collects.
         collects = np.array([direction_of(one.op) is Direction.TO_ROOT for one in self._signatures.known])[signature]
         leaf = [at for at in np.flatnonzero(collects).tolist() if root_of(calls[at]) not in (rank, None)]
@@ -125,6 +154,7 @@ class CallReader:
         where = f"{call.site} in {call.site.function}" if call.site.line else ""
         title, group, signature, site = map(self._text, (title, str(call.group), str(call.signature), where))
         self.kinds.append((title, group, signature, site))
+        self._examples.append(call)
         return self._kind_of.setdefault(key, len(self.kinds) - 1)
 
     def _text(self, text: str) -> int:
@@ -139,16 +169,24 @@ class CallReader:
             self._agreed_of.append(self._agreements.setdefault(one.agreed or one.op, len(self._agreements)))
         return self._agreed_of
 
+    def _groups_in_run(self) -> list[int]:
+        """For each group, a number that it has in this run alone."""
+        more = len(self._groups.known) - len(self._in_run)
+        self._in_run += range(self._groups_of_runs, self._groups_of_runs + more)
+        self._groups_of_runs += more
+        return self._in_run
+
     def _places(
         self,
         rank: int,
         calls: Sequence[Call],
+        known: NDArray[Any],
         group: NDArray[Any],
         seq: NDArray[Any],
         p2p: NDArray[np.bool_],
         agreed: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        member = np.array([rank in one.ranks for one in self._groups.known])[group]
+        member = np.array([rank in one.ranks for one in self._groups.known])[known]
         keys: list[int] = ((group << _SEQ_BITS) | seq.astype(np.int64)).tolist()
         found = self._arrivals.places(keys)
         for at in np.flatnonzero(~member | p2p | (seq == 0)).tolist():

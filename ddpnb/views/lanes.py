@@ -8,7 +8,7 @@ their neighbours, and in a group that nobody knows there is nobody to wait for.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,120 +17,23 @@ from numpy.typing import NDArray
 from ddpnb.model.calls import Call
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.views.arrivals import Arrivals
-from ddpnb.views.columns import EVENT, CallKind, CallReader, Events, Shown
+from ddpnb.views.columns import EVENT, CallReader, Shown
+from ddpnb.views.lane import Columns, DrawnCall, Lane, ShownRun
+from ddpnb.views.lane_calls import KEEP, LaneCalls
 from ddpnb.views.marks import Doing, LaneMark, begin_of, doings, few, marks, representatives
 
 MOST = 64  # lanes
-KEEP = 10_000  # calls of a rank; at twice as many, the older half is dropped
+MOST_RUNS = 20  # with more, the oldest is dropped
 _CLOCKS_S = 0.001  # a collective that ended this long before the last arrival: the clocks differ
 # The end of a call that no Python code waits for is recorded at the next call. A long call that ended so shortly
 # before the next one was most likely asynchronous, as all calls of DDP's reducer are.
 _NEXT_S, _LONG_S = 200e-6, 2e-3
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """What is known of a lane besides its calls. Times are seconds since the origin.
-
-    ``until`` is when the rank ended or ceased to compute without being in a call: infinite while it
-    continues. ``doing`` says what it is doing now, ``stands_in`` is the call that it had left and has waited for
-    since then; -1: none. ``since`` goes with the mark.
-    """
-
-    rank: int
-    begin: float = 0.0
-    until: float = np.inf
-    state: RankState = RankState.UNKNOWN
-    doing: str = ""
-    mark: LaneMark | None = None
-    since: float = 0.0
-    stands_in: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The calls of all lanes (``whole``) or those that are new or known better, and what they refer to.
-
-    ``places`` are the places of which more is known, ``met`` when the last rank came to each, NaN while
-    that is not known. Of ``texts`` and ``kinds`` (see ``CallReader``) given are the new ones.
-    """
-
-    whole: bool
-    events: Events
-    places: NDArray[np.int64]
-    met: NDArray[np.float64]
-    texts: tuple[str, ...]
-    kinds: tuple[CallKind, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnCall:
-    """One call as it is drawn: it waits from ``begin`` to ``met`` and is in the collective until ``end``."""
-
-    begin: float
-    met: float
-    end: float
-    shown: Shown
-    title: str
-    number: int
-
-
-@dataclass
-class _Calls:
-    """The calls of one lane, in the order in which they came."""
-
-    place: int
-    events: Events = field(default_factory=lambda: np.zeros(256, EVENT))
-    count: int = 0
-    told: int = 0  # number already given out
-    again: set[int] = field(default_factory=set[int])  # changed since then
-    highest: int = -1
-    ordered: bool = True
-
-    def take(self, new: Events) -> None:
-        numbers = new["number"].astype(np.int64)
-        self.ordered = self.ordered and bool((np.diff(numbers) > 0).all())
-        if self.count and int(numbers.min()) <= self.highest:
-            new = self._replace(new)
-        if not len(new):
-            return
-        while self.count + len(new) > len(self.events):
-            self.events = np.concatenate((self.events, np.zeros_like(self.events)))
-        self.events[self.count : self.count + len(new)] = new
-        self.count += len(new)
-        self.highest = max(self.highest, int(new["number"].max()))
-
-    def _replace(self, new: Events) -> Events:
-        """Put in place what was known before; what is really new is left."""
-        known = self.events["number"][: self.count]
-        order = None if self.ordered else np.argsort(known, kind="stable")
-        at = np.minimum(np.searchsorted(known, new["number"], sorter=order), self.count - 1)
-        found = at if order is None else order[at]
-        same = known[found] == new["number"]
-        self.events[found[same]] = new[same]
-        self.again.update(found[same & (found < self.told)].tolist())
-        rest = new[~same]
-        self.ordered = self.ordered and (not len(rest) or int(rest["number"].min()) > self.highest)
-        return rest
-
-    def all(self) -> Events:
-        return self.events[: self.count]
-
-    def news(self, *, whole: bool) -> Events:
-        again = [] if whole else sorted(self.again)
-        begin, self.told = 0 if whole else self.told, self.count
-        self.again.clear()
-        return np.concatenate((self.events[again], self.events[begin : self.count]))
-
-    def forget(self) -> None:
-        self.events = self.events[max(0, self.count - KEEP) : self.count].copy()
-        self.count = len(self.events)
-
-
 class Lanes:
-    """The lanes of these ranks; other ranks only count for whom one waits.
+    """The lanes of these ranks, in one run or in several after one another; other ranks only count for whom one waits.
 
     Args:
         ranks: in the order in which they are drawn. Ranks of which calls come later get a lane too, as
@@ -143,17 +46,75 @@ class Lanes:
     def __init__(self, ranks: Iterable[int] = (), of: int = 0, most: int = MOST, origin_ns: int = 0) -> None:
         self.of = of
         self._most = most
-        self.now = 0.0  # seconds since the origin: up to then something is known
+        self._now = 0.0  # seconds since the origin: up to then something is known
         self._arrivals = Arrivals()
         self._reader = CallReader(self._arrivals)
         self._reader.seconds(origin_ns)
-        self._calls: dict[int, _Calls] = {}
+        self._calls: dict[int, LaneCalls] = {}
         self._about: dict[int, Lane] = {}
+        self._pids: dict[int, int] = {}
+        self._runs = [ShownRun(0)]
+        self._past: list[dict[int, tuple[Lane, int]]] = []  # of each earlier run: its lanes, and their first calls
         self._changed: list[NDArray[np.int64]] = []  # places
         self._told = (0, 0)  # texts and kinds
         self._anew = True  # give out everything again
         for rank in ranks:
             self._calls_of(rank)
+
+    def begin(self, ranks: Iterable[int] = (), name: str = "", at_ns: int = 0) -> None:
+        """Another run begins: what is added from now on is of it. Earlier ones with calls stay.
+
+        Args:
+            ranks: that are to have lanes.
+            name: of the run.
+            at_ns: when it began, on the clock of the ranks; 0: with its first call.
+        """
+        number = self._runs[-1].number + 1
+        at = float(np.nan_to_num(self._reader.seconds(at_ns), nan=np.inf))
+        if any(len(lane.of_run) for lane in self._calls.values()):
+            self._end(self.now)
+            lanes = {lane.rank: (lane, self._calls[lane.rank].first) for lane in self.lanes}
+            self._past.append(lanes)
+        else:
+            self._runs.pop()
+        self._runs.append(ShownRun(number, name, at))
+        self._now = max(self._now, at if np.isfinite(at) else 0.0)
+        self._reader.begin()
+        self._about.clear()
+        self._pids.clear()
+        for lane in self._calls.values():
+            lane.begin()
+        for rank in ranks:
+            self._calls_of(rank)
+        if len(self._runs) > MOST_RUNS:
+            self._drop_runs(1)
+
+    def lose(self) -> None:
+        """Calls of this run were lost: nothing is drawn of it before those that come next."""
+        for lane in self._calls.values():
+            lane.lose(self.now)
+        self._about.clear()
+        self._forget_places()
+
+    def _end(self, at: float) -> None:
+        """All ranks have left the current run."""
+        run = self._runs[-1]
+        if np.isfinite(run.end):
+            return
+        for rank, lane in self._calls.items():
+            about = self._about.get(rank) or Lane(rank, self._first(rank))
+            if not np.isfinite(about.ended):
+                self._about[rank] = replace(about, until=min(about.until, at), ended=at, stands_in=-1)
+                lane.close(at, self._arrivals.met())
+        self._runs[-1] = replace(run, begin=min(run.begin, self._first_of_all()), end=at)
+
+    def _drop_runs(self, count: int) -> None:
+        """Drop the oldest runs."""
+        for rank in self._past[count - 1] if count else ():
+            following = self._past[count].get(rank) if count < len(self._past) else None
+            self._calls[rank].drop(following[1] if following is not None else self._calls[rank].first)
+        del self._past[:count], self._runs[:count]
+        self._forget_places()
 
     def add(self, rank: int, calls: Iterable[Call]) -> None:
         """New or updated calls of a rank, in the order of their numbers."""
@@ -164,7 +125,7 @@ class Lanes:
         before = float(lane.events["begin"][lane.count - 1]) if lane is not None and lane.count else 0.0
         events, seen, places = self._reader.read(rank, made, before)
         self._changed.append(self._arrivals.arrive(rank, places, events["begin"], seen))
-        self.now = max(self.now, float(events["begin"].max()), _last(events["end"]))
+        self._now = max(self._now, float(events["begin"].max()), _last(events["end"]))
         if lane is not None:
             self._moved(rank)
             events["lane"] = lane.place
@@ -173,36 +134,70 @@ class Lanes:
                 self._forget()
 
     def _moved(self, rank: int) -> None:
-        """Drop what was known of a rank before its last calls."""
+        """Drop what was known of a rank before its last calls, but not that it has ended."""
         about = self._about.get(rank)
-        if about is not None:
+        if about is not None and not np.isfinite(about.ended):
             mark = about.mark if about.mark is not None and about.mark.kind == "mismatch" else None
             self._about[rank] = Lane(rank, about.begin, mark=mark, since=about.since)
 
     def mark(self, recording: Recording, diagnosis: Diagnosis | None = None) -> None:
         """Take the states of the ranks and the culprits from this Recording."""
         said, marked = doings(recording), marks(recording, diagnosis)
-        seconds = self._reader.seconds
-        for rank in self._calls:
+        before = self.now
+        self.tick(recording.taken_ns)
+        for rank, lane in self._calls.items():
             record = recording.ranks.get(rank)
             if record is None:
                 continue
-            first, mark, doing = self._first(rank), marked.get(rank), said.get(rank, Doing())
-            begin, until = seconds(begin_of(record)), seconds(doing.since_ns)
-            if not (begin <= first or not self._calls[rank].count):
-                begin = first
-            self._about[rank] = Lane(
-                rank,
-                float(np.nan_to_num(begin)),
-                until if np.isfinite(until) else np.inf,
-                doing.state,
-                self._in_full(rank, doing.words),
-                mark,
-                float(np.nan_to_num(seconds(mark.since_ns), nan=first)) if mark is not None else 0.0,
-                doing.stands_in,
-            )
-            self.now = max(self.now, float(np.nan_to_num(until)))
-        self.tick(recording.taken_ns)
+            if not 0 < self._pids.setdefault(rank, record.pid) != record.pid > 0:
+                self._pids[rank] = record.pid
+                self._about[rank] = self._lane(record, marked.get(rank), said.get(rank, Doing()))
+            elif not np.isfinite(self._about[rank].ended):
+                known = self._about[rank]
+                self._about[rank] = replace(
+                    known, until=min(known.until, before), doing="replaced by a new process", ended=before, failed=True
+                )
+            if np.isfinite(self._about[rank].ended):
+                lane.close(self._about[rank].ended, self._arrivals.met())
+        others = [record for rank, record in recording.ranks.items() if rank not in self._calls]
+        ended = [lane.ended for lane in self.lanes]
+        if ended and np.isfinite(ended).all() and all(record.ending is not None for record in others):
+            self._end(max(ended))
+
+    def _lane(self, record: RankRecord, mark: LaneMark | None, doing: Doing) -> Lane:
+        rank, known, seconds = record.rank, self._about.get(record.rank), self._reader.seconds
+        first, lane, ending = self._first(rank), self._calls[rank], record.ending
+        begin, until = seconds(begin_of(record)), seconds(doing.since_ns)
+        if not (begin <= first or not len(lane.of_run)):
+            begin = first
+        begin = float(np.nan_to_num(begin, nan=self._begun))
+        until = until if np.isfinite(until) else np.inf
+        ended, stands_in = np.inf, doing.stands_in
+        if ending is not None:
+            ended = until if np.isfinite(until) else self.now
+            if known is not None and np.isfinite(known.ended):
+                ended, until, stands_in = known.ended, known.until, known.stands_in
+            elif (
+                known is not None and known.until < ended and known.state is not RankState.IDLE
+            ):  # it stood from then on until it ended
+                until, stands_in = known.until, known.stands_in
+        elif stands_in >= 0 and known is not None and known.stands_in == stands_in:
+            until = min(until, known.until)  # a thread of torch that wakes for a moment does not end its wait
+        elif doing.state in (RankState.IDLE, RankState.UNKNOWN) and not record.calls and not record.history:
+            until = begin  # nothing of it is known to run
+        self._now = max(self._now, until if np.isfinite(until) else 0.0)
+        return Lane(
+            rank,
+            begin,
+            min(until, ended),
+            doing.state,
+            self._in_full(rank, doing.words),
+            replace(mark, number=lane.number(mark.number)) if mark is not None and mark.number >= 0 else mark,
+            float(np.nan_to_num(seconds(mark.since_ns), nan=first)) if mark is not None else 0.0,
+            stands_in,
+            ended,
+            failed=ending is not None and not ending.well,
+        )
 
     def _in_full(self, rank: int, words: str) -> str:
         """With those among whom one waits for who have come with another call."""
@@ -211,21 +206,39 @@ class Lanes:
 
     def tick(self, now_ns: int) -> None:
         """The moment that this is: open calls last until then."""
-        self.now = max(self.now, float(np.nan_to_num(self._reader.seconds(now_ns))))
+        self._now = max(self._now, float(np.nan_to_num(self._reader.seconds(now_ns))))
 
-    def _calls_of(self, rank: int) -> _Calls | None:
+    def _calls_of(self, rank: int) -> LaneCalls | None:
         lane = self._calls.get(rank)
         if lane is None and len(self._calls) < self._most:
-            lane = self._calls[rank] = _Calls(len(self._calls))
+            lane = self._calls[rank] = LaneCalls(len(self._calls))
         return lane
 
+    @property
+    def _begun(self) -> float:
+        """When the run began, as far as that is known."""
+        begin = min(self._runs[-1].begin, self._first_of_all())
+        return begin if np.isfinite(begin) else 0.0
+
     def _first(self, rank: int) -> float:
-        return float(self._calls[rank].all()["begin"].min(initial=np.inf if self._calls[rank].count else 0.0))
+        """The first call of a rank in this run; without one, when the run began."""
+        made = self._calls[rank].of_run
+        return float(made["begin"].min()) if len(made) else self._begun
+
+    def _first_of_all(self) -> float:
+        made = [lane.of_run["begin"] for lane in self._calls.values()]
+        return float(min((begin.min(initial=np.inf) for begin in made), default=np.inf))
 
     def _forget(self) -> None:
         for lane in self._calls.values():
             lane.forget()
-        used = np.unique(np.concatenate([lane.events["place"] for lane in self._calls.values()]))
+        lanes = [(rank, lane.all()["number"].min(initial=lane.first)) for rank, lane in self._calls.items()]
+        following = [*self._past[1:], {rank: (None, lane.first) for rank, lane in self._calls.items()}]
+        gone = [all(least >= later[rank][1] for rank, least in lanes if rank in later) for later in following]
+        self._drop_runs(gone.index(False) if False in gone else len(self._past))
+
+    def _forget_places(self) -> None:
+        used = np.unique(np.concatenate([lane.all()["place"] for lane in self._calls.values()]))
         new = self._arrivals.forget(used.astype(np.int64))
         for lane in self._calls.values():
             lane.events["place"] = new[lane.events["place"]]
@@ -234,9 +247,43 @@ class Lanes:
     # -- what is shown
 
     @property
+    def now(self) -> float:
+        """Seconds since the origin: up to then something is known, or until then the run lasted."""
+        end = self._runs[-1].end
+        return end if np.isfinite(end) else self._now
+
+    @property
+    def runs(self) -> tuple[ShownRun, ...]:
+        """The runs in the order of time; the last is the current one."""
+        return (*self._runs[:-1], replace(self._runs[-1], begin=min(self._runs[-1].begin, self._first_of_all())))
+
+    @property
     def lanes(self) -> tuple[Lane, ...]:
-        """From top to bottom."""
-        return tuple(self._about.get(rank) or Lane(rank, self._first(rank)) for rank in self._calls)
+        """Those of the current run, from top to bottom."""
+        return tuple(
+            self._kept(self._about.get(rank) or Lane(rank, self._first(rank)), max(lane.oldest, lane.resumed))
+            for rank, lane in self._calls.items()
+        )
+
+    @property
+    def past(self) -> tuple[tuple[Lane, ...], ...]:
+        """Those of the earlier runs."""
+        return tuple(
+            tuple(self._kept(lane, self._calls[lane.rank].oldest) for lane, _ in lanes.values()) for lanes in self._past
+        )
+
+    @staticmethod
+    def _kept(lane: Lane, since: float) -> Lane:
+        """A lane from its first call on that is known."""
+        return lane if lane.begin >= since else replace(lane, begin=since, until=max(lane.until, since))
+
+    def call(self, rank: int, number: int) -> Call | None:
+        """The call of a drawn number, of any run that is shown, as far as it is drawn."""
+        lane = self._calls.get(rank)
+        found = np.flatnonzero(lane.all()["number"] == number) if lane is not None else _NONE
+        if lane is None or not len(found):
+            return None
+        return self._reader.call(lane.events[found[-1]], number)
 
     @property
     def count(self) -> int:
@@ -268,16 +315,17 @@ class Lanes:
         lane = self._calls.get(rank)
         if lane is None:
             return ""
-        standing = np.flatnonzero(lane.all()["state"] == Shown.OPEN)
+        made = lane.of_run
+        standing = np.flatnonzero((made["state"] == Shown.OPEN) & np.isinf(made["end"]))
         if not len(standing):
             return ""
-        event = lane.events[standing[-1]]
+        event = made[standing[-1]]
         missing = self._arrivals.missing_ranks(int(event["place"]))
         return self._title(event) + (f" waits for {few(missing)}" if missing else "")
 
     def spans(self, rank: int, last: int = 0) -> list[DrawnCall]:
-        """The calls of a lane (the last ones) as they are drawn, in the order of time."""
-        events = self._calls[rank].all()
+        """The calls of a lane in this run (the last ones) as they are drawn, in the order of time."""
+        events = self._calls[rank].of_run
         events = events[np.argsort(events["begin"], kind="stable")][-last:]
         begin, end, state = events["begin"], events["end"], events["state"]
         met = self._arrivals.met()[events["place"]]
@@ -288,7 +336,8 @@ class Lanes:
         # The end of an asynchronous call was not recorded: it was not before all ranks arrived.
         unseen = (state == Shown.LEFT) & (met <= end + _CLOCKS_S)
         end = np.fmax(begin, np.where(unseen, met, np.where(np.isinf(end), self.now, end)))
-        met = np.where(met > end + _CLOCKS_S, begin, met)
+        never = (events["state"] == Shown.OPEN) | (events["state"] == Shown.LEFT)  # it ended before all had come
+        met = np.where(met > end + _CLOCKS_S, np.where(never, end, begin), met)
         open_ = (state == Shown.OPEN) | (state == Shown.LEFT) | (state == Shown.HELD)
         met = np.clip(np.where(np.isnan(met), np.where(open_, end, begin), met), begin, end)
         return [

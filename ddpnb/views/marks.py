@@ -62,7 +62,7 @@ def doings(recording: Recording) -> dict[int, Doing]:
     waiting = waits(recording, by_rank, 0.0)
     return {
         rank: Doing(
-            standing.state,
+            standing.state if standing.state is not RankState.COMPUTING else standing.shown,
             _cut(_doing(standing, waiting[rank].missing if rank in waiting else ())),
             _ceased(standing, recording.taken_ns),
             standing.call.number if standing.call is not None and standing.call.state is CallState.ISSUED else -1,

@@ -13,7 +13,9 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render.text import one_line, printable
 from ddpnb.views import lanes as analysis
-from ddpnb.views.lanes import Columns, Lane, Lanes
+from ddpnb.views.lane import Columns, Lane, ShownRun
+from ddpnb.views.lanes import Lanes
+from ddpnb.views.marks import representatives
 from ddpnb.widgets.view import Action, View, module, styles
 
 _LONGEST = 400  # characters of a text
@@ -30,7 +32,7 @@ class Timeline(View):
     tells a page whether it missed a message.
     """
 
-    _esm = module("keys.js", "columns.js", "lanes.js", "painting.js", "timeline.js")
+    _esm = module("keys.js", "axis.js", "columns.js", "lanes.js", "painting.js", "timeline.js")
     _css = styles()
     columns = traitlets.Dict().tag(sync=True)
     version = traitlets.Int(0).tag(sync=True)
@@ -54,6 +56,24 @@ class Timeline(View):
         """Show this Recording instead of the current content."""
         self._lanes = analysis.lanes(recording, diagnosis)
         self._send_all()
+
+    def begin(self, recording: Recording, diagnosis: Diagnosis | None = None, name: str = "", at_ns: int = 0) -> None:
+        """Another run begins, after those that are shown.
+
+        Args:
+            recording: of its first moment; its calls are not added.
+            diagnosis: of the recording.
+            name: of the run, as it is shown.
+            at_ns: when it began, on the clock of the ranks; 0: with its first call.
+        """
+        lanes = self._lanes
+        lanes.of = max(lanes.of, recording.world_size, len(recording.ranks))
+        lanes.begin(representatives(recording, diagnosis, analysis.MOST), name, at_ns)
+        self._send_all()
+
+    def lose(self) -> None:
+        """Calls of the current run were lost: show it from those on that come next."""
+        self._lanes.lose()
 
     def add(
         self,
@@ -124,6 +144,8 @@ class Timeline(View):
             "texts": [one_line(text, _LONGEST) for text in columns.texts],
             "kinds": [list(kind) for kind in columns.kinds],
             "rows": [_row(lane, self._lanes.doing(lane.rank)) for lane in self._lanes.lanes],
+            "runs": [_run(run) for run in self._lanes.runs],
+            **({"past": [[_row(lane, "") for lane in run] for run in self._lanes.past]} if columns.whole else {}),
             "now": self._lanes.now,
             "of": self._lanes.of,
         }
@@ -142,11 +164,22 @@ def _row(lane: Lane, doing: str) -> dict[str, Any]:
         "rank": lane.rank,
         "begin": lane.begin,
         "until": lane.until if np.isfinite(lane.until) else None,
+        "ended": lane.ended if np.isfinite(lane.ended) else None,
+        "failed": lane.failed,
         "state": lane.state,
         "doing": one_line(lane.doing or doing, _LONGEST),
         "since": lane.since,
         "stands": lane.stands_in >= 0,
         "mark": {"kind": mark.kind, "words": words, "number": mark.number} if mark is not None else None,
+    }
+
+
+def _run(run: ShownRun) -> dict[str, Any]:
+    return {
+        "number": run.number,
+        "name": one_line(run.name, _LONGEST),
+        "begin": run.begin if np.isfinite(run.begin) else None,
+        "end": run.end if np.isfinite(run.end) else None,
     }
 
 

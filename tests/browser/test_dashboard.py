@@ -284,19 +284,25 @@ def test_the_time_line_shows_what_comes_after_a_release(lab, page):
     lab.open(page, lab.write("again.ipynb", AFTER_A_RELEASE, RUNS, "print('both', 'runs are over')"))
     lab.run_all(page)
     line = of(page, "time line")
-    expect(line).to_be_visible(timeout=LONG_MS)
+    follow = line.get_by_role("button", name="follow")
+    expect(follow).to_have_attribute("aria-pressed", "true", timeout=LONG_MS)
     expect(page.get_by_text("both runs are over")).to_be_visible(timeout=LONG_MS)
-    line.get_by_role("button", name="show all").click()
-    canvas = line.locator("canvas")
-    width = canvas.bounding_box()["width"]
+    expect(follow).to_have_attribute("aria-pressed", "false")  # all calls of the run are there
+    canvas, said = line.locator("canvas"), line.get_by_role("status")
+    canvas.focus()
     for rank in range(2):
-        titles = set()
-        for part in 3 * [*range(1, 40)]:  # along the lane, again where the page was too busy to show anything
-            if "all_reduce" in titles:
-                break
-            canvas.hover(position={"x": 64 + (width - 76) * part / 40, "y": 8 + 34 * rank + 17})
-            page.wait_for_timeout(30)
-            if line.locator(".tip").is_visible():
-                titles.add(line.locator(".tip b").inner_text().split(" #")[0])
-        assert "all_reduce" in titles, (rank, titles)
+        page.keyboard.press("End")
+        expect(said).to_contain_text(f"rank {rank}: all_reduce #")
+        expect(line.locator(".tip b")).to_contain_text("all_reduce")
+        page.keyboard.press("ArrowDown")
+    line.get_by_role("button", name="show all").click()
+    canvas.focus()
+    page.keyboard.press("Home")
+    for _ in range(20):  # the calls of the start-up
+        if "recv from 0" in said.inner_text():
+            break
+        page.keyboard.press("ArrowRight")
+    expect(said).to_contain_text("rank 1: recv from 0")  # the run before is there, too
+    page.keyboard.press("Enter")
+    expect(of(page, "what was chosen")).to_contain_text("recv from 0")
     picture(page, "after-a-release")

@@ -16,6 +16,7 @@ from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
+from ddpnb.views import lane_calls
 from ddpnb.views import lanes as analysis
 from ddpnb.views.columns import Shown
 from ddpnb.views.lanes import Lanes, lanes
@@ -197,6 +198,7 @@ def test_a_rank_that_comes_later_gets_a_lane():
 
 
 def test_the_oldest_are_let_go(monkeypatch):
+    monkeypatch.setattr(lane_calls, "KEEP", 10)
     monkeypatch.setattr(analysis, "KEEP", 10)
     shown = Lanes([0, 1])
     group = world_group(2)
@@ -333,3 +335,142 @@ def test_a_rank_that_starts_ended_or_is_gone():
     shown = lanes(Recording(4, records, taken_ns=BEGAN + 9 * MS))
     assert [lane.state for lane in shown.lanes] == ["starting", "ended", "unknown", "unresponsive"]
     assert "waits for" in shown.lanes[0].doing and shown.lanes[1].doing == "killed (SIGKILL)"
+
+
+# -- several runs
+
+
+def run_of(shown, made, *, at, ended=(), taken=None, pids=(11, 12)):
+    """One run of two ranks: their calls, then what is known of them."""
+    shown.begin(range(2), f"run {at}", BEGAN + at * MS)
+    for rank, calls in enumerate(made):
+        shown.add(rank, calls)
+    tell(shown, made, ended, taken, pids)
+
+
+def tell(shown, made, ended=(), taken=None, pids=(11, 12)):
+    records = {
+        rank: RankRecord(rank, pids[rank], tuple(calls), ending=dict(ended).get(rank), process=Process("idle", 0.01))
+        for rank, calls in enumerate(made)
+    }
+    shown.mark(Recording(2, records, taken_ns=BEGAN + int(taken * MS) if taken else 0))
+
+
+def finished(at, how="finished", code=0):
+    return Ending(how, code, at_ns=BEGAN + at * MS)
+
+
+PAIR = world_group(2)
+BOTH = [[call(0, 10, 19, group=PAIR), call(1, 20, 29, group=PAIR)], [call(0, 12, 19, group=PAIR), call(1, 21, 29, group=PAIR)]]  # fmt: skip
+
+
+def later(by):
+    """The same calls of new processes: their numbers begin again, at the door and in the group."""
+    return [[replace(one, entered_ns=one.entered_ns + by * MS, done_ns=one.done_ns + by * MS) for one in own] for own in BOTH]  # fmt: skip
+
+
+def test_runs_are_kept_apart():
+    shown = Lanes()
+    run_of(shown, BOTH, at=5, ended={0: finished(30), 1: finished(31)}.items(), taken=500)
+    assert [(run.name, run.end) for run in shown.runs] == [("run 5", pytest.approx(0.026))] and shown.now == shown.runs[0].end  # fmt: skip
+    run_of(shown, later(1000), at=1002, taken=1035, pids=(21, 22))
+    first, second = shown.runs
+    assert [first.begin, second.begin] == pytest.approx([0.0, 0.997]) and np.isinf(second.end)
+    assert [lane.until for lane in shown.past[0]] == pytest.approx([0.025, 0.026])
+    assert [lane.begin for lane in shown.lanes] == pytest.approx([1.005, 1.007])
+    assert shown.count == 8 and [one.number for one in shown.spans(1)] == [2, 3]
+    assert spans(shown, 0) == [(1005, 1007, 1014), (1015, 1016, 1024)]  # nobody of the first run came to these
+    events = shown.columns().events
+    assert events["number"].tolist() == [0, 1, 2, 3] * 2
+    of_first, of_second = shown.call(0, 1), shown.call(0, 3)
+    assert of_first is not None and of_second is not None
+    assert of_second.entered_ns - of_first.entered_ns == pytest.approx(1000 * MS, abs=1000)
+    assert (of_second.title, of_second.site, of_second.state) == ("all_reduce #2", SITE, CallState.COMPLETED)
+    assert shown.call(0, 4) is None and shown.call(9, 0) is None
+
+
+def test_a_run_without_calls_is_not_kept():
+    shown = Lanes()
+    shown.begin()
+    run_of(shown, [[], []], at=5)
+    run_of(shown, BOTH, at=9)
+    assert [run.name for run in shown.runs] == ["run 9"] and shown.past == ()
+
+
+def test_the_oldest_runs_are_dropped(monkeypatch):
+    monkeypatch.setattr(analysis, "MOST_RUNS", 3)
+    shown = Lanes()
+    for n in range(6):
+        run_of(shown, later(1000 * n), at=1000 * n + 2, pids=(2 * n + 1, 2 * n + 2))
+    assert [run.name for run in shown.runs] == ["run 3002", "run 4002", "run 5002"]
+    assert len(shown.past) == 2 and shown.count == 12
+    shown.add(0, [call(2, 5040, group=PAIR)])
+    assert shown.doing(0) == "all_reduce #3 waits for 1" and shown.news().whole
+
+
+def test_of_many_calls_the_oldest_runs_go_with_theirs(monkeypatch):
+    monkeypatch.setattr(lane_calls, "KEEP", 3)
+    monkeypatch.setattr(analysis, "KEEP", 3)
+    shown = Lanes()
+    for n in range(4):
+        run_of(shown, later(1000 * n), at=1000 * n + 2, pids=(2 * n + 1, 2 * n + 2))
+    assert [run.name for run in shown.runs] == ["run 1002", "run 2002", "run 3002"]
+    first = shown.past[0][1]  # of its calls one is left: before that nothing is known any more
+    assert first.begin == shown.columns().events["begin"][-5] == pytest.approx(1.019)
+
+
+def test_a_killed_rank_waits_no_longer():
+    open_ = [[call(0, 10, group=PAIR)], []]
+    shown = Lanes()
+    run_of(shown, open_, at=5, taken=100)
+    shown.news()
+    tell(shown, open_, {0: finished(60, "died", -9)}.items(), 500)
+    lane = shown.lanes[0]
+    assert (lane.ended, lane.failed, lane.doing) == (pytest.approx(0.055), True, "killed (SIGKILL)")
+    assert spans(shown, 0) == [(5, 55, 55)] and shown.doing(0) == ""
+    assert shown.news().events["end"].tolist() == pytest.approx([0.055])  # the page is told
+    assert np.isinf(shown.runs[0].end)  # the other one is still in it
+    shown.add(1, [call(0, 300, group=PAIR)])
+    assert spans(shown, 0) == [(5, 55, 55)]  # it was never in the collective
+
+
+def test_a_replaced_rank_waits_no_longer():
+    open_ = [[call(0, 10, group=PAIR)], [call(0, 12, group=PAIR, state=CallState.ISSUED)]]
+    shown = Lanes()
+    run_of(shown, open_, at=5, taken=100)
+    tell(shown, [[], []], taken=900, pids=(31, 32))
+    assert [lane.doing for lane in shown.lanes] == ["replaced by a new process"] * 2
+    assert shown.runs[0].end == shown.now == pytest.approx(0.095)  # when they were last seen in it
+    assert all(one.end <= shown.now for rank in (0, 1) for one in shown.spans(rank))
+
+
+def test_where_a_rank_stood_it_did_not_compute_until_it_was_ended():
+    left = [[call(0, 10, group=PAIR, state=CallState.ISSUED)], []]
+    torch = Stack("main", (Frame("/venv/torch/nn/parallel.py", 9, "wait", user=False),), 7, main=True)
+    waiting = RankRecord(0, 11, tuple(left[0]), stacks=(torch,), process=Process("idle", 0.05))
+    shown = Lanes()
+    shown.begin(range(2), "run 1", BEGAN + 5 * MS)
+    shown.add(0, left[0])
+    shown.mark(Recording(2, {0: waiting, 1: RankRecord(1, 12)}, taken_ns=BEGAN + 100 * MS))
+    tell(shown, left, {0: finished(200, "died", -9)}.items(), 300)
+    lane = shown.lanes[0]
+    assert lane.stands_in == 0 and (lane.until, lane.ended) == (pytest.approx(0.045), pytest.approx(0.195))
+
+
+def test_a_rank_of_which_nothing_is_known_to_run_does_not_compute():
+    shown = Lanes()
+    shown.begin(range(2), "run 1", BEGAN)
+    shown.mark(Recording(2, {rank: RankRecord(rank) for rank in range(2)}, taken_ns=BEGAN + 100 * MS))
+    assert [lane.until for lane in shown.lanes] == [lane.begin for lane in shown.lanes]
+
+
+def test_where_calls_were_lost_nothing_is_drawn():
+    shown = Lanes()
+    run_of(shown, BOTH, at=5, taken=35)
+    run_of(shown, later(1000), at=1002, taken=1035, pids=(21, 22))
+    shown.lose()
+    shown.add(0, [call(90, 5000, 5009, group=PAIR), call(91, 5010, group=PAIR)])
+    tell(shown, [[call(91, 5010, group=PAIR)], []], taken=5050, pids=(21, 22))
+    assert shown.news().whole and shown.count == 6 and [one.number for one in shown.spans(0)] == [92, 93]
+    assert shown.lanes[0].begin == pytest.approx(4.995) and len(shown.past[0]) == 2
+    assert shown.past[0][0].begin == pytest.approx(0.005)

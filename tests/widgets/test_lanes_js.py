@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.ending import Ending
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.widgets.timeline import Timeline
 from ddpnb.widgets.view import module
@@ -57,7 +58,7 @@ def pure(browser):
     """A page that has the arithmetic alone, with the lanes of the hang in ``store``."""
     columns = timeline().get_state()["columns"]
     with page_in(browser) as page:
-        load(page, module("columns.js", "lanes.js"), state={"columns": columns})
+        load(page, module("axis.js", "columns.js", "lanes.js"), state={"columns": columns})
         page.evaluate(
             """() => {
                 const { head, events, places } = model.get("columns");
@@ -142,7 +143,7 @@ def test_many_calls_on_a_pixel_are_summed_up_beforehand(browser):
     }
     columns = Timeline(Recording(3, records)).get_state()["columns"]
     with page_in(browser) as page:
-        load(page, module("columns.js", "lanes.js"), state={"columns": columns})
+        load(page, module("axis.js", "columns.js", "lanes.js"), state={"columns": columns})
         quick, exact, summed = page.evaluate(
             """() => {
                 const store = script.emptyStore(), { head, events, places } = model.get("columns");
@@ -224,7 +225,7 @@ def told(page, widget, *updates):
     for calls in updates:
         widget.add(calls)
     given = sendable([[columns["head"], columns["events"], columns["places"]], *map(list, sent)])
-    load(page, module("columns.js", "lanes.js"), state={"messages": given})
+    load(page, module("axis.js", "columns.js", "lanes.js"), state={"messages": given})
     page.evaluate(
         """() => {
             window.store = script.emptyStore();
@@ -316,13 +317,107 @@ def test_views(pure):
     whole = pure.evaluate("() => script.wholeView(store)")
     assert rounded([whole["begin"], whole["end"]]) == [0, 1.01]
     # The ranks have stood for half a second: what they did before stays in sight.
-    recent = pure.evaluate("() => script.recentView(store, 100.54)")
-    assert recent["begin"] < 0.54 < 100.54 < recent["end"]
+    recent = pure.evaluate(
+        """() => {
+            const gaps = script.gapsOf(store.quiet, 100.54, 1000);
+            const { from, to, pieces } = script.seen(gaps, script.recentView(store, 100.54), 1000);
+            return [from, to, pieces.map(({ short, left, right }) => [Boolean(short), right - left])];
+        }"""
+    )
+    assert recent[0] < 0.01 < 100.54 < recent[1]
+    assert [short for short, _ in recent[2]] == [False, True, False] and recent[2][1][1] < 0.4
     zoomed = pure.evaluate("() => script.zoomed({ begin: 0, end: 1 }, 0.5, 0.25, { begin: 0, end: 1 })")
     assert zoomed == {"begin": 0.125, "end": 0.625}
     far = pure.evaluate("() => script.moved({ begin: 0, end: 1 }, 1e9, { begin: 0, end: 1 })")
     assert far["begin"] < 1
     assert pure.evaluate("() => script.wholeView(script.emptyStore()).end") > 0
+
+
+QUIET = """(moments) => {
+    const quiet = script.emptyQuiet();
+    for (const moment of moments) script.touch(quiet, moment);
+    return quiet;
+}"""
+
+
+def shortened(pure, moments, now, pixels=1000):
+    """Of a view of all: the stretches that are shortened, and how many pixels each takes."""
+    return pure.evaluate(
+        f"""([moments, now, pixels]) => {{
+            const first = Math.min(...moments), quiet = ({QUIET})(moments);
+            const {{ scale, wide }} = script.fit(script.gapsOf(quiet, now, pixels), first, now, pixels);
+            const axis = script.axisOf(script.gapsOf(quiet, now, pixels, wide), scale);
+            for (let moment = first; moment < now; moment += (now - first) / 97) {{
+                const again = script.momentOf(axis, script.drawnAt(axis, moment));
+                if (Math.abs(again - moment) > 1e-6) throw new Error(`${{moment}} is read as ${{again}}`);
+            }}
+            const all = (script.drawnAt(axis, now) - script.drawnAt(axis, first)) / scale;
+            if (Math.abs(all - pixels) > 0.01) throw new Error(`it takes ${{all}} pixels`);
+            return axis.gaps.map(({{ begin, end, from, to }}) => [begin, end, (to - from) / scale]);
+        }}""",
+        [moments, now, pixels],
+    )
+
+
+STEPS = [n / 100 for n in range(100)]  # a second
+
+
+def test_long_times_in_which_nothing_happens_are_shortened(pure):
+    later = [600 + at for at in STEPS]
+    assert rounded(sum(shortened(pure, [*STEPS, *later], 600.99), [])) == [0.99, 600, 110]
+    waits = shortened(pure, STEPS, 4000)  # nothing has happened until now
+    assert rounded(sum(waits, [])) == [0.99, 4000, 360]
+    assert shortened(pure, [*STEPS, 1.5], 1.5) == []  # it is not long
+    slow = [2.0 * n for n in range(40)]
+    assert shortened(pure, slow, 79) == []  # every step takes so long
+    assert rounded(sum(shortened(pure, slow, 200, 300), [])) == [78, 200, 108]
+    far = [0, 0.5, 1, 1e9, 1e9 + 0.5]  # a clock that jumps
+    assert len(shortened(pure, far, 1e9 + 0.5)) == 1
+    assert len(shortened(pure, [0, 3], 63)) == 1  # there is nothing else: they have all the room
+    assert shortened(pure, [*reversed(later), *STEPS, 300], 601)[0][1] == 300  # in any order
+
+
+def test_a_wait_is_brought_to_its_width_without_a_jump(pure):
+    moments = [1.5 + n / 20 for n in range(70)]
+    widths = [sum(one[2] for one in shortened(pure, STEPS, now)) or 1000 * (now - 0.99) / now for now in moments]
+    assert max(abs(a - b) for a, b in zip(widths, widths[1:], strict=False)) < 40
+    assert widths[-1] == pytest.approx(360)
+
+
+def test_what_is_under_the_pointer_stays_there(pure):
+    moved = pure.evaluate(
+        f"""(moments) => {{
+            const gaps = script.gapsOf(({QUIET})(moments), 601, 1000), axisAt = (length) => script.axisOf(gaps, length / 1000);
+            const whole = {{ begin: 0, end: 3 }}, found = [];
+            let view = {{ begin: 0, end: 3 }};
+            const about = 600.4, at = () => (script.drawnAt(axisAt(view.end - view.begin), about) - view.begin) / (view.end - view.begin);
+            const first = at();
+            for (const factor of [0.5, 0.5, 0.1, 3, 3]) (view = script.zoomed(view, factor, about, whole, axisAt)), found.push(at() - first);
+            return found;
+        }}""",
+        [*STEPS, *(600 + at for at in STEPS)],
+    )
+    assert rounded(moved) == [0] * 5
+
+
+def test_pieces_of_a_view_cover_its_pixels(pure):
+    """A wait of a minute: before it nothing is moved, within it as much of each pixel waits, behind it comes the rest."""
+    found = pure.evaluate(
+        """() => {
+            const store = { ...script.emptyStore(), rows: [{ rank: 0, begin: 0, until: null, mark: null }] };
+            const own = script.emptyStore();
+            const { head, events, places } = model.get("columns");
+            script.take(own, head, events, places);
+            script.touch(own.quiet, 61);
+            const gaps = script.gapsOf(own.quiet, 61, 100), view = script.seen(gaps, { begin: 0, end: 1 }, 100);
+            const into = script.coverageOf(100);
+            script.cover(own, 0, view, 100, 61, into);
+            return [view.pieces.map(({ left, right, short }) => [left, right, Boolean(short)]), [...into.waiting].slice(50, 100), store.rows.length];
+        }"""
+    )
+    pieces, waiting, _ = found
+    assert [short for *_, short in pieces] == [False, True] and pieces[0][1] == pieces[1][0] == pytest.approx(0.54)
+    assert rounded(waiting[:1]) == [1] and all(value == pytest.approx(1) for value in waiting)
 
 
 def test_words_are_cut_to_fit(pure):
@@ -335,7 +430,7 @@ def test_words_are_cut_to_fit(pure):
 
 PIXELS = """([lane, from, to]) => {
     const canvas = document.querySelector("canvas"), ratio = devicePixelRatio;
-    const data = canvas.getContext("2d").getImageData(from * ratio, (8 + lane * 34 + 10) * ratio, (to - from) * ratio, 14 * ratio).data;
+    const data = canvas.getContext("2d").getImageData(from * ratio, (24 + lane * 34 + 10) * ratio, (to - from) * ratio, 14 * ratio).data;
     const found = new Set();
     for (let i = 0; i < data.length; i += 4) found.add(data[i + 3] > 100 ? `${data[i]},${data[i + 1]},${data[i + 2]}` : "clear");
     return [...found];
@@ -382,16 +477,16 @@ def test_sharp_on_a_dense_screen(browser):
 def test_click_selects_and_tells(page):
     show_all(page, timeline())
     canvas = page.locator("canvas")
-    canvas.click(position={"x": at(page, 0.8), "y": 8 + 34 + 17})
+    canvas.click(position={"x": at(page, 0.8), "y": 24 + 34 + 17})
     assert page.evaluate("() => sent") == [{"action": "select", "values": {"rank": "1", "number": "5"}}]
     assert "rank 1: barrier #6" in page.get_by_role("status").inner_text()
-    canvas.click(position={"x": at(page, 0.08), "y": 8 + 17})  # nothing is there
+    canvas.click(position={"x": at(page, 0.08), "y": 24 + 17})  # nothing is there
     assert len(page.evaluate("() => sent")) == 1
 
 
 def test_hover_shows_a_tip(page):
     show_all(page, timeline())
-    page.locator("canvas").hover(position={"x": at(page, 0.8), "y": 8 + 34 + 17})
+    page.locator("canvas").hover(position={"x": at(page, 0.8), "y": 24 + 34 + 17})
     tip = page.locator(".tip")
     for text in ("barrier #6", "rank 1", "default_pg", "not the call of the other ranks", "train.py:88 in step"):
         assert text in tip.inner_text()
@@ -402,7 +497,7 @@ def test_hover_shows_a_tip(page):
 def test_names_are_not_interpreted(page):
     page.on("dialog", lambda dialog: pytest.fail("a name was run"))
     show_all(page, timeline(hang(NASTY)))
-    page.locator("canvas").hover(position={"x": at(page, 0.05), "y": 8 + 17})
+    page.locator("canvas").hover(position={"x": at(page, 0.05), "y": 24 + 17})
     assert NASTY in page.locator(".tip").inner_text()
     assert page.locator("img").count() == 0
 
@@ -484,6 +579,95 @@ def test_what_is_new_is_shown(page):
     assert "all_reduce #2" in page.get_by_role("status").inner_text()
     follow.click()
     assert follow.get_attribute("aria-pressed") == "true"
+
+
+def run_of(number, at, *, ended=0, waits=False):
+    """Two ranks in a run that begins so many milliseconds after the first: three calls each, the last one open if it waits."""
+    made = {
+        rank: [call(n, at + 100 * n + 20 * rank, 0 if waits and n == 2 else at + 100 * n + 60) for n in range(3)]
+        for rank in range(2)
+    }
+    ending = Ending("finished" if not waits else "raised", int(waits), "Released", "released", at_ns=BEGAN + ended * MS)
+    records = {
+        rank: RankRecord(rank, 10 * number + rank, tuple(calls), ending=ending if ended else None)
+        for rank, calls in made.items()
+    }
+    return made, Recording(2, records, taken_ns=BEGAN + (ended or at + 300) * MS)
+
+
+class Told:
+    """A page with a live time line, to which Python tells what is new."""
+
+    def __init__(self, page):
+        self.page, self.widget = page, Timeline(live=True)
+        show(page, self.widget)
+        self.widget.send = lambda content, buffers=None: page.evaluate(
+            "([content, buffers]) => model.tell(content, buffers)", sendable([content, buffers])
+        )
+        self.widget.send_state = lambda key=None: page.evaluate(
+            "([columns, version]) => { model.set('columns', columns); model.set('version', version); }",
+            [sendable(self.widget.get_state()["columns"]), self.widget.version],
+        )
+
+    def begin(self, number, at, **more):
+        made, recording = run_of(number, at, **more)
+        self.widget.begin(recording, name=f"run {number}", at_ns=BEGAN + (at - 50) * MS)
+        self.widget.add(made, recording)
+
+    def end(self, number, at, ended, **more):
+        _, recording = run_of(number, at, ended=ended, **more)
+        self.widget.add({}, recording)
+
+
+def test_it_follows_a_run_until_its_end_and_the_next_one(page):
+    told = Told(page)
+    follow = page.get_by_role("button", name="follow")
+    told.begin(1, 50)
+    expect(follow).to_have_attribute("aria-pressed", "true")
+    told.end(1, 50, 400)
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    over = picture(page)
+    page.wait_for_timeout(300)
+    assert picture(page) == over  # time passes, and nothing of the run
+    page.get_by_role("button", name="show all").click()
+    told.begin(2, 60_050)
+    expect(follow).to_have_attribute("aria-pressed", "true")
+    told.end(2, 60_050, 60_400)
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    page.get_by_role("button", name="show all").click()
+    page.wait_for_timeout(100)
+    middle = page.evaluate("() => 64 + (document.querySelector('canvas').clientWidth - 76 - 100) / 2")
+    lanes = [page.evaluate(PIXELS, [lane, middle + 43, middle + 54]) for lane in range(2)]
+    assert lanes == [["clear"]] * 2  # a minute in which nothing ran, in a hundred pixels
+    page.locator("canvas").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    chosen = [one["values"]["number"] for one in page.evaluate("() => sent") if one["action"] == "select"]
+    assert chosen == ["0", "5"]
+    assert told.widget.lanes.call(0, 5).entered_ns - told.widget.lanes.call(0, 2).entered_ns == 60_000 * MS
+
+
+def test_a_rank_that_was_released_waits_no_longer(page):
+    told = Told(page)
+    told.begin(1, 50, waits=True)
+    told.end(1, 50, 3000, waits=True)
+    page.get_by_role("button", name="show all").click()
+    page.locator("canvas").hover(position={"x": at(page, 0.5), "y": 24 + 17})
+    page.locator("canvas").focus()
+    page.keyboard.press("End")
+    expect(page.locator(".tip")).to_contain_text("then the rank left the run")
+    said = page.locator(".tip").inner_text()
+    page.wait_for_timeout(300)
+    assert page.locator(".tip").inner_text() == said
+
+
+def test_the_legend_has_all_that_is_drawn(page):
+    show(page, timeline())
+    words = page.get_by_role("group", name="legend").inner_text().split("\n")
+    assert {"computing", "waiting", "in the collective", "held", "failed", "mismatch", "absent", "a run begins", "ended",
+            "ended with an error", "idle, or blocked elsewhere", "compressed time", "now"} < set(words)  # fmt: skip
 
 
 def test_a_view_that_comes_late_asks_for_what_it_missed(page):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.ending import Ending
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.widgets.timeline import Timeline
 from tests.diagnosis.recordings import Rank, line, record
@@ -99,3 +101,22 @@ def test_texts_are_printable_and_short():
 def test_an_unknown_trait_is_refused():
     with pytest.raises(TypeError, match="colour"):
         Timeline(colour="red")
+
+
+def test_a_page_is_told_where_runs_begin_and_end(sent):
+    ending = Ending("raised", 1, "ValueError", "bad", at_ns=40 * 10**6)
+    widget = Timeline()
+    widget.begin(two(), name="run 1", at_ns=5 * 10**6)
+    widget.add({rank: [call(0, 10, 20), call(1, 30)] for rank in range(2)})
+    over = Recording(2, {rank: RankRecord(rank, 7, (call(1, 30),), ending=ending) for rank in range(2)}, taken_ns=10**9)
+    widget.add({}, over)
+    head = sent[-1][0]["head"]
+    assert head["runs"] == [{"number": 1, "name": "run 1", "begin": 0.0, "end": pytest.approx(0.035)}]
+    assert head["count"] == 2 and "past" not in head  # the calls that were open have ended
+    assert [(row["ended"], row["failed"], row["doing"]) for row in head["rows"]] == [(pytest.approx(0.035), True, "ValueError: bad")] * 2  # fmt: skip
+    widget.begin(two(), name="run 2", at_ns=90 * 10**6)
+    assert sent[-1] == ("columns", None)
+    head = widget.get_state()["columns"]["head"]
+    assert [run["name"] for run in head["runs"]] == ["run 1", "run 2"] and head["count"] == 4
+    assert [[row["rank"] for row in run] for run in head["past"]] == [[0, 1]] and len(head["rows"]) == 2
+    json.dumps(head)

@@ -1,6 +1,8 @@
 // The calls of all lanes in columns, as Python lays them out, and one call as it is drawn. Pure: no element of a
 // page is touched here. Times are seconds since an origin.
 
+import { emptyQuiet, touch } from "./axis.js";
+
 export const DONE = 0, OPEN = 1, LEFT = 2, FAILED = 3, HELD = 4;
 export const CLOCKS = 0.001; // over so long before the last came: the clocks of the ranks differ
 // For a call that nobody in Python waits for the door looks when the next one comes: then it is called done. One
@@ -25,7 +27,9 @@ export function decode(view, count, fields = FIELDS) {
 
 /** Nothing yet. */
 export function emptyStore() {
-  return { texts: [], kinds: [], met: new Float64Array(0), lanes: [], rows: [], now: 0, of: 0, count: 0 };
+  return {
+    texts: [], kinds: [], met: new Float64Array(0), lanes: [], rows: [], past: [], runs: [], quiet: emptyQuiet(), now: 0, of: 0, count: 0,
+  };
 }
 
 /**
@@ -35,6 +39,8 @@ export function emptyStore() {
 export function take(store, head, events, places) {
   if (head.whole) Object.assign(store, emptyStore());
   if (head.rows) store.rows = head.rows;
+  if (head.runs) store.runs = head.runs;
+  if (head.past) store.past = head.past;
   store.now = head.now;
   store.of = head.of ?? store.of;
   for (const text of head.texts) store.texts.push(text);
@@ -48,12 +54,31 @@ export function take(store, head, events, places) {
     while (store.lanes.length <= at) store.lanes.push(emptyLane());
     reserve(store.lanes[at], count);
   }
-  for (let i = 0; i < head.count; i++) put(store.lanes[columns.lane[i]], columns, i);
+  for (let i = 0; i < head.count; i++) {
+    put(store.lanes[columns.lane[i]], columns, i);
+    touch(store.quiet, columns.begin[i]);
+    touch(store.quiet, columns.end[i]);
+  }
+  for (const { begin, end } of store.runs) touch(store.quiet, begin ?? NaN), touch(store.quiet, end ?? NaN);
+  for (const row of store.rows) touch(store.quiet, row.ended ?? NaN);
   store.count = 0;
   for (const lane of store.lanes) {
     reach(store, lane);
     store.count += lane.count;
   }
+}
+
+/** The run that is the last; its end is null while it continues. */
+export function runOf(store) {
+  return store.runs.at(-1) ?? { number: 0, name: "", begin: null, end: null };
+}
+
+/** What is known of a lane in each run, in the order of time. */
+export function rowsOf(store, at) {
+  const rows = [];
+  for (const run of store.past) if (run[at]) rows.push(run[at]);
+  if (store.rows[at]) rows.push(store.rows[at]);
+  return rows;
 }
 
 function meet(store, { met, place }) {
@@ -158,7 +183,8 @@ export function spanOf(store, lane, i, now) {
     state = LEFT;
     if (met <= end + CLOCKS) end = Math.max(begin, met);
   }
-  if (met > end + CLOCKS) met = begin;
+  // Of a call that all ranks came to after it had ended one knows that it was never over.
+  if (met > end + CLOCKS) met = lane.state[i] === OPEN || lane.state[i] === LEFT ? end : begin;
   if (Number.isNaN(met)) met = state === OPEN || state === LEFT || state === HELD ? end : begin;
   return { begin, met: Math.min(Math.max(met, begin), end), end, state };
 }

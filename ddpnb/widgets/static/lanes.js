@@ -1,6 +1,7 @@
 // Lanes: how much of each pixel the calls cover, what lies under the pointer, what is in sight, and the words for
 // it. Pure: no element of a page is touched here. Times are seconds since an origin.
-import { CLOCKS, DONE, FAILED, HELD, LEFT, OPEN, after, endOf, metOf, spanOf, visible, wasLeft } from "./columns.js";
+import { STOOD, axisOf, drawnAt, fit, gapsOf } from "./axis.js";
+import { CLOCKS, DONE, FAILED, HELD, LEFT, OPEN, after, endOf, metOf, rowsOf, runOf, spanOf, visible, wasLeft } from "./columns.js";
 
 export const PARTS = ["computing", "waiting", "collective", "held", "failed", "leftWaiting", "leftCollective"];
 
@@ -11,27 +12,22 @@ export function coverageOf(width) {
 
 /**
  * How much of each pixel is computing, waiting and so on: from 0 to 1.
- * @param {{begin: number, end: number}} view @param {number} width in pixels
+ * @param {{begin: number, end: number, pieces?: object[]}} view @param {number} width in pixels
  * @returns {boolean} whether there is anything that runs in the shadow of other things
  */
 export function cover(store, at, view, width, now, into) {
-  const lane = store.lanes[at];
-  const row = store.rows[at];
   for (const name of PARTS) into[name].fill(0);
   const { computing, waiting, collective, held, failed } = into;
-  const [from, to] = visible(lane, view.begin, view.end);
-  const summary = to - from > 4 * width ? summaryOf(store, lane, now) : null;
-  let shadow;
-  if (summary && (view.end - view.begin) / width >= summary.step) {
-    shadow = summary.shadow;
-    for (const name of summary.parts) resample(summary, summary[name], view, width, into[name]);
-    shadow = gather(store, lane, summary.count, to, view, width, now, into) || shadow;
-  } else shadow = gather(store, lane, from, to, view, width, now, into);
-  const scale = width / (view.end - view.begin);
-  if (row) {
-    const until = Math.min(row.until ?? Infinity, now);
-    if (row.stands) add(waiting, (until - view.begin) * scale, (now - view.begin) * scale, width);
-    if (until > row.begin) add(computing, (row.begin - view.begin) * scale, (until - view.begin) * scale, width);
+  const rows = rowsOf(store, at);
+  let shadow = false;
+  for (const piece of view.pieces ?? [{ begin: view.begin, end: view.end, left: 0, right: 1 }]) {
+    const frame = frameOf(piece, width);
+    shadow = coverCalls(store, store.lanes[at], frame, now, into) || shadow;
+    for (const row of rows) {
+      const ended = Math.min(row.ended ?? Infinity, now), until = Math.min(row.until ?? Infinity, ended);
+      if (row.stands) add(waiting, frame, until, ended);
+      add(computing, frame, row.begin, until);
+    }
   }
   for (let x = 0; x < width; x++) {
     const strong = Math.min(1, failed[x] + held[x]);
@@ -42,11 +38,27 @@ export function cover(store, at, view, width, now, into) {
   return shadow;
 }
 
+/** A stretch of even time, in pixels: `scale` is pixels of a second. */
+function frameOf({ begin, end, left, right }, width) {
+  const from = left * width, to = Math.min(width, right * width);
+  return { begin, end, from, to, width, scale: (to - from) / (end - begin) };
+}
+
+function coverCalls(store, lane, frame, now, into) {
+  const [from, to] = visible(lane, frame.begin, frame.end);
+  const summary = to - from > 4 * (frame.to - frame.from) ? summaryOf(store, lane, now) : null;
+  if (!summary || 1 / frame.scale < summary.step) return gather(store, lane, from, to, frame, now, into);
+  for (const name of summary.parts) resample(summary, summary[name], frame, into[name]);
+  return gather(store, lane, Math.max(from, summary.count), to, frame, now, into) || summary.shadow;
+}
+
+const CAP = 4; // pixels at the end of a call that failed after a wait
+
 /** Add what the calls [from, to) cover of each pixel. */
-function gather(store, lane, from, to, view, width, now, into) {
+function gather(store, lane, from, to, frame, now, into) {
   const { waiting, collective, held, failed, leftWaiting, leftCollective } = into;
   const { begin: begins, end: ends, state: states } = lane;
-  const scale = width / (view.end - view.begin);
+  const pixel = 1 / frame.scale;
   let shadow = false;
   for (let i = from; i < to; i++) {
     let state = states[i];
@@ -57,18 +69,18 @@ function gather(store, lane, from, to, view, width, now, into) {
       if (!(met <= end + CLOCKS) || met < begin) met = begin;
       else if (met > end) met = end;
     } else ({ met, end, state } = spanOf(store, lane, i, now));
-    const first = (begin - view.begin) * scale;
-    const middle = (met - view.begin) * scale;
-    const last = (end - view.begin) * scale;
     if (state === LEFT) {
       shadow = true;
-      add(leftWaiting, first, middle, width);
-      add(leftCollective, middle, Math.max(last, middle + 1.5), width);
-    } else if (state === HELD) add(held, first, last, width);
-    else if (state === FAILED) add(failed, first, Math.max(last, first + 2), width);
-    else {
-      if (middle > first) add(waiting, first, middle, width);
-      add(collective, middle, last, width);
+      add(leftWaiting, frame, begin, met);
+      add(leftCollective, frame, met, Math.max(end, met + 1.5 * pixel));
+    } else if (state === HELD) add(held, frame, begin, end);
+    else if (state === FAILED) {
+      const cap = Math.max(begin, end - CAP * pixel);
+      add(waiting, frame, begin, cap);
+      add(failed, frame, cap, Math.max(end, cap + 2 * pixel));
+    } else {
+      if (met > begin) add(waiting, frame, begin, met);
+      add(collective, frame, met, end);
     }
   }
   return shadow;
@@ -81,36 +93,37 @@ function summaryOf(store, lane, now) {
   const count = Math.min(lane.loose, lane.count - UNSURE);
   if (lane.summary && lane.count - lane.summary.count < STALE + UNSURE) return lane.summary;
   if (count < STALE) return null;
-  const view = { begin: lane.begin[0], end: Math.max(lane.begin[count - 1], lane.reach[count - 1]) };
-  if (!(view.end > view.begin)) return null;
-  const made = { ...coverageOf(BINS), count, begin: view.begin, step: (view.end - view.begin) / BINS };
-  made.shadow = gather(store, lane, 0, count, view, BINS, now, made);
+  const begin = lane.begin[0], end = Math.max(lane.begin[count - 1], lane.reach[count - 1]);
+  if (!(end > begin)) return null;
+  const made = { ...coverageOf(BINS), count, begin, step: (end - begin) / BINS };
+  made.shadow = gather(store, lane, 0, count, frameOf({ begin, end, left: 0, right: 1 }, BINS), now, made);
   made.parts = PARTS.filter((name) => made[name].some((value) => value > 0));
   return (lane.summary = made);
 }
 
 /** Bins into pixels that are no narrower: each falls into one or two. */
-function resample({ begin, step }, bins, view, width, into) {
-  const scale = width / (view.end - view.begin);
-  const size = step * scale; // of a bin, in pixels
-  const offset = (begin - view.begin) * scale;
-  const first = Math.max(0, Math.floor(-offset / size));
-  const last = Math.min(BINS, Math.ceil((width - offset) / size));
+function resample({ begin, step }, bins, frame, into) {
+  const size = step * frame.scale; // of a bin, in pixels
+  const offset = frame.from + (begin - frame.begin) * frame.scale;
+  const first = Math.max(0, Math.floor((frame.from - offset) / size));
+  const last = Math.min(BINS, Math.ceil((frame.to - offset) / size));
   for (let bin = first; bin < last; bin++) {
     const value = bins[bin];
     if (value === 0) continue;
-    const from = offset + bin * size;
+    const from = Math.max(offset + bin * size, frame.from), to = Math.min(offset + (bin + 1) * size, frame.to);
     const x = Math.floor(from);
-    const over = Math.max(0, from + size - (x + 1)); // of it lies in the next pixel
-    if (x >= 0 && x < width) into[x] += value * (size - over);
-    if (over > 0 && x + 1 >= 0 && x + 1 < width) into[x + 1] += value * over;
+    const over = Math.max(0, to - (x + 1)); // of it lies in the next pixel
+    if (x < frame.width) into[x] += value * Math.max(0, to - from - over);
+    if (over > 0 && x + 1 < frame.width) into[x + 1] += value * over;
   }
 }
 
-/** Cover from one place to another. */
-function add(column, from, to, width) {
-  if (from < 0) from = 0;
-  if (to > width) to = width;
+/** Cover the pixels from one moment to another. */
+function add(column, frame, begin, end) {
+  if (!(end > begin)) return;
+  let from = frame.from + (begin - frame.begin) * frame.scale, to = frame.from + (end - frame.begin) * frame.scale;
+  if (from < frame.from) from = frame.from;
+  if (to > frame.to) to = frame.to;
   if (!(to > from)) return;
   const first = from | 0;
   const last = to | 0;
@@ -120,7 +133,7 @@ function add(column, from, to, width) {
   }
   column[first] += first + 1 - from;
   for (let x = first + 1; x < last; x++) column[x] += 1;
-  if (last < width) column[last] += to - last;
+  if (last < frame.width) column[last] += to - last;
 }
 
 /** The call at a moment, or one not further away than `near` seconds; -1: none. */
@@ -152,52 +165,91 @@ function shortest(moment, least) {
   return Math.max(least, Math.abs(moment) * 1e-12);
 }
 
-/** From the first thing to now. */
-export function wholeView(store, now = store.now) {
-  let begin = Infinity;
+/** The moment from which on there is something to see. */
+function firstMoment(store) {
+  let begin = store.runs[0]?.begin ?? Infinity;
   store.lanes.forEach((lane, at) => {
-    const first = Math.min(lane.count ? lane.begin[0] : Infinity, store.rows[at]?.begin ?? Infinity);
-    if (first < begin) begin = first;
+    if (lane.count) begin = Math.min(begin, lane.begin[0]);
+    for (const row of rowsOf(store, at)) if ((row.until ?? Infinity) > row.begin) begin = Math.min(begin, row.begin);
   });
-  if (!Number.isFinite(begin)) begin = 0;
-  const end = Math.max(now, begin + shortest(begin, 1e-6));
-  return { begin, end: end + (end - begin) * 0.01 };
+  return Number.isFinite(begin) ? begin : 0;
+}
+
+/** What there is, from the first moment to the last, on an axis. */
+export function extentOf(store, now, axis) {
+  return { begin: drawnAt(axis, firstMoment(store)), end: drawnAt(axis, now) };
+}
+
+/** What lies between two moments, on the axis that shows just that, and a little more after it: where a run has ended, its last words. */
+function between(store, now, begin, end, inner) {
+  const more = runOf(store).end === null ? 0.01 : Math.min(0.2, 100 / inner);
+  const { scale, wide } = fit(gapsOf(store.quiet, now, inner), begin, end, inner / (1 + more));
+  const axis = axisOf(gapsOf(store.quiet, now, inner, wide), scale);
+  const from = drawnAt(axis, begin);
+  return { begin: from, end: from + scale * inner, wide };
+}
+
+const WIDTH = 1000;
+
+/** All there is. @param {number} inner pixels */
+export function wholeView(store, now = store.now, inner = WIDTH) {
+  const begin = firstMoment(store);
+  return between(store, now, begin, Math.max(now, begin + shortest(begin, 1e-6)), inner);
 }
 
 const RECENT = 14; // calls of a lane that one wants to see at first
-const STOOD = 0.6; // of the width, at most, is for the time in which nothing began any more
 
-/** The last calls, up to now; wider if the ranks have stood for long, so that one sees what they did before. */
-export function recentView(store, now = store.now, width = 0) {
-  const spans = [];
-  let last = -Infinity;
-  for (const lane of store.lanes) {
-    if (!lane.count) continue;
-    last = Math.max(last, lane.begin[lane.count - 1]);
-    spans.push(lane.begin[lane.count - 1] - lane.begin[Math.max(0, lane.count - RECENT)]);
+/**
+ * The last calls of the run, up to now; wider if the ranks have stood for some time, so that one sees what they did before.
+ * @param {number} length on the axis; 0: as it suits
+ */
+export function recentView(store, now = store.now, length = 0, inner = WIDTH) {
+  const gaps = gapsOf(store.quiet, now, inner);
+  if (length) {
+    const end = drawnAt(axisOf(gaps, length / inner), now) + 0.01 * length;
+    return { begin: end - length, end };
   }
-  const whole = wholeView(store, now);
-  if (!spans.length) return whole;
-  spans.sort((a, b) => a - b);
-  const length = Math.max(width || 1.15 * spans[spans.length >> 1], (now - last) / STOOD, shortest(now, 1e-6));
-  const end = now + 0.01 * length;
-  return width ? { begin: end - length, end } : { begin: Math.max(whole.begin, end - length), end };
+  const began = runOf(store).begin ?? -Infinity;
+  const spans = [];
+  let last = began, few = true; // it has made no more calls
+  for (const lane of store.lanes) {
+    const begun = after(lane.begin, lane.count, began - 1e-9), first = Math.max(begun, lane.count - RECENT);
+    if (first > begun) few = false;
+    if (first >= lane.count) continue;
+    last = Math.max(last, lane.begin[lane.count - 1]);
+    spans.push(lane.begin[lane.count - 1] - lane.begin[first]);
+  }
+  if (!Number.isFinite(last)) return wholeView(store, now, inner);
+  const span = spans.sort((a, b) => a - b)[spans.length >> 1] ?? 0;
+  let stood = now - last, fresh = 1;
+  for (const gap of gaps) {
+    if (gap.end <= last) continue;
+    if (!gap.fresh) stood -= gap.end - Math.max(gap.begin, last);
+    else fresh = gap.fresh;
+  }
+  // While a wait is brought to its width, so is what is shown before it.
+  const before = Math.max(span + Math.min(0.15 * span, 2), stood * fresh * (1 / STOOD - 1), shortest(now, 1e-6));
+  const from = few && began < last ? Math.min(began, last - before) : last - before;
+  return between(store, now, Math.max(from, Math.min(firstMoment(store), last)), Math.max(now, last), inner);
 }
 
-/** Zoomed by a factor about a moment. Never closer than a tenth of a microsecond, nor wider than twice of all. */
-export function zoomed(view, factor, about, whole) {
+/**
+ * Zoomed by a factor about a moment. Never closer than a tenth of a microsecond, nor wider than twice of all.
+ * @param {(length: number) => object} axisAt the axis of a view of this length
+ */
+export function zoomed(view, factor, about, whole, axisAt = () => axisOf([], 1)) {
   const length = view.end - view.begin;
   const least = shortest(about, 1e-7), most = 2 * (whole.end - whole.begin);
   const wanted = Math.min(Math.max(length * factor, least), Math.max(most, least));
-  const begin = about - ((about - view.begin) / length) * wanted;
-  return { begin, end: begin + wanted };
+  const begin = drawnAt(axisAt(wanted), about) - ((drawnAt(axisAt(length), about) - view.begin) / length) * wanted;
+  return { ...view, begin, end: begin + wanted };
 }
 
 /** Moved, but something of what there is stays in sight. */
 export function moved(view, by, whole) {
   const length = view.end - view.begin;
   const begin = Math.min(Math.max(view.begin + by, whole.begin - 0.9 * length), whole.end - 0.1 * length);
-  return { begin, end: begin + length };
+  return { ...view, begin, end: begin + length };
 }
 
 /** @param {number} seconds */
@@ -263,6 +315,7 @@ function timesText(state, begin, met, end, open) {
   if (state === FAILED) return `failed after ${spanText(end - begin)}`;
   const waited = met - begin, within = end - met;
   if (state === LEFT) return `started; the rank continued; ${open ? "not all ranks have joined" : "all ranks had joined"} after ${spanText(waited)}`;
+  if (state === OPEN && !open) return `waited ${spanText(end - begin)}, then the rank left the run`;
   if (open) return within > 0 ? `waited ${spanText(waited)}, in the collective for ${spanText(within)}` : `waiting for ${spanText(waited)}`;
   return waited > 0 ? `waited ${spanText(waited)}, then ${spanText(within)} in the collective` : `${spanText(within)} in the collective`;
 }

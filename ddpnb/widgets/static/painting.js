@@ -1,8 +1,9 @@
 // Painting lanes on a canvas: pixels for the calls, however many there are, and words on plates over them.
-import { HELD, LEFT, find, spanOf, visible } from "./columns.js";
-import { cover, coverageOf, fitted, ticks } from "./lanes.js";
+import { drawnAt, momentOf } from "./axis.js";
+import { HELD, LEFT, find, runOf, spanOf, visible } from "./columns.js";
+import { cover, coverageOf, fitted, spanText, ticks } from "./lanes.js";
 
-const RIGHT = 12, TOP = 8, AXIS = 22; // of the page's pixels
+const RIGHT = 12, TOP = 24, AXIS = 26; // of the page's pixels
 const WORDS_FROM = 14; // height of a bar that has room for words
 const MANY = 300; // calls of a lane in sight; with more none is named
 
@@ -16,8 +17,8 @@ export function layout(lanes, width) {
 
 export const topOf = (place, at) => place.top + at * place.pitch + ((place.pitch - place.bar) >> 1);
 export const laneAt = (place, y) => Math.min(place.lanes - 1, Math.max(0, Math.floor((y - place.top) / place.pitch)));
-export const momentAt = (place, view, x) => view.begin + ((x - place.left) / place.inner) * (view.end - view.begin);
-export const placeOf = (place, view, moment) => place.left + ((moment - view.begin) / (view.end - view.begin)) * place.inner;
+export const momentAt = (place, view, x) => momentOf(view.axis, view.begin + ((x - place.left) / place.inner) * (view.end - view.begin));
+export const placeOf = (place, view, moment) => place.left + ((drawnAt(view.axis, moment) - view.begin) / (view.end - view.begin)) * place.inner;
 
 const COLOURS = ["busy", "warning", "ok", "error", "note", "fg", "bg", "faint", "line", "raised"];
 
@@ -90,6 +91,8 @@ export function painterOf(canvas) {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const brush = { context, store, place, view, now, colours };
     axis(brush, following);
+    for (const gap of view.axis.gaps) broken(brush, gap);
+    runMarks(brush);
     for (let at = 0; at < place.lanes; at++) {
       label(brush, at);
       lane(brush, at);
@@ -150,28 +153,134 @@ function pixel(red, green, blue, alpha) {
     : ((red + 0.5) << 24) | ((green + 0.5) << 16) | ((blue + 0.5) << 8) | (alpha + 0.5);
 }
 
-function axis({ context, place, view, now, colours }, following) {
+/** The pieces of the view that are not shortened, each within one run: `zero` is when that began. */
+function evenPieces(store, view, place) {
+  const found = [], last = runOf(store).end ?? Infinity;
+  for (const { begin, end: after, short } of view.pieces) {
+    const end = Math.min(after, last);
+    if (short || end <= begin) continue;
+    const cuts = store.runs.map((run) => run.begin).filter((at) => at !== null && at > begin && at < end);
+    [begin, ...cuts].forEach((from, k) => {
+      const run = store.runs.findLast((one) => one.begin !== null && one.begin <= from);
+      const to = cuts[k] ?? end;
+      found.push({ begin: from, end: to, zero: run?.begin ?? 0, width: placeOf(place, view, to) - placeOf(place, view, from) });
+    });
+  }
+  return found;
+}
+
+function axis({ context, store, place, view, now, colours }, following) {
   const bottom = place.top + place.lanes * place.pitch;
-  const zero = following ? now : 0;
+  const taken = view.axis.gaps.map((gap) => lengthPlate(context, place, view, gap, colours));
   context.font = `11px ${colours.font}`;
   context.textBaseline = "middle";
   context.textAlign = "center";
-  for (const { at, text } of ticks(view, place.inner, zero, following)) {
-    const x = Math.round(placeOf(place, view, at)) + 0.5;
-    context.globalAlpha = 0.7;
-    context.fillStyle = colours.line.text;
-    context.globalCompositeOperation = "destination-over"; // behind the lanes
-    context.fillRect(x - 0.5, place.top, 1, bottom - place.top + 3);
-    context.globalCompositeOperation = "source-over";
-    context.globalAlpha = 1;
-    context.fillStyle = colours.faint.text;
-    const half = context.measureText(text).width / 2;
-    context.fillText(text, Math.min(Math.max(x, half), place.width - half - 1), bottom + 13);
+  for (const { begin, end, zero, width } of evenPieces(store, view, place)) {
+    for (const { at, text } of ticks({ begin, end }, width, following ? now : zero, following)) {
+      const x = Math.round(placeOf(place, view, at)) + 0.5;
+      context.globalAlpha = 0.7;
+      context.fillStyle = colours.line.text;
+      context.globalCompositeOperation = "destination-over"; // behind the lanes
+      context.fillRect(x - 0.5, place.top, 1, bottom - place.top + 3);
+      context.globalCompositeOperation = "source-over";
+      context.globalAlpha = 1;
+      context.fillStyle = colours.faint.text;
+      const half = context.measureText(text).width / 2;
+      const middle = Math.min(Math.max(x, half), place.width - half - 1);
+      if (taken.some(({ left, right }) => middle + half + 6 > left && middle - half - 6 < right)) continue;
+      taken.push({ left: middle - half, right: middle + half });
+      context.fillText(text, middle, bottom + 14);
+    }
   }
   const at = placeOf(place, view, now);
-  if (at >= place.left && at <= place.width - RIGHT + 1) {
+  if (runOf(store).end === null && at >= place.left && at <= place.width - RIGHT + 1) {
     context.fillStyle = colours.faint.text;
     for (let y = place.top; y < bottom; y += 6) context.fillRect(Math.round(at), y, 1, 3);
+  }
+}
+
+const BAND = 6, TOOTH = 5; // pixels, of the mark where the axis is broken
+
+/** Where the length of a shortened stretch is written. */
+function lengthPlate(context, place, view, gap, colours) {
+  const scale = place.inner / (view.end - view.begin);
+  const middle = place.left + (gap.from + 0.75 * (gap.to - gap.from) - view.begin) * scale;
+  context.font = `600 11px ${colours.font}`;
+  const text = spanText(gap.end - gap.begin);
+  const half = context.measureText(text).width / 2 + 6;
+  const room = [place.left - 4, place.width - 1];
+  const at = Math.min(Math.max(middle, room[0] + half), room[1] - half);
+  return { left: at - half, right: at + half, middle, at, text };
+}
+
+/** The mark where the axis is broken, and how long the time is that is not drawn as long as it was. */
+function broken({ context, place, view, colours }, gap) {
+  const { left, right, middle, at, text } = lengthPlate(context, place, view, gap, colours);
+  if (middle < place.left || middle > place.width - RIGHT) return;
+  const bottom = place.top + place.lanes * place.pitch + 4;
+  const edge = (x) => {
+    const points = [];
+    for (let y = place.top - 3, k = 0; y <= bottom; y += TOOTH, k++) points.push([x + (k % 2 ? 2 : -2), y]);
+    return points;
+  };
+  const draw = (points) => {
+    context.beginPath();
+    for (const [x, y] of points) context.lineTo(x, y);
+  };
+  const edges = [edge(middle - BAND / 2), edge(middle + BAND / 2)];
+  draw([...edges[0], ...[...edges[1]].reverse()]);
+  context.fillStyle = colours.bg.text;
+  context.fill();
+  context.strokeStyle = colours.faint.text;
+  context.lineWidth = 1;
+  for (const points of edges) {
+    draw(points);
+    context.stroke();
+  }
+  const y = place.top + place.lanes * place.pitch + 5;
+  context.fillStyle = colours.raised.text;
+  context.strokeStyle = colours.faint.text;
+  context.beginPath();
+  context.roundRect(left, y, right - left, 18, 4);
+  context.fill();
+  context.stroke();
+  context.fillStyle = colours.fg.text;
+  context.font = `600 11px ${colours.font}`;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(text, at, y + 9.5);
+}
+
+/** Where each run begins, with its name above the lanes. */
+function runMarks({ context, store, place, view, colours }) {
+  const bottom = place.top + place.lanes * place.pitch;
+  context.font = `600 11px ${colours.font}`;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  let room = place.width; // up to the mark on the right of it
+  for (const { name, begin } of [...store.runs].reverse()) {
+    if (begin === null || !name) continue;
+    const x = Math.round(placeOf(place, view, begin));
+    if (x > place.width - RIGHT) continue;
+    const before = x < place.left; // out of sight, but the run continues
+    const left = before ? place.left : x;
+    context.fillStyle = colours.fg.text;
+    if (!before) context.fillRect(x - 1, 4, 2, bottom - 2);
+    const text = fitted(name, room - left - 18, (one) => context.measureText(one).width);
+    if (text) {
+      const width = context.measureText(text).width + 12;
+      context.fillStyle = colours.raised.text;
+      context.strokeStyle = colours.line.text;
+      context.lineWidth = 1;
+      context.beginPath();
+      context.roundRect(left, 3.5, width, 16, before ? 3 : [0, 3, 3, 0]);
+      context.fill();
+      context.stroke();
+      context.fillStyle = colours.fg.text;
+      context.fillText(text, left + 6, 12);
+    }
+    if (before) break;
+    room = x;
   }
 }
 
@@ -198,51 +307,88 @@ function label({ context, store, place, colours }, at) {
 
 /** What is written into a lane, and the frames of what is open or does not fit. */
 function lane(brush, at) {
-  const { store, place, view, now, colours, context } = brush;
-  const row = store.rows[at];
+  const { store, place, view, now, colours } = brush;
   const own = store.lanes[at];
-  if (!row || !own) return;
+  if (!own) return;
   const roomy = place.bar >= WORDS_FROM;
-  const [from, to] = visible(own, view.begin, view.end);
+  const rows = [...store.past.map((run) => run[at]), store.rows[at]];
+  const [from, to] = visible(own, view.from, view.to);
   let taken = -Infinity; // so far to the right stands something already
   if (roomy && to - from <= MANY)
-    for (let i = from; i < to; i++) taken = Math.max(taken, named(brush, at, i, taken));
+    for (let i = from; i < to; i++) taken = Math.max(taken, named(brush, at, i, taken, rows));
   for (let i = to - 1; i >= from && to - i <= MANY; i--) {
     if (own.end[i] !== Infinity || own.state[i] === LEFT) continue;
     const span = spanOf(store, own, i, now);
     frame(brush, at, span.begin, span.end, own.state[i] === HELD ? colours.note : colours.warning, 1, []);
   }
+  rows.forEach((row, k) => {
+    if (!row) return;
+    const over = Math.min(now, store.runs[k]?.end ?? Infinity); // that is what is known of the run
+    const room = store.runs[k + 1]?.begin ?? Infinity; // then comes another one
+    state(brush, at, row, over, [store.runs[k]?.begin ?? -Infinity, room], roomy);
+  });
+}
+
+/** What is known of a rank in a run besides its calls. */
+function state(brush, at, row, over, room, roomy) {
+  const { store, place, view, now, colours } = brush;
+  const own = store.lanes[at];
   const { mark } = row;
-  if (row.stands && row.until < now) {
-    frame(brush, at, row.until, now, colours.warning, 1, []);
-    if (roomy && !mark) plate(brush, at, row.until, now, row.doing, colours.fg, { mustShow: true });
+  const ended = row.ended ?? null, until = row.until ?? null;
+  if (row.stands && until < over) {
+    const end = ended ?? over;
+    frame(brush, at, until, end, colours.warning, 1, []);
+    if (roomy && !mark && ended === null) plate(brush, at, until, end, row.doing, colours.fg, { room });
   }
-  if (mark?.kind === "mismatch") {
-    const i = find(own, mark.number);
-    if (i < 0) return;
-    const span = spanOf(store, own, i, now);
+  const wrong = mark?.kind === "mismatch" ? find(own, mark.number) : -1;
+  if (wrong >= 0) {
+    const span = spanOf(store, own, wrong, now);
     frame(brush, at, span.begin, span.end, colours.error, 2, [], true);
-    if (roomy) plate(brush, at, span.begin, Math.max(span.end, view.end), mark.words, colours.error, { mustShow: true });
+    if (roomy) plate(brush, at, span.begin, Math.max(span.end, over), mark.words, colours.error, { room });
   } else if (mark?.kind === "absent") {
-    const begin = row.until ?? row.since; // since it ceased, or since the first waits for it
-    frame(brush, at, begin, Math.max(now, begin), colours.error, 1.5, [5, 4]);
-    if (roomy) plate(brush, at, begin, now, mark.words, colours.error, { mustShow: true });
-  } else if (roomy && !row.stands && row.until !== null && row.until !== undefined && row.doing) {
-    const x = placeOf(place, view, row.until);
-    if (x < place.width - RIGHT - 30) plate(brush, at, row.until, view.end, row.doing, colours.faint, { ground: false });
+    const begin = until ?? row.since; // since it ceased, or since the first waits for it
+    frame(brush, at, begin, Math.max(over, begin), colours.error, 1.5, [5, 4]);
+    if (roomy) plate(brush, at, begin, Math.max(over, begin), mark.words, colours.error, { room });
+  } else if (roomy && !row.stands && until !== null && row.doing && row.until > row.begin) {
+    const x = placeOf(place, view, ended ?? until);
+    if (x < place.width - RIGHT - 30) plate(brush, at, ended ?? until, room[1], row.doing, row.failed ? colours.error : colours.faint, { after: ended !== null });
   }
+  if (ended !== null && ended > row.begin) endMark(brush, at, ended, row.failed);
+}
+
+/** Where a rank has ended: a bar, or a cross where it did not end well. */
+function endMark({ context, place, view, colours }, at, moment, failed) {
+  const x = Math.round(placeOf(place, view, moment));
+  if (x < place.left - 1 || x > place.width - RIGHT + 2) return;
+  const top = topOf(place, at), middle = top + place.bar / 2;
+  context.fillStyle = context.strokeStyle = (failed ? colours.error : colours.faint).text;
+  context.fillRect(x - 1, top, failed ? 2 : 3, place.bar);
+  if (!failed || place.bar < WORDS_FROM) return;
+  context.fillStyle = colours.bg.text;
+  context.beginPath();
+  context.arc(x, middle, 6.5, 0, 2 * Math.PI);
+  context.fill();
+  context.lineWidth = 1;
+  context.stroke();
+  context.lineWidth = 2;
+  context.beginPath();
+  for (const slope of [1, -1]) {
+    context.moveTo(x - 3, middle - 3 * slope);
+    context.lineTo(x + 3, middle + 3 * slope);
+  }
+  context.stroke();
 }
 
 /** Write a call's name into it if there is room; up to where it goes. */
-function named(brush, at, i, taken) {
+function named(brush, at, i, taken, rows) {
   const { store, place, view, now, colours } = brush;
-  const own = store.lanes[at], row = store.rows[at];
+  const own = store.lanes[at], row = rows.at(-1) ?? {};
   const { begin, end, state } = spanOf(store, own, i, now);
   if (state === LEFT) return taken; // something else stands above it
   const open = own.end[i] === Infinity;
   const left = Math.max(placeOf(place, view, begin), place.left);
   const right = Math.min(placeOf(place, view, end), place.width - RIGHT);
-  if (right - left < 46 || left < taken || row.mark?.number === own.number[i]) return taken;
+  if (right - left < 46 || left < taken || rows.some((one) => one?.mark?.number === own.number[i])) return taken;
   const title = titleOf(store, own, i);
   const text = open && row.doing?.includes(title) ? row.doing : title;
   const used = plate(brush, at, begin, end, text, colours.fg, { weight: open ? 600 : 400, whole: !open });
@@ -254,29 +400,30 @@ function titleOf(store, own, i) {
   return own.seq[i] ? `${title} #${own.seq[i]}` : title;
 }
 
-/** Words on a plate, within a span (or, if they must be shown, before it); where they end, or undefined where there is no room. */
-function plate({ context, place, view, colours }, at, begin, end, text, colour, { ground = true, weight = 600, mustShow = false, whole = false } = {}) {
-  let left = Math.max(placeOf(place, view, begin), place.left) + 6;
-  const right = Math.min(placeOf(place, view, end), place.width - RIGHT) - 6;
+/**
+ * Words on a plate, within a span; where they end, or undefined where there is no room.
+ * @param {number[]} [options.room] the run: they must be shown, and may begin before the span or end after it
+ */
+function plate({ context, place, view, colours }, at, begin, end, text, colour, { weight = 600, whole = false, after = false, room = null } = {}) {
+  const pixel = (moment) => Math.min(Math.max(placeOf(place, view, moment), place.left), place.width - RIGHT);
+  let left = pixel(begin) + (after ? 9 : 6), right = pixel(end) - 6;
   context.font = `${weight} 11px ${colours.font}`;
   const measure = (one) => context.measureText(one).width;
-  let shown = fitted(text, right - left - 10, measure);
-  if (mustShow && shown !== text) {
-    const before = left - 12 - place.left; // there may be more room before it
-    if (before > right - left) {
-      shown = fitted(text, before - 16, measure);
-      left = left - 22 - measure(shown);
-    }
+  const wanted = measure(text) + 10;
+  if (room && right - left < wanted) {
+    const [first, last] = room.map(pixel);
+    const before = left - 16 - first;
+    if (last - 6 - left >= wanted || last - 6 - left > before) right = last - 6;
+    else if (before > right - left) (right = left - 12), (left = Math.max(first + 4, right - wanted));
   }
-  if (!shown || (whole && shown !== text) || left > place.width - RIGHT) return undefined;
+  const shown = fitted(text, right - left - 10, measure);
+  if (!shown || (whole && shown !== text) || placeOf(place, view, begin) > place.width - RIGHT) return undefined;
   const width = measure(shown) + 10;
   const top = topOf(place, at) + 2;
-  if (ground) {
-    context.fillStyle = colours.bg.text;
-    context.beginPath();
-    context.roundRect(left, top, width, place.bar - 4, 3);
-    context.fill();
-  }
+  context.fillStyle = colours.bg.text;
+  context.beginPath();
+  context.roundRect(left, top, width, place.bar - 4, 3);
+  context.fill();
   context.fillStyle = colour.text;
   context.textAlign = "left";
   context.textBaseline = "middle";

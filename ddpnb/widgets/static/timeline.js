@@ -1,7 +1,8 @@
 // The time line: shows the lanes, lets one move about in them, and tells Python which call somebody points at.
-import { emptyStore, find, spanOf, take } from "./columns.js";
+import { axisOf, drawnAt, gapsOf, momentOf, seen } from "./axis.js";
+import { emptyStore, find, runOf, spanOf, take } from "./columns.js";
 import { keepKeys } from "./keys.js";
-import { describe, hit, moved, nearest, recentView, wholeView, zoomed } from "./lanes.js";
+import { describe, extentOf, hit, moved, nearest, recentView, wholeView, zoomed } from "./lanes.js";
 import { coloursOf, laneAt, layout, momentAt, painterOf, placeOf, topOf } from "./painting.js";
 
 const LOST_MS = 8000; // without an update
@@ -21,10 +22,18 @@ const LEGEND = [
   ["computing", "background: color-mix(in srgb, var(--ddpnb-busy) 40%, transparent)"],
   ["waiting", "border: 1px solid var(--ddpnb-warning); background: repeating-linear-gradient(-45deg, var(--ddpnb-warning) 0 1.5px, transparent 1.5px 4px)"],
   ["in the collective", "background: var(--ddpnb-ok)"],
+  ["in it, while the rank continues", "background: linear-gradient(color-mix(in srgb, var(--ddpnb-busy) 40%, transparent) 0 55%, var(--ddpnb-ok) 55%)"],
   ["held", "border: 1px solid var(--ddpnb-note); background: repeating-linear-gradient(-45deg, var(--ddpnb-note) 0 2px, color-mix(in srgb, var(--ddpnb-note) 45%, transparent) 2px 4px)"],
   ["failed", "background: var(--ddpnb-error)"],
   ["mismatch", "border: 2px solid var(--ddpnb-error)"],
   ["absent", "border: 1.5px dashed var(--ddpnb-error)"],
+  ["idle, or blocked elsewhere", "border: 1px dotted var(--ddpnb-faint)"],
+  ["a run begins", "width: 2px; background: var(--ddpnb-fg)"],
+  ["ended", "width: 3px; background: var(--ddpnb-faint)"],
+  ["ended with an error", "color: var(--ddpnb-error)", "×"],
+  ["named by a finding", "color: var(--ddpnb-error)", "▸"],
+  ["compressed time", "color: var(--ddpnb-faint)", "M2 0l2 3-2 3 2 3-2 3h1l2-3-2-3 2-3-2-3zM7 0l2 3-2 3 2 3-2 3h1l2-3-2-3 2-3-2-3z"],
+  ["now", "width: 0; border-left: 1px dashed var(--ddpnb-faint)"],
 ];
 
 /** An element with a class, words, and parts. */
@@ -53,8 +62,8 @@ function button(path, label, word = "") {
 
 function legend() {
   const row = make("div", { class: "row legend", "aria-label": "legend", role: "group" });
-  for (const [word, style] of LEGEND) {
-    const swatch = make("i", { "aria-hidden": "true" });
+  for (const [word, style, sign] of LEGEND) {
+    const swatch = make("i", { "aria-hidden": "true" }, !sign ? "" : sign.length > 1 ? icon(sign) : sign);
     swatch.style.cssText = style;
     row.append(make("span", { class: "key" }, swatch, word));
   }
@@ -83,8 +92,9 @@ function render({ model, el }) {
   const store = emptyStore();
   const painter = painterOf(canvas);
   let place = layout(0, 0), colours = null;
-  let view = { begin: 0, end: 1 }, length = 0; // 0: as long as it suits what happens
-  let shown = false, following = false, version = -1;
+  let view = { begin: 0, end: 1 }, length = 0; // on the axis; 0: as long as it suits what happens
+  let recent = true; // show the latest calls, once
+  let following = false, version = -1, run = null;
   let selected = null, hovered = null; // { lane, number }
   let heard = performance.now(), updated = performance.now(); // by beats too; when `store.now` was the moment
   let wanted = 0, timer = 0, asked = -Infinity;
@@ -92,7 +102,12 @@ function render({ model, el }) {
 
   const live = () => Boolean(model.get("live"));
   const lost = () => live() && performance.now() - heard > LOST_MS;
-  const now = () => (live() ? store.now + Math.max(0, Math.min(performance.now(), heard + LOST_MS) - updated) / 1000 : store.now);
+  const ended = () => runOf(store).end !== null;
+  const now = () => (live() && !ended() ? store.now + Math.max(0, Math.min(performance.now(), heard + LOST_MS) - updated) / 1000 : store.now);
+  const gaps = () => gapsOf(store.quiet, now(), place.inner, view.wide);
+  const axisAt = (length) => axisOf(gaps(), length / place.inner);
+  const look = () => seen(gaps(), view, place.inner);
+  const whole = () => wholeView(store, now(), place.inner);
 
   // -- drawing
 
@@ -102,11 +117,13 @@ function render({ model, el }) {
   const draw = () => {
     wanted = 0;
     if (!place.width || !store.count || !body.isConnected) return;
-    if (following) view = recentView(store, now(), length);
-    painter.paint(store, place, view, now(), colours, { selected, hovered, following: following || !live() && atEnd(), ratio: devicePixelRatio || 1 });
-    placeTip();
+    if (following || recent) view = recentView(store, now(), length, place.inner);
+    recent = false;
+    const looked = look();
+    const named = following || (!live() && !ended() && looked.to >= store.now && looked.from < store.now);
+    painter.paint(store, place, looked, now(), colours, { selected, hovered, following: named, ratio: devicePixelRatio || 1 });
+    placeTip(looked);
   };
-  const atEnd = () => view.end >= store.now && view.begin < store.now;
   const settle = () => {
     body.classList.toggle("lost", lost());
     empty.hidden = store.count > 0;
@@ -127,7 +144,7 @@ function render({ model, el }) {
     // Time passes without a word from Python.
     if (live() && store.count && !document.hidden && body.isConnected) {
       if (lost() !== body.classList.contains("lost")) settle();
-      if (!lost()) redraw();
+      if (!lost() && !ended()) redraw();
     }
     timer = setTimeout(pass, calm.matches ? CALM_MS : FRAME_MS);
   };
@@ -138,10 +155,15 @@ function render({ model, el }) {
     take(store, head, events, places);
     version = head.version;
     heard = updated = performance.now();
-    if (!shown && store.count) {
-      shown = true;
+    if (store.count && runOf(store).number !== run) {
+      run = runOf(store).number;
       following = live();
-      view = recentView(store);
+      recent = true;
+      length = 0;
+    }
+    if (following && ended()) {
+      following = false;
+      recent = true;
     }
     settle();
   };
@@ -162,7 +184,7 @@ function render({ model, el }) {
   };
   const liveChanged = () => {
     heard = updated = performance.now();
-    following = live() && store.count > 0;
+    following = live() && store.count > 0 && !ended();
     settle();
   };
 
@@ -173,17 +195,21 @@ function render({ model, el }) {
     view = next;
     settle();
   };
-  const pan = (pixels) => go(moved(view, (pixels / place.inner) * (view.end - view.begin), wholeView(store, now())));
+  const pan = (pixels) => {
+    const wide = view.end - view.begin;
+    go(moved(view, (pixels / place.inner) * wide, extentOf(store, now(), axisAt(wide))));
+  };
   const zoom = (factor, about) => {
-    const middle = about ?? (following ? view.end : (view.begin + view.end) / 2);
-    const next = zoomed(view, factor, middle, wholeView(store, now()));
+    const middle = about ?? momentOf(axisAt(view.end - view.begin), following ? view.end : (view.begin + view.end) / 2);
+    const next = zoomed(view, factor, middle, whole(), axisAt);
     if (following) {
       length = next.end - next.begin;
       redraw();
     } else go(next);
   };
   const follow = () => {
-    following = !following;
+    following = !following && !ended();
+    recent = following || ended();
     length = 0;
     settle();
   };
@@ -195,7 +221,7 @@ function render({ model, el }) {
     const x = event.clientX - box.left, y = event.clientY - box.top;
     if (x < place.left || x > place.left + place.inner || y < place.top || y > place.top + place.lanes * place.pitch) return null;
     const lane = laneAt(place, y);
-    const i = hit(store, lane, momentAt(place, view, x), (NEAR / place.inner) * (view.end - view.begin), now());
+    const i = hit(store, lane, momentAt(place, look(), x), (NEAR / place.inner) * (view.end - view.begin), now());
     return i < 0 ? null : { lane, number: store.lanes[lane].number[i], x };
   };
   const indexOf = (one) => (one && store.lanes[one.lane] ? find(store.lanes[one.lane], one.number) : -1);
@@ -206,8 +232,8 @@ function render({ model, el }) {
       const about = describe(store, one.lane, i, now());
       spoken.textContent = `rank ${about.rank}: ${about.title}, ${about.times}${about.marked ? `, ${about.marked}` : ""}${about.site ? `, at ${about.site}` : ""}`;
       const { begin, end } = spanOf(store, store.lanes[one.lane], i, now());
-      const wide = view.end - view.begin;
-      if (end < view.begin || begin > view.end) go({ begin: begin - wide / 2, end: begin + wide / 2 });
+      const wide = view.end - view.begin, axis = axisAt(wide), middle = drawnAt(axis, begin);
+      if (drawnAt(axis, end) < view.begin || middle > view.end) go({ ...view, begin: middle - wide / 2, end: middle + wide / 2 });
     }
     redraw();
   };
@@ -220,7 +246,7 @@ function render({ model, el }) {
     const own = store.lanes[lane];
     if (!own?.count) return;
     const i = indexOf(selected);
-    const next = i < 0 ? nearest(store, lane, following ? now() : (view.begin + view.end) / 2) : Math.min(own.count - 1, Math.max(0, i + by));
+    const next = i < 0 ? nearest(store, lane, following ? now() : momentOf(axisAt(view.end - view.begin), (view.begin + view.end) / 2)) : Math.min(own.count - 1, Math.max(0, i + by));
     select({ lane, number: own.number[next] });
   };
   const climb = (by) => {
@@ -232,7 +258,7 @@ function render({ model, el }) {
   };
 
   let tipped = "";
-  const placeTip = () => {
+  const placeTip = (looked) => {
     const one = hovered ?? (document.activeElement === canvas ? selected : null);
     const i = indexOf(one);
     tip.hidden = i < 0 || dragged !== null;
@@ -246,7 +272,7 @@ function render({ model, el }) {
         if (text) tip.append(make("div", { class: name, text }));
     }
     const { begin } = spanOf(store, store.lanes[one.lane], i, now());
-    const x = one.x ?? Math.max(place.left, placeOf(place, view, begin));
+    const x = one.x ?? Math.max(place.left, placeOf(place, looked, begin));
     const below = topOf(place, one.lane) + place.bar + 8;
     tip.style.left = `${Math.max(0, Math.min(x + 8, place.width - tip.offsetWidth - 4))}px`;
     tip.style.top = below + tip.offsetHeight > place.height + 60 ? `${topOf(place, one.lane) - tip.offsetHeight - 8}px` : `${below}px`;
@@ -270,7 +296,7 @@ function render({ model, el }) {
       const [one, other] = [...pointers.values()];
       const far = Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY);
       const middle = (one.clientX + other.clientX) / 2 - canvas.getBoundingClientRect().left;
-      if (apart && far) zoom(apart / far, following ? undefined : momentAt(place, view, middle));
+      if (apart && far) zoom(apart / far, following ? undefined : momentAt(place, look(), middle));
       apart = far;
       if (dragged) dragged.moved = CLICK;
     } else if (dragged) {
@@ -309,7 +335,7 @@ function render({ model, el }) {
     const sideways = event.shiftKey ? event.deltaX || event.deltaY : Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : 0;
     if (event.ctrlKey || event.metaKey) {
       const x = event.clientX - canvas.getBoundingClientRect().left;
-      zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.008), following ? undefined : momentAt(place, view, x));
+      zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.008), following ? undefined : momentAt(place, look(), x));
     } else if (sideways) pan(sideways);
     else return; // the page scrolls as usual
     event.preventDefault();
@@ -347,7 +373,7 @@ function render({ model, el }) {
     [canvas, "pointerdown", pressed], [canvas, "pointermove", movedOver], [canvas, "pointerup", released],
     [canvas, "pointercancel", released], [canvas, "pointerleave", left], [canvas, "keydown", typed],
     [canvas, "focus", redraw], [canvas, "blur", redraw], [buttons.in, "click", () => zoom(1 / ZOOM)],
-    [buttons.out, "click", () => zoom(ZOOM)], [buttons.fit, "click", () => go(wholeView(store, now()))],
+    [buttons.out, "click", () => zoom(ZOOM)], [buttons.fit, "click", () => go(whole())],
     [buttons.follow, "click", follow],
   ];
   for (const [target, name, listener] of listeners) target.addEventListener(name, listener);
